@@ -133,8 +133,8 @@ def compare(
         baseline: variant to which times are relative; the first if None.
 
     Raises:
-        UserError: a folder holds no run, nothing is complete, there is no such baseline or metric, or several
-            arguments were given in place of one list.
+        UserError: a folder holds no run, no run is complete, there is no such baseline or metric, or several arguments
+            were given instead of one list.
     """
     if misplaced:
         raise UserError(

@@ -33,8 +33,8 @@ class Component:
     Attributes:
         name: how a scenario names the part.
         Params: its parameters.
-        companions: default parts of other kinds in the same section, if the scenario gives none: a part as in a
-            scenario by kind, such as ``{"schedule": {"name": "buffered"}}``.
+        companions: default parts of other kinds in the same section, if the scenario gives none; by kind, written as
+            in a scenario: ``{"schedule": {"name": "buffered"}}``.
     """
 
     name: ClassVar[str] = ""

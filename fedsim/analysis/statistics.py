@@ -128,7 +128,7 @@ def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Delays:
 
     Args:
         dispatches: as :attr:`Run.dispatches`.
-        clients: N, so that clients that never participated count.
+        clients: N, which includes clients that never participated.
         updates: T, number of server updates.
     """
     active_at = aggregated_versions(dispatches) - 1

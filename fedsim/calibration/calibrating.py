@@ -49,7 +49,7 @@ class Calibration:
         distributions: logged and simulated values by quantity; empty without a scenario.
         predictions: predictions of the rounds after the first fifth; empty without a scenario or rounds.
         lateness: which clients are late in these rounds; None if none can be, or without a scenario or rounds.
-        flags: what the log cannot identify.
+        flags: statements about what the log cannot show.
     """
 
     log: pd.DataFrame

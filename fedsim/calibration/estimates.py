@@ -36,8 +36,8 @@ class Assumptions:
     Attributes:
         transport: how transfers send their bytes, unless the log clearly shows otherwise.
         latency_s: one-way latency of each client, shape ``(clients,)``; None if it is to be estimated.
-        transfers_s: nominal time of both transfers of each client, which counts if the log has only total times; None
-            if unknown.
+        transfers_s: nominal time of both transfers of each client, used if the log has only total times; None if
+            unknown.
         bytes_down, bytes_up: bytes per transfer; NaN if unknown.
         steps: local steps of each client's full workload; NaN if unknown.
     """
@@ -69,7 +69,7 @@ class Estimates:
             transfers as long as the log's need a higher rate.
         transport: how transfers send their bytes; the assumed one unless the log clearly shows another.
         online: intervals (client, start, end) of seconds in which clients count as online; empty: not estimated.
-        flags: what the log cannot identify.
+        flags: statements about what the log cannot show.
     """
 
     clients: tuple[str, ...]

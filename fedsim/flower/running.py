@@ -139,8 +139,8 @@ def mark_version(
     Without this, a version is inferred when such a loop sends a model that differs from the last one.
 
     Args:
-        replies: the replies to training messages that entered it; all that were pulled since the last version when
-            None. An empty list makes no version, so that metrics can be recorded at any time.
+        replies: the replies to training messages that entered it; None for all that were pulled since the last
+            version. An empty list makes no version, so that metrics can be recorded at any time.
         metrics: values measured on the new version, such as ``{"accuracy": 0.9}``.
     """
     if _running:

@@ -58,8 +58,8 @@ class Learner:
             again.
         on_metrics: receives the result of every submitted evaluation, in order.
         on_rest: called with the learner whenever everything submitted has been executed; the moment for a checkpoint.
-        on_version: called with every aggregation once it has been executed, and with the learner, which is then at that
-            version; with None if the checkpoint contains the aggregation.
+        on_version: called after every aggregation with it and with the learner, which is then at that version; or with
+            None instead of the learner if the checkpoint contains the aggregation.
 
     Raises:
         UserError: the checkpoint was written with another kernel, device type or precision.

@@ -549,8 +549,7 @@ class OnlineSampler:
         stream: random numbers of these draws; one sampler per stream.
 
     Attributes:
-        online_until_ns: how long the client that :meth:`sample_one` returned last is online, as
-            :meth:`AvailabilityIndex.online_until` says.
+        online_until_ns: :meth:`AvailabilityIndex.online_until` of the client that :meth:`sample_one` returned last.
     """
 
     # Uniform numbers are computed for many draws at once, and for as many attempts as most draws need.
@@ -603,7 +602,7 @@ class OnlineSampler:
         """``k`` different clients that are online at ``t_ns`` and not busy, in random order.
 
         Args:
-            k: how many.
+            k: number of clients.
             t_ns: the instant.
             busy: clients that are not to be drawn, shape (clients,).
             draw: number of this draw; different numbers give independent draws.

@@ -50,7 +50,7 @@ class ComparisonTables:
         labels: other names for variants and settings, by their default names.
 
     Raises:
-        UserError: there is no such baseline or label, or a target that no run can reach or whose metric none measured.
+        UserError: there is no such baseline or label, or no run can reach a target or has measured its metric.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ def export(run: Run, name: str, path: Path | None = None) -> Path:
     """Write a run in another format.
 
     Args:
-        run: also one that is in progress or was killed: the rows that reached the disk are written.
+        run: the run. If it is in progress or was killed, the rows that reached the disk are written.
         name: one of :data:`FORMATS`.
         path: file or folder; the default one in the run folder if None.
 

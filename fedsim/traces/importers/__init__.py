@@ -94,7 +94,7 @@ class Importer(Component, ABC):
         description: one line for the list of formats; by default the first line of the docstring.
         version: version of the importer, for the manifest.
         signature: regular expression that matches the name and the first 4 KiB of a file of this format, joined by a
-            newline; such files are imported without naming the format. Empty: never.
+            newline; such files are imported without naming the format. If empty, none are.
         Params: options, a subclass of :class:`ImporterParams`.
     """
 
