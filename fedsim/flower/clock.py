@@ -183,7 +183,7 @@ _IDS = frozenset(map(id, _STAND_INS))
 
 @contextlib.contextmanager
 def host_time() -> Iterator[None]:
-    """Run the calling thread on the time of the host, for work that is not the ServerApp's."""
+    """Run the calling thread on the host's time, for work that is not the ServerApp's."""
     with _thread_on(None):
         yield
 

@@ -449,7 +449,7 @@ class AvailabilityIndex:
 
 
 class Sweep:
-    """The state of all clients at one instant; moving it forward costs only as much as has changed since.
+    """The state of all clients at one instant; the cost of moving it forward is that of the changes since.
 
     Attributes:
         online: whether each client is online, shape (clients,).

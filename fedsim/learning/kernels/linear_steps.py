@@ -73,7 +73,7 @@ def descend_singly(
         for index in range(last, 0, -1):
             delta = top if index == last else deltas[index]
             below = torch.mm(delta, weights[index], out=deltas[index - 1])
-            # Torch's own derivative of ReLU: the incoming delta if the unit was positive, else zero.
+            # Torch's derivative of ReLU: the incoming delta if the unit was positive, else zero.
             torch.ops.aten.threshold_backward(below, activations[index - 1], 0, grad_input=below)
         if target is not None:
             model.lerp_(target, share)

@@ -41,7 +41,7 @@ class FedScaleExporter(Exporter):
         """Which of FedScale's two files to write."""
         align: Literal["clock", "device"] = "clock"
         """Time 0 of a client: the bundle's time 0, so that FedScale's replay agrees with fedsim's (a session across the
-        end of the period is split in two), or the start of the device's own window."""
+        end of the period is split in two), or the start of the device's window."""
         bits_per_kbit: Literal[1000, 1024] = 1000
         """Bits in a kilobit of ``communication``."""
 

@@ -80,7 +80,7 @@ class NetworkSeriesParams(Parameters):
     """Variation of a link's rate over time: autocorrelated lognormal, with outages."""
 
     series: int = Field(32, ge=1)
-    """Number of different series per direction; each device follows one from its own offset."""
+    """Number of different series per direction; each device follows one from a random offset."""
     length: Duration = Field(3600.0, gt=0)
     """Length of a series (s); it repeats."""
     piece: Duration = Field(1.0, gt=0)
