@@ -16,6 +16,9 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 # Many tests start processes, each of which would otherwise compile the package anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# A sixth of the suite's time would go to waiting for the disk, and no test cuts the power; test_durable.py checks that
+# files and folders are flushed.
+os.fsync = lambda file: None
 
 settings.register_profile(
     "fedsim",

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import errno
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,42 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     assert path.read_text() == "new"
     assert [item.name for item in tmp_path.iterdir()] == ["a.txt"]
     assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_files_reach_the_disk_before_they_get_their_names_and_the_names_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order that a power cut cannot turn into an empty file under the name of a complete one."""
+    log: list[tuple[str, str]] = []
+
+    def name(inode: int) -> str:
+        """The name that an inode has at that moment, without what is random in it."""
+        paths = [tmp_path, *tmp_path.rglob("*")]
+        path = next(path for path in paths if path.stat().st_ino == inode)
+        parts = path.relative_to(tmp_path).parts
+        return "/".join("new" if part.startswith(TEMPORARY_PREFIX) else part for part in parts)
+
+    def fsync(file: int) -> None:
+        log.append(("flush", name(os.fstat(file).st_ino)))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    for rename in ("replace", "rename"):
+        real = getattr(os, rename)
+
+        def renaming(old: Path, new: Path, real: Callable[..., None] = real) -> None:
+            log.append(("rename", new.name))
+            real(old, new)
+
+        monkeypatch.setattr(os, rename, renaming)
+    write_text(tmp_path / "a", "1")
+    assert log == [("flush", "new"), ("rename", "a"), ("flush", "")]
+    log.clear()
+    with replacing_folder(tmp_path / "f") as temporary:
+        (temporary / "b").write_text("1")
+    assert log == [
+        *[("flush", "new/b"), ("flush", "new"), ("rename", "f")],
+        ("flush", ""),
+    ]
 
 
 def test_an_error_while_writing_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
