@@ -61,8 +61,8 @@ def run(
         overrides: values by dotted path, such as ``"training.optimizer.lr=0.1"``.
         overwrite: replace an existing run; a failed one is always replaced.
         timing_only: simulate time only, without training.
-        timeline: a complete run (or its folder) whose timeline is used: which clients worked when, for how many
-            steps, and which updates were aggregated together are as recorded.
+        timeline: a complete run (or its folder) whose timeline is reused: which clients worked, when and for how many
+            steps, and which updates were aggregated together.
         live: update ``report.html`` during the run; an open page reloads itself.
         on_progress: called several times a second during the run. If it is None, a notebook shows a progress bar.
 
@@ -129,12 +129,12 @@ def compare(
 
     Args:
         paths: runs, sweeps, or their folders; one or several.
-        targets: such as ``"accuracy=0.9"``; by default those of the scenarios.
+        targets: values of metrics to reach, such as ``"accuracy=0.9"``; by default those of the scenarios.
         baseline: variant to which times are relative; the first if None.
 
     Raises:
-        UserError: a folder holds no run, nothing is complete, there is no such baseline or metric, or several
-            arguments were given in place of one list.
+        UserError: a folder holds no run, no run is complete, there is no such baseline or metric, or several arguments
+            were given instead of one list.
     """
     if misplaced:
         raise UserError(
@@ -156,7 +156,7 @@ def sweep(
     engine: Literal["local", "ray"] = "local",
     address: str | None = None,
 ) -> Sweep:
-    """Run every run of a scenario's sweep that is not complete yet.
+    """Execute the runs of a scenario's sweep that are not complete yet.
 
     With more than one job, runs go to processes that import the calling script anew: keep the call under
     ``if __name__ == "__main__":``.

@@ -1,6 +1,6 @@
 """The kinds of parts that scenarios name, and where the parts of each kind are found.
 
-A package is imported only when a part of its kind is named, so that a scenario without training loads no torch.
+A package is imported only when a part of its kind is named, so that a scenario without training does not load torch.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _kind(
     of_function: str | None = None,
     component: str | None = None,
 ) -> Kind:
-    """Parts defined in the modules of ``package``; the other arguments are written ``module:name``.
+    """The kind whose parts are defined in the modules of ``package``; the other arguments are written ``module:name``.
 
     Those that ship with fedsim derive from ``component``, by default from ``base``.
     """

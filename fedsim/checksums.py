@@ -1,4 +1,4 @@
-"""SHA-256 checksums of files, and of JSON documents that carry their own."""
+"""SHA-256 checksums of files, and of JSON documents that contain their checksum."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def file_sha256(path: Path) -> str:
 
 
 def require_regular(path: Path) -> None:
-    """Refuse a device or a pipe, or a link to one, which somebody else's folder may have in place of a file.
+    """Refuse a device, a pipe or a link to one, which a folder from somebody else may contain instead of a file.
 
     Raises:
-        OSError: it is one, or there is nothing.
+        OSError: the path is one of these or does not exist.
     """
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
@@ -46,11 +46,11 @@ def stamped(document: Mapping[str, Any], key: str = _KEY) -> dict[str, Any]:
 
 
 def is_unchanged(document: Mapping[str, Any], key: str = _KEY) -> bool:
-    """Whether a document that was read has the content that :func:`stamped` saw."""
+    """Whether a document that was read still has the content for which :func:`stamped` computed the checksum."""
     return document.get(key) == _content_sha256(document, key)
 
 
 def _content_sha256(document: Mapping[str, Any], key: str) -> str:
     content = {name: value for name, value in document.items() if name != key}
-    # Through JSON and back, so that what is about to be written counts as what will be read.
+    # Through JSON and back, so that a document has the same checksum before it is written and after it is read.
     return text_sha256(json.dumps(json.loads(json.dumps(content)), sort_keys=True))

@@ -41,10 +41,10 @@ def connect_to_ray(address: str | None, where: str, **options: Any) -> Any:
     """Connect this process to a cluster; ``ray.shutdown()`` disconnects, and stops a cluster that was started here.
 
     Args:
-        address: of the cluster (``auto`` for the one on this machine, ``host:port``, ``ray://host:port``); None starts
-            one on this machine.
+        address: address of the cluster (``auto`` for the one on this machine, ``host:port``, ``ray://host:port``); None
+            starts one on this machine.
         where: the option or key that requests it.
-        options: of ``ray.init``; options of a new cluster require that ``address`` is None.
+        options: arguments of ``ray.init``; those of a new cluster require that ``address`` is None.
 
     Returns:
         The module ``ray``.
@@ -79,7 +79,7 @@ def _require_answer(address: str, where: str) -> None:
     """Check that a host answers, because Ray itself would retry forever.
 
     Raises:
-        UserError: the address names a host and a port, and nothing answers there.
+        UserError: the address names a host and a port, but nothing answers there.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():

@@ -33,8 +33,8 @@ class Component:
     Attributes:
         name: how a scenario names the part.
         Params: its parameters.
-        companions: default parts of other kinds in the same section, if the scenario gives none: a part as in a
-            scenario by kind, such as ``{"schedule": {"name": "buffered"}}``.
+        companions: default parts of other kinds in the same section, if the scenario gives none; by kind, written as
+            in a scenario: ``{"schedule": {"name": "buffered"}}``.
     """
 
     name: ClassVar[str] = ""
@@ -49,7 +49,7 @@ ComponentType = TypeVar("ComponentType", bound=Component)
 
 
 class _Parts(Mapping[str, type[ComponentType]]):
-    """The parts of one kind, by name; a part whose module has its name is imported without the others."""
+    """The parts of one kind, by name; a part is imported without the others if its module has the same name."""
 
     def __init__(self, package: str, base: type[ComponentType]) -> None:
         self._package, self._base = package, base

@@ -1,4 +1,4 @@
-"""Files that appear on disk whole or not at all, and stay there.
+"""Files that appear on disk completely or not at all, and survive a power cut.
 
 A new file is written under an exclusive, random, hidden name beside its target (so that no symbolic link prepared
 under a predictable name is followed), flushed to the disk, and renamed into place; the folder is flushed after that, so
@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TEMPORARY_PREFIX = ".fedsim-tmp-"
-"""How the names of files and folders begin that are still being written; what a killed process left of them may go."""
+"""Prefix of files and folders that are still being written; those left behind by a killed process may be deleted."""
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# pyarrow and safetensors report the same errors as text alone.
+# pyarrow and safetensors report the same errors only as text.
 _FULL_TEXTS = tuple(os.strerror(code) for code in _FULL)
 
 
@@ -33,7 +33,7 @@ def replacing(path: Path, mode: int = 0o644) -> Iterator[Path]:
         mode: permissions of the file.
 
     Raises:
-        OSError: the folder or the disk cannot take the file.
+        OSError: the file cannot be written.
     """
     temporary = _temporary(path)
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o600))
@@ -56,7 +56,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     Every file in it is flushed first. ``path`` must not exist.
 
     Raises:
-        OSError: the parent folder or the disk cannot take it.
+        OSError: the folder cannot be written.
     """
     temporary = _temporary(path)
     temporary.mkdir(parents=True)
@@ -96,7 +96,7 @@ def flush_folder(path: Path) -> None:
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Remove what killed processes left unfinished in a folder; nothing may be writing to it."""
+    """Remove the unfinished files that killed processes left in a folder; nothing may be writing to it."""
     for path in folder.glob(f"{TEMPORARY_PREFIX}*"):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

@@ -42,7 +42,7 @@ class UserError(FedsimError):
 
 
 def _printable(text: str) -> str:
-    """Text whose control characters are written out: a name in a file must not steer the terminal."""
+    """Text with its control characters escaped, so that a name in a file cannot control the terminal."""
     return _CONTROL.sub(lambda match: repr(match.group())[1:-1], text)
 
 

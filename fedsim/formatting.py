@@ -1,7 +1,7 @@
 """How fedsim writes numbers: the same text in a terminal, on a page, in a page's charts and in a LaTeX table.
 
 ``analysis/templates/formatting.js`` holds the same rules in JavaScript; a test compares both on one table of cases.
-Rounding is half up on the exact value, as JavaScript rounds. Values that are not finite are written as a dash.
+The exact value is rounded half up, as in JavaScript. Values that are not finite are written as a dash.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Literal
 
 Kind = Literal["time", "count", "share", "number", "bytes", "energy", "text"]
-"""What a value is: seconds, a whole number, a share of 1, any number, bytes, joules, or text."""
+"""The type of a value: seconds, a whole number, a share of 1, any number, bytes, joules, or text."""
 
 ABSENT = "–"
 """Text for a missing value."""
@@ -25,8 +25,8 @@ _LARGE_UNITS = (
     ("h", 3600, 24, "min", 60),
     ("d", 86_400, 1000, "h", 3600),
 )
-"""Pairs of units from a minute up: name and seconds of the larger, from how many of it the next pair is written, and
-name and seconds of the smaller."""
+"""Pairs of units from a minute up: name and seconds of the larger unit, the number of these from which the next pair is
+used, and name and seconds of the smaller unit."""
 _AXIS_UNITS: dict[str, tuple[tuple[float, str], ...]] = {
     "time": ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s")),
     "bytes": ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")),
@@ -34,7 +34,7 @@ _AXIS_UNITS: dict[str, tuple[tuple[float, str], ...]] = {
 
 
 def format_value(value: Any, kind: Kind) -> str:
-    """A value of a table's cell; text is returned as it is."""
+    """The text of a table cell; a value that is text is returned unchanged."""
     return value if isinstance(value, str) else _FORMATS[kind](float(value))
 
 
@@ -75,7 +75,7 @@ def format_share(share: float) -> str:
 
 
 def format_number(value: float) -> str:
-    """A number with four significant digits, all digits of whole thousands: ``0.2487``, ``12,345``, ``1.2e-7``."""
+    """A number with four significant digits, or all digits of its whole part: ``0.2487``, ``12,345``, ``1.2e-7``."""
     whole_from, whole_below = 999.95, 1e15
 
     def written(size: float) -> str:
@@ -112,7 +112,7 @@ def format_ratio(ratio: float) -> str:
 
 
 def format_difference(value: float, kind: Kind) -> str:
-    """A difference with its sign; that of shares in percentage points: ``+1.2 pp``, ``−3 min 5 s``, ``±0 s``."""
+    """A difference with its sign, for shares in percentage points: ``+1.2 pp``, ``−3 min 5 s``, ``±0 s``."""
     if not math.isfinite(value):
         return ABSENT
     sign = "+" if value > 0 else "−" if value < 0 else "±"
@@ -139,11 +139,11 @@ def axis_unit(value: float, kind: Kind) -> tuple[float, str]:
     """A unit in which an axis or a column reads well.
 
     Args:
-        value: a typical value of it, in seconds or bytes.
-        kind: what it is.
+        value: a typical value on it, in seconds or bytes.
+        kind: kind of the values.
 
     Returns:
-        How many seconds or bytes the unit has, and its name: 1 and an empty text for kinds without units.
+        Seconds or bytes per unit, and the unit's name; 1 and an empty text for kinds without units.
     """
     units = _AXIS_UNITS.get(kind, ((1.0, ""),))
     return next(

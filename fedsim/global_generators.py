@@ -1,4 +1,4 @@
-"""Refuses parts of the user's that draw from a global random generator, whose numbers depend on all that ran before.
+"""Refuses users' parts that draw from a global random generator, whose numbers depend on everything that ran before.
 
 Only parts from outside the package are watched, so that those that ship with fedsim cost nothing.
 """
@@ -21,15 +21,15 @@ _Part = TypeVar("_Part")
 
 
 def watched(part: _Part, *functions: str, hint: str) -> _Part:
-    """The part, whose ``functions`` from now on raise an error if they move a global generator.
+    """The part, with ``functions`` that raise an error if they change the state of a global generator.
 
     The states of the global generators of torch, NumPy and ``random`` are compared before and after each call, so that
-    seeding counts as drawing. Other threads must not draw meanwhile, except in functions of the same part.
+    seeding counts as drawing. Other threads must not draw during a call, except in functions of the same part.
 
     Args:
         part: a part of a scenario; returned as it is if its class ships with fedsim.
         functions: names of its methods.
-        hint: where such a part takes its random numbers from.
+        hint: where such a part gets its random numbers.
     """
     if type(part).__module__.partition(".")[0] == "fedsim":
         return part
@@ -53,7 +53,7 @@ def _checked(function: Callable[..., Any], where: str, hint: str) -> Callable[..
 def _unmoved(where: str, hint: str) -> Iterator[None]:
     before = _states()
     yield
-    # A library that was imported meanwhile has no earlier state.
+    # A library imported during the call has no earlier state.
     moved = [name for name, state in _states().items() if before.get(name, state) != state]
     if moved:
         raise UserError(

@@ -1,8 +1,8 @@
-"""One process at a time works in a folder.
+"""Locks a folder so that only one process at a time works in it.
 
-The lock is the operating system's (``flock`` or its equivalent) on the file ``.lock``: it ends with the process that
-holds it, however that process ends. Who holds it is written beside it, in ``.owner.json``, for the message that a
-second process shows.
+The lock is the operating system's (``flock`` or its equivalent) on the file ``.lock``: it is released when the process
+that holds it ends, for whatever reason. The holder is recorded in ``.owner.json``, for the message that a second
+process shows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _warned: set[Path] = set()
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder, which must exist.
 
-    On a file system without locks a warning says so, once per folder, and the work goes on.
+    On a file system without locks, the work continues after a warning, given once per folder.
 
     Raises:
         UserError: another process holds it, or the folder cannot be written to.
@@ -76,7 +76,7 @@ def _myself() -> dict[str, object]:
 
 
 def is_owned(folder: Path) -> bool:
-    """Whether a process works in a folder, without touching its lock.
+    """Whether a process is working in a folder, without touching its lock.
 
     A process of another host counts as alive if it has not released the folder.
     """
@@ -85,7 +85,7 @@ def is_owned(folder: Path) -> bool:
         if owner["host"] == socket.gethostname():
             os.kill(int(owner["pid"]), 0)
     except PermissionError:
-        return True  # It is alive, and somebody else's.
+        return True  # It is alive and belongs to another user.
     except (OSError, ValueError, KeyError, TypeError):
         return False
     return True

@@ -1,12 +1,12 @@
-"""What a metric is: which direction is better, its unit, and its name in a sentence.
+"""Definitions of metrics: which direction is better, the unit, and the name in a sentence.
 
-:func:`definition` answers for every metric. The metrics that fedsim's tasks measure are :data:`METRICS`. A run carries
+:func:`definition` returns that of any metric. The metrics that fedsim's tasks measure are :data:`METRICS`. A run keeps
 the definitions of the user's own metrics in ``run.json``, under ``metric_definitions``::
 
     {"metric_definitions": {"auroc": {"higher_is_better": true, "unit": "share"}}}
 
-:func:`to_document` writes that entry and :func:`from_document` reads it. A metric without a definition is a number of
-which more is better.
+:func:`to_document` writes that entry and :func:`from_document` reads it. A metric without a definition is a number for
+which higher is better.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class MetricDefinition:
         return 1.0 if self.unit == "share" else math.inf
 
     def unreachable(self, value: float, where: str) -> UserError | None:
-        """The error of a target that the metric cannot have; None if it can."""
+        """The error for a target that the metric cannot reach; None if it can."""
         if self.low <= value <= self.high:
             return None
         percent = self.high == 1 and 1 < value <= 100
@@ -121,7 +121,7 @@ METRICS: Mapping[str, MetricDefinition] = {
 
 
 def definition(name: str, custom: Mapping[str, MetricDefinition] | None = None) -> MetricDefinition:
-    """The definition of a metric: the user's in ``custom``, else fedsim's, else a number of which more is better."""
+    """The definition of a metric: the user's in ``custom``, else fedsim's, else a number for which higher is better."""
     return (custom or {}).get(name) or METRICS.get(name) or MetricDefinition(name)
 
 

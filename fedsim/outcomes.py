@@ -15,9 +15,9 @@ class Outcome(IntEnum):
     DROPPED = 2
     """The device left, failed or declined before the update had arrived."""
     CUT = 3
-    """The server called the dispatch off before the update had arrived."""
+    """The server canceled the dispatch before the update had arrived."""
     DISCARDED = 4
-    """The update arrived in time, but the server did not want it (a round with too few updates, too stale, an
+    """The update arrived in time, but the server did not use it (a round with too few updates, too stale, an
     error of a Flower app)."""
     UNFINISHED = 5
     """The run ended before the dispatch did, or before its update was used."""

@@ -48,7 +48,7 @@ class Parameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     elsewhere: ClassVar[Mapping[str, str]] = {}
-    """Keys that readers expect here, and the whole paths where they are; suggested when one is refused."""
+    """Keys that users expect here, with their full paths; suggested when such a key is refused."""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -190,7 +190,7 @@ def _prepared(model: type[Parameters], data: Mapping[Any, Any], folder: Path | N
         if key not in result:
             continue
         if result[key] is None and omits_null:
-            # A section without keys, for example with all of them commented out, is absent.
+            # A section without keys, for example with all of them commented out, counts as absent.
             del result[key]
         elif preparer is not None:
             result[key] = preparer(result[key], folder)
@@ -211,7 +211,7 @@ def _preparers(model: type[Parameters]) -> list[tuple[str, _Preparer | None, boo
 
 
 def _parses_text(annotation: Any) -> bool:
-    """Whether a type reads numbers from text of its own, such as a duration from ``5 min``."""
+    """Whether a type itself parses numbers from text, such as a duration from ``5 min``."""
     if get_origin(annotation) is Annotated:
         inner, *metadata = get_args(annotation)
         return any(isinstance(item, BeforeValidator) for item in metadata) or _parses_text(inner)
@@ -321,7 +321,7 @@ def _explanation(model: type[Parameters], item: ErrorDetails) -> str | PydanticC
 
 _STANDARD_ERRORS = frozenset(get_args(ErrorType))
 _NAME = "name"
-"""The key of a part that its parameters do not have."""
+"""The key of a part that is not one of its parameters."""
 
 
 def mistake(kind: str, message: str, hint: str | None = None) -> PydanticCustomError:

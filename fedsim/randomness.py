@@ -42,7 +42,7 @@ class Purpose(enum.IntEnum):
     DATASET = 13
     DROPOUT = 14
     STRAGGLER = 15
-    # 16 and 17 belonged to earlier versions. Numbers seed streams: none may change, and none may be used again.
+    # 16 and 17 belonged to earlier versions. The numbers seed streams, so none may be changed or reused.
     ANALYSIS = 18
     AUGMENTATION = 19
     LIMITED_WORK = 20
@@ -126,8 +126,8 @@ class Stream:
 class Draws:
     """The uniform numbers of a stream, one per client and draw, in blocks: the bits of :meth:`Stream.uniform`.
 
-    A block holds one draw of every client, or several in a small population. It is made when a 32nd of it has been
-    needed one by one, which costs as much; so a short run in a large population makes no block.
+    A block holds one draw of every client, or several in a small population. It is computed once a 32nd of its numbers
+    have been computed one by one, which costs as much; so a short run in a large population computes no block.
     """
 
     _SMALL_BITS = 10

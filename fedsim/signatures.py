@@ -1,4 +1,4 @@
-"""The parameters of a user's function, from its signature: known, typed and with defaults, as those of a class are."""
+"""The parameters of a user's function, from its signature: known, typed and with defaults, like those of a class."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def parameters_of(
     """The model of a function's parameters after the first ones, which fedsim supplies by position.
 
     A parameter without annotation has the type of its default. One whose default cannot be written in a scenario (an
-    object, infinity) keeps it and is left out. The section ``Args`` of the docstring describes the parameters.
+    object, infinity) keeps that default and is left out. The docstring's section ``Args`` describes the parameters.
 
     Args:
         function: the user's function, or a class.
-        supplied: what fedsim supplies, in words.
+        supplied: names of the arguments that fedsim supplies, for messages.
         filled: parameters that fedsim fills in by name unless the scenario gives them; None if it does not.
-        base: of the model.
+        base: base class of the model.
 
     Raises:
-        UserError: the function cannot be called like that.
+        UserError: the function cannot be called with these arguments.
     """
     signature = inspect.signature(function)
     further = list(signature.parameters.values())
@@ -71,7 +71,7 @@ def parameters_of(
         is_filled = item.name in filled
         if item.kind not in _BY_NAME or not (is_filled or _is_plain(item.default)):
             continue
-        # An alias, because a field may not have every name that an argument may, such as _width or copy.
+        # An alias, because some names of arguments, such as _width or copy, are not allowed for fields.
         fields[f"argument_{number}"] = (
             Any if is_filled else _type_of(function, item),
             Field(

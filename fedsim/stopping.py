@@ -1,8 +1,8 @@
 """Stops a process that receives Ctrl-C, or SIGTERM or SIGHUP from a scheduler or a closed terminal.
 
-By default the signal raises :class:`Stopped` at once, as Ctrl-C raises ``KeyboardInterrupt``. Work that can be left in
-a good state runs inside :func:`grace`: the signal is then noted, and the work ends at its next good moment. A second
-signal, or the end of the period of grace, raises at once.
+By default the signal immediately raises :class:`Stopped`, as Ctrl-C raises ``KeyboardInterrupt``. Work that can reach a
+safe point runs inside :func:`grace`: the signal is then noted, and the work ends at its next safe point. A second
+signal, or the end of the grace period, raises immediately.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from types import FrameType
 
 GRACE_S = 20.0
-"""Seconds in which work may come to a good moment; Slurm and Kubernetes kill after 30."""
+"""Seconds that work has to reach a safe point; Slurm and Kubernetes kill after 30."""
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class Stopped(KeyboardInterrupt):
-    """The process was told to end.
+    """The process received a signal to end.
 
     Attributes:
         signal_number: the signal.
@@ -35,7 +35,7 @@ class Grace:
     """Whether a signal has come while work was under way.
 
     Attributes:
-        requested: the signal; None while there was none.
+        requested: the signal; None until one has come.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Grace:
         self._timer: threading.Timer | None = None
 
     def note(self, number: int) -> None:
-        """Note a signal, which comes again when the period is over."""
+        """Note a signal, which is raised again at the end of the period."""
         self.requested = number
         if number == signal.SIGINT:
             os.write(2, _HINT)  # Not by print, whose buffer the signal may have interrupted.
@@ -52,12 +52,12 @@ class Grace:
         self._timer.start()
 
     def close(self) -> None:
-        """End the period: no signal comes again."""
+        """End the period; no signal is raised again."""
         if self._timer is not None:
             self._timer.cancel()
 
     def stop_if_requested(self) -> None:
-        """End the work, which is in a good state.
+        """End the work, which has reached a safe point.
 
         Raises:
             Stopped: a signal has come.
@@ -81,9 +81,9 @@ def install() -> None:
 
 @contextlib.contextmanager
 def grace(period: Grace) -> Iterator[None]:
-    """Note signals in ``period`` instead of raising at once: those of :func:`install`, and Ctrl-C.
+    """Note the signals of :func:`install` and Ctrl-C in ``period`` instead of raising immediately.
 
-    A program that treats Ctrl-C in a way of its own keeps it.
+    A program's own handler for Ctrl-C is kept.
     """
     global _grace
     outer, _grace = _grace, period
@@ -104,7 +104,7 @@ def request(number: int) -> None:
     """Stop the work as a signal to this process would.
 
     Raises:
-        Stopped: at once, outside :func:`grace`.
+        Stopped: immediately, outside :func:`grace`.
     """
     if _grace is None:
         raise Stopped(number)

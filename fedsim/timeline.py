@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class Train:
-    """Train one client; written when its update will be aggregated, or is lost but changes what the client keeps.
+    """Train one client; written if its update will be aggregated, or will be lost but changes the client's state.
 
     Attributes:
         dispatch_id: number of the dispatch, in order of dispatching.
@@ -29,8 +29,8 @@ class Train:
         steps: local steps done.
         steps_assigned: local steps requested; more than ``steps`` for partial work.
         dispatched_s: simulated time of the dispatch, for learning rates that follow time.
-        used: whether an aggregation will use the update. An update that is not used is trained only for what the client
-            keeps of it (:attr:`fedsim.methods.base.Memory.kept_when_lost`), and is forgotten at once.
+        used: whether an aggregation will use the update. An unused update is computed only for the state that the
+            client keeps (:attr:`fedsim.methods.base.Memory.kept_when_lost`), and is then discarded.
     """
 
     dispatch_id: int
@@ -70,7 +70,7 @@ class Aggregate:
         version: the version created; consecutive from 1.
         time_s: simulated time of the server update.
         round: the round it closes.
-        contributions: in order of arrival.
+        contributions: the updates, in order of arrival.
         attributes: numbers that the schedule passes to the method (``online``, ``tier``, ...).
     """
 
@@ -97,7 +97,7 @@ class LearningPlane(Protocol):
     """Executes the timeline of a time plane."""
 
     def hold(self, version: int) -> None:
-        """Keep the vectors that a dispatch of ``version`` was sent, until it is trained or dropped."""
+        """Keep the vectors sent with a dispatch of ``version`` until it is trained or dropped."""
 
     def drop(self, version: int) -> None:
         """Release the hold of a dispatch that will not be trained; a :class:`Train` releases its own."""
@@ -106,7 +106,7 @@ class LearningPlane(Protocol):
         """Append an instruction; it may be executed at any later time."""
 
     def evaluate(self, instruction: Evaluate) -> Mapping[str, float]:
-        """Value of each metric; executes everything before the evaluation, and the evaluation, now (a barrier)."""
+        """Value of each metric; executes the evaluation and everything before it immediately (a barrier)."""
         ...
 
     def training_losses(self, dispatch_ids: Sequence[int]) -> npt.NDArray[np.float64]:

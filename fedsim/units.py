@@ -1,6 +1,6 @@
 """Units of fedsim's input and output: durations, sizes and rates.
 
-Inside, time is integer nanoseconds (``_ns``) so that ties are real ties; files and pages carry seconds (``_s``),
+Internally, time is integer nanoseconds (``_ns``) so that ties are real ties; files and pages carry seconds (``_s``),
 bytes (``_bytes``), SI bits per second (``_bps``) and joules (``_j``) as float64.
 """
 
@@ -17,7 +17,7 @@ NS_PER_US = 1_000
 US_PER_S = 1_000_000
 DAY_US = 86_400 * US_PER_S
 NEVER = 2**62
-"""The time (ns) of an event that never happens, 146 years: later than any simulated time."""
+"""The time (ns) of an event that never happens: 146 years, later than any simulated time."""
 
 LONGEST_S = 3.2e9
 """The longest duration that may be given, about a hundred years: the clock counts 292 years of nanoseconds."""
@@ -118,7 +118,7 @@ Rate = Annotated[
 
 
 def to_ns(seconds: float) -> int:
-    """Integer nanoseconds nearest to ``seconds``; the one place where seconds enter the clock.
+    """Integer nanoseconds nearest to ``seconds``; the only conversion of seconds to simulated time.
 
     Raises:
         ValueError: not finite.

@@ -1,6 +1,6 @@
 """Pickles of plain data, read without calling anything that the file names.
 
-A pickle can name any function of any module and have it called. What the traces and data sets of others need is little:
+A pickle can name any function of any module and have it called. Traces and data sets from others need little:
 numbers, text, lists, dictionaries, NumPy scalars and NumPy arrays of numbers. Those are rebuilt here by functions of
 this module from states that it has checked; every other name is refused.
 """
@@ -81,7 +81,7 @@ class _Array(np.ndarray[Any, Any]):
         plain = np.dtype(dtype.code)
         if math.prod(shape) * plain.itemsize != len(raw):
             raise pickle.UnpicklingError("damaged NumPy array")
-        # NumPy takes a Python bool only, whatever its stubs say.
+        # NumPy accepts only a Python bool, contrary to its stubs.
         state = (1, shape, plain, bool(fortran_order), raw)
         super().__setstate__(state)
 

@@ -251,7 +251,7 @@ def _picture(every: Sequence[BundleStatistics], panels: list[Panel]) -> Any:
         if panel.log:
             axes.set_xscale("log")
             if panel.x[-1] < 100 * panel.x[0]:
-                # Matplotlib labels every tick of so short an axis, on top of each other.
+                # On an axis this short, Matplotlib labels every tick, and the labels overlap.
                 axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
                 axes.xaxis.set_major_formatter("{x:g}")
                 axes.xaxis.set_minor_formatter(NullFormatter())

@@ -1,4 +1,4 @@
-"""The head of a run's page: one sentence and the main figures."""
+"""The head of a run's page: one sentence and the main numbers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _ENDED = {
 
 @dataclass(frozen=True)
 class Tile:
-    """One figure at the head of the page.
+    """One number at the head of the page.
 
     Attributes:
         label: its name.
-        value: the figure as text.
+        value: the number as text.
         note: its parts, or a value to compare it with.
     """
 
@@ -69,7 +69,7 @@ def headline(run: Run) -> str:
 
 
 def tiles(run: Run) -> list[Tile]:
-    """The figures below the headline."""
+    """The numbers below the headline."""
     shown = []
     table = run.dispatches
     for metric in map(run.metric_definition, metric_names(run)[:1]):

@@ -20,7 +20,7 @@ from fedsim.formatting import (
 
 TEMPLATES = Path(__file__).with_name("templates")
 _MARK = b'<meta name="generator" content="fedsim">'
-"""In the first bytes of every page."""
+"""Marks a page as written by fedsim; in the first bytes of every page."""
 
 
 def write_page(path: Path, page: str) -> None:

@@ -26,7 +26,7 @@ class Look:
 
 _PLUS = "path://M-1.5-5H1.5V-1.5H5V1.5H1.5V5H-1.5V1.5H-5V-1.5H-1.5Z"
 LOOKS = (
-    # After Okabe and Ito, each at least 3:1 against its ground.
+    # After Okabe and Ito, each with a contrast of at least 3:1 to its background.
     Look("#0067a3", "#4aa3e0", (), "o", "circle"),
     Look("#c44f00", "#ff8a4c", (3.5, 2), "s", "rect"),
     Look("#007f5c", "#2fc69c", (1, 1.5), "^", "triangle"),

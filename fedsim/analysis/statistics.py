@@ -31,8 +31,8 @@ def where_time_went(spent: pd.DataFrame, clients: pd.DataFrame | None = None) ->
 
     ``download``, ``compute`` and ``upload`` count all work, useful or not; ``waiting`` is from the
     arrival of an update to its aggregation (or the client's next dispatch, or the end of the run). With the
-    table of clients come ``idle`` (online with nothing to do) and ``offline``, and the six add up to clients
-    times the duration of the run.
+    table of clients, there are also ``idle`` (online with nothing to do) and ``offline``, and the six add up to
+    the number of clients times the duration of the run.
 
     Args:
         spent: as :attr:`Run.phases`.
@@ -110,9 +110,8 @@ class Delays:
     """How long clients were absent from the model, in server updates.
 
     Attributes:
-        tau: tau_t of each server update t = 0..T-1, shape (T,): updates since the client that has been
-            absent for longest last contributed, t + 1 for a client that never has. See FedSUM, section 2.2,
-            equations 2 to 4.
+        tau: tau_t of each server update t = 0..T-1, shape (T,): number of updates since the longest-absent client last
+            contributed; t + 1 if a client never has. See FedSUM, section 2.2, equations 2 to 4.
         tau_max: the largest tau_t (0 if there are no updates).
         tau_avg: the mean of tau_t (0 if there are no updates).
         tau_seen: tau_t among the clients that participate at all, shape (T,).
@@ -129,7 +128,7 @@ def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Delays:
 
     Args:
         dispatches: as :attr:`Run.dispatches`.
-        clients: N, so that clients that never participated count.
+        clients: N, which includes clients that never participated.
         updates: T, number of server updates.
     """
     active_at = aggregated_versions(dispatches) - 1

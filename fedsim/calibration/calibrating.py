@@ -35,21 +35,21 @@ from fedsim.tasks.kinds.flower import FlowerTask
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _FEW = 0.8
-"""A simulation with a smaller share of the log's dispatches is flagged."""
+"""Share of the log's dispatches below which a simulation is flagged."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a log says of its devices, and how well that predicts the log.
+    """The devices estimated from a log, and how well they predict the log.
 
     Attributes:
         log: the dispatches.
-        estimates: of all of the log.
+        estimates: estimates from the whole log.
         scenario: the scenario on the estimates, as plain data; None without a scenario.
         distributions: logged and simulated values by quantity; empty without a scenario.
-        predictions: of the rounds after the first fifth; empty without a scenario or rounds.
-        lateness: who is late in these rounds; None if nobody can be, or as for predictions.
-        flags: what the log cannot identify.
+        predictions: predictions of the rounds after the first fifth; empty without a scenario or rounds.
+        lateness: which clients are late in these rounds; None if none can be, or without a scenario or rounds.
+        flags: statements about what the log cannot show.
     """
 
     log: pd.DataFrame
@@ -69,8 +69,8 @@ def calibrate(
     Args:
         path: the log: CSV, Parquet, or a run folder.
         bundle: folder of the new bundle.
-        scenario: what the log's run did; it makes a simulation on the estimates possible.
-        overwrite: replace a bundle that is there.
+        scenario: the scenario of the logged run, to be simulated on the estimates.
+        overwrite: replace an existing bundle.
 
     Raises:
         UserError: the log cannot be read, or does not fit the scenario.
@@ -91,8 +91,8 @@ def calibrate(
     flags += estimates.flags
     if shares_links:
         flags.append(
-            "The scenario's links are shared: the rates in a log include the effect of sharing, so the links stay as"
-            " the scenario has them."
+            "The scenario's links are shared: the rates in a log include the effect of sharing, so the scenario's links"
+            " are kept."
         )
     to_bundle(estimates, bundle.name, str(path), horizon_s(log)).write(bundle, overwrite=overwrite)
     data, distributions = None, {}
@@ -108,7 +108,7 @@ def calibrate(
         data["stop"] = stop
         if len(simulated) < _FEW * len(log):
             flags.append(
-                f"The simulation hands out only {format_count(len(simulated))} dispatches, where the log has"
+                f"The simulation has only {format_count(len(simulated))} dispatches, but the log has"
                 f" {format_count(len(log))}. Check devices.availability and stop: the scenario's clients may be offline"
                 " more often than the logged ones."
             )
@@ -135,7 +135,7 @@ def calibrate(
                     cohort = replicate["server"]["selection"].get("cohort")
                     scripted = {"name": "scripted", "rounds": script, "cohort": cohort}
                     replicate["server"]["selection"] = scripted
-                    # The last round of the log has no successor to measure it by.
+                    # The duration of the log's last round is unknown, because no round follows it.
                     replicate["stop"] = {"rounds": len(script)}
                 return load_scenario_dict(replicate, bundle.parent)
 

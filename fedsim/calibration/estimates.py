@@ -21,23 +21,23 @@ FloatArray = npt.NDArray[np.float64]
 _LEAST_CV = 1e-3
 """Variation below which rates count as constant."""
 _DRAWS = 200
-"""Draws of the estimates that the errors of medians are computed from."""
+"""Number of draws of the estimates from which the errors of medians are computed."""
 _TESTED = 2000
-"""Dispatches, at most, by which the family of a distribution is tested."""
+"""Maximum number of dispatches with which the family of a distribution is tested."""
 _DRAWN_TESTS = 399
 _LEAST_P = 0.01
-"""A family of distributions that fits worse than this share of its own samples is flagged."""
+"""Significance level: a family of distributions is flagged if a smaller share of its own samples fits worse."""
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What a scenario says that a log need not.
+    """Facts from the scenario that a log may lack.
 
     Attributes:
         transport: how transfers send their bytes, unless the log clearly shows otherwise.
         latency_s: one-way latency of each client, shape ``(clients,)``; None if it is to be estimated.
-        transfers_s: nominal time of both transfers of each client, which counts if the log has only total times; None
-            if unknown.
+        transfers_s: nominal time of both transfers of each client, used if the log has only total times; None if
+            unknown.
         bytes_down, bytes_up: bytes per transfer; NaN if unknown.
         steps: local steps of each client's full workload; NaN if unknown.
     """
@@ -52,11 +52,11 @@ class Assumptions:
 
 @dataclass(frozen=True)
 class Estimates:
-    """What a log says of the devices; columns of shape ``(clients,)``.
+    """The devices as estimated from a log; columns of shape ``(clients,)``.
 
     Attributes:
         clients: their names.
-        dispatches: completed dispatches that the estimates of each client rest on.
+        dispatches: number of completed dispatches from which each client was estimated.
         step_s, step_error: mean time of a local step, and its relative standard error.
         jitter_cv, jitter_cv_error: coefficient of variation of a dispatch's step time, of all clients together, and its
             relative standard error.
@@ -69,7 +69,7 @@ class Estimates:
             transfers as long as the log's need a higher rate.
         transport: how transfers send their bytes; the assumed one unless the log clearly shows another.
         online: intervals (client, start, end) of seconds in which clients count as online; empty: not estimated.
-        flags: what the log cannot identify.
+        flags: statements about what the log cannot show.
     """
 
     clients: tuple[str, ...]
@@ -90,7 +90,7 @@ class Estimates:
     flags: tuple[str, ...] = ()
 
     def perturbed(self, generator: np.random.Generator) -> Estimates:
-        """Estimates as another log of the same devices might have given them."""
+        """Estimates drawn within their errors, as another log of the same devices might give them."""
 
         def drawn(values: npt.ArrayLike, errors: npt.ArrayLike) -> FloatArray:
             values = np.asarray(values)
@@ -115,7 +115,7 @@ class Estimates:
     def medians(self) -> FloatArray:
         """Medians of step time, rates down and up, and latency, and their standard errors, shape ``(2, 4)``.
 
-        The errors are those of draws of the estimates within their errors, with a fixed seed.
+        The errors are computed from draws of the estimates within their errors, with a fixed seed.
         """
 
         def median(of: Estimates) -> FloatArray:
@@ -263,7 +263,7 @@ def _online(log: pd.DataFrame, clients: Sequence[str]) -> tuple[tuple[str, float
         left_s = 0.0
         for start, left in worked:
             if start_s is None:
-                # Work may be handed out before the loss of the last is noticed.
+                # A client may get work before the loss of its previous dispatch is noticed.
                 start_s = max(start, left_s)
             if not math.isnan(left):
                 if left > start_s:
@@ -284,7 +284,7 @@ class _Varying:
     """A quantity that varies from dispatch to dispatch.
 
     Attributes:
-        mean, error: mean of each client (the median client's where there is none), and its relative standard error.
+        mean, error: mean of each client (that of the median client if it has none), and its relative standard error.
         cv, cv_error: coefficient of variation of all clients together, and its relative standard error.
     """
 
@@ -321,7 +321,7 @@ def _fit_flags(
     client: npt.NDArray[np.int64],
     values: FloatArray,
 ) -> list[str]:
-    """A flag if the values do not vary as the simulation has them vary."""
+    """A flag if the values do not vary as in the simulation."""
     if not found.cv:
         return []
     ratio = values / found.mean[client]
@@ -337,8 +337,8 @@ def _fit_flags(
 def family_p(client: npt.NDArray[np.int64], values: FloatArray) -> float:
     """The share of normal samples that are farther from a normal distribution than the values are.
 
-    Kolmogorov-Smirnov test with estimated mean of each client and estimated common variance (Lilliefors, 1967), by
-    samples with as many values of each client and a fixed seed; 1 if no client has two values.
+    Kolmogorov-Smirnov test with estimated mean of each client and estimated common variance (Lilliefors, 1967), from
+    samples with as many values per client and a fixed seed; 1 if no client has two values.
     """
     rows = np.bincount(client)
     kept = np.flatnonzero(rows[client] > 1)
@@ -371,7 +371,7 @@ def family_p(client: npt.NDArray[np.int64], values: FloatArray) -> float:
 
 
 def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> TraceBundle:
-    """The estimates as a trace bundle of so many seconds, one device per client in their order."""
+    """The estimates as a trace bundle that covers ``seconds``, with one device per client in the same order."""
     ids = list(estimates.clients)
     count = len(ids)
     horizon_us = max(round(seconds * 1e6), 1)

@@ -1,7 +1,7 @@
 """The scenario of a Flower app's log: its devices, and rounds as the log shows them.
 
-A file of devices says nothing of the ServerApp, so that the number of nodes per round, the timeout and the time between
-rounds are those of the log.
+A device file does not describe the ServerApp, so the number of nodes per round, the timeout and the time between rounds
+are those of the log.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fedsim.outcomes import Outcome
 from fedsim.scenario.loading import LoadedScenario, load_scenario_dict
 
 _NEARLY = 0.99
-"""Rounds that last this share of the rounds with late replies end at the timeout, too."""
+"""Rounds that last at least this share of the rounds with late replies are taken to end at the timeout, too."""
 _LATE, _UNFINISHED = Outcome.LATE.label, Outcome.UNFINISHED.label
 
 
@@ -27,8 +27,8 @@ def as_timing(
     """A scenario of timing on the devices of a Flower app.
 
     Args:
-        scenario: its file of devices.
-        log: of its training messages.
+        scenario: its device file.
+        log: the log of its training messages.
 
     Returns:
         The scenario (None if the log has no rounds), the log whose steps are those of the scenario, and flags.
@@ -65,7 +65,7 @@ def as_timing(
         )
     every = scenario.resolved()
     devices = dict(every["devices"])
-    # The calibration replaces it; the log counts its units of work.
+    # The calibration replaces these step times; the log gives the units of work.
     devices["compute"] = {"name": "values", "step": "1s"}
     sizes = {way: done[f"bytes_{way}"].median() for way in ("down", "up")}
     known = all(size > 0 for size in sizes.values())
@@ -95,8 +95,8 @@ def as_timing(
 
 
 def _timeout_and_pause_s(log: pd.DataFrame) -> tuple[float | None, float, int]:
-    """The timeout of rounds, None if no reply is late, the time from the end of a round to the next one, and how many
-    rounds without late replies last until the timeout."""
+    """The timeout of rounds (None if no reply is late), the time from the end of a round to the next one, and the
+    number of rounds without late replies that last until the timeout."""
     durations_s = round_durations_s(log)
     late, open_ = (
         (log["outcome"] == label).groupby(log["round"]).any().reindex(durations_s.index)

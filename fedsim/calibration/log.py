@@ -34,10 +34,10 @@ COLUMNS = ", ".join(names[0] for names in _NAMES.values())
 def read_log(path: Path) -> pd.DataFrame:
     """The dispatches of a log, in order of their start, with columns as in :data:`COLUMNS`.
 
-    Instants are seconds from the first start; what the log does not say is NaN. ``client`` is text.
+    Instants are seconds from the first start; values that the log does not give are NaN. ``client`` is text.
 
     Raises:
-        UserError: the file cannot be read, lacks a column, or holds values that are no times.
+        UserError: the file cannot be read, lacks a column, or holds values that are not times.
     """
     if (path / "run.json").exists():
         from fedsim.analysis.run import load_run

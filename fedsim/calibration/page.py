@@ -1,4 +1,4 @@
-"""The page of a calibration: what was estimated, what the log cannot say, and how well it predicts the log."""
+"""The page of a calibration: the estimates, what the log cannot show, and how well they predict the log."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from fedsim.formatting import (
 )
 
 _DEVICES = 200
-"""Devices that the page lists."""
+"""Maximum number of devices that the page lists."""
 _EXACT = 1e-4
-"""A relative error below it is written as exact."""
+"""Relative error below which a value is shown as exact."""
 _PROBABILITIES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 """Limits of the groups in which predicted probabilities are compared with the log."""
 _CONSTANT = 1e-6
-"""Samples whose relative spread is below it have one value: their distribution functions would show rounding."""
+"""Relative spread below which samples count as one value: their distribution functions would only show rounding."""
 
 
 def write_calibration_page(calibration: Calibration, path: Path) -> None:
     """Write the page.
 
     Raises:
-        UserError: another file is there, or it cannot be written.
+        UserError: the path has a different file, or the page cannot be written.
     """
     compared = [line_figure(panel) for panel in _distributions(calibration)]
     predicted = [line_figure(panel) for panel in _bands(calibration.predictions)]
@@ -331,7 +331,7 @@ def _devices(calibration: Calibration) -> Figure:
 
 
 def _lateness(late: Lateness) -> Figure:
-    """Of the dispatches by their predicted probability to be late, how many were."""
+    """The share of late dispatches by their predicted probability of being late."""
     edges = np.array(_PROBABILITIES)
     group = np.searchsorted(edges[1:-1], late.probability, "right")
     rows = [row for row in range(len(edges) - 1) if (group == row).any()]

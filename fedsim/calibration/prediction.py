@@ -57,8 +57,8 @@ class Lateness:
     """Whether the dispatches of the rounds after the fit were predicted to be late, one entry per dispatch.
 
     Attributes:
-        client, round: of each dispatch.
-        probability: the share of the simulations in which it is late, of those in which it arrives.
+        client, round: client and round of each dispatch.
+        probability: the share of simulations in which it is late, among those in which it arrives.
         late: whether it was late in the log.
     """
 
@@ -138,7 +138,7 @@ def round_durations_s(log: pd.DataFrame) -> pd.Series:
 
 
 def fitting_rounds(log: pd.DataFrame) -> int:
-    """How many rounds, from the first, the cross-validation fits on; 0 if the log has too few."""
+    """Number of first rounds that the cross-validation is fitted to; 0 if the log has too few."""
     rounds = log["round"].dropna().nunique()
     return math.ceil(rounds * _FIT) if rounds >= 5 else 0
 
@@ -149,7 +149,7 @@ def predict(
     scenario_of: Callable[[Path, Estimates, int], LoadedScenario],
     replicates: int = REPLICATES,
 ) -> tuple[list[Prediction], Lateness | None]:
-    """Predict the rounds after the fit, with the clients that the log has in each, and compare.
+    """Predict the rounds after the fit, with the log's clients in each, and compare.
 
     Args:
         log: the whole log.
@@ -158,7 +158,8 @@ def predict(
         replicates: simulations, each with another draw of the estimates within their errors.
 
     Returns:
-        The quantities, and who is late; neither has late clients if none is late in log and simulations.
+        The predictions of the quantities, and of lateness; without late clients if none is late in the log and in the
+        simulations.
     """
     first = sorted(log["round"].dropna().unique())[fitting_rounds(log)]
     generator = np.random.default_rng(0)
@@ -201,7 +202,7 @@ def predict(
 
 
 def _lateness(log: pd.DataFrame, runs: list[pd.DataFrame], first: float) -> Lateness | None:
-    """Who is late, from the dispatches that arrive in the log and in most of the simulations; None if nobody is."""
+    """Lateness of the dispatches that arrive in the log and in most of the simulations; None if none is late."""
     logged = _outcomes(log)
     logged = logged[logged.index.get_level_values("round") >= first]
     drawn = pd.concat([_outcomes(run) for run in runs], axis=1).reindex(logged.index)

@@ -1,7 +1,7 @@
 """Transport, latency and rates from the durations of transfers.
 
 A transfer takes its latency and the time that its transport needs for its bytes at the rate of the link. Transfers of
-different sizes tell the three apart: with the right transport and latency, a link has the same rate whatever the size.
+different sizes separate the three: with the right transport and latency, a link has the same rate whatever the size.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ CANDIDATES: tuple[Transport, ...] = (
 
 _SIZES_DIFFER = 1.1
 _ROWS = 6
-"""Transfers of each link that transport and latency are chosen by, spread over the sizes."""
+"""Number of transfers per link from which transport and latency are chosen, spread over the sizes."""
 _CLIENTS = 10
-"""Clients that the transport is chosen by."""
+"""Number of clients from which the transport is chosen."""
 _CLEARLY = 0.5
-"""Another transport than the assumed one must leave less than this share of the variance of the rates."""
+"""A transport other than the assumed one must leave less than this share of the variance of the rates."""
 _ROUNDING = 1e-6
-"""Variance of log rates that is rounding."""
+"""Variance of log rates that counts as rounding."""
 _GRID = 16
-"""Latencies that are tried first."""
+"""Number of latencies that are tried first."""
 _SLOWEST_BPS, _FASTEST_BPS = 1.0, 1e13
 _PART = 0.1
-"""Share of the shortest transfer by which a latency is changed to see what follows."""
+"""Share of the shortest transfer by which a latency is changed to compute derivatives."""
 _IMPOSSIBLE = 1e9
-"""Spread of rates under a latency at which transfers cannot be as short as they were."""
+"""Spread of rates that stands for an impossible latency, one longer than the log's transfers allow."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Transfers:
-    """What transfers say: transport, latency of each client with its error (seconds), and flags for the rest."""
+    """Results from transfers: transport, latency of each client with its error (seconds), and flags for the rest."""
 
     transport: Transport
     latency_s: FloatArray
@@ -101,7 +101,7 @@ def identify(
     """The transport and the latencies under which the rates of links depend least on the sizes of transfers.
 
     Args:
-        links: of each client, down and up.
+        links: the links of each client, down and up.
         assumed: the transport unless the transfers clearly show another.
         latency_s: one-way latency of each client if it is known, shape ``(clients,)``.
     """
@@ -175,7 +175,7 @@ def _fit(
     if latency_s is not None:
         return latency_s, spread(latency_s)
     least_s = min(float(link.spans_s.min()) for link in samples)
-    # The spread has one valley, beside the plateau of the latencies that are impossible.
+    # The spread has one minimum, beside the plateau of impossible latencies.
     grid = [0.0, *np.geomspace(least_s / 1000, least_s, _GRID)]
     lowest = int(np.argmin([spread(latency) for latency in grid]))
     around = (grid[max(lowest - 1, 0)], grid[min(lowest + 1, _GRID)])
@@ -198,8 +198,8 @@ def _latency_error(
 ) -> float:
     """The standard error of the latency whose spread is the least one, in seconds.
 
-    Least squares: the variance is twice that of the residuals over the second derivative of the sum of squares. A
-    latency that the transfers hardly show is known to lie between 0 and the shortest transfer.
+    Least squares: the variance is twice that of the residuals, divided by the second derivative of the sum of squares.
+    If the transfers hardly depend on the latency, it is only known to lie between 0 and the shortest transfer.
     """
     samples = [link.sample() for link in pair if link.shows_latency]
     shortest_s = min(float(link.spans_s.min()) for link in samples)

@@ -4,7 +4,7 @@ The modules, from the outside in: :mod:`~fedsim.flower.running` builds a run; :m
 interface that the ServerApp sees; :mod:`~fedsim.flower.exchange` moves messages over devices and links;
 :mod:`~fedsim.flower.clock` is the time that the ServerApp's thread reads; :mod:`~fedsim.flower.workers` and
 :mod:`~fedsim.flower.client` run ClientApps; :mod:`~fedsim.flower.deployment` logs real deployments;
-:mod:`~fedsim.flower.internals` is all that is imported from Flower.
+:mod:`~fedsim.flower.internals` contains all imports from Flower.
 """
 
 from __future__ import annotations

@@ -30,11 +30,11 @@ class Job:
 
     Attributes:
         message: the serialized message.
-        node_id, node_config, state: the node and what it remembers (a serialized ``RecordDict``).
+        node_id, node_config, state: the node, its configuration and its state (a serialized ``RecordDict``).
         run_config: the app's configuration.
         reply_id: id of the reply.
         delivered_s: when the message arrives at the node, in seconds since 1970.
-        seed: of the global random generators.
+        seed: seed of the global random generators.
         threads: threads of PyTorch.
     """
 
@@ -55,7 +55,7 @@ class Answer:
 
     Attributes:
         reply: the serialized reply.
-        state: what the node remembers from now on.
+        state: the node's new state.
         counts: the work done.
         num_examples: examples that the reply reports (``num-examples``); 0 if it reports none.
         problem: the traceback of the app's error; None without an error.
@@ -96,8 +96,8 @@ def load_component(reference: str, folder: Path | None, kind: type[Any]) -> Any:
 def answer(app: fl.ClientApp, job: Job) -> Answer:
     """Handle a message; an error of the app becomes an error reply, as in Flower.
 
-    The global random generators are seeded before, and restored after, so that nothing depends on where or in which
-    order messages are handled.
+    The global random generators are seeded before and restored afterward, so that results do not depend on where or in
+    which order messages are handled.
     """
     with host_time(), _generators_restored():
         return _answer(app, job)
@@ -114,12 +114,12 @@ def _answer(app: fl.ClientApp, job: Job) -> Answer:
     )
     random.seed(job.seed)
     np.random.seed(job.seed)  # noqa: NPY002 - the generator that apps use
-    # Without an accelerator, torch.manual_seed would spend a millisecond on seeding those that are not there.
+    # Without an accelerator, torch.manual_seed would spend a millisecond on seeding absent devices.
     seed_torch = torch.manual_seed if _HAS_ACCELERATOR else torch.default_generator.manual_seed
     seed_torch(job.seed)
     if torch.get_num_threads() != job.threads:
         torch.set_num_threads(job.threads)
-    # Messages carry the time of the simulation, by which the time to live of a reply is computed.
+    # Messages carry simulated time, from which the time to live of a reply is computed.
     delivered = datetime.datetime.fromtimestamp(job.delivered_s, datetime.UTC)
     problem = None
     with (
@@ -160,7 +160,7 @@ def serialized(message: fl.Message) -> bytes:
 
 
 def apps_traceback(error: BaseException) -> str:
-    """The traceback of an app's error, from the first line that is not of Flower or fedsim on."""
+    """The traceback of an app's error, from the first line outside Flower and fedsim on."""
     trace = error.__traceback__
     while trace is not None:
         name = trace.tb_frame.f_globals.get("__name__", "").partition(".")[0]

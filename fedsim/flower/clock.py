@@ -1,7 +1,7 @@
 """Simulated time for the ServerApp.
 
 While :meth:`SimulatedClock.installed` lasts, ``time.time``, ``monotonic``, ``perf_counter`` (and their ``_ns`` forms),
-``time.sleep``, ``timeit.default_timer`` and ``datetime.now`` mean simulated time, in the threads that
+``time.sleep``, ``timeit.default_timer`` and ``datetime.now`` use simulated time, in the threads that
 :meth:`SimulatedClock.enter` names and for code outside the standard library. All other threads and the standard library
 itself (locks, queues, logging) keep the time of the host.
 """
@@ -20,22 +20,22 @@ from typing import Any
 from fedsim.units import NS_PER_S
 
 EPOCH_S = 1_767_225_600
-"""What ``time.time()`` is at the start of every run: 1 January 2026, 0:00 UTC."""
+"""Value of ``time.time()`` at the start of every run: 1 January 2026, 0:00 UTC."""
 _EPOCH_NS = {"time": EPOCH_S * NS_PER_S, "monotonic": 0, "perf_counter": 0}
 _HOST = {name: getattr(time, name) for name in ("sleep", "time", "monotonic", "perf_counter")}
 _HOST |= {f"{name}_ns": getattr(time, f"{name}_ns") for name in _EPOCH_NS}
 _HOST_DATETIME = datetime.datetime
 _KEPT = frozenset(sys.stdlib_module_names) | {"fedsim", "simpy", "ray"}
-"""Packages that keep the time of the host."""
+"""Packages that keep the host's time."""
 _PATCHED = ("time", "timeit", "datetime", "__main__")
-"""Modules of the standard library whose own names are replaced, for those who call them as ``time.time()``."""
+"""Modules of the standard library whose own names are replaced, for code that calls them as ``time.time()``."""
 _PATIENCE, _TICK_NS = 100_000, 10_000_000
-"""Readings at one instant after which every further one lets 10 ms pass: the app waits for a time, without sleeping."""
+"""Readings at one instant after which each further one advances time by a tick: the app is polling, not sleeping."""
 _current = threading.local()
 
 
 def _clock(*, reads: bool = True) -> SimulatedClock | None:
-    """The clock that the calling thread and module live by; None for that of the host.
+    """The clock of the calling thread and module; None for the host's.
 
     Args:
         reads: whether the module reads the time now.
@@ -133,7 +133,7 @@ class SimulatedClock:
         self._readings = 0
 
     def note_reading(self) -> None:
-        """Note that the app reads the time; if it does nothing else again and again, time passes."""
+        """Note that the app reads the time; if it only does that many times in a row, time advances."""
         if not self.was_read():
             self._readings = 0
         self._readings += 1
@@ -151,9 +151,9 @@ class SimulatedClock:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Put functions that know this clock in the place of those of ``time`` and ``datetime``, wherever imported.
+        """Replace the functions of ``time`` and ``datetime``, wherever imported, by ones that know this clock.
 
-        Names that are imported meanwhile keep these functions, which afterwards read the time of the host.
+        Names imported during this time keep these functions, which afterward read the host's time.
         """
         replaced: list[tuple[ModuleType, str, Any]] = []
         for name, module in list(sys.modules.items()):
@@ -161,7 +161,7 @@ class SimulatedClock:
             if keeps or not isinstance(module, ModuleType):
                 continue
             for key, value in list(vars(module).items()):
-                # Compared by identity, because equality of unknown objects may do anything.
+                # Compared by identity, because == may do anything for unknown objects.
                 if type(value) in (BuiltinFunctionType, type) and id(value) in _IDS:
                     replaced.append((module, key, value))
                     setattr(module, key, _STAND_INS[value])
@@ -183,7 +183,7 @@ _IDS = frozenset(map(id, _STAND_INS))
 
 @contextlib.contextmanager
 def host_time() -> Iterator[None]:
-    """Run the calling thread on the time of the host, for work that is not the ServerApp's."""
+    """Run the calling thread on the host's time, for work that is not the ServerApp's."""
     with _thread_on(None):
         yield
 

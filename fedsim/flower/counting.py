@@ -20,7 +20,7 @@ class Counts:
     Attributes:
         steps: steps of PyTorch optimizers.
         batches, examples: batches and examples that passed a PyTorch model.
-        trained: those of the examples that passed it with gradients.
+        trained: the examples among them that passed with gradients.
         host_s: CPU seconds of the host.
     """
 

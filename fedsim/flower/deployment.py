@@ -29,9 +29,9 @@ def timed(
     context: fl.Context,
     call_next: Callable[[fl.Message, fl.Context], fl.Message],
 ) -> fl.Message:
-    """A mod for ClientApps, ``ClientApp(mods=[timed])``: the reply says how long the ClientApp has worked.
+    """A mod for ClientApps, ``ClientApp(mods=[timed])``, that adds the ClientApp's working time to the reply.
 
-    :func:`logged` takes this out of the reply again.
+    :func:`logged` removes it from the reply.
     """
     began = time.perf_counter()
     reply = call_next(message, context)
@@ -43,12 +43,12 @@ def timed(
 def logged(grid: fl.Grid, path: str | Path) -> fl.Grid:
     """A grid that does what ``grid`` does, and writes a log of the training messages for ``fedsim calibrate``.
 
-    Does nothing in a run of fedsim, whose run folder is such a log. A message is a row once its reply has come, also
-    after its round. The time between start and end is measured by the server. What :func:`timed` reports is the
+    Does nothing in a run of fedsim, whose run folder is the log. A message gets its row when its reply arrives, even
+    after its round. The server measures the time between start and end. The time that :func:`timed` reports is the
     node's work; the rest is divided between download and upload by their bytes, since the nodes' clocks may differ.
 
     Args:
-        grid: of a ServerApp.
+        grid: the ServerApp's grid.
         path: the CSV file; replaced if it exists.
     """
     return grid if isinstance(grid, SimulatedGrid) else _LoggedGrid(grid, Path(path))

@@ -1,11 +1,11 @@
 """Messages between the ServerApp and the nodes, on the devices, links and availability of a population.
 
-The life of a message is that of a dispatch (:mod:`fedsim.simulation.life`): download, work, upload. How much work there
-is, and how large the reply is, follows from running the ClientApp, which happens when the download has ended. A
-ClientApp whose message is lost before that never runs.
+The life of a message is that of a dispatch (:mod:`fedsim.simulation.life`): download, work, upload. The amount of work
+and the size of the reply are known after running the ClientApp, which happens when the download has ended. A ClientApp
+whose message is lost before that never runs.
 
 Training messages are the dispatches of the run. Evaluation and query messages take the time of their node in the same
-way, but are no rows of ``dispatches``.
+way, but have no rows in ``dispatches``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from fedsim.simulation.workload import Workload, Workloads
 from fedsim.units import NEVER
 
 _NOT_RECORDED = 1 << 50
-"""Dispatch ids of messages that are not training; they order simultaneous events, and are in no table."""
+"""First dispatch id of messages other than training; the ids order simultaneous events, and appear in no table."""
 
 
 class Kind(Enum):
@@ -54,13 +54,13 @@ class State(Enum):
     """State of a message."""
 
     UNDER_WAY = auto()
-    """Waiting for its node, or at work there."""
+    """Waiting for its node, or being handled there."""
     REPLIED = auto()
     """Its reply has arrived at the server."""
     UNAVAILABLE = auto()
     """The server knows that its node is gone."""
     LOST = auto()
-    """No reply will come, and the server does not know it."""
+    """No reply will come, but the server does not know that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +76,20 @@ class Parcel:
     """One message on its way.
 
     Attributes:
-        metadata: Flower's; it holds the id and the node.
+        metadata: Flower's metadata, with the id and the node.
         payload: the serialized message.
         client: its node, as a client of the scenario.
         kind: its category.
         expires_ns: end of its time to live.
-        least_units: units of work that it takes at least, known before its ClientApp has run.
+        least_units: minimum units of work, known before its ClientApp has run.
         version: model version when it was sent.
         start: starts the ClientApp; returns a function that waits for the work.
         commit: called when the node has done the work, whether or not the reply arrives.
         state: its state.
-        order: number of the change of its state among all such changes.
+        order: number of its latest change of state, counted over all messages.
         dispatch: set when the node gets the message.
         late: whether the ServerApp has stopped waiting.
-        answer: what the ClientApp returned.
+        answer: the result of the ClientApp.
         wait: returned by ``start``, if the ClientApp was started before the download had ended.
         on_change: called when its state changes.
     """
@@ -119,14 +119,14 @@ class _ParcelWorkload(Workload):
         super().__init__(
             population, failures, len(parcel.payload), 0.0, send_partial_work=False, seed=seed
         )
-        # The number of steps is asked for when the download has ended.
+        # The number of steps is requested when the download has ended.
         self.shortens = True
         self._parcel = parcel
         self._units: int | None = None
         self.only_download = False
 
     def can_work(self, client: int, sequence: int, downloaded_ns: int, step_ns: int) -> bool:
-        """Whether the least work of the message ends before the node crashes, or leaves and drops it."""
+        """Whether the message's minimum work ends before the node crashes, or leaves and drops it."""
         least = self._parcel.least_units
         if not least:
             return True
@@ -159,7 +159,7 @@ class _ParcelWorkload(Workload):
             else:
                 self._units = parcel.least_units
             parcel.dispatch.steps = self._units
-        # A life without a step would be declined; local_steps lets the one step of no work take no time.
+        # A dispatch without steps would be declined; for a message without work, local_steps gives the step no time.
         return max(1, self._units)
 
     @override
@@ -228,7 +228,7 @@ class _PlannedParcels(Dispatches):
 
 
 class _ContendedParcels(ContendedDispatches):
-    """Messages on shared links, where nobody knows beforehand when a download ends."""
+    """Messages on shared links, on which the end of a download is not known in advance."""
 
     def __init__(
         self, engine: Engine, parcels: _Parcels, network: SharedNetwork, on_end: OnEnd
@@ -238,7 +238,7 @@ class _ContendedParcels(ContendedDispatches):
 
     @override
     def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
-        # A download that ends in time even on the busiest links may as well have ended now.
+        # If the download ends in time even on the busiest links, the ClientApp can be started now.
         workload = self._parcels.of(dispatch)
         latest_ns = self._network.latest_end_ns(
             dispatch.client, Direction.DOWN, workload.bytes_down, self._engine.now_ns
@@ -249,7 +249,7 @@ class _ContendedParcels(ContendedDispatches):
 
 
 class _Parcels:
-    """The messages at work, and the workload of each; stands in for the workloads of a scenario."""
+    """The messages being handled, and the workload of each; stands in for the workloads of a scenario."""
 
     def __init__(
         self, training: Population, evaluating: Population, failures: Failures, seed: int
@@ -270,11 +270,11 @@ class _Parcels:
         return workload
 
     def start_early(self, dispatch: Dispatch, downloaded_ns: int) -> None:
-        """Start the ClientApp of a message at its hand-out, unless it will have to be lost; see the module.
+        """Start the ClientApp of a message when it is dispatched, unless the message will be lost; see the module.
 
         Args:
             dispatch: the message; its download will end.
-            downloaded_ns: when it will have ended.
+            downloaded_ns: when the download will end.
         """
         workload, client, sequence = self.of(dispatch), dispatch.client, dispatch.sequence
         compute = workload.population.compute
@@ -299,14 +299,15 @@ class Exchange:
     Args:
         population: the nodes' devices.
         evaluating: the same, with the time of a unit of evaluation.
-        failures, seed: of the scenario.
+        failures, seed: those of the scenario.
         limits: when the run ends.
-        detection_ns: after how long the server learns that a node is gone; None if it never does.
+        detection_ns: time after which the server learns that a node is gone; None if it never does.
         waits_for_offline: whether messages wait for nodes that are offline.
         recorder: takes the rows.
 
     Attributes:
-        version, rounds, dispatched, arrived: versions made, rounds closed, training messages delivered, their replies.
+        version, rounds, dispatched, arrived: numbers of versions made, rounds closed, training messages delivered, and
+            their replies.
         refused: messages refused because their node was offline.
     """
 
@@ -368,7 +369,7 @@ class Exchange:
     def run_until(self, done: Callable[[], bool], until_ns: int = NEVER) -> None:
         """Let simulated time pass until ``done`` holds or the time is up.
 
-        What happens at ``until_ns`` itself still happens.
+        Events at ``until_ns`` itself are included.
 
         Raises:
             RunEnded: the run has ended.
@@ -403,7 +404,7 @@ class Exchange:
         return online
 
     def send(self, parcel: Parcel) -> None:
-        """Send a message; its node gets it when it is online and has handled those before."""
+        """Send a message; its node gets it when it is online and has handled earlier ones."""
         client = parcel.client
         if not self._waits_for_offline and not self.is_online(client):
             self.refused += 1
@@ -499,7 +500,7 @@ class Exchange:
     # -- replies at the server ----------------------------------------------------------------------------------------
 
     def give_up(self, parcels: Iterable[Parcel]) -> None:
-        """Stop waiting for messages: a reply that comes nevertheless is late."""
+        """Stop waiting for messages; replies that still arrive are late."""
         for parcel in parcels:
             parcel.late = True
             if parcel.state is State.REPLIED and parcel.dispatch in self._updates.held:
@@ -535,10 +536,10 @@ class Exchange:
             self._over = True
 
     def finish(self, unused: Iterable[Parcel]) -> None:
-        """Record the messages that are still under way, and the replies that no version was made from.
+        """Record the messages that are still under way, and the replies that entered no version.
 
         Args:
-            unused: replies that the ServerApp has taken; the others arrived too late in the run for that.
+            unused: replies that the ServerApp has received; the others arrived too close to the end of the run.
         """
         now = self.now_ns
         for dispatch, plan in self._dispatches.stop_all():

@@ -21,7 +21,7 @@ from fedsim.tasks.kinds.flower import FlowerParams
 from fedsim.units import NEVER, NS_PER_S
 
 _PATIENCE = 1000
-"""Consecutive calls of ``get_node_ids``, without a wait between them, after which time passes by itself."""
+"""Consecutive calls of ``get_node_ids``, without a wait between them, after which time advances."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Nodes:
         ids: id of each node.
         run: the run that they belong to.
         run_config: the app's configuration.
-        seed: of the scenario.
+        seed: the scenario's seed.
     """
 
     ids: tuple[int, ...]
@@ -42,7 +42,7 @@ class Nodes:
 
     @classmethod
     def make(cls, count: int, seed: int, run_config: Mapping[str, Any]) -> Nodes:
-        """Nodes whose ids, like those of a SuperLink, are 64-bit numbers; all are written in equally many bytes."""
+        """Nodes with 64-bit ids, like those of a SuperLink; all ids are serialized in the same number of bytes."""
         stream = Stream(seed, Purpose.FLOWER)
         ids = tuple(dict.fromkeys((stream.hash(node) >> 2) | (1 << 62) for node in range(count)))
         assert len(ids) == count, "two nodes have the same id; choose another seed"
@@ -59,13 +59,13 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         nodes: the nodes.
         workers: run the ClientApps.
         params: how work is counted, and which nodes are shown.
-        work: the work that an answer stands for.
+        work: returns the work that an answer stands for.
         on_error: called with the parcel and the traceback when a ClientApp fails.
         aggregation_ns: time that the server takes for an aggregation.
 
     Attributes:
         samples: examples per client, as its replies report them.
-        unused: replies to training messages that the app has taken and no version was made from, by message id.
+        unused: replies to training messages that the app has received but no version has used, by message id.
     """
 
     def __init__(
@@ -92,7 +92,8 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         self._parcels: dict[str, Parcel] = {}
         self._states: dict[int, bytes] = {}
         self._pushed = 0
-        # Consecutive calls, without a wait or new message between them: of get_node_ids, and of pull_messages in vain.
+        # Consecutive calls, without a wait or new message between them, of get_node_ids and of pull_messages without
+        # a result.
         self._questions = self._empty_pulls = 0
         self._slept_in_vain = False
         self._shown: list[int] = []
@@ -101,7 +102,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         # Replies of the round under way, and whether training messages were sent in it.
         self._joined: list[Parcel] = []
         self._trains = False
-        # Whether nodes remember anything; None until a ClientApp has run.
+        # Whether nodes keep state; None until a ClientApp has run.
         self._stateful: bool | None = None
         self.unused: dict[str, Parcel] = {}
         self.samples: dict[int, int] = {}
@@ -136,7 +137,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
     @override
     def get_node_ids(self) -> Iterable[int]:
         if self._turns.is_foreign:
-            # Flower's older server also looks for nodes from a thread that lives in the time of the host.
+            # Flower's older server also looks for nodes from a thread on host time.
             return list(self._shown)
         self._questions += 1
         if self._questions > _PATIENCE:
@@ -249,7 +250,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         return parcels
 
     def _least_units(self, kind: Kind) -> int:
-        """Units of work that a message of a kind takes at least; training without any work would be an error."""
+        """Minimum units of work of a message of this kind; training without any work would be an error."""
         work = self._params.work
         if kind is Kind.TRAIN:
             return 1 if work is None else work.train
@@ -272,7 +273,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         )
 
     def _start(self, parcel: Parcel) -> Callable[[], Work]:
-        """Start the ClientApp of a message that its node has; with declared work, only when its reply is needed."""
+        """Start the ClientApp of a message at its node; with declared work, only when its reply is needed."""
         declared = self._params.work
         if declared is not None and parcel.kind is Kind.TRAIN and self._stateful is False:
             work = Work(declared.train, declared.reply)
@@ -294,7 +295,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             self._on_error(parcel, answer.problem)
 
     def _commit(self, parcel: Parcel) -> None:
-        """Keep what the node remembers of work that it has done."""
+        """Keep the node's state after work that it has completed."""
         if parcel.answer is None:
             return
         if parcel.answer.state:
@@ -318,14 +319,14 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         self._turns.wait(lambda: not open_, until_ns)
 
     def _pass_time(self) -> None:
-        """Let time pass until something happens, but at most by a second for an app that watches the clock."""
+        """Let time pass until something happens, but at most one second for an app that watches the clock."""
         exchange = self._exchange
         before = exchange.now_ns
         until_ns = before + NS_PER_S if self._turns.clock.was_read() else self._next_arrival_ns()
         self._turns.wait(lambda: exchange.now_ns > before, until_ns)
 
     def _next_arrival_ns(self) -> int:
-        """When the app sees another node; NEVER if it never does."""
+        """The time at which the app sees another node; NEVER if it never does."""
         exchange = self._exchange
         if self._params.nodes == "registered":
             return NEVER
@@ -334,9 +335,9 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
     def sleep_ns(self, duration_ns: int) -> None:
         """Let the ServerApp sleep.
 
-        An app that waits for nodes looks for them, sleeps and looks again. While nothing is under way, such a sleep is
-        prolonged by whole sleeps until another node comes online, with the same result as looking every time. An app
-        that also watches the clock may stop waiting before, so that its sleeps are not prolonged.
+        An app that waits for nodes looks for them, sleeps and looks again. While no message is under way, such a sleep
+        is extended to a multiple of its length, until another node comes online; the result is the same. The sleeps of
+        an app that also watches the clock are not extended, because it may stop waiting earlier.
         """
         exchange = self._exchange
         in_vain = 0 < self._questions <= 2 and not exchange.under_way and duration_ns > 0
@@ -377,7 +378,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         ]
 
     def _reply(self, parcel: Parcel) -> fl.Message:
-        """What the ServerApp gets for a message: the reply, or Flower's error."""
+        """The answer to a message that the ServerApp gets: the reply, or Flower's error."""
         metadata = parcel.metadata
         del self._parcels[metadata.message_id]
         if parcel.state is State.REPLIED and parcel.answer is not None:

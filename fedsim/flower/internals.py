@@ -151,7 +151,7 @@ if VERSION.rpartition(".")[0] not in SUPPORTED:
 
 
 def identity(run_id: int, node_id: int) -> AbstractContextManager[Any]:
-    """Who sends the messages that are made while the context lasts."""
+    """Set the sender of the messages that are made while the context lasts."""
     patch: AbstractContextManager[Any] = mock.patch.multiple(
         TaskIdentity, _task_id=1, _run_id=run_id, _node_id=node_id
     )
@@ -221,5 +221,5 @@ _OVERRIDE = re.compile(r"""\S+?=('[^']*'|"[^"]*"|\S+)""")
 
 
 def app_reference(folder: Path, component: str) -> str:
-    """Where an app keeps its ``serverapp`` or ``clientapp``, as ``module:attribute``."""
+    """The location of an app's ``serverapp`` or ``clientapp``, as ``module:attribute``."""
     return str(project_config(folder)["tool"]["flwr"]["app"]["components"][component])

@@ -1,4 +1,4 @@
-"""What a Flower app reports while it runs: metrics at their simulated time, the final model, errors and logs."""
+"""Records the output of a Flower app: metrics at their simulated time, the final model, errors and logs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Recording:
     """Records what an app reports.
 
     Args:
-        exchange: whose time and version metrics belong to.
+        exchange: gives the time and version of metrics.
         writer: takes the rows.
         target_reached: whether metrics meet the target at which the run stops.
 
@@ -76,7 +76,7 @@ class Recording:
         self._values = {}
 
     def definitions(self) -> list[MetricDefinition]:
-        """Definitions of the metrics that fedsim does not know, judged by their names."""
+        """Definitions of the metrics that fedsim does not know, inferred from their names."""
         return [
             MetricDefinition(
                 name,
@@ -122,7 +122,7 @@ class Recording:
 
         Args:
             turns: runs the threads of the older server.
-            clock: of the run.
+            clock: the clock of the run.
             on_joined: called when all threads of a pool have ended.
         """
         prefixes = {
@@ -172,7 +172,7 @@ class Recording:
 
 
 class _Observed(dict[int, Any]):
-    """The metrics of a result by round; what is added is recorded."""
+    """The metrics of a result by round; entries that are added are recorded."""
 
     def __init__(self, recording: Recording, prefix: str, content: Mapping[int, Any]) -> None:
         super().__init__(content)

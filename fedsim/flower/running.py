@@ -51,7 +51,7 @@ from fedsim.tasks.kinds.flower import FlowerParams, FlowerTask
 from fedsim.units import NS_PER_S, to_ns
 
 _UNITS_PER_HOST_S = 1000
-"""Units of work in a second of CPU time of the host."""
+"""Units of work per second of the host's CPU time."""
 
 _running: list[tuple[SimulatedGrid, Recording]] = []
 
@@ -62,8 +62,8 @@ class App:
 
     Attributes:
         name: name of its runs.
-        server: the ServerApp, or where it is.
-        client: the ClientApp, or where it is.
+        server: the ServerApp, or its location.
+        client: the ClientApp, or its location.
         run_config: its configuration.
     """
 
@@ -77,8 +77,8 @@ class App:
         """The app in a folder.
 
         Args:
-            folder: with a ``pyproject.toml`` that has a section ``[tool.flwr.app]``.
-            overrides: of its configuration, such as ``"num-server-rounds=5 learning-rate=0.1"``.
+            folder: folder with a ``pyproject.toml`` that has a section ``[tool.flwr.app]``.
+            overrides: values of its configuration, such as ``"num-server-rounds=5 learning-rate=0.1"``.
 
         Raises:
             UserError: the folder has no app, or the app has no such configuration.
@@ -107,11 +107,11 @@ def run(
 
     Args:
         server_app, client_app: the app.
-        devices: the file of devices, or nested mappings with the same content; ten nodes that are always online if
+        devices: the device file, or nested mappings with the same content; ten nodes that are always online if
             None.
         run_config: the app's configuration.
         output: the run folder; ``runs/<name>-seed<seed>`` if None.
-        name: of the run, if ``devices`` gives none.
+        name: name of the run, if ``devices`` gives none.
         overrides: values by dotted path, such as ``"task.clients=100"``.
         overwrite: replace an existing run.
 
@@ -119,7 +119,7 @@ def run(
         The finished run.
 
     Raises:
-        UserError: the devices or the folder cannot be used, or the app does something that the bridge cannot do.
+        UserError: the devices or the folder cannot be used, or the app does something that the bridge does not support.
     """
     given = devices if devices is None or isinstance(devices, Mapping) else Path(devices)
     app = App(name, server_app, client_app, dict(run_config or {}))
@@ -139,8 +139,8 @@ def mark_version(
     Without this, a version is inferred when such a loop sends a model that differs from the last one.
 
     Args:
-        replies: the replies to training messages that entered it; all that were pulled since the last version when
-            None. An empty list makes no version, so that metrics can be recorded at any time.
+        replies: the replies to training messages that entered it; None for all that were pulled since the last
+            version. An empty list makes no version, so that metrics can be recorded at any time.
         metrics: values measured on the new version, such as ``{"accuracy": 0.9}``.
     """
     if _running:
@@ -344,7 +344,7 @@ def _populations(
 
 
 def _work_of(params: FlowerParams) -> Callable[[Parcel, Answer], Work]:
-    """The work that an answer stands for, by the unit of ``devices.compute``."""
+    """The work that an answer stands for, in the unit of ``devices.compute``."""
 
     def units(parcel: Parcel, answer: Answer) -> int:
         counts, trained = answer.counts, parcel.kind is Kind.TRAIN

@@ -1,4 +1,4 @@
-"""The file of devices: a scenario whose task is a Flower app."""
+"""The device file: a scenario whose task is a Flower app."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SECTIONS = {
     "training": ("batch_size",),
     "server": ("failure_detection", "aggregation_time"),
 }
-"""The sections of a scenario that concern a Flower app, and the keys of those of which not all do."""
+"""The sections of a scenario that apply to a Flower app, each with its keys that apply; None if all do."""
 DEFAULT_COMPUTE = {"name": "values", "step": "100ms"}
 DEFAULT_NETWORK = {"latency": "50ms", "down": "20Mbps", "up": "10Mbps"}
-"""Devices that are not given."""
+"""Compute and network of devices for which none are given."""
 DEFAULT_STOP = {"simulated_time": "365d"}
 
 
@@ -34,15 +34,15 @@ def load_devices(
 ) -> LoadedScenario:
     """The scenario of a Flower app.
 
-    ``devices.compute.unit`` and ``devices.compute.work`` are moved to the task, which they belong to.
+    ``devices.compute.unit`` and ``devices.compute.work`` are moved to the task, where they belong.
 
     Args:
         devices: the YAML file, its content, or None for ten nodes that are always online.
-        name: of the run, if the file gives none.
+        name: name of the run, if the file gives none.
         overrides: values by dotted path.
 
     Raises:
-        UserError: one for all that is wrong.
+        UserError: one error for all mistakes.
     """
     if isinstance(devices, Path):
         source, folder = read_yaml(devices), devices.resolve().parent
@@ -51,7 +51,7 @@ def load_devices(
     source = apply_overrides(source, overrides)
     data = source.data = {} if source.data is None else source.data
     if not isinstance(data, dict):
-        raise UserError("a devices file is a mapping of sections", where=source.label)
+        raise UserError("a device file is a mapping of sections", where=source.label)
     for section, value in data.items():
         keys = _SECTIONS.get(section, ())
         others = [] if keys is None else [key for key in value or () if key not in keys]
@@ -60,7 +60,7 @@ def load_devices(
             raise UserError(
                 f"'{'.'.join(path)}' has no effect on a Flower app, which decides that itself",
                 where=source.key_place(path),
-                hint="remove it; a devices file may have the sections name, seed, task, devices, stop, "
+                hint="remove it; a device file may have the sections name, seed, task, devices, stop, "
                 "training.batch_size, server.failure_detection and server.aggregation_time",
             )
     data.setdefault("name", name)

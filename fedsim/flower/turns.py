@@ -61,8 +61,8 @@ class Turns:
     """Waits for simulated time on behalf of all threads of a ServerApp.
 
     Args:
-        exchange: whose time passes.
-        clock: of the threads.
+        exchange: the exchange whose time passes.
+        clock: the clock of the threads.
     """
 
     def __init__(self, exchange: Exchange, clock: SimulatedClock) -> None:
@@ -77,7 +77,7 @@ class Turns:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the calling thread lives in the time of the host."""
+        """Whether the calling thread is on host time."""
         return threading.get_ident() != self._main and not self.is_pooled
 
     def wait(self, done: Done, until_ns: int = NEVER) -> None:

@@ -1,4 +1,4 @@
-"""Where ClientApps run: here, in processes of this machine, or on Ray. Results are the same everywhere."""
+"""Runs ClientApps in this process, in other processes of this machine, or on Ray, with the same results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WHERE = "task.workers"
 
 @dataclass(frozen=True, slots=True)
 class AppSource:
-    """How another process gets the ClientApp: ``module:attribute``, and the folder to import it from."""
+    """Location of the ClientApp for another process: ``module:attribute``, and the folder to import it from."""
 
     reference: str
     folder: Path | None
@@ -144,11 +144,11 @@ def make_workers(
     app: fl.ClientApp | AppSource,
     threads: int,
 ) -> Workers:
-    """The workers that a run asks for.
+    """The workers that a run requests.
 
     Args:
         settings: type and number of workers.
-        app: the ClientApp, or where it is.
+        app: the ClientApp, or its location.
         threads: threads of PyTorch per ClientApp.
 
     Raises:

@@ -123,7 +123,7 @@ class Contract:
 
 
 def _explained(error: UserError, expected: str) -> UserError:
-    """The error with what the function must return."""
+    """The error with a hint about the expected return value."""
     hints = filter(
         None,
         (

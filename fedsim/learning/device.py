@@ -132,7 +132,7 @@ def make_reproducible() -> None:
 
 @contextmanager
 def reproducible() -> Iterator[None]:
-    """Apply :func:`make_reproducible` inside the context and restore the caller's settings afterwards."""
+    """Apply :func:`make_reproducible` inside the context and restore the caller's settings afterward."""
     threads = torch.get_num_threads()
     deterministic = torch.get_deterministic_debug_mode()
     fill = torch._C._get_deterministic_fill_uninitialized_memory()

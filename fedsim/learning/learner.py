@@ -52,14 +52,14 @@ class Learner:
         evaluation: the scenario's evaluation section.
         metrics: metrics on test samples in addition to those of every run.
         workers: workers that train; those of this process if None.
-        folder: for rows that do not fit into memory; the system's temporary folder if None.
+        folder: folder for rows that do not fit into memory; the system's temporary folder if None.
         checkpoint: the :meth:`state` of an earlier learner. The timeline is then submitted again from its
             beginning; instructions that the checkpoint contains are not executed again, but their metrics are delivered
             again.
         on_metrics: receives the result of every submitted evaluation, in order.
         on_rest: called with the learner whenever everything submitted has been executed; the moment for a checkpoint.
-        on_version: called with every aggregation once it has been executed, and with the learner, which is then at that
-            version; with None if the checkpoint contains the aggregation.
+        on_version: called after every aggregation with it and with the learner, which is then at that version; or with
+            None instead of the learner if the checkpoint contains the aggregation.
 
     Raises:
         UserError: the checkpoint was written with another kernel, device type or precision.

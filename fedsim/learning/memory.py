@@ -46,8 +46,8 @@ class Budget:
     """Bytes that the rows of all stores may occupy in each tier; None is unlimited. Further rows go to the next tier.
 
     Attributes:
-        device_bytes: on the compute device (on CPU the same as the host).
-        host_bytes: in the host's memory.
+        device_bytes: bytes on the compute device (on CPU the same as the host).
+        host_bytes: bytes in the host's memory.
         folder: folder of the disk tier's files; the system's temporary folder if None.
     """
 

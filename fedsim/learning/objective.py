@@ -45,9 +45,9 @@ class Objective:
     ) -> dict[str, float]:
         """The same for models with personal tensors; ``model_of`` returns the model (P,) of each client.
 
-        ``gradient_norm_squared`` is ||(1/N) sum over i of the gradient of f_i by the shared part||^2 (G_u in Chen et
-        al., arXiv:2309.17409), and ``personal_gradient_norm_squared`` is (1/N) sum over i of ||the gradient of f_i by
-        i's own part||^2 (G_v).
+        ``gradient_norm_squared`` is ||(1/N) sum over i of the gradient of f_i with respect to the shared part||^2 (G_u
+        in Chen et al., arXiv:2309.17409), and ``personal_gradient_norm_squared`` is (1/N) sum over i of ||the gradient
+        of f_i with respect to i's personal part||^2 (G_v).
         """
         layout = self._task.layout
         mask = layout.mask(personal)[: layout.trainable].to(self._device)
@@ -66,7 +66,7 @@ class Objective:
         return {**metrics, "personal_gradient_norm_squared": personal_squared}
 
     def _over(self, model: Tensor, rows: Tensor, weights: Tensor) -> tuple[float, Tensor]:
-        """Weighted sum of the losses of ``rows`` plus the penalty, and its gradient by the trainable parameters."""
+        """Weighted sum of the losses of ``rows`` plus the penalty, and its gradient in the trainable parameters."""
         loss = self._task.loss
         value = torch.zeros((), dtype=torch.float64, device=self._device)
         total = torch.zeros(self._task.layout.trainable, dtype=model.dtype, device=self._device)

@@ -13,9 +13,10 @@ class Pending:
     """The queue of the deferred learner: the waiting instructions, and the dispatches that can be trained next.
 
     Args:
-        one_per_client: clients keep memories, so that the dispatches of a client are trained one by one, in the order
-            of their submission.
-        evaluations_in_order: evaluations read clients' memories, so no later dispatch may be trained before them.
+        one_per_client: whether clients keep memories, so that the dispatches of a client are trained one by one, in the
+            order of their submission.
+        evaluations_in_order: whether evaluations read clients' memories, so that no later dispatch may be trained
+            before them.
 
     Attributes:
         trains: submitted dispatches that are not aggregated, by number.

@@ -28,7 +28,7 @@ class ServerSide:
 
     Args:
         station: task, method and device.
-        folder: for rows that do not fit into memory; the system's temporary folder if None.
+        folder: folder for rows that do not fit into memory; the system's temporary folder if None.
 
     Attributes:
         current: the server state at :attr:`version`.

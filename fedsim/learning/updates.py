@@ -22,7 +22,7 @@ class WaitingUpdates:
     """Vectors of trained dispatches until their aggregation; those beyond a budget wait on disk.
 
     Args:
-        vectors: vectors that a client sends back in a round; their bytes count towards the budget.
+        vectors: vectors that a client sends back in a round; their bytes count toward the budget.
         dtype: floating-point type of the run.
         device: the compute device.
         folder: folder for vectors on disk; the system's temporary folder if None.

@@ -26,8 +26,8 @@ def run_on_ray(
     Args:
         tasks: the runs to perform.
         jobs: runs at a time; as many as the cluster can run if None.
-        address: of a cluster (``auto`` for the one on this machine, ``host:port``, ``ray://host:port``); if None, one
-            is started on this machine.
+        address: address of a cluster (``auto`` for the one on this machine, ``host:port``, ``ray://host:port``); if
+            None, one is started on this machine.
 
     Raises:
         UserError: Ray is not installed, or there is no cluster at the address.

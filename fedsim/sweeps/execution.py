@@ -47,7 +47,7 @@ class SweepProgress:
 
 @dataclass(frozen=True)
 class SweepOutcome:
-    """How a sweep ended.
+    """The outcome of a sweep.
 
     Attributes:
         sweep: its folder.
@@ -78,18 +78,18 @@ def sweep(
 ) -> SweepOutcome:
     """Perform every run of a sweep that is not complete.
 
-    A run that was killed is resumed, one that failed is tried again. A run that fails does not stop the others.
+    A run that was killed is resumed, and one that failed is tried again. A run that fails does not stop the others.
 
     Args:
         loaded: a scenario with a ``sweep`` section.
         output: the sweep's folder; :func:`default_sweep_folder` if None.
         jobs: runs at a time; with the local engine, None is the number of cores, and 1 runs in this process.
         engine: ``local`` processes, or a ``ray`` cluster.
-        address: of the Ray cluster; None starts one on this machine.
+        address: address of the Ray cluster; None starts one on this machine.
         on_progress: called several times a second.
 
     Raises:
-        UserError: the sweep is wrong, or its folder cannot be used or holds a run of a different scenario.
+        UserError: the sweep is invalid, or its folder cannot be used or holds a run of a different scenario.
     """
     if address is not None and engine != "ray":
         raise UserError("an address needs --engine ray", where="option --address")
@@ -104,7 +104,7 @@ def sweep(
         ]
         tally = _Tally(path, planned, tasks, on_progress)
         try:
-            # Closed at once after an interrupt, so that no process keeps running.
+            # Closed immediately after an interrupt, so that no process keeps running.
             with (
                 tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=path) as shared,
                 contextlib.closing(

@@ -74,7 +74,7 @@ class Sweep:
         """The complete runs, in the order of the sweep.
 
         Raises:
-            UserError: the ``run.json`` of a run is missing, though other files of the run are there.
+            UserError: the ``run.json`` of a run is missing, but other files of the run exist.
         """
         folders = [RunFolder(self.path / entry.run) for entry in self.record.runs]
         for folder in folders:

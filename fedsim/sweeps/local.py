@@ -26,7 +26,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 
 # Otherwise pyarrow starts a thread when it is imported.
 _NO_THREADS = {**ONE_THREAD, "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-# Loaded once, by a process without threads, of which those of the pool are forks.
+# Loaded once by a process without threads, from which the processes of the pool are forked.
 _PRELOADED = (
     "torch",
     "fedsim.catalog",
@@ -178,13 +178,13 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 _process: tuple[Performer, Any, Any] | None = None
-"""Of this process: its performer, the shares of all tasks, and whether to stop."""
+"""State of this process: its performer, the shares of all tasks, and whether to stop."""
 
 
 def _start(shares: Any, stop: Any, folder: Path, environment: Mapping[str, str]) -> None:
-    """Prepare this process for tasks: one thread, Ctrl-C ignored, and an end when its parent ends."""
+    """Prepare this process for tasks: one thread, Ctrl-C ignored, and exit when its parent exits."""
     global _process
-    # Forks inherit the environment of an earlier moment.
+    # Forks inherit the environment from an earlier point in time.
     os.environ.clear()
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

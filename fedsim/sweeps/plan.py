@@ -46,7 +46,7 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
     ``zip`` and every seed.
 
     Raises:
-        UserError: there is no sweep section, it sets a reserved key, a run's scenario is wrong, or two runs are the
+        UserError: there is no sweep section, it sets a reserved key, a run's scenario is invalid, or two runs are the
             same.
     """
     sweep = loaded.scenario.sweep
@@ -125,7 +125,7 @@ def _combinations(loaded: LoadedScenario) -> Iterator[list[Override]]:
 
 
 def name_words(path: str, key: str, values: Sequence[Any]) -> dict[str, str]:
-    """The words for the values of a path in the names of folders, by their text; null has no word.
+    """The words in folder names for the values of a path, by the values' text; null has no word.
 
     A plain value, or a part with a few plain parameters, is written out. If that is too long, or the value is nested,
     the word holds what distinguishes the values of this path: the name of the part, and parameters if several share

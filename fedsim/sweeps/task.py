@@ -38,7 +38,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Result:
-    """How a task ended: ``error`` is None after a success; ``users`` means that the user's input caused the error."""
+    """Result of a task: ``error`` is None after a success; ``users`` means that the user's input caused the error."""
 
     task: Task
     error: str | None = None
@@ -118,7 +118,7 @@ class Performer:
 
 
 def _code_has_changed(folder: RunFolder) -> bool:
-    """Whether an unfinished run cannot go on because a user's file is not the one it began with."""
+    """Whether an unfinished run cannot be resumed because a user's file has changed since it began."""
     from fedsim.composition.resuming import changed_code
 
     info = folder.read_info()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 IntArray = npt.NDArray[np.int64]
 
 DEFAULT_LOCAL_STEPS = 10
-"""Local steps of a dispatch for which the scenario gives neither steps nor epochs."""
+"""Local steps of a dispatch if the scenario gives neither steps nor epochs."""
 ITEM_BYTES = {"float32": 4, "float64": 8}
 """Bytes of one number, by ``training.dtype``."""
 FORWARD_PASSES_PER_STEP = 3
@@ -63,7 +63,7 @@ class Task(Component, ABC):
         layout: names, shapes and offsets of the flat parameter vector (length P).
         samples: training samples of each client, (N,) int64.
         model_family: determines the gradient kernels that may be used.
-        fixed_elements: count of the model's values that training does not change and the flat vector does not contain.
+        fixed_elements: number of the model's values that training does not change; the flat vector does not hold them.
     """
 
     learns: ClassVar[bool] = True
@@ -113,7 +113,7 @@ class Task(Component, ABC):
 
     @abstractmethod
     def activations_per_sample(self) -> int:
-        """Count of values per sample of a mini-batch that a local step keeps for its backward pass."""
+        """Number of values per sample of a mini-batch that a local step keeps for its backward pass."""
 
     def steps_per_epoch(self, batch_size: int) -> IntArray:
         """Local steps of one pass over each client's samples, (N,) int64; see :func:`steps_per_epoch`."""
@@ -146,8 +146,8 @@ class Task(Component, ABC):
         """Cost of one evaluation, in forward passes of one sample; 0 if it is negligible compared with training.
 
         Args:
-            per_client: the clients' own test samples are evaluated too.
-            objective: so is the training objective, with its gradient.
+            per_client: whether the clients' own test samples are evaluated too.
+            objective: whether the training objective is evaluated too, with its gradient.
         """
         return 0
 

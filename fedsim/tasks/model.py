@@ -31,7 +31,7 @@ class Outline:
         parameters: names and shapes, in the module's order.
         buffers: names and shapes of the floating-point buffers that are part of the model.
         batch_statistics: whether training may need several samples, as batch normalization does.
-        activations: count of values per sample kept for the backward pass; None if it must be measured.
+        activations: number of values per sample kept for the backward pass; None if it must be measured.
     """
 
     parameters: NamedShapes
@@ -135,7 +135,7 @@ class ModelComponent(Component, ABC):
         return shape[0], shape[1], shape[2]
 
     def feature_count(self, dataset: Dataset) -> int:
-        """Count of values in one sample, for models of flattened inputs.
+        """Number of values in one sample, for models of flattened inputs.
 
         Raises:
             UserError: samples are sequences of characters or tokens.

@@ -68,7 +68,8 @@ class PartitionParameters(Parameters):
     with the label mix of their training samples, or of the same group with the natural partition
     (same_distribution)."""
     test_share: float = Field(default=0.2, gt=0, lt=1)
-    """Share of test samples with test: split, rounded; at least one, but not all, if a client has two or more."""
+    """Share of each client's samples used for testing with test: split, rounded; a client with two or more samples
+    has at least one for testing and one for training."""
 
 
 class CountedParameters(PartitionParameters):

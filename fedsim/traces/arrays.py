@@ -15,10 +15,10 @@ Bools = npt.NDArray[np.bool_]
 
 
 def to_numpy(values: Any) -> npt.NDArray[Any]:
-    """An Arrow array as a NumPy array; nulls become NaN in numbers, which are float64 then, and false in Booleans.
+    """An Arrow array as a NumPy array; nulls become NaN in numbers, which become float64, and false in Booleans.
 
-    Numbers without nulls are not copied. Arrow's own conversion and every function with a scalar would import pandas,
-    which takes as long as the rest of a small command; they are left to texts.
+    Numbers without nulls are not copied. Arrow's conversion and every function with a scalar would import pandas,
+    which takes as long as the rest of a small command; they are used only for text.
     """
     kind = values.type
     if pa.types.is_boolean(kind):

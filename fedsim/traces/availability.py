@@ -5,7 +5,7 @@ is a range of edges, an offset and a period, so clients that replay the same dev
 odd number of its edges lie at or before the instant. Nothing here is an event: every query, even past the end of the
 trace, is answered in closed form. Internally, times are the bundle's integer microseconds; the interface uses integer
 nanoseconds of simulated time. That is exact: a half-open interval whose ends are whole microseconds contains an instant
-exactly if it contains that instant rounded down to a microsecond.
+if and only if it contains that instant rounded down to a microsecond.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CHUNK_ROWS = 1 << 21
 class AvailabilityIndex:
     """Availability of a population of clients; make one with :meth:`from_bundle` or :meth:`always`.
 
-    Client ``c`` reads the trace of its device at the trace instant ``start + t + shift[c]``. Where a trace wraps, that
+    Client ``c`` reads the trace of its device at the trace instant ``start + t + shift[c]``. If a trace wraps, that
     instant is folded into the device's period, which begins at the start of its observation window.
 
     Attributes:
@@ -81,7 +81,7 @@ class AvailabilityIndex:
 
     @classmethod
     def always(cls, clients: int, eligible: npt.ArrayLike | None = None) -> AvailabilityIndex:
-        """Every client is always online, except those not ``eligible``, shape (clients,), which never are."""
+        """Every client is always online, except those that are not ``eligible``, (clients,), which never are."""
         zeros = np.zeros(clients, np.int64)
         edges = 2 if eligible is None else 2 * np.asarray(eligible, dtype=np.int64)
         return cls(np.array([-FAR_US, FAR_US]), zeros, zeros + edges, zeros, zeros)
@@ -316,7 +316,7 @@ class AvailabilityIndex:
     def intervals_between(
         self, clients: npt.ArrayLike, start_ns: int, end_ns: int
     ) -> tuple[Ints, Ints, Ints]:
-        """The intervals online of some clients within ``[start_ns, end_ns)``, clipped to it; touching ones are joined.
+        """The online intervals of some clients, clipped to ``[start_ns, end_ns)``; touching ones are joined.
 
         Returns:
             Position in ``clients``, start (ns) and end (ns) of each interval, by client and start.
@@ -334,7 +334,7 @@ class AvailabilityIndex:
         # From an edge of this lap to simulated time (us).
         to_time = lap * period[owner] - offset[owner]
         first, last = first[owner], last[owner]
-        # Most laps lie within the span as a whole, and need no search.
+        # Most laps lie completely within the span, and need no search.
         row_low, row_high = first >> 1, last >> 1
         position = low - to_time
         cut = np.flatnonzero((first < last) & (self._edges.take(first, mode="clip") < position))
@@ -449,7 +449,7 @@ class AvailabilityIndex:
 
 
 class Sweep:
-    """The state of all clients at one instant; moving it forward costs only as much as has changed since.
+    """The state of all clients at one instant; the cost of moving it forward is that of the changes since.
 
     Attributes:
         online: whether each client is online, shape (clients,).
@@ -538,30 +538,29 @@ class Sweep:
 class OnlineSampler:
     """Draws clients uniformly among those that are online and not busy.
 
-    What is drawn is a function of the stream, the draw, the instant and ``busy`` alone. Clients are drawn from a list
-    until they pass an exact check, which leaves every acceptable client equally likely. Time is cut into bins. In a
-    large population of which a fair share is online, the list is everybody, so that idle clients cost nothing;
-    otherwise, those who are online at any instant of the bin. Where too few pass, the acceptable ones are listed
-    instead; short lists are looked through before that, so that little is tried where too few could pass.
+    The clients drawn are a function of the stream, the draw, the instant and ``busy`` alone. Clients are drawn from a
+    list until they pass an exact check, which leaves every acceptable client equally likely. Time is divided into bins.
+    In a large population with a fair share online, the list holds all clients, so that idle clients cost nothing;
+    otherwise it holds those online at any instant of the bin. If too few pass, the acceptable ones are listed instead;
+    short lists are searched before that, so that few attempts are wasted when too few could pass.
 
     Args:
         index: the population.
         stream: random numbers of these draws; one sampler per stream.
 
     Attributes:
-        online_until_ns: how long the client that :meth:`sample_one` returned last is online, as
-            :meth:`AvailabilityIndex.online_until` says.
+        online_until_ns: :meth:`AvailabilityIndex.online_until` of the client that :meth:`sample_one` returned last.
     """
 
-    # Uniform numbers are made for many draws at once, and for the attempts that most draws need.
+    # Uniform numbers are computed for many draws at once, and for as many attempts as most draws need.
     _BLOCK_BITS = 11
     _AHEAD = 4
     _ATTEMPTS = 64
     _KEYS_FROM = 1 << 20
-    # A list this short is looked through at the cost of so many attempts.
+    # Searching a list this short costs as much as this many attempts.
     _SHORT = 1 << 13
     _ATTEMPTS_A_LOOK = 16
-    # Populations from this size on are not listed while this share of them is online, as some of them show.
+    # Populations of at least this size are not listed while at least this share is online, estimated from a sample.
     _LARGE = 1 << 18
     _FAIR_SHARE = 2**-5
     _PROBES = 1 << 9
@@ -569,7 +568,7 @@ class OnlineSampler:
     _PROBES_FROM = 1 << 41
     _AT_ONCE = 1 << 5
     _MOST_DRAWS_AHEAD = 1 << 10
-    # A sweep from bin to bin costs as much as looking up this share of everybody, and more with those who come and go.
+    # A sweep to the next bin costs as much as looking up this share of all clients, and more as more come and go.
     _SWEEP_WORTH = 0.007
     _CHANGE_WORTH = 0.16
 
@@ -580,18 +579,18 @@ class OnlineSampler:
         self._bin_ns = min(max(index.mean_session_ns // 4, NS_PER_S), 86_400 * NS_PER_S)
         self._sweep = Sweep(index)
         self._bin_start = self._bin_end = self._listed_start = self._swept_start = -1
-        # The share of clients online if everybody is drawn from, otherwise 0; and how many attempts are made then, so
+        # The share of clients online if draws are from all clients, otherwise 0; and the number of attempts then, so
         # that one draw in 100,000 fails while few are busy.
         self._share = 0.0
         self._most_attempts = 0
         self._probed_ns = -1
-        # Who of the list is online, as it was found last, and the times between which nobody comes or goes.
+        # The listed clients that were last found online, and the times between which none comes or goes.
         self._known = np.zeros(0, np.int64)
         self._known_from = 0
         self._known_until = 0
-        # Attempts of the next draws on everybody, without those that stay offline for as long as these are used.
+        # Attempts of the next draws from all clients, without clients that stay offline while these are used.
         self._first_ahead = self._draws_ahead = self._ahead_from = self._ahead_end = 0
-        # Clients looked up in this bin, instead of sweeping everybody.
+        # Clients looked up in this bin instead of a sweep of all.
         self._looked_up = 0
         self._block = -1
         self._uniforms: list[float] = []
@@ -603,13 +602,13 @@ class OnlineSampler:
         """``k`` different clients that are online at ``t_ns`` and not busy, in random order.
 
         Args:
-            k: how many.
+            k: number of clients.
             t_ns: the instant.
             busy: clients that are not to be drawn, shape (clients,).
             draw: number of this draw; different numbers give independent draws.
 
         Returns:
-            Client ids, shape (k,); fewer where fewer exist.
+            Client ids, shape (k,); fewer if fewer exist.
         """
         if k == 1:
             client = self.sample_one(t_ns, busy, draw)
@@ -646,7 +645,7 @@ class OnlineSampler:
         return self._in_random_order(k, self._acceptable(t_ns, busy), draw)
 
     def _sample_of_all(self, k: int, t_ns: int, busy: Bools, draw: int) -> Ints:
-        """:meth:`sample` by attempts on everybody."""
+        """:meth:`sample` by attempts on all clients."""
         limit = self._most_attempts + int(8 * k / self._share)
         chosen = np.zeros(0, np.int64)
         attempts = 0
@@ -664,7 +663,7 @@ class OnlineSampler:
         return chosen[:k]
 
     def _attempts(self, draw: int | Ints, first: int, last: int) -> Ints:
-        """The clients that attempts ``first`` to ``last`` of a draw on everybody meet; one row per draw if several."""
+        """The clients of attempts ``first`` to ``last`` of a draw from all clients; one row per draw if several."""
         uniforms = self._stream.uniforms(draw, np.arange(first, last))
         return (uniforms * self._index.clients).astype(np.int64)
 
@@ -709,7 +708,7 @@ class OnlineSampler:
         return self._one_of_acceptable(t_ns, busy, draw)
 
     def _one_of_all(self, t_ns: int, draw: int) -> int:
-        """:meth:`sample_one` by attempts on everybody; -1 if none of them succeeds."""
+        """:meth:`sample_one` by attempts on all clients; -1 if none succeeds."""
         at = draw - self._first_ahead
         if not (0 <= at < self._draws_ahead and self._ahead_from <= t_ns < self._ahead_end):
             self._look_ahead(t_ns, draw)
@@ -738,7 +737,7 @@ class OnlineSampler:
         return -1
 
     def _look_ahead(self, t_ns: int, draw: int) -> None:
-        """Make the attempts of the next draws at once; what is drawn does not depend on how many these are.
+        """Make the attempts of the next draws at once; the number of draws does not affect the clients drawn.
 
         A draw is repeated until it finds a client that stays online; clients that stay offline are left out.
         """
@@ -795,7 +794,7 @@ class OnlineSampler:
     def _in_random_order(self, k: int, clients: Ints, draw: int) -> Ints:
         """The first ``k`` of all acceptable clients, ordered by a random key of each."""
         if len(clients) < 2:
-            # Where more are wanted than are there, this is what most draws find: the one that has just become free.
+            # If more clients are requested than exist, most draws find only the one that has just become free.
             return clients
         keys = self._stream.hashes(draw, clients + self._KEYS_FROM)
         if k < len(clients):
@@ -809,7 +808,7 @@ class OnlineSampler:
         return clients[~busy[clients]]
 
     def _online_at(self, t_ns: int) -> Ints:
-        """All clients online at an instant of the bin, ascending; searched for only after one has come or gone."""
+        """All clients online at an instant of the bin, ascending; searched again only after one has come or gone."""
         if self._listed_start != self._bin_start:
             self._list()
         if not self._known_from <= t_ns < self._known_until:
@@ -834,7 +833,7 @@ class OnlineSampler:
         """Turn to the bin that holds ``t_ns``."""
         self._bin_start = t_ns // self._bin_ns * self._bin_ns
         self._bin_end = self._bin_start + self._bin_ns
-        # As much as in the last bin will be asked again.
+        # As many look-ups as in the last bin are expected.
         self._looked_up //= 2
         if self._index.clients >= self._LARGE:
             self._probe()
@@ -854,7 +853,7 @@ class OnlineSampler:
         self._most_attempts = int(12 / (share or 1)) + self._ATTEMPTS
 
     def _sweep_bin(self) -> None:
-        """Find for everybody whether a client is online at any instant of the bin."""
+        """Find which of all clients are online at any instant of the bin."""
         if self._swept_start != self._bin_start:
             self._swept_start = self._bin_start
             self._sweep.advance(self._bin_start)
@@ -870,7 +869,7 @@ class OnlineSampler:
         self._change = np.where(change_us < FAR_US, change_us * _NS, NEVER)
         self._is_online = online.take(self._listed)
         # Both are advanced by _online_at. State of single clients:
-        # whoever is online when the bin starts is so until its next change.
+        # one that is online when the bin starts remains so until its next change.
         self._sure_until = self._change * self._is_online
         self._known_from = self._known_until = self._bin_start
         self._listed_view = self._listed.data

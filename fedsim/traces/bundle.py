@@ -1,7 +1,7 @@
 """The trace bundle: a folder with ``manifest.json`` and Parquet tables, the one format of all traces in fedsim.
 
 A bundle records when devices were available, how fast they computed, and how fast their links were. See
-:mod:`fedsim.traces.tables` for the tables and :mod:`fedsim.traces.validation` for what makes a bundle sound.
+:mod:`fedsim.traces.tables` for the tables and :mod:`fedsim.traces.validation` for the rules of a sound bundle.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SCHEMA = "fedsim.trace/1"
 MANIFEST_NAME = "manifest.json"
 MANIFEST_DIGEST = "manifest_sha256"
 ROW_GROUP_ROWS = 1 << 24
-"""Each group repeats the names of all devices, so that many groups would make a million devices slow to read."""
+"""Rows per group of a file; each group repeats the names of all devices, so many groups would be slow to read."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -72,7 +72,7 @@ class Manifest(BaseModel):
     written_by: str | None = None
     """fedsim and its version; null in bundles of 0.1.0."""
     source: str | None = None
-    """Repository, commit and path of the source, or what generated it."""
+    """Repository, commit and path of the source, or the generator."""
     license: str | None = None
     """License of the source."""
     citation: str | None = None
@@ -80,7 +80,7 @@ class Manifest(BaseModel):
     epoch: str | None = None
     """ISO 8601 timestamp of time 0; null: times are relative."""
     clock: Literal["local", "utc", "device-relative"] = "device-relative"
-    """Meaning of time 0: local time of each device, UTC, or the start of each device's own trace."""
+    """Meaning of time 0: local time of each device, UTC, or the start of each device's trace."""
     epoch_weekday: int | None = Field(None, ge=0, le=6)
     """Day of the week of time 0; 0 is Monday."""
     horizon_us: int = Field(gt=0)
@@ -214,7 +214,7 @@ class TraceBundle:
         return self.tables[name]
 
     def numpy(self, table: str, column: str) -> npt.NDArray[Any]:
-        """A numeric column as a numpy array, without a copy where Arrow allows it; nulls of floats become NaN."""
+        """A numeric column as a numpy array, without a copy if Arrow allows it; nulls of floats become NaN."""
         return to_numpy(single_chunk(self.table(table).column(column)))
 
     def text_codes(self, table: str, column: str) -> tuple[Ints, list[str]]:
@@ -227,7 +227,7 @@ class TraceBundle:
         return codes, encoded.dictionary.to_pylist()
 
     def texts(self, table: str, column: str) -> npt.NDArray[np.object_]:
-        """A text column as Python strings, None where unknown, as in a column that is absent. Shape (rows,)."""
+        """A text column as Python strings, (rows,); None if a value is unknown or the column is absent."""
         if not self.has(table, column):
             return np.full(len(self.table(table)), None, dtype=object)
         codes, words = self.text_codes(table, column)
@@ -364,7 +364,7 @@ def package_version() -> str:
 
 
 def check_output(path: Path, *, overwrite: bool) -> None:
-    """Refuse to write where something would be lost.
+    """Refuse an output path if writing there would destroy other files.
 
     Raises:
         UserError: ``path`` exists and is not an empty folder; with ``overwrite``, it contains more than a trace bundle.
@@ -406,7 +406,7 @@ def _listed_files(folder: Path) -> list[Path]:
         return []
     if not isinstance(content, dict) or not str(content.get("schema")).startswith("fedsim.trace/"):
         return []
-    # Version 0.1.0 did not record what wrote the manifest.
+    # Version 0.1.0 did not record the writer in the manifest.
     if not str(content.get("written_by") or "fedsim 0.1.0").startswith("fedsim "):
         return []
     digests = content.get("sha256")

@@ -25,7 +25,7 @@ from fedsim.traces.synthesis.columns import pearson_of_spearman
 from fedsim.traces.tables import id_column, make_table, single_chunk
 from fedsim.units import DAY_US
 
-# Tables whose rows belong to a device; the others are what devices refer to.
+# Tables whose rows belong to a device; devices refer to the others.
 DEVICE_TABLES = (
     "availability",
     "device_events",
@@ -66,9 +66,9 @@ def sample(bundle: TraceBundle, devices: int, seed: int = 0) -> TraceBundle:
 def scale(bundle: TraceBundle, devices: int, seed: int = 0, *, shift: bool = True) -> TraceBundle:
     """A population of any size: ``devices`` draws, with replacement, from the valid devices of a bundle.
 
-    With ``shift``, each copy is shifted by a random number of whole days, which keeps its habits at their time of day,
-    so that copies of one device are not synchronized. For that, traces are cut to whole days and wrap around them; a
-    device that was observed for less than two days is not shifted.
+    With ``shift``, each copy is shifted by a random number of whole days, so that copies of one device are not
+    synchronized but keep their daily rhythm. Traces are then cut to whole days, at whose end they wrap; a device that
+    was observed for less than two days is not shifted.
 
     Raises:
         UserError: the bundle has no usable device; or it would be shifted but does not wrap.
@@ -201,7 +201,7 @@ def _shifted(table: Any, ids: Any, low: Ints, whole: Ints, shift_us: Ints) -> An
     span, origin, shift = whole[device], low[device], shift_us[device]
     start = table.column("start_us").to_numpy() - origin
     end = np.minimum(table.column("end_us").to_numpy() - origin, span)
-    # In the first piece the interval lies after the shift, in the second before it, a lap later.
+    # The first piece of an interval lies after the shift, the second before it, one lap later.
     pieces = []
     for begins, ends, move in (
         (np.maximum(start, shift), end, -shift),

@@ -6,7 +6,7 @@ Grammar (keywords are case-insensitive)::
     test  = key [ ("==" | "!=") value | ["not"] "in" "(" value { "," value } ")" ]
 
 Keys are ``charging``, ``screen`` and ``lock`` (values ``on``, ``off``; a bare key means ``on``) and ``network`` (values
-``wifi 2g 3g 4g 5g unknown none``; ``none`` means not known yet). FLASH's own rule is
+``wifi 2g 3g 4g 5g unknown none``; ``none`` means not known yet). FLASH's rule is
 ``charging and network == wifi and lock``. Before the first event of a key, FLASH assumes false: not charging, not on
 Wi-Fi, not locked; ``screen_off`` is false at first too, so the screen is on.
 """

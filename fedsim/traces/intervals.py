@@ -119,7 +119,7 @@ def hold_ends(
 
 
 def subtract_by_device(edges: Ints, first: Ints, last: Ints, origin: Ints) -> None:
-    """Make the edges (us) of each device relative to its own origin; changes ``edges``."""
+    """Make the edges (us) of each device relative to its origin; changes ``edges``."""
     if not origin.any():
         return
     devices = np.flatnonzero(first < last)

@@ -1,4 +1,4 @@
-"""Intervals in order: sorted, disjoint, inside their windows, with a count of everything that was fixed.
+"""Puts intervals in order: sorted, disjoint, inside their windows, with counts of all fixes.
 
 All functions are vectorized over rows.
 """
@@ -113,7 +113,7 @@ def normalize(
     if joined.any():
         first = np.flatnonzero(~joined)
         last = np.append(first[1:], len(device)) - 1
-        # The origin of the end is the row of the run with the latest end.
+        # The origin of a joined interval is that of its part with the latest end.
         furthest = np.where(end == reach, np.arange(len(end)), -1)
         furthest = np.maximum.accumulate(furthest)
         device, start, end, origin = (
@@ -157,8 +157,8 @@ def polling_interval(length: Ints) -> int | None:
     """The interval (us) at which a source was probably polled, or None.
 
     The lengths of sessions in a polled source cluster at multiples of the polling interval (Skype: 30 min). The
-    estimate is the tenth percentile; it is accepted if nine in ten of the lengths up to five intervals, and at least
-    50, lie within 5% of an interval of a multiple (one in ten would by chance).
+    estimate is the tenth percentile. It is accepted if there are at least 50 lengths of up to five intervals and nine
+    in ten of them differ from a multiple by at most 5% of an interval (by chance, one in ten would).
     """
     if len(length) < 50:
         return None

@@ -303,7 +303,7 @@ def _is_too_long(low: Ints, high: Ints) -> bool:
 
 
 def _time_in_bins(instants: Ints, hours: int) -> Floats:
-    """For each hour, how much of it (us) lies after an instant, summed over the instants (in [0, hours])."""
+    """For each hour, the part of it (us) that lies after an instant, summed over the instants (in [0, hours])."""
     hour = instants // HOUR_US
     within = instants - hour * HOUR_US
     count = np.bincount(hour, minlength=hours + 1)[: hours + 1].astype(np.float64)

@@ -64,8 +64,8 @@ class Column:
         type: Arrow type.
         description: meaning of the values.
         unit: unit of the values; empty if there is none.
-        required: the column must be present.
-        nullable: values may be unknown.
+        required: whether the column must be present.
+        nullable: whether values may be unknown.
         bounds: range of valid numbers.
         words: the valid values of a text; any if empty.
         refers: table whose column of the same name lists the valid values.
@@ -99,7 +99,7 @@ class Order:
         start: column of the instant, or of the start of the interval.
         end: column of the interval's end; None if there is none.
         length: column of the interval's length; None if there is none.
-        gaps: intervals may have gaps between them; otherwise each starts where the previous one ends.
+        gaps: whether there may be gaps between intervals; otherwise each starts where the previous one ends.
     """
 
     group: tuple[str, ...]

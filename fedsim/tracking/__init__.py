@@ -1,6 +1,6 @@
 """Experiment trackers, one file each; :mod:`fedsim.tracking.base` is the interface.
 
-Invariant: a client is imported only if a scenario names it, and a tracker never changes a result.
+Invariant: the client library of a tracker is imported only if a scenario names it; a tracker never changes a result.
 """
 
 from fedsim.tracking.base import Moment as Moment

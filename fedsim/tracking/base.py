@@ -27,7 +27,8 @@ class TrackedRun:
         folder: a folder of the run for the tracker's own files; it may not exist yet.
         run_folder: the run folder.
         scenario: the resolved scenario as plain data.
-        resumed: whether the run goes on after an interruption; all evaluations are then logged again, from the first.
+        resumed: whether the run was resumed after an interruption; all evaluations are then logged again from the
+            first.
     """
 
     name: str
@@ -54,7 +55,7 @@ class TrackedRun:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When the model was measured.
+    """The point of the run at which the model was measured.
 
     Attributes:
         index: number of the evaluation, from 0.
@@ -97,7 +98,7 @@ class Tracker(Component, ABC):
 
     @classmethod
     def require_installed(cls) -> None:
-        """Check that :attr:`package` is there, without importing it.
+        """Check that :attr:`package` is installed, without importing it.
 
         Raises:
             UserError: it is not.
@@ -113,4 +114,4 @@ class Tracker(Component, ABC):
         """Log one evaluation: values by name."""
 
     def finish(self, status: str, summary: Mapping[str, Any]) -> None:
-        """End: ``status`` is ``complete``, ``failed`` or ``interrupted``, ``summary`` is what ``run.json`` holds."""
+        """End: ``status`` is ``complete``, ``failed`` or ``interrupted``; ``summary`` is that of ``run.json``."""

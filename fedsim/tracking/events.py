@@ -1,7 +1,7 @@
 """TensorBoard's event files.
 
 They are written here rather than by the ``tensorboard`` package: the format is four frozen fields in a frame with
-two check sums, and the package would bring a server, a web page and gRPC with it.
+two checksums, and the package would bring a server, a web page and gRPC with it.
 
 Format: a file of TFRecords (length, its masked CRC-32C, data, its masked CRC-32C), each the protocol buffer ``Event``
 (``wall_time`` = 1, ``step`` = 2, ``file_version`` = 3, ``summary`` = 5) of tensorflow/core/util/event.proto.
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 FILE_NAME = "events.out.tfevents.0000000000.fedsim"
-"""TensorBoard knows its files by the second word of their names, and sorts them by the number."""
+"""TensorBoard recognizes its files by the second word of their names, and sorts them by the number."""
 FILE_VERSION = "brain.Event:2"
 
 _POLYNOMIAL = 0x82F63B78  # CRC-32C (Castagnoli), reflected
@@ -43,7 +43,7 @@ def record(data: bytes) -> bytes:
 
 
 def crc32c(data: bytes) -> int:
-    """The check sum CRC-32C (RFC 3720, appendix B.4)."""
+    """The checksum CRC-32C (RFC 3720, appendix B.4)."""
     crc = _MASK
     for byte in data:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)

@@ -18,8 +18,8 @@ class MlflowParams(Parameters):
 
     uri: str | None = None
     """Tracking server, such as ``http://localhost:5000``; if not given, the environment variable
-    ``MLFLOW_TRACKING_URI``, or else MLflow's own default. A database (``sqlite:///mlflow.db``) needs all of MLflow
-    (``pip install mlflow``), a folder the environment variable ``MLFLOW_ALLOW_FILE_STORE=true``."""
+    ``MLFLOW_TRACKING_URI``, or else MLflow's default. A database (``sqlite:///mlflow.db``) needs all of MLflow
+    (``pip install mlflow``); a folder needs the environment variable ``MLFLOW_ALLOW_FILE_STORE=true``."""
     experiment: str = "fedsim"
     """Experiment; it is created if it does not exist."""
 

@@ -41,6 +41,6 @@ class Tensorboard(Tracker):
         )
 
     def log(self, metrics: Mapping[str, float], moment: Moment) -> None:
-        """Append one event, which TensorBoard sees at once."""
+        """Append one event, which TensorBoard sees immediately."""
         with open(self._file, "ab") as file:
             file.write(record(event(moment.time_s, step=moment.version, values=metrics)))

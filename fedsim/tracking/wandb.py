@@ -18,12 +18,12 @@ class WandbParams(Parameters):
     entity: str | None = None
     """User or team; by default that of your account."""
     group: str | None = None
-    """Group of the run; the scenario's name when not given, so that the seeds of a scenario belong together."""
+    """Group of the run; by default the scenario's name, so that the seeds of a scenario are grouped."""
     tags: list[str] = []
     """Tags."""
     mode: Literal["online", "offline", "disabled"] | None = None
-    """As in ``wandb.init``; if not given, the environment variable ``WANDB_MODE``, or else online. What was logged
-    offline goes to the server with ``wandb sync``."""
+    """As in ``wandb.init``; if not given, the environment variable ``WANDB_MODE``, or else online. Upload what was
+    logged offline with ``wandb sync``."""
 
 
 class Wandb(Tracker):

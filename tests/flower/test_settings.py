@@ -1,4 +1,4 @@
-"""The file of devices."""
+"""The device file."""
 
 from __future__ import annotations
 

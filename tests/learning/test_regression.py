@@ -149,7 +149,7 @@ def test_parts_that_need_classes_are_refused(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"evaluation": {"metrics": ["accuracy"]}}, "accuracy is of classes"),
+        ({"evaluation": {"metrics": ["accuracy"]}}, "accuracy is for classes"),
         ({"stop": {"rounds": 2, "target": {"accuracy": 0.9}}}, "accuracy"),
     ],
 )
@@ -169,7 +169,7 @@ def test_metrics_and_models_of_quantities_are_refused_for_classes(tmp_path: Path
         "model": "mlp",
     }
     given["evaluation"] = {"metrics": ["mae"]}
-    with pytest.raises(UserError, match="mae is of quantities"):
+    with pytest.raises(UserError, match="mae is for quantities"):
         fedsim.run(given, tmp_path / "run")
     given["task"]["model"] = "linear_regression"
     with pytest.raises(UserError, match="it predicts a quantity"):

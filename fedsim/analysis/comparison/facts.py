@@ -33,14 +33,14 @@ COSTS: Mapping[str, tuple[str, Kind]] = {
     "bytes": ("data moved", "bytes"),
     "compute_s": ("client compute time", "time"),
 }
-"""The costs that progress can be measured against, columns of :attr:`RunFacts.progress`: label and kind of each."""
+"""Costs against which progress can be measured, columns of :attr:`RunFacts.progress`: label and kind of each."""
 LOST = (Outcome.LATE, Outcome.DROPPED, Outcome.CUT, Outcome.DISCARDED)
-"""Outcomes of lost work. Unfinished work is not lost: it only lacked time."""
+"""Outcomes that count as lost work; unfinished work does not, because it only lacked time."""
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """Figures of one run.
+    """The numbers of one run.
 
     Attributes:
         path: its folder.
@@ -53,7 +53,7 @@ class RunFacts:
         client_accuracy: last measured accuracy of each client that has one.
         lorenz: share of the updates given by the least active clients, at :data:`LORENZ_AT`.
         digest: hash of all events and learned values; equal for runs with identical results.
-        definitions: of the user's own metrics, by name.
+        definitions: definitions of the user's own metrics, by name.
         unequal_samples: whether clients hold different numbers of training samples.
     """
 
@@ -98,7 +98,7 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
 
     ``figures`` holds: ``simulated_s``, ``wall_s``, ``updates`` (server updates), ``rounds``, ``dispatches``,
     ``bytes``, ``energy_j``, ``compute_s``; the shares ``lost_dispatches``, ``lost_steps``, ``lost_bytes`` and
-    ``lost_seconds`` that went into updates which never entered the model; ``contributed`` (share of clients that
+    ``lost_seconds`` that went into updates that never entered the model; ``contributed`` (share of clients that
     gave an update), ``per_update`` (client updates in a server update), ``gini``, ``staleness_mean``,
     ``staleness_max``, ``age_s`` (mean seconds from dispatch to aggregation), ``tau_avg``, ``tau_max``.
 

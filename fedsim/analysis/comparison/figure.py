@@ -44,7 +44,7 @@ VENUES = {
     "neurips": Venue(5.5, 5.5, _TIMES, 8),
     "usenix": Venue(3.33, 7.0, _TIMES, 8),
 }
-"""From the venues' own templates; ``ieee`` is the width of a column, ``ieee-text`` that of the text."""
+"""Sizes and fonts from the venues' templates; ``ieee`` is the width of a column, ``ieee-text`` that of the text."""
 _INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
 
 
@@ -59,7 +59,7 @@ class FigureStyle:
         ylim: ends of the vertical axis of the first metric, ``"85%:95%"`` or a pair of numbers; or several texts,
             each of which may name its metric: ``["accuracy=85%:95%", "loss=0:1"]``.
         log: which axes are logarithmic, or ``logit`` for a vertical axis that spreads shares near 0 and 1.
-        width, height: of the whole figure, in inches or as ``"84mm"``; the width also as a key of :data:`VENUES`.
+        width, height: size of the whole figure, in inches or as ``"84mm"``; the width also as a key of :data:`VENUES`.
         inset: the part of the first metric's panels to enlarge in the corner, ``"1d:2d"`` or ``"1d:2d,90%:94%"``.
     """
 
@@ -92,7 +92,7 @@ class FigureStyle:
             metric: the metric; the first one if None.
 
         Raises:
-            UserError: a range or a length cannot be read, or a range is not on its axis or for no metric of the figure.
+            UserError: a range or a length cannot be read, or a range does not fit its axis or any metric of the figure.
         """
         metric = metric or self._first
         x_kind = COSTS[self.against][1]
@@ -171,7 +171,7 @@ class FigureStyle:
             axis: the axis.
             ends: the range.
             where: the setting that gives it.
-            before: what the command line has before the range.
+            before: the part of the command line before the range.
             stated: the range as given.
         """
         logit = self.log == "logit" and axis == "y"
@@ -184,7 +184,7 @@ class FigureStyle:
         texts = stated.split(":") if isinstance(stated, str) else ["", ""]
         rest = ":".join(text if shown else "" for text, shown in zip(texts, shows, strict=True))
         raise UserError(
-            f"{end:g} has no place on {scale}",
+            f"{end:g} cannot be shown on {scale}",
             where=where,
             hint=f"leave out that end: {before}{rest}" if rest != ":" else "leave out the range",
         )

@@ -136,7 +136,7 @@ def quality(comparison: ComparisonTables) -> Figure | None:
 
 
 def target_figure(comparison: ComparisonTables, target: Target, number: int) -> Figure:
-    """When each group reached a target."""
+    """The times at which groups reached a target."""
     frame = comparison.targets_of(target)
     first = findings.first_to(frame, comparison.baseline)
     times = frame[["time_low_s", "time_s", "time_high_s"]]
@@ -189,7 +189,7 @@ def _target_finding(
 
 
 def when(first: findings.First) -> str:
-    """When a target was first reached, and by how many runs if not by all, because such a mean is biased."""
+    """When a target was first reached; and by how many runs if not by all, because the mean is then biased."""
     runs = "" if first.reached == first.runs else f" ({first.reached} of {first.runs} runs)"
     return f"after {format_duration(first.time_s)}{runs}"
 
@@ -405,7 +405,7 @@ def client_accuracy(comparison: ComparisonTables) -> Figure | None:
 
 
 KEYS_SHOWN = 10
-"""Keys that differ are folded by section if there are more."""
+"""Maximum number of differing keys that are listed; more are folded by section."""
 
 
 def differences(comparison: ComparisonTables) -> Figure | None:

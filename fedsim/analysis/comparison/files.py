@@ -23,7 +23,7 @@ _ABSENT = "--"
 
 
 def write_files(comparison: ComparisonTables, folder: Path, style: FigureStyle) -> Path:
-    """Write everything into a folder, and return the page's path; an earlier comparison there is replaced.
+    """Write everything into a folder and return the page's path; an earlier comparison in the folder is replaced.
 
     Args:
         comparison: the runs.
@@ -31,7 +31,7 @@ def write_files(comparison: ComparisonTables, folder: Path, style: FigureStyle) 
         style: style of the figure and initial view of the page.
 
     Raises:
-        UserError: no run measured a metric of the figure; or the folder has other files of these names or cannot be
+        UserError: no run measured a metric of the figure; or the folder has other files with these names or cannot be
             written to.
     """
     if comparison.metrics or style.metrics:

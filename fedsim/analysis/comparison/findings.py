@@ -1,4 +1,4 @@
-"""Findings of a comparison, as numbers and names: which groups were first, which are best, how a paper compares."""
+"""Findings of a comparison, as numbers and names: the first and the best groups, and the comparison with a paper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
 from fedsim.analysis.figures.base import shortened
 
 _MOST_NUMBERS = 100_000
-"""Maximum for all curves of a page together, so that its data stay below one megabyte."""
+"""Maximum count of numbers in all curves of a page, which keeps its data below one megabyte."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,8 @@ def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
     """Every metric against every cost, for the chart of curves.
 
     ``metrics`` and ``against`` list key, label and kind; ``settings`` holds by setting, metric and cost the grid
-    ``x`` and per group ``mean``, and ``low`` and ``high`` if it has several runs; ``points`` is about the most points
-    of a curve, fewer if there are many curves.
+    ``x`` and per group ``mean``, and ``low`` and ``high`` if it has several runs; ``points`` is the approximate maximum
+    number of points per curve, smaller if there are many curves.
     """
 
     limit = _points(comparison)

@@ -63,7 +63,7 @@ class Grouping:
     """All groups.
 
     Attributes:
-        groups: by setting, then by variant, each in order of appearance.
+        groups: the groups by setting, then by variant, each in order of appearance.
         differing: dotted paths whose values differ between the groups, seed and name apart.
     """
 

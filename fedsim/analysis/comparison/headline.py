@@ -1,4 +1,4 @@
-"""The head of a comparison's page: one sentence and the main figures."""
+"""The head of a comparison's page: one sentence and the main numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def headline(comparison: ComparisonTables) -> str:
 
 
 def other_targets(comparison: ComparisonTables) -> list[str]:
-    """One sentence for every target that is not in the headline, and how many variants reached it."""
+    """One sentence for every target that is not in the headline, with the number of variants that reached it."""
     if comparison.no_difference or len(comparison.groups) == 1 or not comparison.metrics:
         return []
     main = comparison.goals and _main_goal(comparison)
@@ -79,7 +79,7 @@ def _first(comparison: ComparisonTables, target: Target) -> str:
 
 
 def tiles(comparison: ComparisonTables) -> list[Tile]:
-    """The figures below the headline."""
+    """The numbers below the headline."""
     settings = comparison.grouping.settings
     seeds = sorted({len(group.runs) for group in comparison.groups})
     labels = {group.label for group in comparison.groups}

@@ -16,7 +16,7 @@ from fedsim.analysis.palette import LOOKS, looks
 from fedsim.formatting import format_names
 
 _NAMED = 3
-"""The most variants that the page's title names."""
+"""Maximum number of variants that the page's title names."""
 
 
 def page_figures(comparison: ComparisonTables) -> dict[str, Figure]:

@@ -27,15 +27,15 @@ from fedsim.errors import UserError
 from fedsim.formatting import Kind, axis_unit, format_value
 
 _BANDS_UP_TO = 5
-"""More bands than this hide each other."""
+"""Maximum number of bands; more would hide each other."""
 _PANEL_INCHES = (3.4, 2.6)
 _COLUMNS = 3
 _INSET = (0.45, 0.44)
 """Width and height of an inset with its labels, as shares of its panel."""
 _NARROWEST_INCHES = 1.6
-"""Narrower panels get no insets if there are several; as many as are wider are side by side."""
+"""Least width of a panel, which limits the number side by side; if there are several, narrower ones get no insets."""
 _LOWEST_INCHES = 0.9
-"""Lower panels get no insets."""
+"""Least height of a panel with an inset."""
 _SMALLEST_REGION = 0.01
 """The smallest share of the horizontal axis that an inset may enlarge."""
 _INSET_TICKS = 3
@@ -44,13 +44,13 @@ _NO_ROOM = "constrained_layout not applied"
 _PLAIN = (1e-4, 1e6)
 """Numbers outside this range are written with an exponent on logarithmic axes."""
 _SMALLEST_TEXT = 5.0
-"""Labels that are too long for their axis are not made smaller than this, in points."""
+"""Smallest text, in points, to which labels that are too long for their axis are reduced."""
 _LEGEND_INCHES = 0.4
-"""Height that a figure has for a legend below its panels; a taller one makes it taller."""
+"""Height reserved for a legend below the panels; a taller legend makes the figure taller."""
 _POINTS = 4000
 """Points of a curve: enough for the smallest inset of the longest axis."""
 _log = logging.getLogger(__name__)
-# Text stays text, and the same figure gives the same file.
+# Text is saved as text, and the same figure always gives the same file.
 _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "fedsim", "pdf.fonttype": 42, "font.size": 8}
 
 
@@ -82,7 +82,7 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
             metric, setting = cell
             insets.append(_panel(comparison, axes, style, metric, setting, variants))
         if len(metrics) > 1:
-            # Of panels in one column, the lowest has the label if it holds for all.
+            # In a column of panels, only the lowest has the label if it applies to all.
             for upper, lower in zip(figure.axes, figure.axes[columns:], strict=False):
                 if rows > 1 and upper.get_xlabel() == lower.get_xlabel():
                     upper.set_xlabel("")
@@ -134,7 +134,7 @@ def _lay_out(figure: Figure) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Matplotlib's warning of panels without room; :func:`plot_curves` gives one with what to do."""
+    """Suppress Matplotlib's warning about panels without room; :func:`plot_curves` gives one that suggests a fix."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", _NO_ROOM)
         yield
@@ -162,7 +162,7 @@ def _settings(size: ResolvedStyle) -> dict[str, Any]:
         return _SETTINGS
     from matplotlib.font_manager import fontManager
 
-    # Matplotlib warns of every font that is not installed.
+    # Matplotlib warns about every font that is not installed.
     installed = set(fontManager.get_font_names())
     serif = size.venue.fonts[-1] == "STIXGeneral"
     return _SETTINGS | {
@@ -249,7 +249,7 @@ def _scales(axes: Any, style: FigureStyle, *, percent: bool) -> None:
 
 
 class _LogTicks(LogLocator):
-    """At 1, 2 and 5, or at 1, of every decade, as many as the axis has room for; evenly spaced on short axes.
+    """Ticks at 1, 2 and 5, or only at 1, of every decade, as many as fit on the axis; evenly spaced on short axes.
 
     Args:
         most: the largest number of ticks, if there is room.
@@ -300,7 +300,7 @@ def _plain(value: float) -> str:
 
 
 def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> bool:
-    """Enlarge a region where that hides the least; return False if no curve has a value in it."""
+    """Enlarge a region, with the inset where it hides the least; return False if no curve has a value in the region."""
     (left, right), up = inset
     begin, end = axes.get_xlim()
     begin = begin if left is None else max(begin, left / scale)
@@ -312,7 +312,7 @@ def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> bool
         low, high = float(y.min()) - room, float(y.max()) + room
         if axes.get_yscale() != "linear":
             low, high = float(y.min()), float(y.max())
-        # What is outside the panel is not drawn there either.
+        # The inset shows nothing that lies outside the panel.
         bottom, top = sorted(axes.get_ylim())
         low, high = max(low, bottom), min(high, top)
         if low >= high:

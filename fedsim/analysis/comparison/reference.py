@@ -3,7 +3,7 @@
 .. code-block:: yaml
 
     source: Li et al. 2024 (FedCompass), Table 1
-    baseline: FedCompass              # optional: what times are relative to; --baseline overrides it
+    baseline: FedCompass              # optional: variant that times are relative to; --baseline overrides it
     targets: [accuracy=0.9]           # optional; --target overrides them
     labels: {fedcompass: FedCompass}  # optional: other names for variants and settings
     settings: [server.selection]      # optional: paths in the server section that name settings, not variants

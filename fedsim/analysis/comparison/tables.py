@@ -44,13 +44,13 @@ class ComparisonTables:
     Every table is a pandas frame whose first columns are ``setting`` and ``label`` (the variant).
 
     Args:
-        loaded: from :func:`~fedsim.analysis.comparison.loading.load`.
+        loaded: the runs, from :func:`~fedsim.analysis.comparison.loading.load`.
         targets: values to reach; see :func:`compare` for the default.
         baseline: variant that times are relative to.
         labels: other names for variants and settings, by their default names.
 
     Raises:
-        UserError: there is no such baseline or label, or a target that no run can reach or whose metric none measured.
+        UserError: there is no such baseline or label, or no run can reach a target or has measured its metric.
     """
 
     def __init__(
@@ -210,10 +210,10 @@ class ComparisonTables:
         """One row per group and target.
 
         ``runs`` and ``reached`` count runs; ``time_s`` is the mean over those that reached the target, between
-        ``time_low_s`` and ``time_high_s`` (95% bootstrap interval over seeds); ``time_median_s`` is when half of the
-        runs had; ``relative`` is the mean over that of the baseline in the setting, with its interval; ``version``,
-        ``round``, ``bytes`` and ``compute_s`` are means at the same evaluations. All are NaN if fewer than half of
-        the runs reached the target.
+        ``time_low_s`` and ``time_high_s`` (95% bootstrap interval over seeds); ``time_median_s`` is the time by which
+        half of the runs had; ``relative`` is the mean divided by the baseline's in the setting, with its interval;
+        ``version``, ``round``, ``bytes`` and ``compute_s`` are means at the same evaluations. All are NaN if fewer than
+        half of the runs reached the target.
         """
         rows = []
         for group, target in itertools.product(self.groups, self.goals):
@@ -255,7 +255,7 @@ class ComparisonTables:
     def pairs(self) -> pd.DataFrame:
         """One row per pair of variants and quantity, within a setting, over the seeds that both were run with.
 
-        Pairs with the baseline come first and have it as their second. ``quantity`` is ``final <metric>``
+        Pairs with the baseline come first, with the baseline second. ``quantity`` is ``final <metric>``
         or ``time to <target>``; ``seeds`` counts the pairs (for times, those in which both reached the target);
         ``difference`` is the mean of first minus second, between ``low`` and ``high`` (95% bootstrap interval over
         pairs); ``better`` counts the seeds in which the first is better, ``same`` those in which both are equal.
@@ -325,7 +325,7 @@ class ComparisonTables:
         Args:
             metric: name of the metric; the first one if None.
             against: ``time_s``, ``version``, ``round``, ``bytes`` or ``compute_s``.
-            points: about the largest number of points per curve.
+            points: approximate maximum number of points per curve.
 
         Raises:
             UserError: no run measured the metric, or there is no such cost.

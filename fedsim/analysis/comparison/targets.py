@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 INTERVAL_RUNS = 3
-"""The fewest runs for an interval: the interval of two runs would only be their range."""
+"""Minimum number of runs for an interval: the interval of two runs would only be their range."""
 
 
 @dataclass(frozen=True, order=True)
@@ -73,7 +73,7 @@ def reaching(run: RunFacts, target: Target) -> dict[str, float]:
 class Estimate(NamedTuple):
     """A mean over seeds with its bootstrap interval of :data:`CONFIDENCE`.
 
-    All are NaN if there is no mean; the interval also for fewer than :data:`INTERVAL_RUNS` runs.
+    All are NaN if there is no mean; the interval is also NaN for fewer than :data:`INTERVAL_RUNS` runs.
     """
 
     mean: float = math.nan
@@ -105,7 +105,7 @@ def ratio_of_means(values: Floats, baseline: Floats, *, paired: bool) -> Estimat
 def median_of_reached(values: Floats) -> float:
     """The value by which half of the runs had reached the target; NaN if fewer did.
 
-    It is the ceil(n / 2)-th smallest of n, runs that did not reach it counting as infinite.
+    It is the ceil(n / 2)-th smallest of n values, where runs that did not reach the target count as infinite.
     """
     ordered = np.sort(np.where(np.isnan(values), np.inf, values))
     middle = float(ordered[math.ceil(len(ordered) / 2) - 1]) if len(ordered) else math.nan

@@ -18,14 +18,14 @@ FORMATS = {
     "csv": ("csv", write_csv),
     "tensorboard": ("tensorboard", write_tensorboard),
 }
-"""By name, the file or folder that a run is written to by default, and the function that writes it."""
+"""By name of the format, the default file or folder, and the function that writes a run."""
 
 
 def export(run: Run, name: str, path: Path | None = None) -> Path:
     """Write a run in another format.
 
     Args:
-        run: also one that is in progress or was killed: the rows that reached the disk are written.
+        run: the run. If it is in progress or was killed, the rows that reached the disk are written.
         name: one of :data:`FORMATS`.
         path: file or folder; the default one in the run folder if None.
 

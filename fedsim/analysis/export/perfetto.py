@@ -1,7 +1,7 @@
-"""A run as a Chrome trace: the JSON that https://ui.perfetto.dev and chrome://tracing open.
+"""A run as a Chrome trace: JSON for https://ui.perfetto.dev and chrome://tracing.
 
 Each client has a track with one slice per dispatch, named after its outcome, from the dispatch to the aggregation or
-the loss of the update. Inside it lie the phases download, compute,
+the loss of the update. The slice contains the phases download, compute,
 upload and waiting. The server's track holds its model versions, each from the update that made it to the next.
 Counters show clients online, clients at work, and the metrics. Simulated time zero is the trace's time zero.
 
@@ -181,7 +181,7 @@ def _ns(seconds: npt.NDArray[np.float64]) -> Nanoseconds:
 
 
 def _text(event: Event) -> str:
-    """One event; its times go from whole nanoseconds to microseconds with three decimals, which is exact."""
+    """One event as JSON; its times are converted exactly from nanoseconds to microseconds with three decimals."""
     times = "".join(
         f',"{key}":{event[key] // 1000}.{event[key] % 1000:03d}'
         for key in ("ts", "dur")

@@ -76,7 +76,7 @@ class Figure:
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
-        """The table, row by row."""
+        """The rows of the table."""
         return list(zip(*(c.values for c in self.columns), strict=True))
 
 
@@ -136,15 +136,14 @@ def population(run: Run) -> int:
 
 
 def names_of(run: Run, clients: npt.NDArray[np.int64]) -> list[str] | None:
-    """Names of clients: in the data set, otherwise of their devices; None if the run has none that say more than a
-    number does."""
+    """Names of clients: those in the data set, otherwise those of their devices; None if they would only be numbers."""
     if not run.has_clients:
         return None
     table = run.clients.iloc[clients]
     names = table["name"].fillna(table["device"]).fillna("")
     if names.str.fullmatch(r"\D?\d*").all():
         return None
-    # Several clients may be the same device.
+    # Several clients may replay the same device.
     shared = names.duplicated(keep=False) | (names == "")
     return list(np.where(shared, (names + " #" + clients.astype(str)).str.strip(), names))
 
@@ -188,7 +187,7 @@ def integer_bins(values: npt.NDArray[np.int64], limit: int = 40) -> npt.NDArray[
 
 
 def counts_in(values: npt.NDArray[Any], edges: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Number of values in each bin; values beyond the last bin count for it."""
+    """Number of values in each bin; values beyond the last bin are counted in it."""
     bins = np.searchsorted(edges, values, side="right") - 1
     counted: npt.NDArray[np.int64] = np.bincount(
         np.minimum(bins, len(edges) - 2), minlength=len(edges) - 1

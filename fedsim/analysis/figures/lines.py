@@ -15,7 +15,7 @@ from fedsim.formatting import Kind
 
 _POINTS = 200
 _SHORTEST_S = 0.5
-"""Times below it are cut off: on a logarithmic axis they would take up most of the space."""
+"""Shortest time shown: on a logarithmic axis, shorter ones would take up most of the space."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Line:
         look: number of its color and dash in the palette.
         label: its name in the legend.
         values: one per x value.
-        thin: a second line of the same thing, such as an uplink: dashed.
-        fit: a fitted distribution: dotted.
+        thin: whether it is a second line of the same quantity, such as an uplink; dashed.
+        fit: whether it is a fitted distribution; dotted.
     """
 
     look: int
@@ -86,7 +86,7 @@ def line_figure(panel: Panel) -> Figure:
 
 
 def places(samples: Sequence[npt.NDArray[Any]], *, log: bool, times: bool) -> npt.NDArray[Any]:
-    """The x values at which distribution functions of samples are drawn: of their range, or of shares from 0 to 1."""
+    """The x values at which distribution functions of samples are drawn: over their range, or 0 to 1 for shares."""
     every = np.concatenate(samples)
     if not log:
         return np.linspace(0.0, 1.0, _POINTS // 2 + 1)

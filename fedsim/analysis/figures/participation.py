@@ -92,7 +92,7 @@ def age(run: Run) -> Figure | None:
 
 
 def delay(run: Run) -> Figure | None:
-    """FedSUM's delay tau_t over the server updates; None if it merely counts them, or if there are fewer than two."""
+    """FedSUM's delay tau_t over the server updates; None if it only counts them, or if there are fewer than two."""
     updates = len(run.aggregations)
     if updates < 2:
         return None

@@ -138,7 +138,7 @@ def _intervals(begun_s: npt.NDArray[np.float64], duration_s: float) -> npt.NDArr
     """Edges of the intervals of time in which dispatches are counted.
 
     If many clients are dispatched at once, as in rounds, an interval goes from one such moment to the next (or to a
-    later one): bins of a round width would hold one, two or no round. If that is much longer than usual, as after the
+    later one): bins of equal width would hold one, two or no rounds. If that is much longer than usual, as after the
     last round while late work goes on, the interval ends early and an empty one follows, so that no bar is far wider
     than the others.
     """

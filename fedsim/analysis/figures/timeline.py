@@ -135,7 +135,7 @@ def _people(table: pd.DataFrame, chosen: npt.NDArray[np.int64]) -> dict[str, Any
 
 
 def _presence(run: Run, place: pd.Series[int], until_s: float) -> dict[str, Any] | None:
-    """Row, start and end of the stretches online, by row; short gaps are closed if there are too many stretches."""
+    """Row, start and end of online intervals, by row; short gaps are closed if there are too many intervals."""
     table = run.presence
     if table is None:
         return None

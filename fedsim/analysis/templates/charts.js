@@ -40,7 +40,7 @@ const fedsim = (() => {
     for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k += 1) result.push(k * step + 0);
     return result;
   }
-  /* Ticks of a horizontal axis, as many as fit beside each other; at least so many pixels each. */
+  /* Ticks of a horizontal axis, as many as fit side by side with at least this many pixels each. */
   function ticksThatFit(kind, low, high, pixels, least) {
     const all = ticks(kind, low, high, pixels / least);
     const widest = Math.max(0, ...all.map((tick) => onAxis(kind, tick).length)) * 7.2 + 14;
@@ -65,7 +65,7 @@ const fedsim = (() => {
       found = candidates.find((each) => each.length > 2) ?? candidates.reduce((best, each) => (each.length > best.length ? each : best));
     }
     const places = found.map(to), texts = found.map(label);
-    // A last label that would leave the figure ends where the axis ends.
+    // A last label that would extend beyond the figure ends where the axis ends.
     const crowded = horizontal && found.length > 0 && at(found.at(-1)) + textWidth(texts.at(-1)) / 2 > pixels + 16;
     const nearestText = (value) => texts[nearest(places, value)] ?? "";
     return {
@@ -102,7 +102,7 @@ const fedsim = (() => {
   }
   const probe = add(document.body, "span", { class: "unseen", "aria-hidden": "true" });
   const inks = new Map();
-  /* A color of the style sheet in the present theme. */
+  /* A color of the style sheet in the current theme. */
   function ink(name) {
     if (!inks.has(name)) {
       probe.style.color = `var(--${name})`;
@@ -165,7 +165,7 @@ const fedsim = (() => {
   const repaint = () => { inks.clear(); charts.forEach((each) => each.redraw()); };
   const BASE = () => ({ animation: false, textStyle: { fontFamily: "system-ui, sans-serif", color: ink("muted") }, backgroundColor: "transparent" });
   const words = (text, left, top, more = {}) => ({ type: "text", left, top, silent: true, style: { text, fill: ink("muted"), font: "12px system-ui, sans-serif", ...more } });
-  // What was drawn before goes: by default, ECharts keeps the children of a group.
+  // Replaces earlier drawings: by default, ECharts keeps the children of a group.
   const group = (children) => ({ type: "group", $mergeChildren: false, children });
   /* An ECharts instance that follows the size of its host. `draw(width, height)` returns its option. */
   function mount(host, label, draw, renderer = "svg") {
@@ -282,7 +282,7 @@ const fedsim = (() => {
   })();
 
   // -- charts -----------------------------------------------------------------------------------------------------------
-  /* Exponential moving average that is not drawn towards zero at its beginning. */
+  /* Exponential moving average without a bias toward zero at its beginning. */
   function smoothed(values, weight) {
     if (!weight) return values;
     let sum = 0, whole = 0;
@@ -306,14 +306,14 @@ const fedsim = (() => {
       if (last <= first) last = first + 1;
       [first, last] = zoom || spec.xlim?.map((v, k) => v ?? [first, last][k]) || [first, last];
       const inside = x.values.map((value) => first <= value && value <= last);
-      // A value that holds from before the view is in it, too.
+      // A value that still holds from before the view is in it, too.
       const before = x.values.findLastIndex((value) => value < first);
       if (before >= 0) inside[before] = true;
       const heights = shown.flatMap((s) => [s.values, ...(bands && s.low ? [s.low, s.high] : [])].flatMap((list) => list.filter((value, index) => inside[index] && value !== null && yScale.holds(value))));
       let [low, high] = extent([...heights, ...(zoom || spec.ylim ? [] : marks.filter((mark) => mark.reach).map((mark) => mark.value))]);
       if (!Number.isFinite(low)) [low, high] = [0.1, 0.9];
       if (y.zero && yScale === SCALES.linear) low = Math.min(low, 0);
-      // Room above and below, except beyond what a value can be.
+      // Room above and below, but not beyond the possible values.
       const room = (yScale.to(high) - yScale.to(low)) * 0.06 || Math.abs(yScale.to(high)) * 0.1 || 1;
       const padded = [yScale.from(yScale.to(low) - room), yScale.from(yScale.to(high) + room)];
       low = y.zero && low === 0 ? 0 : yScale === SCALES.linear && low >= 0 ? Math.max(0, padded[0]) : padded[0];
@@ -360,7 +360,7 @@ const fedsim = (() => {
           return { type: "polygon", shape: { points: [...path(s.high, false), ...path(s.low, true)] }, style: { fill: ink(s.color), opacity: 0.15 * faint(s) } };
         },
       });
-      // The names of values to reach stand beside the plot, pushed apart where they would touch.
+      // The names of target values are beside the plot, moved apart if they would touch.
       const tops = [];
       for (const mark of [...visible].sort((a, b) => b.value - a.value)) tops.push(Math.max(py(mark.value) - 7, (tops.at(-1) ?? -Infinity) + 15));
       const notes = [...visible].sort((a, b) => b.value - a.value).flatMap((mark, k) => {
@@ -430,7 +430,7 @@ const fedsim = (() => {
           for (const s of series) {
             const value = s.values[index];
             if (!value) continue;
-            // A sliver is still drawn, so that a rare bin is not taken for an empty one.
+            // A sliver is still drawn, so that a small count does not look like an empty bin.
             const top = Math.min(py(base + value), py(base) - 1.5);
             children.push({ type: "rect", shape: { x: a + gap / 2, width: Math.max(b - a - gap, 1), y: top, height: py(base) - top }, style: { fill: ink(s.color) } });
             base += value;
@@ -529,7 +529,7 @@ const fedsim = (() => {
     const rows = shown[0].values.map((_, row) => shown.map((each) => cell(each.values[row] ?? "")));
     return [shown.map((each) => cell(each.key)), ...rows].map((line) => line.join(",") + "\n").join("");
   }
-  /* A chart with its title and legend as an SVG document, in the present theme. */
+  /* A chart with its title and legend as an SVG document, in the current theme. */
   function picture(host) {
     const entry = charts.get(host), width = host.clientWidth, height = host.clientHeight;
     const svg = document.createElementNS(SVG, "svg");
@@ -572,7 +572,7 @@ const fedsim = (() => {
     };
     image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
   }
-  /* The numbers of a figure, and the buttons that save it. `figure()` gives the columns as they are at that moment. */
+  /* The numbers of a figure, and the buttons that save it. `figure()` returns the current columns. */
   function files(name, figure = () => data[name]) {
     const card = document.getElementById(`figure-${name}`), bar = card?.querySelector(".save");
     if (!bar) return;

@@ -38,7 +38,7 @@
       const series = members().map((group, number) => ({ ...look(group), values: own[number].mean, low: own[number].low, high: own[number].high, step: true }));
       return { metric, axis, x, series, asked: metric.key === view.metric && axis.key === view.against };
     };
-    /* The range of the late part of the curves, if the early part would press it together. */
+    /* The range of the late part of the curves, if the early part would compress it. */
     const late = (x, series, bands) => {
       const from = x[0] + 0.15 * (x.at(-1) - x[0]);
       const lists = series.flatMap((s) => [s.values, ...(bands && s.low ? [s.low, s.high] : [])]);
@@ -68,7 +68,7 @@
       byId(name).addEventListener("change", () => {
         if (name === "progress") fedsim.charts.get(host("curves")).state.zoom = null;
         draw();
-        // The numbers of the figure follow what is chosen.
+        // The numbers of the figure follow the choice.
         files("curves", numbers);
       });
     }

@@ -34,7 +34,7 @@ const format = (() => {
     }
     return `${whole(value / 86400)} d`;
   });
-  /* A duration in all its units, as exact as a number of this size is: neighboring ticks of an axis never read alike. */
+  /* A duration in all its units, exact enough that neighboring ticks of an axis never have the same label. */
   const exactDuration = (seconds) => signed(seconds, (value) => {
     const decimals = Math.max(0, Math.min(9, 14 - Math.floor(Math.log10(Math.max(value, 1)))));
     let rest = Number(value.toFixed(decimals));

@@ -28,7 +28,7 @@
     };
     for (const control of ["metric", "progress", "scale", "smooth"]) {
       byId(control).addEventListener(control === "smooth" ? "input" : "change", () => {
-        // Another axis has another range.
+        // Each axis has a different range.
         if (control === "progress") fedsim.charts.get(host("learning")).state.zoom = null;
         draw();
       });
@@ -46,7 +46,7 @@
     });
   }
   if (host("online")) {
-    // A number that never changes is in the sentence above.
+    // A number that never changes is given in the sentence above.
     const recorded = column("online", "online"), present = recorded && new Set(recorded.values).size > 1 ? recorded : null;
     lines("online", column("online", "time_s"), { kind: "count", label: "clients", zero: true }, [
       ...(present ? [{ label: "online", color: "online", values: present.values, fill: true, plain: true }] : []),
@@ -72,7 +72,7 @@
     ]);
   }
   if (host("delay")) {
-    // While some client has never participated, the absence of all only counts the updates.
+    // While some client has never participated, the absence over all clients only counts the updates.
     const seen = column("delay", "tau_seen");
     lines("delay", column("delay", "version"), { kind: "count", label: "server updates", zero: true }, [
       { label: seen ? "clients that participated" : "all clients", color: "series", values: (seen || column("delay", "tau")).values },

@@ -20,7 +20,7 @@
     unfinished: "M-4.5 -1.5L4.5 -1.5L4.5 1.5L-4.5 1.5Z",
   };
   const ROW = 22, TOP = 8, BRUSH = 34, BOTTOM = 42 + BRUSH, RIGHT = 34, MOST_ROWS = 24;
-  const DETAIL = 5; // Pixels of a typical dispatch from which on its phases are drawn.
+  const DETAIL = 5; // Width of a typical dispatch, in pixels, from which its phases are drawn.
   const BIN = 5;
   const time = Object.fromEntries(["dispatched_s", "downloaded_s", "computed_s", "arrived_s", "ended_s", "waited_s"].map((key) => [key, values(key)]));
   const outcome = values("outcome"), steps = values("steps_done"), version = values("version"), id = values("dispatch_id");
@@ -32,7 +32,7 @@
   const whole = [0, Math.max(figure.until_s, 1)];
   const left = 14 + 8 * Math.max(5, ...clients.map((_, client) => called(client).length));
 
-  // -- which rows, and which stretch of time --------------------------------------------------------------------------------
+  // -- the rows, and the stretch of time ------------------------------------------------------------------------------------
   const by = (list, sign) => (a, b) => sign * ((list[a] ?? Infinity) - (list[b] ?? Infinity)) || a - b;
   const ORDERS = {
     "most updates first": by(people.updates, -1), "fewest updates first": by(people.updates, 1), "most lost work first": by(people.lost, -1),
@@ -53,7 +53,7 @@
     top = row = 0;
     selected = null;
   }
-  /* A stretch with about eight dispatches per row, or with as many as can be drawn with their phases: the one that holds most. */
+  /* The fullest stretch with about eight dispatches per row, or with as many as can be drawn with their phases. */
   function open() {
     const starts = rows.slice(0, fits()).flatMap((client) => own[client].map((index) => begin[index])).sort((a, b) => a - b);
     const lengths = begin.map((from, index) => time.ended_s[index] - from).sort((a, b) => a - b);
@@ -106,7 +106,7 @@
     const clipped = shown.map(([t, share]) => [left + (t - view[0]) * scale(), y + ROW / 2 - 2 - share * (ROW - 4)]);
     return { type: "polyline", shape: { points: clipped }, style: { stroke: ink("charge"), lineWidth: 1.5, fill: "none" } };
   }
-  /* The work of a row from far away: in each small bin, how much of it was work, by what became of it. */
+  /* The work of a row when zoomed out: the share of work in each small bin, by outcome. */
   function sums(client, y) {
     const bins = new Map();
     for (const index of own[client].filter(inView)) {
@@ -140,13 +140,13 @@
       }
       if (time.waited_s[index] !== null) children.push(rect(sx(time.arrived_s[index]), y - 1.5, Math.max(sx(time.waited_s[index]) - sx(time.arrived_s[index]), 0.8), 3, ink("waiting")));
       const at = sx(end[index]), lost = outcome[index] !== "aggregated";
-      // Aggregated work may go without a mark beside another one; lost work has one always, and on top.
+      // Aggregated work may have no mark beside another one; lost work always has one, on top.
       if ((lost || at - last > 8) && end[index] <= view[1]) {
         last = at;
         marks.push({ type: "path", x: at, y, z2: lost ? 2 : 1, shape: { pathData: MARKS[outcome[index]] }, style: { fill: ink(outcome[index]), stroke: ink("card"), lineWidth: 1.5, strokeFirst: true } });
       }
     }
-    // Marks lie on top of the work that follows at once.
+    // Marks are drawn on top of work that follows immediately.
     return [...children, ...marks];
   }
   function drawRow(place) {
@@ -164,12 +164,12 @@
   }
   function drawRounds() {
     const seen = rounds.filter((t) => view[0] <= t && t <= view[1]);
-    // Lines that would run into each other say nothing.
+    // Lines that would merge are not drawn.
     if (seen.length * 7 > width - left - RIGHT) return fedsim.group([]);
     const bottom = TOP + fits() * ROW;
     return fedsim.group(seen.map((t) => ({ type: "line", shape: { x1: sx(t), x2: sx(t), y1: TOP, y2: bottom }, style: { stroke: ink("round"), lineWidth: 1, lineDash: [2, 2] } })));
   }
-  // How much was going on, for the brush.
+  // The amount of work over time, for the brush.
   const density = (() => {
     const count = 200, bins = new Array(count).fill(0);
     begin.forEach((from, index) => {
@@ -230,7 +230,7 @@
   let pending = 0;
   function follow() {
     const zooms = chart.instance.getOption().dataZoom;
-    // Whichever of the two was moved, both have the new range.
+    // Either brush may have moved; both get the new range.
     view = [zooms[0].startValue, zooms[0].endValue];
     if (zooms[2]) top = Math.max(0, Math.min(rows.length - fits(), Math.round(zooms[2].startValue)));
     cancelAnimationFrame(pending);
@@ -246,7 +246,7 @@
   }
   const pan = (share) => look(view[0] + (view[1] - view[0]) * share, view[1] - view[0]);
   const zoomOut = () => look(view[0] - (view[1] - view[0]) / 2, (view[1] - view[0]) * 2);
-  /* Closer to the selected dispatch, or to the one nearest to the middle: never into empty time. */
+  /* Zooms in on the selected dispatch, or on the one nearest to the middle; never on empty time. */
   function closer() {
     const middle = (view[0] + view[1]) / 2, centre = (index) => (begin[index] + end[index]) / 2;
     const all = rows.slice(top, top + fits()).flatMap((client) => own[client]);

@@ -19,7 +19,7 @@ class Pull:
 
     Attributes:
         target: (B, P).
-        strength: of the pull.
+        strength: strength of the pull.
     """
 
     target: Tensor
@@ -33,7 +33,7 @@ class Shift:
     Attributes:
         constant: (B, P).
         start: models before the first step, (B, P).
-        change: zeros, (B, P), to which the steps are added; steps far below the rounding of the model count in full.
+        change: zeros, (B, P), to which the steps are added, so that steps below the model's rounding are not lost.
     """
 
     constant: Tensor
@@ -72,7 +72,7 @@ class Session(ABC):
     ) -> Tensor:
         """Take all local steps in place: at each, ``weights -= rates x gradients`` for the working dispatches.
 
-        Used in place of :meth:`gradients`, on kernels that are :attr:`Kernel.fused`.
+        Used instead of :meth:`gradients` on kernels that are :attr:`Kernel.fused`.
 
         Args:
             weights: local models, (B, P).

@@ -1,6 +1,6 @@
 """Explicit forward and backward passes of linear layers with ReLU between them and cross-entropy.
 
-The functions are compiled by TorchScript. Compiled, they do not hold Python's global lock, so worker threads run in
+The functions are compiled by TorchScript. Compiled functions release Python's global lock, so worker threads run in
 parallel and small operations start sooner; the results are the same as without compilation.
 Weights are (..., out, in) and biases (..., out) or None, views of flat vectors, first layer to last.
 """
@@ -50,7 +50,7 @@ def descend_singly(
         ones: (width,).
         steps, bias_steps: receive the steps: views of ``model``, or of ``change`` if there is a ``constant``.
         model: the vector of ``weights`` and ``biases``, (P,).
-        target: vector towards which ``model`` moves in every step, (P,), by a ``share`` of the distance.
+        target: vector toward which ``model`` moves in every step, (P,), by a ``share`` of the distance.
         constant: added to every gradient, (P,), times ``rate``, the learning rate.
         start, change: with a ``constant``, the model before the first step and the sum of the steps, (P,); the model is
             set to ``start + change`` after each.
@@ -73,7 +73,7 @@ def descend_singly(
         for index in range(last, 0, -1):
             delta = top if index == last else deltas[index]
             below = torch.mm(delta, weights[index], out=deltas[index - 1])
-            # Torch's own derivative of ReLU: the incoming delta if the unit was positive, else zero.
+            # Torch's derivative of ReLU: the incoming delta if the unit was positive, else zero.
             torch.ops.aten.threshold_backward(below, activations[index - 1], 0, grad_input=below)
         if target is not None:
             model.lerp_(target, share)
@@ -183,8 +183,8 @@ def forward(
         squared_losses: whether to return sums of squared losses of the samples in place of mini-batch losses.
 
     Returns:
-        Mini-batch losses (b,), or sums of squares; gradients of the mini-batch losses by the logits (b, classes,
-        width); and the inputs of every layer.
+        Mini-batch losses (b,), or sums of squares; gradients of the mini-batch losses with respect to the logits
+        (b, classes, width); and the inputs of every layer.
     """
     values = inputs.transpose(1, 2)
     activations: list[Tensor] = []

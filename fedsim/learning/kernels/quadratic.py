@@ -64,5 +64,5 @@ class QuadraticKernel(Kernel):
         return steps
 
     def largest_group(self) -> int:
-        """Many: rows are short, and the host's work per step dominates."""
+        """A large number: rows are short, and the host's work per step dominates."""
         return _LARGEST_GROUP

@@ -14,7 +14,7 @@ from torch import Tensor
 from fedsim.errors import UserError
 
 _LOGGER = logging.getLogger("fedsim")
-# A step is recorded after it has been executed this often; recording rarer steps does not pay.
+# A step is recorded after it has been executed this often; recording rarer steps is not worthwhile.
 _SIGHTINGS = 2
 # Maximum number of recordings; the least recently used one is dropped.
 _MOST_RECORDINGS = 256
@@ -31,13 +31,13 @@ class _Recording:
 
 
 class Replay:
-    """Calls functions of tensors; if it records, the operations that they launch are replayed from then on.
+    """Calls functions of tensors; if it records, the operations that they launch are replayed in later calls.
 
     For small models, most of the time of a local step is spent launching its operations one after the other. A
     recorded function must launch the same operations whatever the values of its tensors, and must not wait for any.
 
     Args:
-        device: of the tensors.
+        device: device of the tensors.
         records: whether to record; only on CUDA. With ``auto``, a step that cannot be recorded only ends the
             recording.
 
@@ -64,8 +64,8 @@ class Replay:
 
         Args:
             function: must be the same object for the same operations.
-            fixed: tensors in the same memory at every call, which ``function`` may change.
-            given: tensors that may be elsewhere at every call and are not changed.
+            fixed: tensors that are in the same memory at every call; ``function`` may change them.
+            given: tensors that may be in different memory at every call and are not changed.
 
         Returns:
             What the function returns; valid until the next call.
@@ -112,12 +112,12 @@ class Replay:
         if self._stream is None:
             self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         stream, graph = self._stream, torch.cuda.CUDAGraph()
-        # A first call on this stream, with copies: libraries prepare themselves for every stream.
+        # A first call on this stream, with copies, because libraries initialize themselves for every stream.
         stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(stream):
             function(*(tensor.clone() for tensor in fixed), *copies)
             torch.cuda.synchronize(self._device)
-            # Other threads may work on other devices meanwhile.
+            # Other threads may be working on other devices.
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
                 try:

@@ -83,7 +83,7 @@ class SupervisedKernel(Kernel):
         Args:
             activations: numbers per sample that the backward pass needs.
         """
-        # While they are used, as many again are allocated.
+        # The backward pass allocates as many numbers again while it uses them.
         batch = 2 * activations * self.order.batch_size * self.execution.dtype.itemsize
         client_bytes = _ROWS_OF_A_CLIENT * self.model_bytes + batch
         total = torch.cuda.get_device_properties(self.execution.device).total_memory

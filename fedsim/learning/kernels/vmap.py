@@ -70,7 +70,7 @@ class VmapKernel(SupervisedKernel):
 
         Args:
             weights, out: (b, P).
-            inputs, labels: of the samples, (b, width, ...).
+            inputs, labels: those of the samples, (b, width, ...).
             mean_weights: weight of each position in its batch's mean, (b, width).
 
         Returns:
@@ -108,7 +108,7 @@ class VmapKernel(SupervisedKernel):
             kernel.function(
                 task.layout.views(torch.zeros(2, task.layout.size)), inputs, labels, mean_weights
             )
-        # A module that works otherwise may fail here in any way.
+        # A module that works elsewhere may raise any exception here.
         except Exception:
             return False
         return True

@@ -51,7 +51,7 @@ def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
     """The metrics that every run with test samples measures, then the others; each once.
 
     Args:
-        kind: of the dataset.
+        kind: kind of the dataset.
         others: metrics that a scenario requests.
 
     Raises:
@@ -64,11 +64,11 @@ def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
     for metric in others:
         if metric.target_kind == wrong:
             raise UserError(
-                f"metric {metric.column} is of "
+                f"metric {metric.column} is for "
                 + (
                     "classes, but this task predicts a quantity"
                     if wrong == "class"
-                    else "quantities, not of classes"
+                    else "quantities, but this task predicts classes"
                 ),
                 where="evaluation.metrics",
                 hint=f"remove it; this task measures {', '.join(_DEFAULT[kind])} anyway",

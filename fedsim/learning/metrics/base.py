@@ -130,7 +130,7 @@ def of_function(function: Callable[..., float]) -> type[Metric]:
     attributes ``higher_is_better`` and ``unit``, if it has them, are those of the metric.
 
     Raises:
-        UserError: it cannot be called like that.
+        UserError: it cannot be called with these arguments.
     """
 
     @functools.wraps(function)

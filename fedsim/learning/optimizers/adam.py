@@ -22,7 +22,7 @@ class AdamParams(OptimizerParams):
     beta2: float = Field(default=0.999, ge=0, lt=1)
     """Decay of the second moment."""
     eps: float = Field(default=1e-8, gt=0)
-    """Added to the root of the second moment."""
+    """Constant added to the square root of the second moment."""
     weight_decay: float = Field(default=0.0, ge=0)
     """L2 penalty added to the gradient."""
 

@@ -51,5 +51,5 @@ class Optimizer(Component, ABC):
             weights: trainable part of the local models.
             direction: gradient, perhaps changed by a rule, (b, p); may be overwritten.
             rates: learning rate of each row, (b, 1), or of each entry, (b, p).
-            moved: is changed in place of ``weights``, (b, p), which then stay as they are.
+            moved: changed instead of ``weights``, (b, p), which then stay unchanged.
         """

@@ -54,7 +54,7 @@ class Received:
 class Group:
     """B dispatches that are trained together, sorted by number of steps, most first.
 
-    A worker turns it into a :class:`fedsim.methods.base.Cohort` on its own device when it trains it.
+    A worker turns it into a :class:`fedsim.methods.base.Cohort` on its device to train it.
 
     Attributes:
         columns: the (B,) int64 arrays of the cohort, by the names of its attributes.

@@ -58,7 +58,7 @@ class LocalWorkers(Workers):
     """Workers on the threads of a pool.
 
     Args:
-        workers: at least one per thread of the pool.
+        workers: the workers, at least one per thread of the pool.
         pool: the threads.
         described: further entries of :meth:`describe`.
     """

@@ -85,7 +85,8 @@ class _Process:
         Args:
             group: the dispatches, without tensors.
             memory: the clients' memories.
-            down: per received vector, how many distinct ones follow and which of them each dispatch received.
+            down: for each received vector, the number of distinct ones that follow, and which of them each dispatch
+                received.
             vectors: the distinct vectors, name by name.
         """
         torch.set_num_threads(1)

@@ -51,7 +51,7 @@ class Station:
     """Everything that local training needs on one device.
 
     Args:
-        task, method, training, seed, execution: of the run.
+        task, method, training, seed, execution: those of the run.
         squared_losses: whether the loss of a dispatch is the root mean square over its samples; see
             :class:`fedsim.scheduling.base.Selection`.
 

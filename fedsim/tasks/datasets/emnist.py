@@ -33,7 +33,7 @@ class EmnistParameters(ImageParameters):
     """Parameters of EMNIST."""
 
     split: Literal["balanced", "bymerge", "byclass", "letters", "digits", "mnist"] = "balanced"
-    """Which of EMNIST's six data sets."""
+    """The one of EMNIST's six data sets to use."""
 
 
 class Emnist(DatasetComponent):

@@ -19,7 +19,7 @@ class GaussianMixtureParameters(GeneratedParameters):
     """Parameters of the Gaussian mixture."""
 
     classes: int = Field(default=10, ge=2)
-    """Number of classes; all have equally many samples (to one)."""
+    """Number of classes; their sizes differ by at most one sample."""
     features: int = Field(default=20, ge=1)
     """Dimensions of a sample."""
     samples: int = Field(default=2000, ge=1)

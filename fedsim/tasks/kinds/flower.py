@@ -33,7 +33,7 @@ class Processes(Parameters):
 
 
 class DeclaredWork(Parameters):
-    """Work and reply size of all messages, declared instead of counted."""
+    """Work and reply size of messages, given in the scenario instead of counted while the app runs."""
 
     train: int = Field(ge=1, le=10**12)
     """Units of work of a training message."""
@@ -52,12 +52,12 @@ class FlowerParams(Parameters):
     """Unit of work whose time ``devices.compute`` gives: an optimizer step, a training example, or a second of CPU time
     on the simulating machine (the step time is then a factor). Also written ``devices.compute.unit``."""
     work: DeclaredWork | None = None
-    """Declared work instead of counted work, so that late and lost messages are not run. Also written
-    ``devices.compute.work``."""
+    """Work per message, given here instead of counted while the app runs. The ClientApp is then not run for messages
+    that are late or lost. Also written ``devices.compute.work``."""
     nodes: Literal["online", "registered"] = "online"
-    """The nodes that ``grid.get_node_ids()`` returns: those that are online, as a SuperLink does, or all."""
+    """The nodes that ``grid.get_node_ids()`` returns: those that are online, as with a SuperLink, or all."""
     offline: Literal["reject", "wait"] = "reject"
-    """Handling of a message to an offline node: answered with an error immediately, as a SuperLink does, or delivered
+    """Handling of a message to an offline node: answered with an error immediately, as by a SuperLink, or delivered
     when the node is back."""
     workers: Annotated[Here | Processes | RayWorkers, Field(discriminator="name")] = Here()
     """Where ClientApps run. Never changes a result."""
@@ -84,7 +84,7 @@ class FlowerTask(Task):
 
     @classmethod
     def build(cls, params: FlowerParams, context: TaskContext) -> FlowerTask:
-        """Refused: a run needs the app."""
+        """Always refused, because a run needs the app."""
         raise UserError(
             "this scenario describes the devices of a Flower app",
             where="task",

@@ -240,7 +240,7 @@ class SupervisedTask(Task):
         return count_flops(self.module, self.loss, *self._probe(_PROBE_SAMPLES))
 
     def activations_per_sample(self) -> int:
-        """As stated by the outline, or counted by running the module forward and recording what torch keeps.
+        """Those of the outline, or counted by running the module forward and recording the tensors that torch keeps.
 
         Parameters are not counted.
         """
@@ -262,7 +262,7 @@ class SupervisedTask(Task):
         return self.inputs(self.train_x[rows]), self.train_y[rows]
 
     def evaluation_passes(self, *, per_client: bool, objective: bool) -> int:
-        """One per test sample; for the objective, those of a local step per training sample."""
+        """One pass per test sample; for the objective, the passes of a local step per training sample."""
         passes = len(self.dataset.test_y)
         if per_client and self.client_test_rows is not None:
             passes += len(self.client_test_rows)
@@ -277,7 +277,7 @@ class SupervisedTask(Task):
 
     @property
     def client_names(self) -> Sequence[str]:
-        """Those of a natural partition."""
+        """The names of the groups of a natural partition."""
         return self.partition.client_names
 
     @property

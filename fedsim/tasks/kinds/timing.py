@@ -15,7 +15,7 @@ _TIMED_PARAMETERS = 1_000_000
 
 
 class TimingParams(Parameters):
-    """No learning: only clients, sizes and workloads, for questions of timing."""
+    """Clients, sizes and workloads without learning, for questions of timing."""
 
     clients: int = Field(ge=1, le=10**9)
     """Number of clients."""
@@ -33,8 +33,8 @@ class TimingParams(Parameters):
     flops_per_sample: float | None = Field(default=None, gt=0)
     """Floating-point operations of one forward and backward pass on one sample, for compute models by FLOP/s."""
     activations: int = Field(default=0, ge=0)
-    """Count of values per sample of a mini-batch that a local step keeps for its backward pass; part of the memory that
-    a device needs to be eligible."""
+    """Number of values per sample that a local step keeps for its backward pass; part of the memory that a device needs
+    to be eligible."""
 
     def elements(self, item_bytes: int) -> int:
         """Parameters of the model if each takes ``item_bytes`` bytes."""
@@ -61,7 +61,7 @@ class TimingParams(Parameters):
 
 
 class TimingTask(Task):
-    """No learning: only clients, sizes and workloads, for questions of timing.
+    """Clients, sizes and workloads without learning, for questions of timing.
 
     Args:
         params: sizes from the scenario.

@@ -1,4 +1,4 @@
-"""Calling conventions of modules: the parts of a sample that forward takes as arguments, and its return value."""
+"""Calling conventions of modules: the parts of a sample passed to forward as arguments, and its return value."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def draws_in_functions(module: nn.Module, name: str, probe: Probe) -> bool:
 
 
 def refusal_of_one_sample(module: nn.Module, loss: Loss, probe: Probe) -> str | None:
-    """Why the module cannot be trained on a mini-batch of one sample; None if it can.
+    """The reason why the module cannot be trained on a mini-batch of one sample; None if it can.
 
     Batch normalization may need several values per channel.
     """

@@ -1,4 +1,4 @@
-"""Guard of what is not part of the model's vector: if training changed it, one client's work would act on the next."""
+"""Check that training changes no tensor outside the model's vector, which would pass from one client to the next."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Constants:
                     self._tensors.append(entry)
 
     def check(self) -> None:
-        """Compare the tensors with what they were, which costs nothing unless they were written to.
+        """Check that the tensors have their original values; costs nothing unless they were written to.
 
         Raises:
-            UserError: one has another value. A tensor of another shape, such as a table of positions that grows, is
+            UserError: a value has changed. A tensor whose shape has changed, such as a growing table of positions, is
                 taken for a cache.
         """
         for name, tensors, key, value, version, before in self._tensors:

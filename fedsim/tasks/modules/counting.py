@@ -29,7 +29,7 @@ def count_flops(module: nn.Module, loss: Loss, inputs: Tensor, labels: Tensor) -
 
 
 def count_activations(module: nn.Module, loss: Loss, inputs: Tensor, labels: Tensor) -> int:
-    """Count of values per sample that torch keeps for the backward pass, without parameters."""
+    """Number of values per sample that torch keeps for the backward pass, without parameters."""
     parameters = {value.untyped_storage().data_ptr() for value in module.parameters()}
     sizes: dict[int, int] = {}
 
@@ -50,7 +50,7 @@ def count_activations(module: nn.Module, loss: Loss, inputs: Tensor, labels: Ten
 
 
 class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the operations executed inside it, by torch's own formulas.
+    """Counts the operations executed inside it, by torch's formulas.
 
     These are matrix products, convolutions and attention, forward and backward. The count is that of
     ``torch.utils.flop_counter.FlopCounterMode``, whose first use takes seconds because it imports the compiler.

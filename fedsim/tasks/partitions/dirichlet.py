@@ -39,7 +39,7 @@ class Dirichlet(Partitioner):
 
     Rules: ``client`` as in FedAU and FedSUM (one draw per client, normalized per class); ``class`` after Yurochkin
     et al. 2019 and NIID-Bench (Li et al. 2022); ``balanced`` after Hsu et al. 2019 (samples are drawn by the client's
-    mix until a class is used up, then by what is left of it).
+    mix until a class is used up, then by the rest of the mix).
     """
 
     name = "dirichlet"
@@ -76,7 +76,7 @@ class Dirichlet(Partitioner):
 def _balanced(
     mixes: npt.NDArray[np.float64], sizes: IntArray, rng: np.random.Generator
 ) -> IntArray:
-    """Samples of each class at each client; all clients hold equally many (to one), and no class is exceeded."""
+    """Samples of each class at each client; clients' totals differ by at most one, and no class is exceeded."""
     clients = len(mixes)
     total = int(sizes.sum())
     left = sizes.astype(np.int64).copy()

@@ -24,7 +24,7 @@ def read_arrays(
 ) -> dict[str, npt.NDArray[Any]]:
     """The named arrays of an .npz file, or of a folder of .npy files; optional ones only if they are present.
 
-    Those of a folder are memory-mapped (copy on write): they are read when they are used.
+    Arrays in a folder are memory-mapped (copy on write) and read when used.
 
     Raises:
         UserError: a file is missing or damaged, or an array holds Python objects.

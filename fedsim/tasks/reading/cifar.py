@@ -40,7 +40,7 @@ def cifar_dataset(
     """The data set in the batches ``paths``; the last one holds the test images.
 
     Raises:
-        UserError: a file is damaged or holds something else.
+        UserError: a file is damaged or has unexpected content.
     """
     *train, test = paths
     return Dataset(

@@ -40,7 +40,7 @@ class MnistFormat(DatasetComponent):
     """A data set in the four files of MNIST.
 
     Attributes:
-        mirrors: base addresses of the files, whose names end in .gz there.
+        mirrors: base addresses of the compressed files, whose names end in .gz.
         digests: SHA-256 of the compressed files.
         mean, std: mean and standard deviation of the training pixels, as shares of white.
         class_names: names of the labels.
@@ -79,7 +79,7 @@ def idx_dataset(
     Compressed images are decompressed when they are first used.
 
     Args:
-        name, paths, class_names, pixels: of the data set.
+        name, paths, class_names, pixels: those of the data set.
         first_label: number of the first class in the files.
         transposed: whether the files store images column by column.
 

@@ -16,12 +16,12 @@ _SPLIT = 1
 
 
 class HeldOutParameters(Parameters):
-    """Parameters of data that may not mark their test samples."""
+    """Parameters of data whose test samples may be unmarked."""
 
     test_share: float = Field(default=0.2, gt=0, lt=1)
     """Share of the samples that become test samples if the data do not mark them."""
     seed: int = Field(default=0, ge=0)
-    """Seed of that choice."""
+    """Seed of the choice of test samples."""
 
     def held_out(self, samples: int) -> npt.NDArray[np.bool_]:
         """Which of this many samples become test samples; see :func:`held_out`."""

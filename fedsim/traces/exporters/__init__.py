@@ -21,7 +21,7 @@ class Exporter(Component, ABC):
 
     Attributes:
         description: one line for the list of formats.
-        writes_folder: the format is a folder with one file per series instead of a single file.
+        writes_folder: whether the format is a folder with one file per series instead of a single file.
     """
 
     description: ClassVar[str] = ""

@@ -37,7 +37,7 @@ def available_rows(bundle: TraceBundle) -> Rows:
 
 
 def whole_seconds(rows: Rows, counts: dict[str, int]) -> Rows:
-    """Intervals rounded to whole seconds (s); those that become empty are dropped.
+    """Intervals rounded to whole seconds (s); intervals that become empty are dropped.
 
     Adds to ``counts``: ``rounded``, the intervals moved, and ``vanished``, those dropped.
     """
@@ -58,7 +58,7 @@ class Link(NamedTuple):
     """One direction of one series.
 
     Attributes:
-        series_id, direction: of the series.
+        series_id, direction: name and direction of the series.
         file_name: the series' name as a file name.
         edges_us: start of the first piece (0) and ends of all pieces, shape (n + 1,).
         rate_bps: rate of each piece, shape (n,).

@@ -25,7 +25,7 @@ class FedScaleExporter(Exporter):
     """One dict of clients: JSON if the file name ends in ``.json``, a pickle of plain types if it ends in ``.pkl``.
 
     A capacity is an inference time per sample (a third of the training time if only that is known) and one rate for
-    both directions (down if they differ): the fixed part of a step and the uplink are lost, and counted.
+    both directions (down if they differ): the fixed part of a step and the uplink are dropped and counted.
 
     Clients keep their names if all names are whole numbers; otherwise they are numbered from 1. FedScale has neither
     invalid devices nor devices that are never available: these are left out and counted.
@@ -41,7 +41,7 @@ class FedScaleExporter(Exporter):
         """Which of FedScale's two files to write."""
         align: Literal["clock", "device"] = "clock"
         """Time 0 of a client: the bundle's time 0, so that FedScale's replay agrees with fedsim's (a session across the
-        end of the period is split in two), or the start of the device's own window."""
+        end of the period is split in two), or the start of the device's window."""
         bits_per_kbit: Literal[1000, 1024] = 1000
         """Bits in a kilobit of ``communication``."""
 

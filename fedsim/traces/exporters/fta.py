@@ -98,7 +98,7 @@ class FtaExporter(Exporter):
 def _gaps(
     bundle: TraceBundle, device: Ints, start: Ints, end: Ints, valid: Bools
 ) -> tuple[Ints, Ints, Ints]:
-    """Gaps: device row, start and end (us) of what no interval of a valid device's window covers."""
+    """Gaps in the windows of valid devices: device row, start and end (us) of each part that no interval covers."""
     rows = np.flatnonzero(valid)
     low, high = (edge[rows] for edge in bundle.windows)
     # With the window's edges as empty intervals, every gap lies between two neighbors.

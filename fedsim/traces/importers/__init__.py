@@ -67,7 +67,8 @@ class Imported:
     """The result of an importer.
 
     Args:
-        tables: by name, an Arrow table or its columns (lists or arrays) by name; see :mod:`fedsim.traces.tables`.
+        tables: tables by name, each an Arrow table or a mapping from column names to lists or arrays; see
+            :mod:`fedsim.traces.tables`.
         counts: numbers of rows dropped, merged or filled, by kind.
         caveats: limits of the data.
         eligibility: what "available" means, in words or as an :class:`~fedsim.traces.bundle.Eligibility`.
@@ -93,7 +94,7 @@ class Importer(Component, ABC):
         description: one line for the list of formats; by default the first line of the docstring.
         version: version of the importer, for the manifest.
         signature: regular expression that matches the name and the first 4 KiB of a file of this format, joined by a
-            newline; such files are imported without naming the format. Empty: never.
+            newline; such files are imported without naming the format. If empty, none are.
         Params: options, a subclass of :class:`ImporterParams`.
     """
 

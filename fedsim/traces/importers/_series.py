@@ -122,7 +122,7 @@ def hold_unknown(values: Floats, nothing_known: UserError) -> tuple[Floats, int]
     """``values`` with each NaN replaced by the last known value (or else the first), and the number of NaN.
 
     Raises:
-        UserError: all values are NaN; this is ``nothing_known``.
+        UserError: ``nothing_known``, if all values are NaN.
     """
     known = ~np.isnan(values)
     if not known.any():

@@ -177,7 +177,7 @@ class Sources:
     Args:
         paths: files, folders of files, or zip archives.
         max_unpacked: maximum bytes that all compressed files, devices and pipes together may give.
-        head: how many bytes of each file are read; -1 for all.
+        head: number of bytes to read from each file; -1 for all.
     """
 
     def __init__(

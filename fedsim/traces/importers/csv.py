@@ -85,7 +85,7 @@ class Csv(Importer):
         latency_unit: Literal["us", "ms", "s"] | None = None
         """Unit of ``rtt``."""
         phase: Literal["inference", "training"] = "training"
-        """What was timed."""
+        """Whether the times are those of inference or of training."""
         window: Duration | None = None
         """Length of the observation from time 0; by default up to the last end in the files."""
         on_end: OnEnd = "wrap"

@@ -62,7 +62,7 @@ class Flash(Importer):
 
     Raw states: all states are false at first, a session still open at the end is dropped, touching ones merge; a device
     with a line that is not an event is invalid, as in FLASH. Timers: unchanged, without empty ones. Each device repeats
-    with the length of its own trace. FLASH includes both ends of an interval; here the end is excluded.
+    with the length of its trace. FLASH includes both ends of an interval; here the end is excluded.
     """
 
     name = "flash"
@@ -74,7 +74,7 @@ class Flash(Importer):
 
         eligibility: str | None = None
         """Rule for when a phone may train, over charging, network, screen and lock; raw state files only. By default
-        FLASH's own rule: ``charging and network == wifi and lock``."""
+        FLASH's rule: ``charging and network == wifi and lock``."""
 
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:

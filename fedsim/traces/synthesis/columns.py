@@ -33,7 +33,7 @@ class ComputeParams(Parameters):
     sample: Duration = 0.00064
     """Time (s) per sample of a step on the reference device (LeNet on a phone: 0.64 ms)."""
     ram_factor: float = Field(1.0, gt=0)
-    """Memory relative to that of 952 phones (1 to 16 GB, median 6 GB)."""
+    """Factor by which memory differs from that of 952 phones (1 to 16 GB, median 6 GB)."""
     ram_correlation: float = Field(RAM_SPEED_CORRELATION, ge=-1, le=1)
     """Rank correlation (Spearman) of memory and speed."""
 
@@ -80,7 +80,7 @@ class NetworkSeriesParams(Parameters):
     """Variation of a link's rate over time: autocorrelated lognormal, with outages."""
 
     series: int = Field(32, ge=1)
-    """Number of different series per direction; each device follows one from its own offset."""
+    """Number of different series per direction; each device follows one from a random offset."""
     length: Duration = Field(3600.0, gt=0)
     """Length of a series (s); it repeats."""
     piece: Duration = Field(1.0, gt=0)

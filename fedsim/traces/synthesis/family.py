@@ -59,12 +59,12 @@ def known_families() -> Mapping[str, type[Family]]:
 
 
 def concatenated(blocks: Sequence[Sessions]) -> Sessions:
-    """The sessions of consecutive groups of devices in one."""
+    """The sessions of consecutive groups of devices, concatenated."""
     return Sessions(*(np.concatenate(columns) for columns in zip(*blocks, strict=True)))
 
 
 def sessions_from_cycles(cycles: Sequence[tuple[Ints, Floats, Floats]], span_s: float) -> Sessions:
-    """:func:`sessions_from_seconds` of groups of devices, starts and ends; no group is no session."""
+    """:func:`sessions_from_seconds` of groups of devices, starts and ends; without a group there is no session."""
     none = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
     device, start_s, end_s = (
         np.concatenate(columns) for columns in zip(none, *cycles, strict=True)

@@ -73,14 +73,14 @@ def test_ranges_and_scales_of_a_figure(comparison: Comparison) -> None:
     [
         (
             {"log": "x", "xlim": "0:40min"},
-            "xlim: 0 has no place on a logarithmic axis\n  leave out that end: --xlim :40min",
+            "xlim: 0 cannot be shown on a logarithmic axis\n  leave out that end: --xlim :40min",
         ),
-        ({"log": "y", "ylim": "-1:0"}, "ylim: -1 has no place .*\n  leave out the range"),
+        ({"log": "y", "ylim": "-1:0"}, "ylim: -1 cannot be shown .*\n  leave out the range"),
         ({"log": "xy", "ylim": ["loss=0:2"]}, "leave out that end: --ylim loss=:2"),
         ({"log": "logit", "ylim": "40%:100%"}, "leave out that end: --ylim 40%:"),
         ({"log": "y", "inset": "1s:5s,0:95%"}, "leave out that end: --inset 1s:5s,:95%"),
-        ({"ylim": (0, 1), "log": "y"}, "0 has no place on a logarithmic axis"),
-        ({"inset": ((1, 5), (0, 1)), "log": "y"}, "inset: 0 has no place on a logarithmic axis"),
+        ({"ylim": (0, 1), "log": "y"}, "0 cannot be shown on a logarithmic axis"),
+        ({"inset": ((1, 5), (0, 1)), "log": "y"}, "inset: 0 cannot be shown on a logarithmic axis"),
         ({"ylim": "mae=0:1"}, "no panel of 'mae'\n  metrics of the figure: accuracy, loss"),
         ({"ylim": ["0:1", "accuracy=0:1"]}, "two ranges for 'accuracy'"),
     ],

@@ -1,4 +1,4 @@
-"""Rounds that close when a share of the cohort has reported, and a selection of those who waited longest."""
+"""Rounds that close when a share of the cohort has reported, and a selection of the longest-waiting clients."""
 
 import math
 
@@ -47,7 +47,7 @@ class MedianRounds(Schedule):
             self._close()
 
     def on_failure(self, dispatch):
-        """A client has gone offline: the share counts those who are left."""
+        """A client has gone offline: the share is now that of the remaining clients."""
         if dispatch not in self._open:
             return
         self._open.remove(dispatch)

@@ -13,7 +13,7 @@ from fedsim.units import Duration
 
 
 class Periodic(Family):
-    """Device d belongs to group d mod G; group g is online from g/G of each period, for a share of it."""
+    """Device d belongs to group d mod G; group g comes online at g/G of each period, for a share of it."""
 
     name = "periodic"
     description = "groups of devices that take turns within a period"

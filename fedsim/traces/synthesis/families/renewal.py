@@ -1,9 +1,9 @@
 """Alternating lognormal sessions and gaps of heterogeneous devices, with a daily rhythm.
 
-This generator reproduces measured traces: device i has its own share of time online a_i ~ Beta and its own rate r_i of
+This generator reproduces measured traces: device i has a share of time online a_i ~ Beta and a rate r_i of
 sessions per day ~ lognormal, joined by a Gaussian copula. Its sessions last 86400 a_i / r_i seconds on average and its
 gaps 86400 (1 - a_i) / r_i, both lognormal. The rhythm is a change of clock: while a device is offline, its gap passes
-at the rate 1 + A cos(2 pi (h - h0 - phase_i) / 24), so it comes online proportionally more often at that hour.
+at the rate 1 + A cos(2 pi (h - h0 - phase_i) / 24), so it comes online more often in proportion to that rate.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def main(grid: Grid, context: Context) -> None:
     torch.manual_seed(0)
     config = context.run_config
     strategy = FedAvg(
-        fraction_train=0.0001,  # The number of nodes below, whoever is online.
+        fraction_train=0.0001,  # So small that the number of nodes below applies.
         min_train_nodes=config["nodes-per-round"],
         fraction_evaluate=0.0,
     )

@@ -1,4 +1,4 @@
-"""The model, the data, and how both are used."""
+"""The model, the data, training and testing."""
 
 import torch
 from sklearn.datasets import load_digits
