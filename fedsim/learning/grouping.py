@@ -11,7 +11,8 @@ from fedsim.timeline import Train
 
 # Groups are not made smaller than this to occupy more workers: such a group takes a few milliseconds.
 _SHARE_FLOPS = 100_000_000
-# The same on CUDA, for one local step, which then takes longer than its launch; and the maximum groups per wave.
+# The same on CUDA, for one local step: with less work, launching it would take longer than computing it. And the
+# maximum number of groups per wave.
 _CUDA_SHARE_FLOPS = 50_000_000_000
 _CUDA_SHARES = 8
 

@@ -1,8 +1,7 @@
 """A metric against time or cost, as mean and band over the runs of a group.
 
-Between two evaluations, and after the last one, a run's value is that of its last evaluation: the model that the
-server has at that moment was measured then. A group's curve begins when all its runs have been measured and ends
-with its longest run.
+Between two evaluations, and after the last one, a run's value is that of its last evaluation. A group's curve begins
+when all its runs have been measured and ends with its longest run.
 """
 
 from __future__ import annotations
