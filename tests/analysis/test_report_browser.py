@@ -39,7 +39,7 @@ def test_loads_in_silence_and_without_network(page: Page, run: Run) -> None:
 
 
 @pytest.mark.parametrize("kind", ["timing-only", "killed", "empty"])
-def test_lesser_runs_have_a_page_too(page: Page, tmp_path: Path, kind: str) -> None:
+def test_lesser_runs_have_a_page_too(chromium: Page, tmp_path: Path, kind: str) -> None:
     settings = {
         "timing-only": {"learning": False, "hours": 6},
         "killed": {"finish": False, "hours": 6},
@@ -47,11 +47,11 @@ def test_lesser_runs_have_a_page_too(page: Page, tmp_path: Path, kind: str) -> N
     }[kind]
     other = build_run(tmp_path / "run", clients=12, **settings)  # type: ignore[arg-type]
     other.report()
-    page.open(other.folder.report)
-    assert page.complaints == []
-    assert page.run("document.getElementById('learning') === null") == (kind != "killed")
-    assert "undefined" not in page.run("document.body.innerText")
-    assert "NaN" not in page.run("document.body.innerText")
+    chromium.open(other.folder.report)
+    assert chromium.complaints == []
+    assert chromium.run("document.getElementById('learning') === null") == (kind != "killed")
+    assert "undefined" not in chromium.run("document.body.innerText")
+    assert "NaN" not in chromium.run("document.body.innerText")
 
 
 def test_nothing_moves_while_it_is_drawn(page: Page) -> None:
@@ -114,17 +114,17 @@ CROSSED = """(() => {
 @pytest.mark.parametrize("width", [400, 1300])
 @pytest.mark.parametrize("target", [0.3, 0.8, 0.99])
 def test_the_curve_does_not_run_through_words(
-    page: Page, tmp_path: Path, width: int, target: float
+    chromium: Page, tmp_path: Path, width: int, target: float
 ) -> None:
     run = build_run(tmp_path / "run", clients=12, hours=30)
     text = run.folder.scenario.read_text().replace("accuracy: 0.8", f"accuracy: {target}")
     run.folder.scenario.write_text(text)
     run.folder.close(run.status)
     load_run(run.path).report()
-    page.open(run.folder.report)
-    page.resize(width)
-    page.settle()
-    assert page.run(CROSSED) == {"notes": 1, "crossed": [], "touching": []}
+    chromium.open(run.folder.report)
+    chromium.resize(width)
+    chromium.settle()
+    assert chromium.run(CROSSED) == {"notes": 1, "crossed": [], "touching": []}
 
 
 def test_tab_reaches_every_control(page: Page) -> None:

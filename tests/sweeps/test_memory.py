@@ -35,9 +35,10 @@ def no_collector() -> Iterator[None]:
 
 def held() -> Counter[str]:
     """Objects of :data:`PARTS` in memory, also those that only wait for the collector."""
-    return Counter(
-        part.__name__ for o in gc.get_objects() for part in PARTS if issubclass(type(o), part)
-    )
+    counts: Counter[str] = Counter()
+    for kind, count in Counter(map(type, gc.get_objects())).items():
+        counts.update({part.__name__: count for part in PARTS if issubclass(kind, part)})
+    return counts
 
 
 def perform(folder: Path, performer: Performer, seed: int, changes: dict[str, Any]) -> Result:
