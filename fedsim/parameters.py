@@ -303,7 +303,7 @@ def _explanation(model: type[Parameters], item: ErrorDetails) -> str | PydanticC
     if len(location) != 1:
         return kind
     key = str(location[0])
-    meaning = without_markup(descriptions(model).get(key, "")) or None
+    meaning = " ".join(without_markup(descriptions(model).get(key, "")).split()) or None
     if kind == "missing":
         return mistake(kind, "is missing", meaning)
     if kind == "extra_forbidden":

@@ -63,6 +63,12 @@ def scenarios() -> dict[str, Path]:
     }
 
 
+def scenario_location(path: Path) -> str:
+    """How messages name a scenario file: a bundled one by its name."""
+    names = [name for name, file in scenarios().items() if file == path]
+    return f"built-in scenario {names[0]}" if names else str(path)
+
+
 def scenario_file(path: Path) -> Path:
     """The file that ``fedsim run PATH`` means: a file of the user, else the bundled scenario of that name.
 

@@ -243,7 +243,8 @@ class Scenario(Parameters):
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of every random stream."""
     task: Annotated[Part[Any], OfKind("task", "supervised")]
-    """What is learned, and how the data is spread over the clients."""
+    """What is learned, and how the data is spread over the clients, such as
+    `{dataset: digits, partition: {name: iid, clients: 10}, model: logistic_regression}`."""
     training: Training = _SECTION
     """The local work of clients."""
     devices: Devices = _SECTION
@@ -251,7 +252,7 @@ class Scenario(Parameters):
     server: Server = _SECTION
     """The method, selection and schedule of the server."""
     stop: Stop
-    """When the run ends."""
+    """When the run ends, such as `{rounds: 100}`."""
     evaluation: Evaluation = _SECTION
     """When and how the model is evaluated."""
     checkpoint_models: CheckpointModels | None = None

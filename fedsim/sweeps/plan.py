@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedsim import bundled
 from fedsim.errors import UserError, UserErrors
 from fedsim.scenario.comparing import Namer, differing, flattened, short_names, text
 from fedsim.scenario.loading import LoadedScenario
@@ -53,9 +54,10 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
     if sweep is None:
         raise UserError(
             "there is nothing to vary",
-            where=str(loaded.path or "scenario"),
-            hint="add a section 'sweep' with grid, zip or seeds (fedsim init --template sweep shows one), "
-            "or use fedsim run",
+            where=bundled.scenario_location(loaded.path) if loaded.path else "scenario",
+            hint="set what varies, for example sweep.seeds=[0,1,2] (on the command line with -s, in Python with "
+            "overrides), or add a section 'sweep' (fedsim init --template sweep shows one); "
+            "for a single run, use fedsim run or fedsim.run()",
         )
     for path in (*sweep.grid, *sweep.zip):
         if path.partition(".")[0] in _RESERVED:

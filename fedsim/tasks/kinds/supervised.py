@@ -33,11 +33,11 @@ class SupervisedParams(Parameters):
     """Real training on a data set partitioned among the clients."""
 
     dataset: Annotated[Part[Any], OfKind("dataset")]
-    """Data set."""
+    """Data set, such as `digits`."""
     partition: Annotated[Part[Any], OfKind("partition")]
-    """Partition of the training samples among the clients."""
+    """Partition of the training samples among the clients, such as `{name: iid, clients: 10}`."""
     model: Annotated[Part[Any], OfKind("model")]
-    """Model to train."""
+    """Model to train, such as `logistic_regression`."""
 
 
 class SupervisedTask(Task):
