@@ -135,9 +135,25 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
 
 
 def compared_scenario(run: Run, scenario: dict[str, Any]) -> dict[str, Any]:
-    """The resolved scenario of a run; for a Flower app, with the app's name and its configuration."""
+    """The resolved scenario of a run; for a Flower app, with the app's name and its configuration.
+
+    A user's part has the name of its file without the folder, and a digest of its code: copies in different folders are
+    the same part, and versions of one file are not.
+    """
+    scenario = _with_digests(scenario, run.info.get("user_code", {}))
     extra = {"app": {"name": run.info.get("app")}, "run_config": run.info.get("run_config")}
     return {**scenario, **extra} if extra["run_config"] is not None else scenario
+
+
+def _with_digests(value: Any, digests: Mapping[str, str | None]) -> Any:
+    if isinstance(value, list):
+        return [_with_digests(item, digests) for item in value]
+    if not isinstance(value, dict):
+        return value
+    result = {key: _with_digests(item, digests) for key, item in value.items()}
+    if isinstance(name := value.get("name"), str) and digests.get(name):
+        result |= {"name": Path(name).name, "code": str(digests[name])[:8]}
+    return result
 
 
 def _metric_names(metrics: pd.DataFrame) -> tuple[str, ...]:

@@ -10,8 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import fedsim
+from fedsim.analysis.comparison import compare
 from fedsim.analysis.comparison.facts import RunFacts
 from fedsim.analysis.comparison.groups import Grouping, group_runs
+from tests.composition.worlds import digits
 
 NAN = math.nan
 
@@ -207,3 +210,23 @@ def test_other_names_can_be_given() -> None:
         ("alpha=0.1", "MIFA"),
         ("mild", "MIFA"),
     ]
+
+
+def test_copies_of_a_users_file_are_one_variant_and_its_versions_are_not(tmp_path: Path) -> None:
+    """Two copies with two seeds, and the same file after an edit, in the folder of the first."""
+    code = "from fedsim.methods.fedavg import FedAvg\nclass Mine(FedAvg):\n    name = ''\n"
+    runs = []
+    for number, (folder, text) in enumerate(
+        [("a", code), ("b", code), ("a", f"{code}    x = 1\n")]
+    ):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        file = tmp_path / folder / "mine.py"
+        file.write_text(text)
+        world = digits(seed=number, stop={"rounds": 1})
+        world["server"]["method"] = {"name": f"{file}:Mine"}
+        runs.append(fedsim.run(world, tmp_path / f"run{number}").path)
+    copies = compare(runs[:2])
+    assert [(group.label, len(group.runs)) for group in copies.groups] == [("Mine", 2)]
+    versions = compare(runs)
+    assert [len(group.runs) for group in versions.groups] == [2, 1]
+    assert versions.grouping.differing == ("server.method.code",)
