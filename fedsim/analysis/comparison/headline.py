@@ -23,20 +23,16 @@ def headline(comparison: ComparisonTables) -> str:
     if not comparison.metrics:
         return f"{format_count(len(groups))} variants, timing only"
     if comparison.goals:
-        return _first(comparison, _main_goal(comparison))
+        return _goal(comparison, _main_goal(comparison))
     return best_at_the_end(comparison)
 
 
 def other_targets(comparison: ComparisonTables) -> list[str]:
-    """One sentence for every target that is not in the headline, with the number of variants that reached it."""
+    """One sentence for every target that is not in the headline."""
     if comparison.no_difference or len(comparison.groups) == 1 or not comparison.metrics:
         return []
     main = comparison.goals and _main_goal(comparison)
-    return [
-        f"{_first(comparison, goal)}{_reached(comparison, goal)}"
-        for goal in comparison.goals
-        if goal != main
-    ]
+    return [_goal(comparison, goal) for goal in comparison.goals if goal != main]
 
 
 def _main_goal(comparison: ComparisonTables) -> Target:
@@ -45,10 +41,13 @@ def _main_goal(comparison: ComparisonTables) -> Target:
     return (reached or list(comparison.goals))[-1]
 
 
-def _reached(comparison: ComparisonTables, target: Target) -> str:
-    times = comparison.targets_of(target)["time_s"]
+def _goal(comparison: ComparisonTables, target: Target) -> str:
+    """Who was first to a target, and how many variants reached it if not all did."""
+    first, times = _first(comparison, target), comparison.targets_of(target)["time_s"]
     count = int(times.notna().sum())
-    return f" ({count} of {len(times)} reached it)" if 0 < count < len(times) else ""
+    if not 0 < count < len(times):
+        return first
+    return f"{first}; {count} of {len(times)} variants reached it"
 
 
 def _first(comparison: ComparisonTables, target: Target) -> str:
