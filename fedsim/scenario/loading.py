@@ -17,7 +17,7 @@ from fedsim.errors import UserError, UserErrors
 from fedsim.scenario.model import MOST_EVALUATIONS, Scenario
 from fedsim.scenario.overrides import Override, apply_overrides
 from fedsim.scenario.parts import OfKind, Part, Reading, UserCode
-from fedsim.scenario.problems import Problem, all_errors, problems
+from fedsim.scenario.problems import Problem, all_errors, error_at, problems
 from fedsim.scenario.source import KeyPath, Source, read_yaml
 from fedsim.scenario.writing import to_yaml
 
@@ -94,12 +94,12 @@ class LoadedScenario:
             key = self._naming(Path(error.where)) if error.where else None
             if key is None:
                 return error
-            message = f"{'.'.join(map(str, key))}: {error.where}: {error.message}"
-            return UserError(message, where=self.source.value_place(key), hint=error.hint)
+            message = f"{error.where}: {error.message}"
+            return error_at(
+                self.source.value_place(key), ".".join(map(str, key)), message, error.hint
+            )
         path = tuple(int(word) if word.isdigit() else word for word in words)
-        return UserError(
-            f"{error.where}: {error.message}", where=self.source.value_place(path), hint=error.hint
-        )
+        return error_at(self.source.value_place(path), ".".join(words), error.message, error.hint)
 
     def _naming(self, file: Path) -> tuple[str | int, ...] | None:
         """The key whose value is the path of this file, if the file does not exist."""
