@@ -78,6 +78,11 @@ def test_items_of_lists_have_numbers(tmp_path: Path, catalog: Catalog) -> None:
         ("task.centers.x=1", "'task.centers' is a list of 2 items"),
         ("stop.rounds.x=1", "'stop.rounds' is 1 and has no key 'x'"),
         ("training.lr=0.05", "unknown key\n  did you mean 'training.optimizer.lr'?"),
+        ("local_epochs=3", "unknown key\n  did you mean 'training.local_epochs'?"),
+        (
+            "server.batch_size=3",
+            "unknown key\n  did you mean 'evaluation.batch_size' or 'training.batch_size'?",
+        ),
         ("trainin.lr=0.05", "trainin: unknown key\n  did you mean 'training'?"),
         ("training.optimizer.lr=fast", "must be a number, not 'fast'"),
         ("server.method={name: fedsomething}", "server.method.name: there is no method named"),
