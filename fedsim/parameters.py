@@ -37,7 +37,7 @@ from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCu
 from pydantic_core.core_schema import ErrorType
 
 from fedsim import bundled
-from fedsim.errors import nearest
+from fedsim.errors import nearest, nearest_or_all
 
 
 class Parameters(BaseModel):
@@ -306,10 +306,14 @@ def _explanation(model: type[Parameters], item: ErrorDetails) -> str | PydanticC
         return mistake(kind, "is missing", meaning)
     if kind == "extra_forbidden":
         known = list(fields_by_key(model))
-        near = nearest(key, [*known, _NAME])
-        if f"'{_NAME}'" in near and _NAME not in known:
+        if f"'{_NAME}'" in nearest(key, [*known, _NAME]) and _NAME not in known:
             known.insert(0, _NAME)
-        hint = f"{near}known keys: {', '.join(known) or 'none'}"
+        hint = nearest_or_all(
+            key,
+            known,
+            f"known keys: {', '.join(known) or 'none'}",
+            "'fedsim describe', followed by the section or part, lists all keys",
+        )
         return mistake(kind, UNKNOWN_KEY, hint)
     if kind == "string_pattern_mismatch":
         return mistake(kind, f"{item['input']!r} does not fit", meaning)

@@ -474,6 +474,23 @@ def test_bad_overrides(run: Callable[..., Result], option: str, fragments: list[
     assert_refused(run(PARABOLAS, "-s", option), *fragments)
 
 
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("training.local_step=1", "did you mean 'local_steps'? 'fedsim describe', followed by "),
+        ("server.method.name=fedavgg", "did you mean 'fedavg'? 'fedsim scenario list' names all;"),
+        ("training.qqq=1", "known keys: optimizer, lr_schedule, "),
+        ("server.method.name=qqq", "known: ditto, "),
+    ],
+)
+def test_a_long_list_is_shown_only_without_a_similar_name(
+    run: Callable[..., Result], option: str, hint: str
+) -> None:
+    result = run(PARABOLAS, "-s", option)
+    assert_refused(result, f"\n  {hint}")
+    assert ("known" in result.stderr.replace("unknown", "")) == hint.startswith("known")
+
+
 def test_missing_scenario(tmp_path: Path) -> None:
     (tmp_path / "night.yaml").write_text(PARABOLAS)
     assert_refused(invoke("run", tmp_path / "day.yaml"), "day.yaml: no such file", "night.yaml")
