@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from fedsim.components import Component, discover, is_user_reference, load_user_component
-from fedsim.errors import UserError, nearest
+from fedsim.errors import UserError, nearest_or_all
 from fedsim.parameters import without_markup
 
 
@@ -59,7 +59,12 @@ class Catalog:
         if name not in parts:
             raise UserError(
                 f"there is no {kind} named '{name}'",
-                hint=f"{nearest(name, parts)}known: {', '.join(sorted(parts))}, or file.py:ClassName",
+                hint=nearest_or_all(
+                    name,
+                    sorted(parts),
+                    f"known: {', '.join(sorted(parts))}, or file.py:ClassName",
+                    "'fedsim scenario list' names all; a part of your own is file.py:ClassName",
+                ),
             )
         return parts[name]
 

@@ -71,5 +71,17 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"did you mean '{close[0]}'? " if close else ""
 
 
+def nearest_or_all(word: str, known: Sequence[str], every: str, listing: str) -> str:
+    """A hint for an unknown word: the similar known word, if there is one, and ``every``, the text that lists them all.
+
+    If a similar word is known and there are many, ``listing`` replaces that text: how to see them all.
+    """
+    near = nearest(word, known)
+    return f"{near}{listing if near and len(known) > _MANY else every}"
+
+
+_MANY = 12
+
+
 class InvariantViolation(FedsimError):
     """A finished run is inconsistent: a defect of fedsim, not of the scenario."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
 from pydantic import (
     AliasChoices,
@@ -37,7 +37,7 @@ from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCu
 from pydantic_core.core_schema import ErrorType
 
 from fedsim import bundled
-from fedsim.errors import nearest
+from fedsim.errors import nearest, nearest_or_all
 
 
 class Parameters(BaseModel):
@@ -47,8 +47,6 @@ class Parameters(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-    elsewhere: ClassVar[Mapping[str, str]] = {}
-    """Keys that users expect here, with their full paths; suggested when such a key is refused."""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -308,18 +306,22 @@ def _explanation(model: type[Parameters], item: ErrorDetails) -> str | PydanticC
         return mistake(kind, "is missing", meaning)
     if kind == "extra_forbidden":
         known = list(fields_by_key(model))
-        moved = f"did you mean '{model.elsewhere[key]}'? " if key in model.elsewhere else ""
-        near = moved or nearest(key, [*known, _NAME])
-        if f"'{_NAME}'" in near and _NAME not in known:
+        if f"'{_NAME}'" in nearest(key, [*known, _NAME]) and _NAME not in known:
             known.insert(0, _NAME)
-        hint = f"{near}known keys: {', '.join(known) or 'none'}"
-        return mistake(kind, "unknown key", hint)
+        hint = nearest_or_all(
+            key,
+            known,
+            f"known keys: {', '.join(known) or 'none'}",
+            "'fedsim describe', followed by the section or part, lists all keys",
+        )
+        return mistake(kind, UNKNOWN_KEY, hint)
     if kind == "string_pattern_mismatch":
         return mistake(kind, f"{item['input']!r} does not fit", meaning)
     return kind
 
 
 _STANDARD_ERRORS = frozenset(get_args(ErrorType))
+UNKNOWN_KEY = "unknown key"
 _NAME = "name"
 """The key of a part that is not one of its parameters."""
 

@@ -94,10 +94,10 @@ class Commands(Suggesting):
                 click.echo(note, err=True)
             return EXIT_USER
         except click.ClickException as error:
-            if show is _show:
+            if show is _show and isinstance(error, click.exceptions.NoArgsIsHelpError):
                 error.show()
             else:
-                show([UserError(error.format_message())])
+                show([_as_user_error(error)])
             return EXIT_USER
         except (click.Abort, KeyboardInterrupt) as error:
             # Click turns a KeyboardInterrupt, which Stopped is, into an Abort.
@@ -141,6 +141,18 @@ class Commands(Suggesting):
         else:
             show([UserError(text)])
         return EXIT_DEFECT
+
+
+def _as_user_error(error: click.ClickException) -> UserError:
+    """An error of click in the words of fedsim: what is wrong, the similar options, and the command that helps."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    command_help = f"see {context.command_path} --help" if context else ""
+    if isinstance(error, click.NoSuchOption):
+        names = " or ".join(f"'{name}'" for name in sorted(error.possibilities or ()))
+        near = f"did you mean {names}? " if names else ""
+        return UserError(f"there is no option '{error.option_name}'", hint=near + command_help)
+    text = error.format_message().removesuffix(".")
+    return UserError(f"{text[:1].lower()}{text[1:]}", hint=command_help or None)
 
 
 def _show(errors: Iterable[UserError]) -> None:

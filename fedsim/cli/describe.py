@@ -26,7 +26,7 @@ from fedsim.components import Component, is_user_reference, load_user_component
 from fedsim.errors import UserError, nearest
 from fedsim.formatting import format_names
 from fedsim.parameters import fields_by_key, without_markup
-from fedsim.scenario.description import example, parameters, prose, section_of
+from fedsim.scenario.description import example, keys_elsewhere, parameters, prose, section_of
 from fedsim.scenario.model import Scenario
 
 
@@ -120,9 +120,11 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
                 hint=f"describe it with: {command_line}",
             )
         known = [name for one in kinds for name in CATALOG.parts(one)]
+        similar = keys_elsewhere(part) if every else ""
+        similar = similar or nearest(part, [*known, *(row.key for row in every)])
         raise UserError(
             f"there is no {kinds[0] if len(kinds) == 1 else 'part'} named '{part}'",
-            hint=f"{nearest(part, [*known, *(row.key for row in every)])}'fedsim scenario list' names all parts; "
+            hint=f"{similar}'fedsim scenario list' names all parts; "
             "a part of your own is file.py:ClassName",
         )
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fedsim.errors import nearest
+from fedsim.errors import UserError, nearest
 
 
 class Suggesting(click.Group):
@@ -22,9 +22,8 @@ class Suggesting(click.Group):
                 if isinstance(group := self.get_command(ctx, name), click.Group)
                 and args[0] in group.list_commands(ctx)
             )
-            raise click.UsageError(
-                f"there is no command '{args[0]}'; {nearest(args[0], known) or next(inside, '')}"
-                f"see {ctx.command_path} --help",
-                ctx,
+            raise UserError(
+                f"there is no command '{args[0]}'",
+                hint=f"{nearest(args[0], known) or next(inside, '')}see {ctx.command_path} --help",
             )
         return super().resolve_command(ctx, args)

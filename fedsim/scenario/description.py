@@ -110,6 +110,26 @@ def section_of(kind: str) -> str:
     return _SECTIONS.get(kind, "fedsim traces import")
 
 
+def keys_elsewhere(unknown: str) -> str:
+    """``"did you mean 'a.x' or 'b.x'? "``, at most three keys that end as an unknown key does; empty if there is none.
+
+    Keys of the section that the unknown key begins with come first.
+    """
+    from fedsim.catalog import CATALOG
+    from fedsim.scenario.model import Scenario
+
+    rows = list(parameters(Scenario))
+    for kind in _SECTIONS.keys() - {*_LISTED} & CATALOG.kinds.keys():
+        for component in CATALOG.parts(kind).values():
+            rows += parameters(component.Params, f"{section_of(kind)}.")
+    last = unknown.rpartition(".")[2]
+    keys = {row.key for row in rows if row.key.rpartition(".")[2] == last and "<" not in row.key}
+    section = f"{unknown.partition('.')[0]}."
+    nearest_first = sorted(keys, key=lambda key: (not key.startswith(section), key))
+    names = " or ".join(f"'{key}'" for key in nearest_first[:3])
+    return f"did you mean {names}? " if names else ""
+
+
 def with_units(flat: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
     """A scenario by its dotted paths, whose durations, sizes and rates at ``paths`` are text such as ``4min``.
 

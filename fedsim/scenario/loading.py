@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,10 +14,12 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from fedsim import bundled
 from fedsim.catalog import CATALOG, Catalog
 from fedsim.errors import UserError, UserErrors
+from fedsim.parameters import UNKNOWN_KEY
+from fedsim.scenario.description import keys_elsewhere
 from fedsim.scenario.model import MOST_EVALUATIONS, Scenario
 from fedsim.scenario.overrides import Override, apply_overrides
 from fedsim.scenario.parts import OfKind, Part, Reading, UserCode
-from fedsim.scenario.problems import Problem, all_errors, problems
+from fedsim.scenario.problems import Problem, all_errors, error_at, problems
 from fedsim.scenario.source import KeyPath, Source, read_yaml
 from fedsim.scenario.writing import to_yaml
 
@@ -94,12 +96,12 @@ class LoadedScenario:
             key = self._naming(Path(error.where)) if error.where else None
             if key is None:
                 return error
-            message = f"{'.'.join(map(str, key))}: {error.where}: {error.message}"
-            return UserError(message, where=self.source.value_place(key), hint=error.hint)
+            message = f"{error.where}: {error.message}"
+            return error_at(
+                self.source.value_place(key), ".".join(map(str, key)), message, error.hint
+            )
         path = tuple(int(word) if word.isdigit() else word for word in words)
-        return UserError(
-            f"{error.where}: {error.message}", where=self.source.value_place(path), hint=error.hint
-        )
+        return error_at(self.source.value_place(path), ".".join(words), error.message, error.hint)
 
     def _naming(self, file: Path) -> tuple[str | int, ...] | None:
         """The key whose value is the path of this file, if the file does not exist."""
@@ -200,7 +202,8 @@ def _load(source: Source, reading: Reading, path: Path | None) -> LoadedScenario
     try:
         scenario = Scenario.model_validate(source.data, context=reading)
     except ValidationError as error:
-        raise all_errors(problems(error, source.data), source) from None
+        mistakes = [_naming_keys_elsewhere(one) for one in problems(error, source.data)]
+        raise all_errors(mistakes, source) from None
     found = _too_many_evaluations(scenario)
     if found:
         raise all_errors(found, source)
@@ -221,6 +224,14 @@ def _parts(section: BaseModel, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Pa
                 yield part_path, item
                 if isinstance(item.params, BaseModel):
                     yield from _parts(item.params, part_path)
+
+
+def _naming_keys_elsewhere(problem: Problem) -> Problem:
+    """The problem; that of an unknown key which no other key of its section resembles names such keys elsewhere."""
+    if problem.message != UNKNOWN_KEY or "did you mean" in (problem.hint or ""):
+        return problem
+    elsewhere = keys_elsewhere(".".join(map(str, problem.path)))
+    return replace(problem, hint=elsewhere.strip() or problem.hint)
 
 
 def _too_many_evaluations(scenario: Scenario) -> list[Problem]:

@@ -33,11 +33,13 @@ class Problem:
         """The error, with its location in ``source``."""
         locate = source.key_place if self.at == "key" else source.value_place
         dotted = ".".join(str(part) for part in self.path)
-        return UserError(
-            f"{dotted}: {self.message}" if dotted else self.message,
-            where=locate(self.path),
-            hint=self.hint,
-        )
+        return error_at(locate(self.path), dotted, self.message, self.hint)
+
+
+def error_at(where: str, key: str, message: str, hint: str | None) -> UserError:
+    """An error about a key; an option that sets this key already names it in ``where``."""
+    named = not key or where.startswith((f"option -s {key}=", f'argument overrides=["{key}='))
+    return UserError(message if named else f"{key}: {message}", where=where, hint=hint)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -91,10 +90,6 @@ Workers = Annotated[ThreadWorkers | DeviceWorkers | RayWorkers, Field(discrimina
 
 class Training(Parameters):
     """The local work of clients: what a local step is, how many a client does, and where the steps are executed."""
-
-    elsewhere: ClassVar[Mapping[str, str]] = {
-        key: f"training.optimizer.{key}" for key in ("lr", "momentum", "weight_decay")
-    }
 
     optimizer: Annotated[Part[Any], OfKind("optimizer", "sgd")] = BY_DEFAULT
     """Optimizer of the local steps: sgd, adam or adamw."""

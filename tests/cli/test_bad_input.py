@@ -459,16 +459,36 @@ def test_no_cuda(run: Callable[..., Result]) -> None:
     ("option", "fragments"),
     [
         ("seed", ["option -s seed: write a dotted path"]),
-        ("training.lr=1", ["option -s training.lr=1: training.lr: unknown key"]),
-        ("server.method.nam=fedbuff", ["server.method.nam: unknown key", "did you mean 'name'?"]),
+        ("training.lr=1", ["option -s training.lr=1: unknown key"]),
+        (
+            "server.method.nam=fedbuff",
+            ["option -s server.method.nam=fedbuff: unknown key", "did you mean 'name'?"],
+        ),
         ("stop.target={mse:0.5}", ["has no value", "write a space after the colon: mse: 0.5"]),
         ("task.centers.9=1", ["option -s task.centers.9=1", "list of 3 items"]),
-        ("seed=-1", ["option -s seed=-1: seed: must be greater than or equal to 0, not -1"]),
+        ("seed=-1", ["option -s seed=-1: must be greater than or equal to 0, not -1"]),
         ("seed=[", ["option -s seed=[", "not YAML"]),
     ],
 )
 def test_bad_overrides(run: Callable[..., Result], option: str, fragments: list[str]) -> None:
     assert_refused(run(PARABOLAS, "-s", option), *fragments)
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("training.local_step=1", "did you mean 'local_steps'? 'fedsim describe', followed by "),
+        ("server.method.name=fedavgg", "did you mean 'fedavg'? 'fedsim scenario list' names all;"),
+        ("training.qqq=1", "known keys: optimizer, lr_schedule, "),
+        ("server.method.name=qqq", "known: ditto, "),
+    ],
+)
+def test_a_long_list_is_shown_only_without_a_similar_name(
+    run: Callable[..., Result], option: str, hint: str
+) -> None:
+    result = run(PARABOLAS, "-s", option)
+    assert_refused(result, f"\n  {hint}")
+    assert ("known" in result.stderr.replace("unknown", "")) == hint.startswith("known")
 
 
 def test_missing_scenario(tmp_path: Path) -> None:
@@ -536,7 +556,7 @@ def test_times_beyond_the_clock_are_refused(tmp_path: Path, part: str, message: 
         ("network={latency: 1e300, down: 1, up: 1}", "1e+300 is longer than a hundred years"),
         (
             "network.latency={name: lognormal, median: 3e9, sigma: 500}",
-            "sigma: 500}: devices.network.latency: latency of client 0 is 1.569779484362042e+23 s (2 clients",
+            "sigma: 500}: latency of client 0 is 1.569779484362042e+23 s (2 clients",
         ),
         ("network.down={name: lognormal, median: 1e300, sigma: 300}", None),
         ("network.down=1e-308", None),
@@ -546,8 +566,14 @@ def test_times_beyond_the_clock_are_refused(tmp_path: Path, part: str, message: 
         ("compute={name: lognormal, median: 1, sigma: 1e300, limit: 1e300}", "the step time of"),
         ("compute={name: lognormal, median: 0, redraw: 1}", None),
         ("compute={name: normal, mean: 3e9, cv: 1e305}", "the step time of client 0 is inf s"),
-        ("compute.jitter.cv=1e200", "jitter.cv: must be less than or equal to 1000, not 1e+200"),
-        ("compute.step_noise.sd=1e300", "step_noise.sd: must be less than or equal to 20, not"),
+        (
+            "compute.jitter.cv=1e200",
+            "jitter.cv=1e200: must be less than or equal to 1000, not 1e+200",
+        ),
+        (
+            "compute.step_noise.sd=1e300",
+            "step_noise.sd=1e300: must be less than or equal to 20, not",
+        ),
         ("compute.stragglers={probability: 1, slowdown_max: 1e300}", "less than or equal to 1"),
         ("compute.perturbations=[{at: 0, factor: 1e300}]", None),
         ("failures.crash_rate=1e-300", None),
@@ -583,7 +609,7 @@ def test_numbers_that_no_machine_counts_are_refused(
         "name: quadratic, centers: [1, 2, 3]", "name: timing, clients: 3"
     )
     assert run(text, "-o", "sound").exit_code == 0
-    assert_refused(run(text, "-s", f"{change}=1{'0' * 30}"), f"{change}: must be less than or")
+    assert_refused(run(text, "-s", f"{change}=1{'0' * 30}"), "0: must be less than or")
 
 
 def test_a_file_without_end_is_no_scenario() -> None:

@@ -73,8 +73,8 @@ def test_the_launcher_of_the_checkout_is_the_command(checkout: Path) -> None:
             "error: here: is wrong\n  mend it\n",
         ),
         (UserErrors([UserError("a"), UserError("b")]), 2, "error: a\nerror: b\n"),
-        (click.BadParameter("no"), 2, "Error: Invalid value: no\n"),
-        (click.ClickException("no"), 2, "Error: no\n"),
+        (click.BadParameter("no"), 2, "error: invalid value: no\n  see cli scenario --help\n"),
+        (click.ClickException("no"), 2, "error: no\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
     ],
 )
@@ -121,13 +121,29 @@ def run_raising(monkeypatch: pytest.MonkeyPatch, raised: BaseException) -> Resul
 
 
 @pytest.mark.parametrize(
-    "args", [["nonsense"], ["scenario", "nonsense"], ["scenario", "check"], ["--nope"]]
+    ("args", "message"),
+    [
+        (["nonsense"], "there is no command 'nonsense'\n  see cli --help"),
+        (["scenario", "nonsense"], "there is no command 'nonsense'\n  see cli scenario --help"),
+        (["scenario", "check"], "missing argument 'SCENARIO'\n  see cli scenario check --help"),
+        (["--nope"], "there is no option '--nope'\n  see cli --help"),
+        (
+            ["run", "--outptu", "x"],
+            "there is no option '--outptu'\n  did you mean '--output'? see ",
+        ),
+    ],
 )
-def test_usage_errors_are_the_users(args: list[str]) -> None:
+def test_usage_errors_are_the_users_and_look_like_all_others(args: list[str], message: str) -> None:
     result = run(*args)
     assert result.exit_code == 2
-    assert "Usage:" in result.output
-    assert "Traceback" not in result.output
+    assert result.output.startswith(f"error: {message}")
+    assert "Usage:" not in result.output
+
+
+def test_a_group_without_a_command_shows_its_help() -> None:
+    result = run("scenario")
+    assert result.exit_code == 2
+    assert result.output.startswith("Usage: cli scenario")
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,20 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
         describe("training.batchsize")
 
 
+@pytest.mark.parametrize(
+    ("unknown", "suggested"),
+    [
+        ("training.lr", "did you mean 'training.optimizer.lr'? "),
+        ("local_epochs", "did you mean 'training.local_epochs'? "),
+        ("server.batch_size", "did you mean 'evaluation.batch_size' or 'training.batch_size'? "),
+    ],
+)
+def test_an_unknown_key_leads_to_the_keys_of_this_name(unknown: str, suggested: str) -> None:
+    with pytest.raises(UserError) as caught:
+        describe(unknown)
+    assert str(caught.value.hint).startswith(suggested)
+
+
 def test_a_parameter_of_parts_leads_to_them() -> None:
     with pytest.raises(UserError, match=r"'deadline' is a parameter of sync.*\n.*fedsim describe "):
         describe("server.schedule.deadline")

@@ -77,11 +77,16 @@ def test_items_of_lists_have_numbers(tmp_path: Path, catalog: Catalog) -> None:
         ),
         ("task.centers.x=1", "'task.centers' is a list of 2 items"),
         ("stop.rounds.x=1", "'stop.rounds' is 1 and has no key 'x'"),
-        ("training.lr=0.05", "training.lr: unknown key\n  did you mean 'training.optimizer.lr'?"),
+        ("training.lr=0.05", "unknown key\n  did you mean 'training.optimizer.lr'?"),
+        ("local_epochs=3", "unknown key\n  did you mean 'training.local_epochs'?"),
+        (
+            "server.batch_size=3",
+            "unknown key\n  did you mean 'evaluation.batch_size' or 'training.batch_size'?",
+        ),
         ("trainin.lr=0.05", "trainin: unknown key\n  did you mean 'training'?"),
-        ("training.optimizer.lr=fast", "training.optimizer.lr: must be a number, not 'fast'"),
+        ("training.optimizer.lr=fast", "must be a number, not 'fast'"),
         ("server.method={name: fedsomething}", "server.method.name: there is no method named"),
-        ("stop=3", "stop: must be a mapping"),
+        ("stop=3", "must be a mapping"),
     ],
 )
 def test_errors_name_the_option(
@@ -91,6 +96,9 @@ def test_errors_name_the_option(
         load_scenario_dict(BASE, tmp_path, catalog, [option])
     assert not isinstance(caught.value, UserErrors)
     assert str(caught.value).startswith(f"option -s {option}: {message}")
+    with pytest.raises(UserError) as caught:
+        load_scenario_dict(BASE, tmp_path, catalog, from_python([option]))
+    assert str(caught.value).startswith(f'argument overrides=["{option}"]: {message}')
 
 
 def test_replacing_a_section_forgets_the_places_in_it(tmp_path: Path, catalog: Catalog) -> None:
