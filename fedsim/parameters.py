@@ -308,12 +308,7 @@ def _explanation(model: type[Parameters], item: ErrorDetails) -> str | PydanticC
         known = list(fields_by_key(model))
         if f"'{_NAME}'" in nearest(key, [*known, _NAME]) and _NAME not in known:
             known.insert(0, _NAME)
-        hint = nearest_or_all(
-            key,
-            known,
-            f"known keys: {', '.join(known) or 'none'}",
-            "'fedsim describe', followed by the section or part, lists all keys",
-        )
+        hint = nearest_or_all(key, known, f"known keys: {', '.join(known) or 'none'}")
         return mistake(kind, UNKNOWN_KEY, hint)
     if kind == "string_pattern_mismatch":
         return mistake(kind, f"{item['input']!r} does not fit", meaning)
