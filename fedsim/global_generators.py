@@ -6,7 +6,6 @@ Only parts from outside the package are watched, so that those that ship with fe
 from __future__ import annotations
 
 import functools
-import inspect
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -33,24 +32,31 @@ def watched(part: _Part, *functions: str, hint: str) -> _Part:
     """
     if type(part).__module__.partition(".")[0] == "fedsim":
         return part
+    # A class of a notebook or a console has no file.
+    file = getattr(sys.modules.get(type(part).__module__), "__file__", None)
+    prefix = f"{file}: " if file else ""
     for name in functions:
-        function = getattr(part, name)
-        where = f"{inspect.getfile(type(part))}: {type(part).__name__}.{name}"
-        setattr(part, name, _checked(function, where, hint))
+        where = f"{prefix}{type(part).__name__}.{name}"
+        setattr(part, name, _checked(getattr(part, name), where, hint))
     return part
 
 
 def _checked(function: Callable[..., Any], where: str, hint: str) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with _unmoved(where, hint):
+        with unmoved(where, hint):
             return function(*args, **kwargs)
 
     return call
 
 
 @contextmanager
-def _unmoved(where: str, hint: str) -> Iterator[None]:
+def unmoved(where: str, hint: str) -> Iterator[None]:
+    """Context that raises an error if a global generator has moved at its end; ``where`` and ``hint`` are the error's.
+
+    Raises:
+        UserError: the state of a generator has changed.
+    """
     before = _states()
     yield
     # A library imported during the call has no earlier state.
