@@ -15,6 +15,7 @@ from typing import Any, cast
 from fedsim.components import Component, discover, is_user_reference, load_user_component
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.parameters import without_markup
+from fedsim.signatures import check_overrides
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class Catalog:
                 f"{user_class.__name__} is not a {kind}",
                 hint=f"derive it from {base.__module__}.{base.__name__}",
             )
+        check_overrides(user_class, base)
         component = self.kinds[kind].adapt(user_class)
         expected = getattr(base, "Params", None)
         if expected is not None and not issubclass(component.Params, expected):
