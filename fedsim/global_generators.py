@@ -6,7 +6,6 @@ Only parts from outside the package are watched, so that those that ship with fe
 from __future__ import annotations
 
 import functools
-import inspect
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fedsim.errors import UserError
+from fedsim.signatures import place
 
 _Part = TypeVar("_Part")
 
@@ -35,7 +35,7 @@ def watched(part: _Part, *functions: str, hint: str) -> _Part:
         return part
     for name in functions:
         function = getattr(part, name)
-        where = f"{inspect.getfile(type(part))}: {type(part).__name__}.{name}"
+        where = place(type(part), name)
         setattr(part, name, _checked(function, where, hint))
     return part
 

@@ -122,6 +122,15 @@ def _ships(function: Callable[..., Any]) -> bool:
     return function.__module__.partition(".")[0] == "fedsim"
 
 
+def place(user_class: type[Any], function: str) -> str:
+    """A function of a user's class for messages, with the file of the class; a class of a notebook's cell has none."""
+    name = f"{user_class.__name__}.{function}"
+    try:
+        return f"{inspect.getfile(user_class)}: {name}"
+    except (OSError, TypeError):
+        return name
+
+
 def defined_at(function: Callable[..., Any]) -> str | None:
     """The file and line of a function's definition; None if it has none."""
     code = getattr(inspect.unwrap(function), "__code__", None)

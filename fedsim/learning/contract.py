@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from fedsim.errors import UserError
 from fedsim.methods.base import LocalUpdate, Method, ServerState
+from fedsim.signatures import place
 
 
 class Contract:
@@ -152,8 +152,7 @@ class Contract:
             )
 
     def _error(self, function: str, message: str, hint: str | None = None) -> UserError:
-        where = f"{inspect.getfile(self._class)}: {self._class.__name__}.{function}"
-        return UserError(message, where=where, hint=hint)
+        return UserError(message, where=place(self._class, function), hint=hint)
 
 
 def _explained(error: UserError, expected: str) -> UserError:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from fedsim.errors import UserError
 from fedsim.methods.base import Method, Prologue, Vector
+from fedsim.signatures import place
 
 _TRAFFIC = ("download", "first_download", "upload")
 _COSTS = ("compute_factor", "extra_passes", "vector_operations")
@@ -47,5 +47,4 @@ def _check_vectors(kind: type[Method], function: str, value: Any) -> None:
 
 
 def _error(kind: type[Method], function: str, value: Any, hint: str) -> UserError:
-    where = f"{inspect.getfile(kind)}: {kind.__name__}.{function}"
-    return UserError(f"returns {value!r}", where=where, hint=hint)
+    return UserError(f"returns {value!r}", where=place(kind, function), hint=hint)
