@@ -21,6 +21,7 @@ from fedsim.components import (
 )
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.parameters import without_markup
+from fedsim.signatures import check_overrides
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class Catalog:
                 f"{user_class.__name__} is not a {kind}",
                 hint=f"derive it from {import_path(base)}",
             )
+        check_overrides(user_class, base)
         component = self.kinds[kind].adapt(user_class)
         expected = getattr(base, "Params", None)
         if expected is not None and not issubclass(component.Params, expected):

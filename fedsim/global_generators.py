@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fedsim.errors import UserError
+from fedsim.signatures import place
 
 _Part = TypeVar("_Part")
 
@@ -32,12 +33,10 @@ def watched(part: _Part, *functions: str, hint: str) -> _Part:
     """
     if type(part).__module__.partition(".")[0] == "fedsim":
         return part
-    # A class of a notebook or a console has no file.
-    file = getattr(sys.modules.get(type(part).__module__), "__file__", None)
-    prefix = f"{file}: " if file else ""
     for name in functions:
-        where = f"{prefix}{type(part).__name__}.{name}"
-        setattr(part, name, _checked(getattr(part, name), where, hint))
+        function = getattr(part, name)
+        where = place(type(part), name)
+        setattr(part, name, _checked(function, where, hint))
     return part
 
 

@@ -316,6 +316,9 @@ def silent(outputs, labels):
 
 def alone(outputs):
     return 1.0
+
+def needing(outputs, labels, k):
+    return float(k)
 """
 
 
@@ -335,6 +338,7 @@ def test_parameters_of_a_function_come_from_the_scenario(tmp_path: Path) -> None
     assert measured(of_file(tmp_path, "errors"), predictions()) == 0.5
     assert measured(of_file(tmp_path, "errors", above=0.1), predictions()) == 1.0
     assert of_file(tmp_path, "errors").params.model_dump(by_alias=True) == {"above": 0.9}
+    assert measured(of_file(tmp_path, "needing", k=3), predictions()) == 3.0
 
 
 def test_a_mistyped_parameter_of_a_function_is_refused_where_it_stands(tmp_path: Path) -> None:
