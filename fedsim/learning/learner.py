@@ -5,6 +5,7 @@ The content of a wave follows from the timeline alone, so that the same timeline
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,11 @@ Checkpoint = tuple[Mapping[str, Tensor], Mapping[str, Any]]
 _CPU_PENDING = 256
 _CUDA_PENDING = 2048
 _PENDING_EVALUATIONS = 32
+_PENDING_S = 10.0
+"""Maximum wall time of pending training, estimated from the last execution: until it is done, there is no checkpoint,
+and a run cannot stop."""
+_FIRST_PENDING = 16
+"""Maximum number of dispatches trained together before there is such an estimate."""
 
 
 class Learner:
@@ -87,6 +93,7 @@ class Learner:
         self._eager = station.training.verify == "eager"
         on_cuda = station.execution.device.type == "cuda"
         self._most_pending = _CUDA_PENDING if on_cuda else _CPU_PENDING
+        self._contribution_s = _PENDING_S / _FIRST_PENDING
 
         # Evaluates, and trains if training runs in this process on one device.
         self._pool = Pool(station.threads)
@@ -137,9 +144,11 @@ class Learner:
         else:
             self._hold_evaluation(instruction)
         self._pending.add(instruction)
+        contributions = self._pending.contributions
         if (
             self._eager
-            or self._pending.contributions >= self._most_pending
+            or contributions >= self._most_pending
+            or contributions * self._contribution_s >= _PENDING_S
             or self._pending.evaluations >= _PENDING_EVALUATIONS
         ):
             self.flush()
@@ -203,6 +212,7 @@ class Learner:
         pending = self._pending
         if not pending:
             return
+        began, contributions = time.perf_counter(), pending.contributions
         with reproducible():
             while pending:
                 # Step 1: train the dispatches that the waiting instructions need and whose versions exist.
@@ -216,6 +226,8 @@ class Learner:
                     )
             # Step 3: measure the versions to be evaluated, several at once.
             self._measure_due()
+        if contributions:
+            self._contribution_s = (time.perf_counter() - began) / contributions
         self._on_rest(self)
 
     def start(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -284,3 +285,16 @@ def test_a_checkpoint_of_another_precision_is_refused() -> None:
     training = make_training(dtype="float64")
     with pytest.raises(UserError, match="was written with"):
         make_learner(quadratic_task(), training, checkpoint=learner.state())
+
+
+def test_long_training_is_not_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One dispatch of 3 s per version: at first 16 together, then 4 (12 s), the fewest that take 10 s."""
+    readings = iter([0, 48, 100, 112, 200, 212])
+    clock = SimpleNamespace(perf_counter=lambda: next(readings))
+    monkeypatch.setattr("fedsim.learning.learner.time", clock)
+    rests: list[int] = []
+    timeline = Timeline()
+    for number in range(26):
+        timeline.aggregate(timeline.dispatch(number % 3))
+    timeline.play(make_learner(quadratic_task(), on_rest=lambda it: rests.append(it.version)))
+    assert rests == [16, 20, 24]
