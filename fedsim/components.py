@@ -110,6 +110,18 @@ _LOGGER = logging.getLogger("fedsim")
 _USER_MODULE = "fedsim_user_"
 
 
+def is_bundled(component: type) -> bool:
+    """Whether the class of a part ships with fedsim."""
+    return component.__module__.partition(".")[0] == "fedsim"
+
+
+def location_of(users_class: type, function: str = "") -> str:
+    """Where a user's class, or a function of it, is: ``file: Class.function``."""
+    name = f"{users_class.__name__}.{function}" if function else users_class.__name__
+    file = getattr(sys.modules.get(users_class.__module__), "__file__", None)
+    return f"{file}: {name}" if file else name  # A class of a console has no file.
+
+
 def users_traceback(error: BaseException) -> TracebackType | None:
     """The traceback of ``error`` from the first frame in a user's file on; None if it passed through none."""
     trace = error.__traceback__

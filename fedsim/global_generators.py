@@ -6,7 +6,6 @@ Only parts from outside the package are watched, so that those that ship with fe
 from __future__ import annotations
 
 import functools
-import inspect
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from fedsim.components import is_bundled, location_of
 from fedsim.errors import UserError
 
 _Part = TypeVar("_Part")
@@ -31,12 +31,11 @@ def watched(part: _Part, *functions: str, hint: str) -> _Part:
         functions: names of its methods.
         hint: where such a part gets its random numbers.
     """
-    if type(part).__module__.partition(".")[0] == "fedsim":
+    if is_bundled(type(part)):
         return part
     for name in functions:
         function = getattr(part, name)
-        where = f"{inspect.getfile(type(part))}: {type(part).__name__}.{name}"
-        setattr(part, name, _checked(function, where, hint))
+        setattr(part, name, _checked(function, location_of(type(part), name), hint))
     return part
 
 

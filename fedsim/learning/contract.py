@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Mapping
 
 from torch import Tensor
 
+from fedsim.components import location_of
 from fedsim.errors import UserError
 from fedsim.methods.base import LocalUpdate, Method, ServerState
 
@@ -118,8 +118,7 @@ class Contract:
             )
 
     def _error(self, function: str, message: str, hint: str | None = None) -> UserError:
-        where = f"{inspect.getfile(self._class)}: {self._class.__name__}.{function}"
-        return UserError(message, where=where, hint=hint)
+        return UserError(message, where=location_of(self._class, function), hint=hint)
 
 
 def _explained(error: UserError, expected: str) -> UserError:
