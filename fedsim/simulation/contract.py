@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import reprlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -343,7 +344,7 @@ def _instant(value: Any, action: str, where: str) -> int:
     if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
         message = f"{action} {_shown(value)}, which is not a time in nanoseconds"
         raise UserError(message, where=where, hint=_TIMES)
-    return int(round(value))
+    return operator.index(round(value))
 
 
 def _check_callback(callback: Any, name: str, where: str) -> None:
