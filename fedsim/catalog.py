@@ -12,9 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from fedsim.components import Component, discover, is_user_reference, load_user_component
+from fedsim.components import (
+    Component,
+    discover,
+    import_path,
+    is_user_reference,
+    load_user_component,
+)
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.parameters import without_markup
+from fedsim.signatures import check_overrides
 
 
 @dataclass(frozen=True)
@@ -78,8 +85,9 @@ class Catalog:
         if not issubclass(user_class, base):
             raise UserError(
                 f"{user_class.__name__} is not a {kind}",
-                hint=f"derive it from {base.__module__}.{base.__name__}",
+                hint=f"derive it from {import_path(base)}",
             )
+        check_overrides(user_class, base)
         component = self.kinds[kind].adapt(user_class)
         expected = getattr(base, "Params", None)
         if expected is not None and not issubclass(component.Params, expected):

@@ -110,18 +110,6 @@ _LOGGER = logging.getLogger("fedsim")
 _USER_MODULE = "fedsim_user_"
 
 
-def is_bundled(component: type) -> bool:
-    """Whether the class of a part ships with fedsim."""
-    return component.__module__.partition(".")[0] == "fedsim"
-
-
-def location_of(users_class: type, function: str = "") -> str:
-    """Where a user's class, or a function of it, is: ``file: Class.function``."""
-    name = f"{users_class.__name__}.{function}" if function else users_class.__name__
-    file = getattr(sys.modules.get(users_class.__module__), "__file__", None)
-    return f"{file}: {name}" if file else name  # A class of a console has no file.
-
-
 def users_traceback(error: BaseException) -> TracebackType | None:
     """The traceback of ``error`` from the first frame in a user's file on; None if it passed through none."""
     trace = error.__traceback__
@@ -194,28 +182,52 @@ def load_user_component(
                 if missing
                 else None,
             ) from error
-    value = getattr(sys.modules[module_name], class_name, None)
+    names = vars(sys.modules[module_name])
+    value = names.get(class_name)
     if of_function is not None and inspect.isfunction(value):
         return of_function(value)
-    if not (isinstance(value, type) and issubclass(value, base)):
+    expected = "class or function" if of_function else "class"
+    if class_name not in names:
         known = [
             key
-            for key, item in vars(sys.modules[module_name]).items()
+            for key, item in names.items()
             if _is_class_of_file(item, base, module_name)
             or (of_function is not None and _is_function_of_file(item, key, module_name))
         ]
-        what = "class" if base is object else base.__name__
         raise UserError(
-            f"{path} has no {what}{' or function' if of_function else ''} named '{class_name}'",
+            f"{path} has no {expected} named '{class_name}'",
             hint=f"{nearest(class_name, known)}it defines: {', '.join(known) or 'none'}",
         )
-    if inspect.isabstract(value):
-        lacking = ", ".join(sorted(getattr(value, "__abstractmethods__", ())))
+    if not (isinstance(value, type) and issubclass(value, base)):
+        package, _, base_name = import_path(base).rpartition(".")
         raise UserError(
-            f"{class_name} in {path} lacks {lacking}",
-            hint=f"a {base.__name__} must define {lacking}",
+            f"the class {class_name} in {path} does not derive from {package}.{base_name}"
+            if isinstance(value, type)
+            else f"{class_name} in {path} is of type {type(value).__name__}, not a {expected}",
+            hint=None
+            if base is object
+            else f"write class {class_name}({base_name}), after from {package} import {base_name}",
+        )
+    if inspect.isabstract(value):
+        lacking = sorted(getattr(value, "__abstractmethods__", ()))
+        declaring = next(item for item in value.__mro__ if lacking[0] in vars(item))
+        raise UserError(
+            f"{class_name} in {path} lacks {', '.join(lacking)}",
+            hint=f"define {', '.join(lacking)} in the class; {import_path(declaring)} requires it",
         )
     return value
+
+
+def import_path(cls: type[Any]) -> str:
+    """The dotted path from which users import a class: that of the outermost package that offers it."""
+    if cls.__module__.startswith(_USER_MODULE):
+        return cls.__qualname__
+    parts = cls.__module__.split(".")
+    packages = (".".join(parts[:end]) for end in range(1, len(parts)))
+    offering = (
+        name for name in packages if getattr(sys.modules.get(name), cls.__name__, None) is cls
+    )
+    return f"{next(offering, cls.__module__)}.{cls.__name__}"
 
 
 def _is_class_of_file(item: Any, base: type[Any], module_name: str) -> bool:

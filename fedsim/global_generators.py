@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fedsim.components import is_bundled, location_of
 from fedsim.errors import UserError
+from fedsim.signatures import is_bundled, place
 
 _Part = TypeVar("_Part")
 
@@ -35,21 +35,27 @@ def watched(part: _Part, *functions: str, hint: str) -> _Part:
         return part
     for name in functions:
         function = getattr(part, name)
-        setattr(part, name, _checked(function, location_of(type(part), name), hint))
+        where = place(type(part), name)
+        setattr(part, name, _checked(function, where, hint))
     return part
 
 
 def _checked(function: Callable[..., Any], where: str, hint: str) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with _unmoved(where, hint):
+        with unmoved(where, hint):
             return function(*args, **kwargs)
 
     return call
 
 
 @contextmanager
-def _unmoved(where: str, hint: str) -> Iterator[None]:
+def unmoved(where: str, hint: str) -> Iterator[None]:
+    """Context that raises an error if a global generator has moved at its end; ``where`` and ``hint`` are the error's.
+
+    Raises:
+        UserError: the state of a generator has changed.
+    """
     before = _states()
     yield
     # A library imported during the call has no earlier state.

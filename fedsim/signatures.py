@@ -15,6 +15,7 @@ from pydantic import Field, TypeAdapter, create_model
 from fedsim.errors import UserError
 from fedsim.parameters import Parameters
 
+_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -89,6 +90,48 @@ def parameters_of(
     return create_model(
         f"{function.__name__}_parameters", __base__=base, __cls_kwargs__=extra, **fields
     )
+
+
+def check_overrides(user_class: type[Any], base: type[Any]) -> None:
+    """Refuse functions of a user's class that cannot be called as those of its base are.
+
+    Raises:
+        UserError: with the first such function, and how it is called.
+    """
+    for name, declared in inspect.getmembers(base, inspect.isfunction):
+        function = inspect.getattr_static(user_class, name)
+        if not inspect.isfunction(function) or is_bundled(function) or not is_bundled(declared):
+            continue
+        parameters = list(inspect.signature(declared).parameters.values())
+        if any(item.kind in _VARIABLE for item in parameters):
+            continue
+        for needed in (parameters, [item for item in parameters if item.default is item.empty]):
+            by_name = [item.name for item in needed if item.kind is item.KEYWORD_ONLY]
+            by_position = [item.name for item in needed if item.kind is not item.KEYWORD_ONLY]
+            # A wrapper is called by its own signature: that of a metric function stands for a method.
+            called = inspect.signature(function, follow_wrapped=False)
+            try:
+                called.bind(*by_position, **dict.fromkeys(by_name))
+            except TypeError:
+                raise UserError(
+                    f"{user_class.__name__}.{name}{_written(function)} ({defined_at(function)}) cannot be called as "
+                    f"{base.__name__}.{name}{_written(declared)}",
+                    hint=f"write it as def {name}{_written(declared)}",
+                ) from None
+
+
+def is_bundled(item: Callable[..., Any]) -> bool:
+    """Whether a function or class ships with fedsim."""
+    return item.__module__.partition(".")[0] == "fedsim"
+
+
+def place(user_class: type[Any], function: str) -> str:
+    """A function of a user's class for messages, with the file of the class; a class of a notebook's cell has none."""
+    name = f"{user_class.__name__}.{function}"
+    try:
+        return f"{inspect.getfile(user_class)}: {name}"
+    except (OSError, TypeError):
+        return name
 
 
 def defined_at(function: Callable[..., Any]) -> str | None:

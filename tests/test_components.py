@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.components import load_user_component
+from fedsim.catalog import CATALOG
+from fedsim.components import import_path, load_user_component
 from fedsim.errors import UserError
 from tests.tasks.users import own_task
 
@@ -29,3 +30,78 @@ def test_a_name_that_a_file_lacks_suggests_what_it_defines(tmp_path: Path) -> No
     hint = r"did you mean 'confident_errors'\? it defines: confident_errors$"
     with pytest.raises(UserError, match=hint):
         load_user_component("own.py:confident", object, tmp_path, lambda function: object)
+
+
+OWN = """\
+from fedsim.methods.base import Method
+from torch import nn
+number = 3
+class Plain: pass
+class Unfinished(Method): pass
+class Finished(Method):
+    def aggregate(self, server, updates): return server
+def function(outputs, labels): return 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "message", "hint"),
+    [
+        (
+            "method",
+            "Plain",
+            "the class Plain in {file} does not derive from fedsim.methods.base.Method",
+            "write class Plain(Method), after from fedsim.methods.base import Method",
+        ),
+        (
+            "metric",
+            "Plain",
+            "the class Plain in {file} does not derive from fedsim.learning.metrics.Metric",
+            "write class Plain(Metric), after from fedsim.learning.metrics import Metric",
+        ),
+        (
+            "model",
+            "Plain",
+            "the class Plain in {file} does not derive from torch.nn.Module",
+            "write class Plain(Module), after from torch.nn import Module",
+        ),
+        (
+            "method",
+            "function",
+            "function in {file} is of type function, not a class",
+            "write class function(Method), after from fedsim.methods.base import Method",
+        ),
+        (
+            "metric",
+            "number",
+            "number in {file} is of type int, not a class or function",
+            "write class number(Metric), after from fedsim.learning.metrics import Metric",
+        ),
+        (
+            "method",
+            "Finish",
+            "{file} has no class named 'Finish'",
+            "did you mean 'Finished'? it defines: Unfinished, Finished",
+        ),
+        (
+            "method",
+            "Unfinished",
+            "Unfinished in {file} lacks aggregate",
+            "define aggregate in the class; fedsim.methods.base.Method requires it",
+        ),
+    ],
+)
+def test_a_name_that_is_not_a_part_says_what_it_is(
+    tmp_path: Path, kind: str, name: str, message: str, hint: str
+) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    with pytest.raises(UserError) as caught:
+        CATALOG.find(kind, f"own.py:{name}", tmp_path)
+    assert (caught.value.message, caught.value.hint) == (message.format(file=file), hint)
+
+
+def test_the_documentation_imports_base_classes_as_messages_do() -> None:
+    page = (Path(__file__).parents[1] / "docs/extending.md").read_text(encoding="utf-8")
+    for kind, entry in CATALOG.kinds.items():
+        assert f"`{import_path(entry.base())}`" in page, kind

@@ -45,6 +45,16 @@ def test_each_library_is_named(library: str) -> None:
     assert caught.value.hint == "use a generator"
 
 
+def test_a_class_without_a_file_is_named_alone() -> None:
+    """That of a notebook, whose module ``__main__`` has no file."""
+    console = {"__name__": "console", "random": random}
+    exec("class Mine:\n    def draws(self): return random.random()", console)
+    part = watched(console["Mine"](), "draws", hint="")  # type: ignore[operator]
+    with pytest.raises(UserError) as caught:
+        part.draws()
+    assert caught.value.where == "Mine.draws"
+
+
 def test_other_generators_functions_and_errors_pass() -> None:
     part = watched(Part(), "draws_its_own", "fails", hint="")
     assert part.draws_its_own() == part.draws_its_own()

@@ -9,8 +9,10 @@ import pytest
 from pydantic import ValidationError
 
 from fedsim.errors import UserError
+from fedsim.methods.base import Method
 from fedsim.scenario.description import parameters
-from fedsim.signatures import parameters_of
+from fedsim.scheduling.base import Selection
+from fedsim.signatures import check_overrides, parameters_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -79,3 +81,29 @@ def test_a_default_gives_the_type_of_a_parameter_without_annotation() -> None:
 def test_a_function_that_cannot_be_called_is_refused(wrong: Callable[..., Any]) -> None:
     with pytest.raises(UserError, match="cannot be called with first"):
         parameters_of(wrong, "first")
+
+
+class Fitting(Method):
+    """Renamed, and with more parameters that need not be given."""
+
+    def aggregate(self, state: Any, received: Any, extra: int = 0) -> Any: ...
+
+    def helper(self, one: int) -> None: ...
+
+
+class TooFew(Method):
+    def aggregate(self, server: Any) -> Any: ...  # type: ignore[override]
+
+
+class TooMany(Selection):
+    def __init__(self, params: Any, context: Any, third: Any) -> None: ...
+
+
+def test_functions_of_a_users_class_fit_those_of_the_base() -> None:
+    check_overrides(Fitting, Method)
+    with pytest.raises(UserError) as caught:
+        check_overrides(TooFew, Method)
+    assert "TooFew.aggregate(self, server) (" in caught.value.message
+    assert caught.value.hint == "write it as def aggregate(self, server, updates)"
+    with pytest.raises(UserError, match=r"TooMany\.__init__"):
+        check_overrides(TooMany, Selection)

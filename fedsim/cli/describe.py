@@ -22,7 +22,7 @@ from fedsim.cli.options import (
     print_parameters,
     user_code_option,
 )
-from fedsim.components import Component, is_user_reference, load_user_component
+from fedsim.components import Component, import_path, is_user_reference, load_user_component
 from fedsim.errors import UserError, nearest
 from fedsim.formatting import format_names
 from fedsim.parameters import fields_by_key, without_markup
@@ -169,15 +169,20 @@ def _of_user(part: str, kinds: list[str]) -> dict[str, Any]:
                 return adapter(function)
         return adapters[0](function)
 
-    user_class = load_user_component(part, object, Path.cwd(), of_function if adapters else None)
+    bases = [entry.base() for entry in entries.values()]
+    user_class = load_user_component(
+        part,
+        bases[0] if len(bases) == 1 else object,
+        Path.cwd(),
+        of_function if adapters else None,
+    )
     for kind, entry in entries.items():
         if issubclass(user_class, entry.base()):
             return _described(kind, part, CATALOG.adopt(kind, user_class))
-    bases = [entry.base() for entry in entries.values()]
     raise UserError(
         "it is not a part of a scenario",
         where=part,
-        hint=f"derive it from {' or '.join(f'{base.__module__}.{base.__name__}' for base in bases)}",
+        hint=f"derive it from {' or '.join(map(import_path, bases))}",
     )
 
 

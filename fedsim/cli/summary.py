@@ -9,7 +9,9 @@ from rich.table import Table
 
 from fedsim.analysis.headline import resumptions
 from fedsim.analysis.statistics import participation_counts
+from fedsim.components import is_user_reference
 from fedsim.formatting import format_duration
+from fedsim.metrics import METRICS
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs.run import Run
 
@@ -75,7 +77,16 @@ def print_summary(run: Run) -> None:
             highlight=False,
         )
     lost = [name for name, value in metrics.items() if not math.isfinite(value)]
-    if lost:
+    own_metrics = _own_metrics(run)
+    if lost and own_metrics and not METRICS.keys() & lost:
+        named = [name for name in own_metrics if name.rpartition(":")[2] in lost] or own_metrics
+        console.print(
+            f"[yellow]undefined for the last model:[/yellow] {', '.join(lost)} is not finite, but the loss is; see"
+            f" {', '.join(named)}",
+            soft_wrap=True,
+            highlight=False,
+        )
+    elif lost:
         console.print(
             f"[yellow]the model has diverged:[/yellow] {', '.join(lost)} is not finite; try a smaller learning"
             " rate, or training.clip_norm",
@@ -83,3 +94,10 @@ def print_summary(run: Run) -> None:
             highlight=False,
         )
     console.print(f"report: {run.folder.report}", soft_wrap=True, highlight=False)
+
+
+def _own_metrics(run: Run) -> list[str]:
+    """The user's own metrics, as ``file.py:name``."""
+    metrics = run.scenario.get("evaluation", {}).get("metrics", [])
+    names = (metric["name"] if isinstance(metric, dict) else metric for metric in metrics)
+    return list(filter(is_user_reference, names))

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fedsim.components import is_bundled, location_of
 from fedsim.errors import UserError, nearest
 from fedsim.formatting import format_share
 from fedsim.learning.optimizers.sgd import Sgd
@@ -19,6 +18,7 @@ from fedsim.methods.base import Method
 from fedsim.metrics import MetricDefinition
 from fedsim.scenario.model import Server
 from fedsim.scheduling.base import Schedule
+from fedsim.signatures import is_bundled, place
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.parameters import TraceParameters
@@ -108,7 +108,7 @@ def nothing_dispatched(schedule: type[Schedule]) -> UserError:
         return UserError(message, where="server.schedule", hint=hint)
     return UserError(
         message,
-        where=location_of(schedule, "start"),
+        where=place(schedule, "start"),
         hint="call self.server.dispatch(client) for the clients of self.selection.cohort(); if there are none, try "
         "again with self.server.call_when_available",
     )

@@ -15,6 +15,7 @@ from fedsim.formatting import format_bytes
 from fedsim.learning.metrics import Metric, definitions
 from fedsim.learning.rates import learning_rate
 from fedsim.methods.base import Method, MethodContext, Prologue
+from fedsim.methods.declarations import check_declarations
 from fedsim.metrics import MetricDefinition, meets
 from fedsim.scenario.model import Scenario
 from fedsim.scenario.training import Training
@@ -192,7 +193,7 @@ def build_method(scenario: Scenario, task: Task, cycle_s: float, *, learns: bool
         learns: whether a model is trained; otherwise only time is simulated.
 
     Raises:
-        UserError: the method does not support the model.
+        UserError: the method does not support the model, or what it declares makes no sense.
     """
     training = scenario.training
 
@@ -218,6 +219,7 @@ def build_method(scenario: Scenario, task: Task, cycle_s: float, *, learns: bool
             optimizer=training.optimizer.create(),
         )
     )
+    check_declarations(method)
     return method
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from torch import Tensor
 
-from fedsim.components import location_of
 from fedsim.errors import UserError
 from fedsim.methods.base import LocalUpdate, Method, ServerState
+from fedsim.signatures import place
 
 
 class Contract:
@@ -20,6 +21,7 @@ class Contract:
 
     def __init__(self, method: Method) -> None:
         self._class = type(method)
+        self._dtype = method.context.dtype
         self._sent_down = {vector.name: vector.elements for vector in method.download()}
         self._sent_up = {vector.name: vector.elements for vector in method.upload()}
         prologue = method.prologue()
@@ -83,9 +85,41 @@ class Contract:
                         f"given: {_listed(state)}",
                     )
                 self._check_shape(function, name, state[name], (elements,), "(elements,)")
+            self._check_model(function, state)
         except UserError as error:
             expected = f"the server's tensors, with {_shapes(self._sent_down)}"
             raise _explained(error, expected) from None
+
+    @contextmanager
+    def unchanged(self, state: ServerState) -> Iterator[None]:
+        """Refuse an ``aggregate`` that changes tensors of ``state`` in place: earlier versions share them.
+
+        Raises:
+            UserError: a tensor has changed.
+        """
+        counts = {name: tensor._version for name, tensor in state.items()}
+        yield
+        changed = [name for name, count in counts.items() if state[name]._version != count]
+        if changed:
+            raise self._error(
+                "aggregate",
+                f"changes '{changed[0]}' of the server state in place, which earlier versions share",
+                f"compute a new tensor: {{'{changed[0]}': server['{changed[0]}'] + ...}}, "
+                "or change a clone()",
+            )
+
+    def _check_model(self, function: str, state: ServerState) -> None:
+        if "model" not in state:
+            raise self._error(
+                function, "returns no 'model', which is evaluated", f"given: {_listed(state)}"
+            )
+        dtype = state["model"].dtype
+        if dtype != self._dtype:
+            raise self._error(
+                function,
+                f"returns 'model' as {dtype}, not {self._dtype}",
+                "convert it with .to(self.context.dtype)",
+            )
 
     def _check_rows(
         self,
@@ -118,7 +152,7 @@ class Contract:
             )
 
     def _error(self, function: str, message: str, hint: str | None = None) -> UserError:
-        return UserError(message, where=location_of(self._class, function), hint=hint)
+        return UserError(message, where=place(self._class, function), hint=hint)
 
 
 def _explained(error: UserError, expected: str) -> UserError:

@@ -44,6 +44,8 @@ class ServerSide:
         self._device = device = station.execution.device
         dtype = station.execution.dtype
         self.current: ServerState = station.server
+        self._contract = Contract(method)
+        self._contract.check_state(self.current, "initial_state")
         self.version = 0
         memories = method.memories()
         budget = Budget.of(station.training, device, folder)
@@ -55,8 +57,6 @@ class ServerSide:
         self.waiting = WaitingUpdates(
             method.upload(), dtype, device, folder=folder, others=vectors.values()
         )
-        self._contract = Contract(method)
-        self._contract.check_state(self.current, "initial_state")
         self.versions = Versions(tuple(vector.name for vector in method.download()))
         self.versions.publish(0, self.current)
 
@@ -110,8 +110,10 @@ class ServerSide:
                 f"version {instruction.version} follows version {self.version}"
             )
         updates = Contributions(instruction, trains, self.waiting, self.store, self._method.context)
-        self.current = self._method.aggregate(self.current, updates)
-        self._contract.check_state(self.current, "aggregate")
+        with self._contract.unchanged(self.current):
+            state = self._method.aggregate(self.current, updates)
+        self._contract.check_state(state, "aggregate")
+        self.current = state
         self.version = instruction.version
         self.versions.publish(self.version, self.current)
         for train in trains:

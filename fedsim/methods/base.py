@@ -485,7 +485,13 @@ class WeightedParams(Parameters):
 def averaging_weights(
     updates: Updates, weights: Literal["samples", "uniform"]
 ) -> npt.NDArray[np.float64]:
-    """Weights of the contributions, (C,), with sum 1; a client drawn m times counts m times."""
+    """Weights of the contributions, (C,), with sum 1; a client drawn m times counts m times.
+
+    Raises:
+        ValueError: ``weights`` is neither of the two.
+    """
+    if weights not in ("samples", "uniform"):
+        raise ValueError(f"weights must be 'samples' or 'uniform', not {weights!r}")
     raw = updates.multiplicity * (updates.samples if weights == "samples" else 1)
     result: npt.NDArray[np.float64] = raw / raw.sum()
     return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import linecache
 import sys
 import textwrap
 from pathlib import Path
@@ -27,9 +28,8 @@ def python_reference(given: type) -> tuple[str, Path | None]:
 
 def python_source(given: type) -> str | None:
     """Source of a class without a file, with the imports it needs; None if it cannot be read."""
-    try:
-        source = textwrap.dedent(inspect.getsource(given))
-    except (OSError, TypeError):
+    source = _class_source(given)
+    if source is None:
         return None
     names = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
     imports = []
@@ -40,3 +40,18 @@ def python_source(given: type) -> str | None:
         elif name in names and origin != "__main__" and hasattr(value, "__name__"):
             imports.append(f"from {origin} import {value.__name__} as {name}")
     return "\n".join(["from __future__ import annotations\n", *sorted(imports), "\n", source])
+
+
+def _class_source(given: type) -> str | None:
+    try:
+        return textwrap.dedent(inspect.getsource(given))
+    except (OSError, TypeError):
+        pass
+    # Before Python 3.13, only the functions of a class know the cell of a notebook that defined them.
+    for function in filter(inspect.isfunction, vars(given).values()):
+        lines = linecache.getlines(function.__code__.co_filename)
+        for node in ast.walk(ast.parse("".join(lines))):
+            if isinstance(node, ast.ClassDef) and node.name == given.__name__:
+                first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
+                return textwrap.dedent("".join(lines[first - 1 : node.end_lineno]))
+    return None

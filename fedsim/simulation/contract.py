@@ -15,11 +15,11 @@ from numbers import Integral, Real
 from types import FrameType
 from typing import Any, ClassVar
 
-from fedsim.components import is_bundled, location_of
 from fedsim.errors import UserError
 from fedsim.formatting import format_duration
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
 from fedsim.scheduling.standstill import Standstill
+from fedsim.signatures import is_bundled, place
 from fedsim.simulation.handouts import HandOuts
 from fedsim.units import to_s
 
@@ -79,7 +79,7 @@ def check_selection(selection: Selection, server: ServerPort) -> None:
         "next_change_ns": next_change,
     }
     for name, check in checks.items():
-        function, where = getattr(selection, name), location_of(type(selection), name)
+        function, where = getattr(selection, name), place(type(selection), name)
         setattr(selection, name, _checked(function, check, where))
 
 
@@ -138,9 +138,9 @@ class _Requests:
         self._server = server
         self._class = type(author)
         # A selection makes no requests; a schedule that ships with fedsim makes those that follow from its draws.
-        self._drawn_by = location_of(self._class, "draw") if isinstance(author, Selection) else None
+        self._drawn_by = place(self._class, "draw") if isinstance(author, Selection) else None
         self._files = {
-            location_of(base).rpartition(": ")[0]
+            getattr(sys.modules.get(base.__module__), "__file__", None)
             for base in self._class.__mro__
             if base.__module__.partition(".")[0] not in ("fedsim", "builtins", "abc")
         }
@@ -300,7 +300,7 @@ class _Requests:
                 function = code.co_qualname.partition(".<locals>")[0]
                 return f"{code.co_filename}:{frame.f_lineno}: {function}"
             frame = frame.f_back
-        return location_of(self._class)
+        return place(self._class, "start")
 
 
 def _checked(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from fedsim.cluster import usable_cores
-from fedsim.durable import TEMPORARY_PREFIX
+from fedsim.durable import TEMPORARY_PREFIX, write_text
 from fedsim.errors import UserError
 from fedsim.runs.folder import Status
 from fedsim.scenario.loading import LoadedScenario
@@ -97,6 +97,7 @@ def sweep(
     path = output if output is not None else default_sweep_folder(loaded)
     with claimed(path):
         planned = record(path, loaded, planned)
+        _write_sources(path, planned)
         tasks = [
             Task(number, run.name, str(path.resolve() / run.name), run.resolved())
             for number, run in enumerate(planned)
@@ -118,6 +119,22 @@ def sweep(
     return SweepOutcome(
         Sweep(path), len(tasks), len(planned) - len(tasks), tuple(tally.failures.values())
     )
+
+
+def _write_sources(path: Path, planned: Sequence[PlannedRun]) -> None:
+    """Write the source of classes from Python into the sweep's folder, from which each run imports them."""
+    parts = {part.name: part for run in planned for part in run.loaded.parts()}
+    for part in parts.values():
+        if part.user is None or part.user.file is not None:
+            continue
+        if part.user.source is None:
+            raise UserError(
+                f"the source of {part.user.class_name} cannot be read, so the runs of a sweep cannot import it",
+                hint="put the class into a file, and name it file.py:ClassName in the scenario",
+            )
+        file = path / part.name.rpartition(":")[0]
+        file.parent.mkdir(exist_ok=True)
+        write_text(file, part.user.source)
 
 
 def _results(

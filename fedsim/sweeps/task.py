@@ -100,8 +100,8 @@ class Performer:
 
         folder = RunFolder(task.folder)
         if not folder.has_begun or _code_has_changed(folder):
-            # Resolved paths are absolute, so the folder does not matter.
-            loaded = load_scenario_dict(task.scenario, Path("/"), CATALOG)
+            # Resolved paths are absolute; only classes from Python refer to the sweep's folder.
+            loaded = load_scenario_dict(task.scenario, folder.path.parent, CATALOG)
             execute(
                 loaded,
                 folder.path,

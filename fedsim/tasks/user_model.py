@@ -23,6 +23,8 @@ _SUPPLIED = ("input_shape", "classes", "vocabulary")
 class Module(ABC):  # noqa: B024 - it only stands for two unrelated bases
     """A model in a user's file: a :class:`ModelComponent` or a plain ``torch.nn.Module``."""
 
+    __module__ = "torch.nn"  # Messages name the class that users derive from.
+
     @classmethod
     def __subclasshook__(cls, candidate: type) -> bool:
         # If the file defines a torch module, it has imported torch.

@@ -427,7 +427,7 @@ def test_a_method_file_without_the_class(run: Callable[..., Result], tmp_path: P
         "from fedsim.methods.fedavg import FedAvg\nclass Yours(FedAvg): pass\n"
     )
     result = run(PARABOLAS + "server: {method: {name: mine.py:Mine}}\n")
-    assert_refused(result, "has no Method named 'Mine'", "Yours")
+    assert_refused(result, "has no class named 'Mine'", "Yours")
 
 
 def test_a_model_that_does_not_fit_the_data(run: Callable[..., Result], tmp_path: Path) -> None:

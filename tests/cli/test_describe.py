@@ -169,3 +169,37 @@ def test_user_code_can_be_refused(mine: Path) -> None:
         (mine / "mine.py").rename("yours.py")
         assert exit_code("fedsim describe --no-user-code yours.py:First") == 2
         assert not (mine / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "message", "hint"),
+    [
+        (
+            "fedsim describe own.py:Unfinished",
+            "lacks aggregate",
+            "define aggregate in the class; fedsim.methods.base.Method requires it",
+        ),
+        (
+            "fedsim describe own.py:Plain --kind method",
+            "does not derive from fedsim.methods.base.Method",
+            "write class Plain(Method), after from fedsim.methods.base import Method",
+        ),
+        (
+            "fedsim describe own.py:Plain",
+            "it is not a part of a scenario",
+            "or fedsim.learning.metrics.Metric or ",
+        ),
+    ],
+)
+def test_a_class_that_is_not_a_complete_part_says_what_to_write(
+    command: str, message: str, hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own.py").write_text(
+        "from fedsim.methods.base import Method\n"
+        "class Plain: pass\nclass Unfinished(Method): pass\n"
+    )
+    with working_in(tmp_path):
+        assert exit_code(command) == 2
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert hint in " ".join(printed.split())

@@ -34,6 +34,25 @@ def test_a_model_that_diverged_says_so(tmp_path: Path) -> None:
         assert ("has diverged: loss is not finite" in result.stdout) == said
 
 
+def test_a_users_metric_that_is_nan_is_named_and_no_learning_rate_blamed(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "def late(outputs, labels): return float('nan')\ndef fine(outputs, labels): return 1.0\n",
+        encoding="utf-8",
+    )
+    path = tmp_path / "s.yaml"
+    metrics = "evaluation: {metrics: [own.py:fine, own.py:late]}\n"
+    path.write_text(DIGITS + metrics, encoding="utf-8")
+    result = invoke("run", path, "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    said = "undefined for the last model: late is not finite, but the loss is; see"
+    assert f"{said} {tmp_path / 'own.py'}:late\n" in result.stdout
+    assert "diverged" not in result.stdout
+    rate = "training.optimizer.lr=1e38"
+    result = invoke("run", path, "-s", rate, "-o", tmp_path / "diverged")
+    assert "the model has diverged: " in result.stdout
+    assert "undefined" not in result.stdout
+
+
 def test_a_target_that_the_initial_model_reaches_is_named(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(PARABOLAS, encoding="utf-8")

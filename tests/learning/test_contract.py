@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.methods.own_method import run_with
+from tests.methods.own_method import METHOD, run_with
 
 
 def test_without_a_mistake_it_runs(tmp_path: Path) -> None:
@@ -56,6 +56,11 @@ def test_without_a_mistake_it_runs(tmp_path: Path) -> None:
             "aggregate: returns no 'model', which clients receive",
         ),
         ('return {"model"', '{"model"', "aggregate: returns NoneType, not the server's tensors"),
+        (
+            '{"model": server["model"]',
+            '{"model": server["model"].double()',
+            "returns 'model' as torch.float64, not",
+        ),
         ("def aggregate", "def agregate", "Mine in {folder}/mine.py lacks aggregate"),
     ],
 )
@@ -72,4 +77,31 @@ def test_what_a_method_returns_is_checked(
         ) in result.stderr or "Memory(3)" in wrong
     if "aggregate: " in result.stderr:
         assert "expected: the server's tensors, with {'model': (2,)}\n" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+STATE = "    def initial_state(self, model):\n        return {'start': model}\n\n    def aggregate"
+IN_PLACE = """\
+        server["model"] += updates.weighted_sum("delta", [1.0] * len(updates))
+        return server
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ("    def aggregate", STATE, "initial_state: returns no 'model', which clients receive"),
+        (
+            METHOD.rpartition("updates):\n")[2],
+            IN_PLACE,
+            "changes 'model' of the server state in place",
+        ),
+    ],
+)
+def test_the_server_state_is_complete_and_stays_as_it_is(
+    tmp_path: Path, right: str, wrong: str, message: str
+) -> None:
+    result = run_with(tmp_path, right, wrong)
+    assert result.exit_code == 2, result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.stderr

@@ -47,7 +47,6 @@ def notebook_class(source: str, name: str, monkeypatch: pytest.MonkeyPatch, **na
     linecache.cache["<cell>"] = (len(source), None, source.splitlines(keepends=True), "<cell>")
     exec(compile(source, "<cell>", "exec"), vars(module))
     monkeypatch.setitem(sys.modules, "__main__", module)
-    module.__file__ = "<cell>"
     return vars(module)[name]
 
 

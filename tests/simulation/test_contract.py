@@ -218,7 +218,7 @@ def test_work_that_takes_no_time_does_not_go_on_forever(
     monkeypatch.setattr(Standstill, "LIMIT", 1000)
     fast = (
         SCENARIO.replace("1s", "0s")
-        .replace("1Mbps", "1e12Mbps")
+        .replace("down: 1Mbps, up: 1Mbps", "latency: 0, down: 1e12Mbps, up: 1e12Mbps")
         .replace("rounds: 3", "rounds: 9999")
     )
     result = run_with(tmp_path, scenario=fast)

@@ -11,6 +11,7 @@ from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
 from fedsim.learning.metrics.base import Metric as Metric
 from fedsim.learning.metrics.base import Predictions as Predictions
+from fedsim.learning.metrics.base import check_declared
 from fedsim.metrics import METRICS, MetricDefinition
 from fedsim.scenario.model import Evaluation
 from fedsim.tasks.base import AnalyticTask, Task
@@ -48,20 +49,30 @@ OBJECTIVE_METRICS = tuple(
 
 
 def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
-    """The metrics that every run with test samples measures, then the others; each once.
+    """The metrics that every run with test samples measures, then the others; a named default is measured once.
 
     Args:
         kind: kind of the dataset.
         others: metrics that a scenario requests.
 
     Raises:
-        UserError: one of ``others`` cannot be computed for the dataset's labels.
+        UserError: one of ``others`` is wrongly declared, is listed twice, or cannot be computed for the dataset's
+            labels.
     """
     parts = CATALOG.parts("metric")
     defaults: list[Metric] = [parts[name](parts[name].Params()) for name in _DEFAULT[kind]]
     others = list(others)
     wrong = "class" if kind == "regression" else "quantity"
-    for metric in others:
+    listed: set[str] = set()
+    for number, metric in enumerate(others):
+        check_declared(metric, where := f"evaluation.metrics.{number}")
+        if metric.column in listed:
+            raise UserError(
+                f"two metrics have the name '{metric.column}', so one column cannot hold both",
+                where=where,
+                hint="list it once; for other parameters, write a second function or class with another name",
+            )
+        listed.add(metric.column)
         if metric.target_kind == wrong:
             raise UserError(
                 f"metric {metric.column} is for "
@@ -70,7 +81,7 @@ def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
                     if wrong == "class"
                     else "quantities, but this task predicts classes"
                 ),
-                where="evaluation.metrics",
+                where=where,
                 hint=f"remove it; this task measures {', '.join(_DEFAULT[kind])} anyway",
             )
     by_column: dict[str, Metric] = {}

@@ -8,9 +8,9 @@ from __future__ import annotations
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from fedsim.components import Component, users_line
 from fedsim.errors import FedsimError, UserError
 from fedsim.formatting import Kind
+from fedsim.global_generators import unmoved
 from fedsim.metrics import METRICS, MetricDefinition
 from fedsim.signatures import defined_at, parameters_of
 from fedsim.tasks.dataset import TargetKind
@@ -85,17 +86,64 @@ class Metric(Component, ABC):
         """The metric's value; a pure function of the predictions. May run on several threads at once."""
 
 
-def measured(metric: Metric, predictions: Predictions) -> float:
-    """The value of a metric.
+# Values that attributes of a user's metric may have, of these types.
+_CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "higher_is_better": (True, False),
+    "unit": tuple(unit for unit in get_args(Kind) if unit != "text"),
+    "target_kind": (None, *get_args(TargetKind)),
+    "needs_outputs": (True, False),
+}
+TABLE_COLUMNS = ("time_s", "version", "round")
+"""Columns of the ``metrics`` table that are not metrics."""
+
+
+def check_declared(metric: Metric, where: str) -> None:
+    """Check the attributes and the column of a user's metric; ``where`` is its key in the scenario.
 
     Raises:
-        UserError: a user's metric failed, or did not return a number.
+        UserError: one has a value that it cannot have, or the column already has a meaning.
     """
-    if type(metric).__module__.startswith("fedsim."):
+    if _ships_with_fedsim(metric):
+        return
+    cls = type(metric)
+    title = f"the metric {cls.__name__} ({defined_at(cls.compute)})"
+    for name, choices in _CHOICES.items():
+        value = getattr(metric, name)
+        if all((type(value), value) != (type(choice), choice) for choice in choices):
+            raise UserError(
+                f"{name} of {title} is {value!r}",
+                where=where,
+                hint=f"set it to one of: {', '.join(map(repr, choices))}",
+            )
+    column: Any = metric.column
+    rename = "rename the function" if _is_function(metric) else "set `name` in the class"
+    if not isinstance(column, str) or not column:
+        raise UserError(f"the name of {title} is {column!r}, not text", where=where, hint=rename)
+    if column in METRICS or column in TABLE_COLUMNS:
+        raise UserError(
+            f"{title} has the name '{column}', which "
+            + ("is a metric of fedsim" if column in METRICS else "is a column of every run"),
+            where=where,
+            hint=f"choose another name, such as my_{column}: {rename}",
+        )
+
+
+def measured(metric: Metric, predictions: Predictions) -> float:
+    """The value of a metric; NaN or infinite if a user's metric returns that.
+
+    Raises:
+        UserError: a user's metric failed, did not return a number, or drew from a global random generator.
+    """
+    if _ships_with_fedsim(metric):
         return float(metric.compute(predictions))
     compute = inspect.unwrap(type(metric).compute)
+    watch = unmoved(
+        f"{defined_at(compute)}: {compute.__qualname__}",
+        "draw from a generator with a fixed seed: torch.Generator().manual_seed(0), numpy.random.default_rng(0)",
+    )
     try:
-        value: Any = metric.compute(predictions)
+        with watch:
+            value: Any = metric.compute(predictions)
     except (FedsimError, MemoryError):
         raise
     # A user's metric may raise any exception; all are reported as the user's errors.
@@ -114,6 +162,14 @@ def measured(metric: Metric, predictions: Predictions) -> float:
             where=defined_at(compute),
             hint="return a number, or a tensor with one element",
         ) from error
+
+
+def _ships_with_fedsim(metric: Metric) -> bool:
+    return type(metric).__module__.startswith("fedsim.")
+
+
+def _is_function(metric: Metric) -> bool:
+    return hasattr(type(metric).compute, "__wrapped__")
 
 
 def _shape(value: Any) -> str:

@@ -15,10 +15,11 @@ from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
 from fedsim.learning.evaluation import SupervisedEvaluator
 from fedsim.learning.metrics import Metric, Predictions, default_metrics
-from fedsim.learning.metrics.base import measured
+from fedsim.learning.metrics.base import TABLE_COLUMNS, measured
 from fedsim.learning.metrics.top_k_accuracy import TopKAccuracy, TopKAccuracyParams
+from fedsim.runs.schema import METRICS_FIXED
 from fedsim.scenario.loading import load_part
-from tests.cli.invoking import DIGITS
+from tests.cli.invoking import DIGITS, invoke
 from tests.composition.worlds import digits
 from tests.learning.problems import make_training, supervised_task
 from tests.learning.test_evaluation import EXECUTION, a_model, outputs_of
@@ -87,10 +88,168 @@ def test_further_metrics_change_no_other() -> None:
     assert list(more.items()) == [*plain.items(), ("outputs", 1.0)]
 
 
-def test_a_metric_asked_for_twice_is_measured_once() -> None:
-    twice = [CATALOG.parts("metric")["accuracy"](None), *[TopKAccuracy(TopKAccuracyParams())] * 2]
+def test_a_metric_of_every_run_that_is_listed_is_measured_once() -> None:
+    twice = [CATALOG.parts("metric")["accuracy"](None), TopKAccuracy(TopKAccuracyParams())]
     columns = [metric.column for metric in default_metrics("classification", twice)]
     assert columns == ["accuracy", "loss", "macro_f1", "balanced_accuracy", "top_5_accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "column"),
+    [
+        (["top_k_accuracy", {"name": "top_k_accuracy", "k": 5}], "top_5_accuracy"),
+        (["own.py:errors", {"name": "own.py:errors", "above": 0.1}], "errors"),
+    ],
+)
+def test_two_metrics_of_one_name_are_refused(
+    listed: list[Any], column: str, tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text(FUNCTIONS)
+    two = [load_part("metric", one, tmp_path).create() for one in listed]
+    with pytest.raises(UserError, match=f"two metrics have the name '{column}'") as caught:
+        default_metrics("classification", two)
+    assert caught.value.where == "evaluation.metrics.1"
+
+
+DECLARED = """\
+import numpy as np
+import torch
+from fedsim.learning.metrics import Metric
+
+def accuracy(outputs, labels): return 0.25
+def version(outputs, labels): return 0.25
+def late(outputs, labels): return float("nan")
+def drawn(outputs, labels): return torch.rand(())
+def seeded(outputs, labels): return torch.rand((), generator=torch.Generator().manual_seed(0))
+def units(outputs, labels): return 0.5
+units.unit = "percent"
+
+class Own(Metric):
+    def compute(self, predictions): return 7.0
+class Loss(Own): name = "loss"
+class Direction(Own): higher_is_better = "no"
+class Number(Own): higher_is_better = 1
+class Reads(Own): needs_outputs = "yes"
+class Target(Own): target_kind = "classes"
+class Named(Own): name = 3
+class Array(Own): unit = np.zeros(2)
+class ByParams(Own):
+    @property
+    def higher_is_better(self): return False
+"""
+
+
+def of_declared(folder: Path, name: str) -> Metric:
+    (folder / "declared.py").write_text(DECLARED)
+    metric: Metric = load_part("metric", {"name": f"declared.py:{name}"}, folder).create()
+    return metric
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "message", "hint"),
+    [
+        (
+            "accuracy",
+            5,
+            "the metric accuracy ({at}) has the name 'accuracy', which is a metric of fedsim",
+            "choose another name, such as my_accuracy: rename the function",
+        ),
+        (
+            "version",
+            6,
+            "the metric version ({at}) has the name 'version', which is a column of every run",
+            "choose another name, such as my_version: rename the function",
+        ),
+        (
+            "Loss",
+            14,
+            "the metric Loss ({at}) has the name 'loss', which is a metric of fedsim",
+            "choose another name, such as my_loss: set `name` in the class",
+        ),
+        (
+            "Direction",
+            14,
+            "higher_is_better of the metric Direction ({at}) is 'no'",
+            "set it to one of: True, False",
+        ),
+        (
+            "Number",
+            14,
+            "higher_is_better of the metric Number ({at}) is 1",
+            "set it to one of: True, False",
+        ),
+        (
+            "Reads",
+            14,
+            "needs_outputs of the metric Reads ({at}) is 'yes'",
+            "set it to one of: True, False",
+        ),
+        (
+            "Target",
+            14,
+            "target_kind of the metric Target ({at}) is 'classes'",
+            "set it to one of: None, 'class', 'quantity'",
+        ),
+        (
+            "units",
+            10,
+            "unit of the metric units ({at}) is 'percent'",
+            "set it to one of: 'time', 'count', 'share', 'number', 'bytes', 'energy'",
+        ),
+        (
+            "Array",
+            14,
+            "unit of the metric Array ({at}) is array([0., 0.])",
+            "set it to one of: 'time', 'count', 'share', 'number', 'bytes', 'energy'",
+        ),
+        (
+            "Named",
+            14,
+            "the name of the metric Named ({at}) is 3, not text",
+            "set `name` in the class",
+        ),
+    ],
+)
+def test_what_a_users_metric_declares_is_checked(
+    name: str, line: int, message: str, hint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError) as caught:
+        default_metrics("classification", [of_declared(tmp_path, name)])
+    at = f"{tmp_path / 'declared.py'}:{line}"
+    error = caught.value
+    assert (error.where, error.message, error.hint) == (
+        "evaluation.metrics.0",
+        message.format(at=at),
+        hint,
+    )
+
+
+def test_attributes_may_depend_on_parameters(tmp_path: Path) -> None:
+    metric = default_metrics("classification", [of_declared(tmp_path, "ByParams")])[-1]
+    assert not metric.definition.higher_is_better
+
+
+def test_columns_that_are_not_metrics_are_those_of_the_table() -> None:
+    assert tuple(field.name for field in METRICS_FIXED) == TABLE_COLUMNS
+
+
+def test_a_metric_that_draws_from_a_global_generator_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="random generator of torch, so a run") as caught:
+        measured(of_declared(tmp_path, "drawn"), predictions())
+    assert caught.value.where == f"{tmp_path / 'declared.py'}:8: drawn"
+    seeded = of_declared(tmp_path, "seeded")
+    assert measured(seeded, predictions()) == measured(seeded, predictions())
+
+
+def test_a_refused_metric_is_located_in_the_scenario(tmp_path: Path) -> None:
+    of_declared(tmp_path, "accuracy")
+    path = tmp_path / "own.yaml"
+    path.write_text(f"{DIGITS}evaluation: {{metrics: [perplexity, declared.py:accuracy]}}\n")
+    for command in (["run", path, "-o", tmp_path / "out"], ["scenario", "check", path]):
+        result = invoke(*command)
+        line = len(path.read_text().splitlines())
+        assert result.exit_code == 2
+        assert f"own.yaml:{line}:36: evaluation.metrics.1: the metric accuracy" in result.stderr
 
 
 def scenario(**changes: Any) -> dict[str, Any]:
@@ -157,6 +316,9 @@ def silent(outputs, labels):
 
 def alone(outputs):
     return 1.0
+
+def needing(outputs, labels, k):
+    return float(k)
 """
 
 
@@ -176,6 +338,7 @@ def test_parameters_of_a_function_come_from_the_scenario(tmp_path: Path) -> None
     assert measured(of_file(tmp_path, "errors"), predictions()) == 0.5
     assert measured(of_file(tmp_path, "errors", above=0.1), predictions()) == 1.0
     assert of_file(tmp_path, "errors").params.model_dump(by_alias=True) == {"above": 0.9}
+    assert measured(of_file(tmp_path, "needing", k=3), predictions()) == 3.0
 
 
 def test_a_mistyped_parameter_of_a_function_is_refused_where_it_stands(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ from tests.tasks.users import own_task
         ("Nothing", {}, "no trainable parameters"),
         ("Lazy", {}, "shape of last.weight, last.bias .* is unknown before its first use"),
         ("OnlyEvaluated", {}, r"cannot be trained: KeyError: 'mode' \(.*own.py:\d+"),
-        ("Neither", {}, "has no Module or function named 'Neither'"),
-        ("Missing", {}, "has no Module or function named 'Missing'"),
+        ("Neither", {}, "the class Neither in .*own.py does not derive from torch.nn.Module"),
+        ("Missing", {}, "has no class or function named 'Missing'"),
     ],
 )
 def test_a_users_model_that_cannot_be_used_says_why(

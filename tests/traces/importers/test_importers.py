@@ -138,7 +138,7 @@ def test_what_an_importer_of_ones_own_makes_is_checked(tmp_path: Path) -> None:
         ).stderr
         assert says in stderr
         assert "Traceback" not in stderr
-    for other, says in (("Base", "lacks read"), ("Nobody", "has no Importer named 'Nobody'")):
+    for other, says in (("Base", "lacks read"), ("Nobody", "has no class named 'Nobody'")):
         words = ["--format", f"{tmp_path}/mine.py:{other}", "-o", tmp_path / "b"]
         assert says in invoke("import", source, *words, code=2).stderr
     assert not (tmp_path / "b").exists()

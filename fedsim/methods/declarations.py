@@ -1,0 +1,50 @@
+"""Checks of what a user's method declares, before anything is computed from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fedsim.errors import UserError
+from fedsim.methods.base import Method, Prologue, Vector
+from fedsim.signatures import place
+
+_TRAFFIC = ("download", "first_download", "upload")
+_COSTS = ("compute_factor", "extra_passes", "vector_operations")
+
+
+def check_declarations(method: Method) -> None:
+    """Refuse declarations of a user's method that are not of the declared types.
+
+    Raises:
+        UserError: with the function, its value, and an example.
+    """
+    kind = type(method)
+    if kind.__module__.partition(".")[0] == "fedsim":
+        return
+    for name in _TRAFFIC:
+        _check_vectors(kind, name, getattr(method, name)())
+    prologue = method.prologue()
+    if prologue is not None and not isinstance(prologue, Prologue):
+        raise _error(kind, "prologue", prologue, "return None or a Prologue")
+    for name in _COSTS:
+        value = getattr(method, name)()
+        if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+            raise _error(kind, name, value, "return a number that is at least 0")
+
+
+def _check_vectors(kind: type[Method], function: str, value: Any) -> None:
+    example = (
+        'return vectors, such as (Vector("delta", self.context.layout.size),); '
+        "Vector is in fedsim.methods.base"
+    )
+    if not isinstance(value, Sequence) or not all(isinstance(item, Vector) for item in value):
+        raise _error(kind, function, value, example)
+    for vector in value:
+        if not isinstance(vector.elements, int) or vector.elements < 0:
+            raise _error(kind, function, vector, "its elements are the length, an integer")
+
+
+def _error(kind: type[Method], function: str, value: Any, hint: str) -> UserError:
+    return UserError(f"returns {value!r}", where=place(kind, function), hint=hint)
