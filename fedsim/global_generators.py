@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fedsim.errors import UserError
-from fedsim.signatures import place
+from fedsim.signatures import is_bundled, place
 
 _Part = TypeVar("_Part")
 
@@ -31,7 +31,7 @@ def watched(part: _Part, *functions: str, hint: str) -> _Part:
         functions: names of its methods.
         hint: where such a part gets its random numbers.
     """
-    if type(part).__module__.partition(".")[0] == "fedsim":
+    if is_bundled(type(part)):
         return part
     for name in functions:
         function = getattr(part, name)

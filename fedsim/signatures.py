@@ -100,7 +100,7 @@ def check_overrides(user_class: type[Any], base: type[Any]) -> None:
     """
     for name, declared in inspect.getmembers(base, inspect.isfunction):
         function = inspect.getattr_static(user_class, name)
-        if not inspect.isfunction(function) or _ships(function) or not _ships(declared):
+        if not inspect.isfunction(function) or is_bundled(function) or not is_bundled(declared):
             continue
         parameters = list(inspect.signature(declared).parameters.values())
         if any(item.kind in _VARIABLE for item in parameters):
@@ -120,8 +120,9 @@ def check_overrides(user_class: type[Any], base: type[Any]) -> None:
                 ) from None
 
 
-def _ships(function: Callable[..., Any]) -> bool:
-    return function.__module__.partition(".")[0] == "fedsim"
+def is_bundled(item: Callable[..., Any]) -> bool:
+    """Whether a function or class ships with fedsim."""
+    return item.__module__.partition(".")[0] == "fedsim"
 
 
 def place(user_class: type[Any], function: str) -> str:

@@ -28,6 +28,7 @@ from fedsim.composition.recorded import (
     check_timeline,
     world_seed,
 )
+from fedsim.composition.requirements import nothing_dispatched
 from fedsim.composition.resuming import load_original
 from fedsim.composition.rules import build_station
 from fedsim.composition.shared import Shared
@@ -127,7 +128,7 @@ def execute(
         threads: worker threads of local training, if the scenario gives none; never changes a result.
         live: update the report page during the run; an open page reloads itself.
         on_progress: called several times a second during the run.
-        on_warning: called with each warning about the scenario before the run begins.
+        on_warning: called with each warning: about the scenario before the run begins, about an empty run at its end.
 
     Raises:
         UserError: the scenario's parts or the timeline are not compatible, or the folder cannot be used.
@@ -181,6 +182,7 @@ def execute(
                     timeline=timeline,
                     threads=threads,
                     live=live,
+                    on_warning=on_warning,
                 )
             except UserError:
                 # A mistake that appears only when the learner is built: leave nothing behind.
@@ -291,8 +293,10 @@ class _Execution:
         threads: int | None,
         live: bool,
         earlier: Mapping[str, float] | None = None,
+        on_warning: OnWarning = log_warning,
     ) -> None:
         self._assembly = assembly
+        self._on_warning = on_warning
         self._earlier = earlier or {}
         self._resumed = earlier is not None
         self._folder = folder
@@ -524,6 +528,10 @@ class _Execution:
         time_plane_s = self._wall()["wall_time_plane_s"]
         verify_run(run)
         down_bytes, up_bytes = assembly.rules.traffic_bytes
+        if not self._server.dispatched:
+            warning = nothing_dispatched(assembly.scenario.server.schedule.type)
+            self._on_warning(assembly.loaded.located(warning))
+            folder.update_info(notes=[*run.info.get("notes", []), warning.message])
         run.info = folder.close(
             Status.COMPLETE,
             simulated_s=simulated_s,

@@ -17,6 +17,8 @@ from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
 from fedsim.metrics import MetricDefinition
 from fedsim.scenario.model import Server
+from fedsim.scheduling.base import Schedule
+from fedsim.signatures import is_bundled, place
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.parameters import TraceParameters
@@ -96,6 +98,20 @@ def population_doubts(method: Method, availability: AvailabilityIndex) -> list[U
             "(silent_tiers: skip), or a trace with more clients online",
         )
     ]
+
+
+def nothing_dispatched(schedule: type[Schedule]) -> UserError:
+    """The warning about a run that has dispatched nothing."""
+    message = "no work was dispatched, so the tables are empty and the model is the initial one"
+    if is_bundled(schedule):
+        hint = "check when the devices are online, the selection, its cohort, and stop"
+        return UserError(message, where="server.schedule", hint=hint)
+    return UserError(
+        message,
+        where=place(schedule, "start"),
+        hint="call self.server.dispatch(client) for the clients of self.selection.cohort(); if there are none, try "
+        "again with self.server.call_when_available",
+    )
 
 
 def _needs_of_method(method: Method, schedule: Any) -> tuple[_Need, ...]:

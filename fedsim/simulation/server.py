@@ -28,6 +28,7 @@ from fedsim.outcomes import Outcome
 from fedsim.randomness import Purpose
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort, Timer
 from fedsim.simulation.contended import ContendedDispatches
+from fedsim.simulation.contract import check_requests, check_selection
 from fedsim.simulation.course import Plan
 from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import LEAVING_ORDER, Engine
@@ -135,11 +136,13 @@ class Server(Facts, ServerPort):
             *("draw", "cohort"),
             hint="draw from self.generator(), which is different at every call and the same in every run",
         )
+        check_selection(self._selection, self)
         # Checked once, because these methods are called for every dispatch and do nothing in most selections.
         kind = type(self._selection)
         self._selection_counts = kind.multiplicity is not Selection.multiplicity
         self._selection_listens = kind.on_arrival is not Selection.on_arrival
         self._schedule = rules.schedule(self, self._selection)
+        check_requests(self, self._schedule, self._selection, self._handouts, self._updates.held)
 
     def run(self) -> None:
         """Simulate from time 0 until a limit is met or no event is left."""

@@ -1,0 +1,244 @@
+"""A user's selection or schedule with a mistake: one error that names its function, the value and the fix."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fedsim.cli import cli
+from fedsim.scheduling.base import CohortParams, Selection
+from fedsim.scheduling.standstill import Standstill
+from fedsim.simulation.contract import _Requests, check_selection
+
+RULES = """\
+import numpy as np
+from fedsim.scheduling.base import CohortParams, Schedule, Selection
+
+
+class Draws(Selection):
+    name = "draws"
+    Params = CohortParams
+
+    def draw(self, count):
+        return self.available()[:count].tolist()
+
+
+class Rounds(Schedule):
+    name = "rounds"
+
+    def start(self):
+        self.begin()
+
+    def begin(self):
+        server = self.server
+        for client in self.selection.cohort():
+            server.dispatch(client)
+
+    def on_arrival(self, dispatch):
+        self.server.aggregate([dispatch], closes_round=True)
+        self.server.dispatch(dispatch.client)
+"""
+SCENARIO = """\
+name: own
+task: {name: quadratic, centers: [[1, 2], [2, 3], [3, 4]], curvatures: 1}
+training: {optimizer: {name: sgd, lr: 0.01}, local_steps: 2}
+devices:
+  compute: {name: values, step: 1s}
+  network: {name: static, down: 1Mbps, up: 1Mbps}
+server:
+  schedule: {name: "SCHEDULE"}
+  selection: {name: "rules.py:Draws", cohort: 2}
+stop: {rounds: 3}
+"""
+DRAWN = "return self.available()[:count].tolist()"
+DISPATCHED = "server.dispatch(client)\n"
+AGGREGATED = "self.server.aggregate([dispatch], closes_round=True)"
+
+
+def run_with(
+    folder: Path,
+    right: str = "",
+    wrong: str = "",
+    schedule: str = "rules.py:Rounds",
+    scenario: str = SCENARIO,
+) -> Result:
+    assert right in RULES
+    (folder / "rules.py").write_text(RULES.replace(right, wrong, 1), encoding="utf-8")
+    text = scenario.replace("SCHEDULE", schedule)
+    (folder / "own.yaml").write_text(text, encoding="utf-8")
+    command = ["run", str(folder / "own.yaml"), "-o", str(folder / "out"), "--timing-only"]
+    return CliRunner().invoke(cli, command)
+
+
+def refused(result: Result, function: str, message: str) -> None:
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.stderr
+    assert re.search(rf"^error: \S+rules\.py:(\d+:)? {re.escape(function)}: ", result.stderr, re.M)
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("return None", "returns None, not a list of clients"),
+        ("return 2", "returns 2, not a list of clients"),
+        ("return np.array(1)", "returns array(1), not a list of clients"),
+        ("return [0.0, 1.0]", "draws 0.0 (float), which is not a client number"),
+        ("return ['0']", "draws '0' (str), which is not a client number"),
+        ("return np.array([True])", "which is not a client number"),
+        ("return [1, 0, 1]", "draws client 1 more than once: [1, 0, 1]"),
+        ("return [0, 99]", "draws client 99; clients are 0 to 2"),
+        ("return [-1]", "draws client -1; clients are 0 to 2"),
+    ],
+)
+@pytest.mark.parametrize("schedule", ["rules.py:Rounds", "sync", "async"])
+def test_a_wrong_draw(tmp_path: Path, wrong: str, message: str, schedule: str) -> None:
+    refused(run_with(tmp_path, DRAWN, wrong, schedule), "Draws.draw", message)
+
+
+def test_an_array_of_clients_is_a_draw(tmp_path: Path) -> None:
+    tables = []
+    for folder, wrong in (("list", DRAWN), ("array", "return self.available()[:count]")):
+        (tmp_path / folder).mkdir()
+        assert run_with(tmp_path / folder, DRAWN, wrong, "sync").exit_code == 0
+        tables.append((tmp_path / folder / "out" / "dispatches.parquet").read_bytes())
+    assert tables[0] == tables[1]
+
+
+def test_a_draw_of_a_client_for_which_work_is_waiting(tmp_path: Path) -> None:
+    wrong = "return [0, 1] if self.server.now_ns == 0 else [1]"  # 1 is busy when 0 arrives
+    result = run_with(tmp_path, DRAWN, wrong, "async")
+    refused(result, "Draws.draw", "dispatches client 1, for which work is waiting already")
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "message"),
+    [
+        ("cohort_size(self, factor=1.0)", "None", "returns None, not a whole number of at least 0"),
+        ("multiplicity(self, client)", "0", "returns 0, not a whole number of at least 1"),
+        ("next_change_ns(self)", "'soon'", "'soon' (str), which is not a time in nanoseconds"),
+        ("next_change_ns(self)", "0", "returns 0, which is not later than the current time, 0"),
+    ],
+)
+def test_other_functions_of_a_selection(
+    tmp_path: Path, function: str, value: str, message: str
+) -> None:
+    draws = DRAWN if "next" not in function else "return []"
+    wrong = f"{draws}\n\n    def {function}:\n        return {value}"
+    name = function.partition("(")[0]
+    refused(run_with(tmp_path, DRAWN, wrong, "sync"), f"Draws.{name}", message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("99", "dispatches client 99; clients are 0 to 2"),
+        ("-1", "dispatches client -1; clients are 0 to 2"),
+        ("'0'", "dispatches '0' (str), which is not a client number"),
+        ("client, steps=-1", "dispatches with steps = -1 (int)"),
+        ("client, steps=1.5", "dispatches with steps = 1.5 (float)"),
+        ("client, steps=lambda: None", "dispatches with steps = None (NoneType)"),
+        ("client, deadline_ns='1h'", "deadline_ns = '1h' (str), which is not a time"),
+        ("client, on_dispatched=3", "gives dispatch 3 (int) instead of a function"),
+    ],
+)
+def test_a_wrong_dispatch(tmp_path: Path, arguments: str, message: str) -> None:
+    wrong = f"server.dispatch({arguments})\n"
+    refused(run_with(tmp_path, DISPATCHED, wrong), "Rounds.begin", message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("-1, self.begin", "requests a call at -1 ns, before the current time, 0 ns"),
+        ("float('inf'), self.begin", "inf (float), which is not a time in nanoseconds"),
+        ("server.now_ns, None", "gives call_at None (NoneType) instead of a function"),
+    ],
+)
+def test_a_wrong_call(tmp_path: Path, arguments: str, message: str) -> None:
+    wrong = f"server.call_at({arguments})\n"
+    refused(run_with(tmp_path, DISPATCHED, wrong), "Rounds.begin", message)
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ("aggregate(dispatch)", "aggregates Dispatch("),
+        ("aggregate([dispatch.client])", "aggregates 0 (int), which is not a dispatch"),
+        ("aggregate([dispatch, dispatch])", "aggregates dispatch 0 twice in one version"),
+        ("aggregate([dispatch], groups=[1, 2])", "1 dispatches with groups = [1, 2]"),
+        ("aggregate([dispatch], attributes={'a': 'b'})", "with attributes = {'a': 'b'}"),
+        ("cut(dispatch)", "cuts dispatch 0, whose update has arrived"),
+        ("cut(None)", "cuts None (NoneType), which is not a dispatch"),
+    ],
+)
+def test_a_wrong_use_of_an_update(tmp_path: Path, request_: str, message: str) -> None:
+    result = run_with(tmp_path, AGGREGATED, f"self.server.{request_}")
+    refused(result, "Rounds.on_arrival", message)
+
+
+@pytest.mark.parametrize("second", ["aggregate([dispatch])", "discard(dispatch)"])
+@pytest.mark.parametrize(
+    ("first", "state"),
+    [
+        ("aggregate([dispatch])", "which a version contains already"),
+        ("discard(dispatch)", "whose update has been discarded"),
+    ],
+)
+def test_an_update_is_used_once(tmp_path: Path, first: str, second: str, state: str) -> None:
+    wrong = f"self.server.{first}; self.server.{second}"
+    result = run_with(tmp_path, AGGREGATED, wrong)
+    refused(result, "Rounds.on_arrival", f"s dispatch 0 (client 0), {state}")
+
+
+def test_an_update_that_has_not_arrived(tmp_path: Path) -> None:
+    wrong = "server.dispatch(client, on_dispatched=server.discard)\n"
+    result = run_with(tmp_path, DISPATCHED, wrong)
+    refused(result, "Rounds.begin", "discards dispatch 0 (client 0), whose update has not arrived")
+
+
+def test_a_schedule_that_calls_itself_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_Requests, "CALLS", 1000)
+    result = run_with(
+        tmp_path, DISPATCHED, "pass\n        server.call_at(server.now_ns, self.begin)\n"
+    )
+    refused(result, "Rounds.begin", "a call at the current time, 0 s, for the 1,007th time")
+
+
+def test_work_that_takes_no_time_does_not_go_on_forever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Standstill, "LIMIT", 1000)
+    fast = (
+        SCENARIO.replace("1s", "0s")
+        .replace("down: 1Mbps, up: 1Mbps", "latency: 0, down: 1e12Mbps, up: 1e12Mbps")
+        .replace("rounds: 3", "rounds: 9999")
+    )
+    result = run_with(tmp_path, scenario=fast)
+    assert result.exit_code == 2, result.output
+    assert "1007 dispatches in a row took no simulated time" in result.stderr
+
+
+def test_a_schedule_that_dispatches_nothing(tmp_path: Path) -> None:
+    result = run_with(tmp_path, "self.begin()", "pass")
+    assert result.exit_code == 0, result.output
+    message = "no work was dispatched, so the tables are empty and the model is the initial one"
+    assert f"rules.py: Rounds.start: {message}" in result.stderr
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["notes"] == [message]
+
+
+def test_parts_that_ship_with_fedsim_are_not_checked() -> None:
+    from fedsim.scheduling.selections.uniform import Uniform
+
+    server: Any = None
+    selection: Selection = Uniform(CohortParams(), server)
+    before = dict(vars(selection))
+    check_selection(selection, server)
+    assert vars(selection) == before
