@@ -1,14 +1,19 @@
-"""A progress bar in notebooks."""
+"""Progress and figures in notebooks."""
 
 from __future__ import annotations
 
 import contextlib
 import html
+import io
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from fedsim.runs.progress import Pace, Progress, progress_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _REFRESH_S = 0.5
 
@@ -36,6 +41,23 @@ def notebook_bar(title: str) -> Iterator[Callable[[Progress], None] | None]:
         yield show
     finally:
         handle.update(HTML(""))
+
+
+def show_figures() -> None:
+    """Make a notebook show Matplotlib figures below their cell; by itself, it knows only those of pyplot."""
+    if not _in_notebook():
+        return
+    from matplotlib.figure import Figure
+
+    formatter: Any = sys.modules["IPython"].get_ipython().display_formatter.formatters["image/png"]
+    if Figure not in formatter.type_printers:
+        formatter.for_type(Figure, _as_png)
+
+
+def _as_png(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=144)
+    return buffer.getvalue()
 
 
 def _in_notebook() -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import sys
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from matplotlib.figure import Figure
 
 from fedsim.runs import notebook
-from fedsim.runs.notebook import notebook_bar
+from fedsim.runs.notebook import notebook_bar, show_figures
 from fedsim.runs.progress import Progress
 
 
@@ -76,3 +77,23 @@ def test_it_is_not_redrawn_for_every_event(cells: list[Cell]) -> None:
         for event in range(100):
             show(progress(event / 100))
     assert 10 < len(cells[0].shown) < 70
+
+
+def test_figures_are_shown_unless_the_notebook_shows_them_already(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    show_figures()  # outside a notebook, nothing happens
+    printers: dict[type, Any] = {}
+    formatter = SimpleNamespace(type_printers=printers, for_type=printers.__setitem__)
+    formatters = SimpleNamespace(formatters={"image/png": formatter})
+    shell = SimpleNamespace(kernel=object(), display_formatter=formatters)
+    monkeypatch.setitem(
+        sys.modules, "IPython", cast(Any, SimpleNamespace(get_ipython=lambda: shell))
+    )
+    show_figures()
+    as_png = printers[Figure]
+    printers[Figure] = "the user's"
+    show_figures()
+    assert printers == {Figure: "the user's"}
+    monkeypatch.undo()  # Matplotlib also asks IPython for its event loop
+    assert as_png(Figure()).startswith(b"\x89PNG")

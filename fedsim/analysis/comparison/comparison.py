@@ -65,7 +65,9 @@ class Comparison(ComparisonTables):
                 :class:`~fedsim.analysis.comparison.figure.FigureStyle`.
         """
         from fedsim.analysis.comparison.plots import plot_curves
+        from fedsim.runs.notebook import show_figures
 
+        show_figures()
         named = [metric] if metric is None or isinstance(metric, str) else metric
         metrics = tuple(self.measured(name) for name in named)
         return plot_curves(self, FigureStyle(metrics, against, **style))
