@@ -77,9 +77,15 @@ def latex(comparison: ComparisonTables) -> str:
     if comparison.goals:
         has_intervals = comparison.targets["time_low_s"].notna().any()
         interval = " with its 95% bootstrap interval" if has_intervals else ""
+        means = comparison.targets[comparison.targets["time_s"].notna()]
+        some = (
+            "; [n/m] if only n of m seeds did, so that the mean is theirs"
+            if (means["reached"] < means["runs"]).any()
+            else ""
+        )
         caption = (
             f"Mean time to target over seeds{interval}, and relative to {comparison.baseline}; a dash if fewer than"
-            " half of the seeds reached it."
+            f" half of the seeds reached it{some}."
         )
         unit = axis_unit(float(comparison.targets["time_s"].median()), "time")
         heads = [f"{comparison.title(goal)} ({unit[1]})" for goal in comparison.goals]
@@ -120,6 +126,8 @@ def _time(row: pd.Series[Any], scale: float) -> str:
         text += f" [{row['time_low_s'] / scale:.2f}, {row['time_high_s'] / scale:.2f}]"
     if math.isfinite(row["relative"]):
         text += rf" ({row['relative']:.2f}$\times$)"
+    if row["reached"] < row["runs"]:
+        text += f" {{[{row['reached']:.0f}/{row['runs']:.0f}]}}"
     return text
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from fedsim.analysis.comparison import Comparison, compare
+from fedsim.analysis.comparison import Comparison, compare, files
 from fedsim.errors import UserError
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison.compared import SETTINGS, TARGETS, VARIANTS, row
@@ -51,6 +52,12 @@ def test_latex_table(comparison: Comparison, tmp_path: Path) -> None:
     )
     assert rf"({shown['relative']:.2f}$\times$)" in body[1]
     assert body[1].endswith(r"& -- \\")
+
+
+def test_a_mean_over_some_of_the_seeds_is_marked_in_latex() -> None:
+    row = {"time_s": 90.0, "time_low_s": math.nan, "relative": 1.0, "reached": 2, "runs": 2}
+    assert files._time(pd.Series(row), 60) == r"1.50 (1.00$\times$)"
+    assert files._time(pd.Series({**row, "reached": 1}), 60) == r"1.50 (1.00$\times$) {[1/2]}"
 
 
 def test_only_an_earlier_comparison_is_replaced(comparison: Comparison, tmp_path: Path) -> None:
