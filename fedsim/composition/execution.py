@@ -32,7 +32,7 @@ from fedsim.composition.requirements import nothing_dispatched
 from fedsim.composition.resuming import load_original
 from fedsim.composition.rules import build_station
 from fedsim.composition.shared import Shared
-from fedsim.durable import is_disk_full, write_text
+from fedsim.durable import is_disk_full
 from fedsim.errors import UserError, raise_all
 from fedsim.formatting import format_duration
 from fedsim.metrics import DEFINITIONS_KEY, to_document
@@ -49,6 +49,7 @@ from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override
+from fedsim.scenario.own_code import write_sources
 from fedsim.simulation.server import Server
 from fedsim.stopping import Grace, grace
 from fedsim.timeline import Evaluate
@@ -168,9 +169,7 @@ def execute(
                 **environment(),
             },
         )
-        for name, source in loaded.sources().items():
-            (folder.path / name).parent.mkdir(exist_ok=True)
-            write_text(folder.path / name, source)
+        write_sources(folder.path, loaded.sources())
         with RunWriter(folder, clients=assembly.task.clients) as writer:
             try:
                 execution = _Execution(

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedsim.errors import UserError
 from fedsim.methods.base import Method, Prologue, Vector
-from fedsim.signatures import place
+from fedsim.signatures import is_bundled, place
 
 _TRAFFIC = ("download", "first_download", "upload")
 _COSTS = ("compute_factor", "extra_passes", "vector_operations")
@@ -21,7 +21,7 @@ def check_declarations(method: Method) -> None:
         UserError: with the function, its value, and an example.
     """
     kind = type(method)
-    if kind.__module__.partition(".")[0] == "fedsim":
+    if is_bundled(kind):
         return
     for name in _TRAFFIC:
         _check_vectors(kind, name, getattr(method, name)())

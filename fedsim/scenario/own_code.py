@@ -7,7 +7,10 @@ import inspect
 import linecache
 import sys
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
+
+from fedsim.durable import write_text
 
 FOLDER = "python_parts"
 """Folder of a run that holds the source of classes without a file."""
@@ -40,6 +43,13 @@ def python_source(given: type) -> str | None:
         elif name in names and origin != "__main__" and hasattr(value, "__name__"):
             imports.append(f"from {origin} import {value.__name__} as {name}")
     return "\n".join(["from __future__ import annotations\n", *sorted(imports), "\n", source])
+
+
+def write_sources(folder: Path, sources: Mapping[str, str]) -> None:
+    """Write sources of classes without a file into a folder, by their paths there."""
+    for name, source in sources.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        write_text(folder / name, source)
 
 
 def _class_source(given: type) -> str | None:

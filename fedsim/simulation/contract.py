@@ -142,7 +142,7 @@ class _Requests:
         self._files = {
             getattr(sys.modules.get(base.__module__), "__file__", None)
             for base in self._class.__mro__
-            if base.__module__.partition(".")[0] not in ("fedsim", "builtins", "abc")
+            if not is_bundled(base) and base.__module__ not in ("builtins", "abc")
         }
         self._handouts = handouts
         self._held = held

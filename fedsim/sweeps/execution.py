@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Literal
 
 from fedsim.cluster import usable_cores
-from fedsim.durable import TEMPORARY_PREFIX, write_text
+from fedsim.durable import TEMPORARY_PREFIX
 from fedsim.errors import UserError
 from fedsim.runs.folder import Status
 from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.own_code import write_sources
 from fedsim.sweeps.folder import Sweep, claimed, record, write_index
 from fedsim.sweeps.local import Shares, run_here, run_on_pool
 from fedsim.sweeps.plan import PlannedRun, plan_runs
@@ -123,18 +124,16 @@ def sweep(
 
 def _write_sources(path: Path, planned: Sequence[PlannedRun]) -> None:
     """Write the source of classes from Python into the sweep's folder, from which each run imports them."""
-    parts = {part.name: part for run in planned for part in run.loaded.parts()}
-    for part in parts.values():
-        if part.user is None or part.user.file is not None:
-            continue
-        if part.user.source is None:
-            raise UserError(
-                f"the source of {part.user.class_name} cannot be read, so the runs of a sweep cannot import it",
-                hint="put the class into a file, and name it file.py:ClassName in the scenario",
-            )
-        file = path / part.name.rpartition(":")[0]
-        file.parent.mkdir(exist_ok=True)
-        write_text(file, part.user.source)
+    for run in planned:
+        for user in filter(None, (part.user for part in run.loaded.parts())):
+            if user.file is None and user.source is None:
+                raise UserError(
+                    f"the source of {user.class_name} cannot be read, so the runs of a sweep cannot import it",
+                    hint="put the class into a file, and name it file.py:ClassName in the scenario",
+                )
+    write_sources(
+        path, {name: text for run in planned for name, text in run.loaded.sources().items()}
+    )
 
 
 def _results(

@@ -20,7 +20,7 @@ from fedsim.errors import FedsimError, UserError
 from fedsim.formatting import Kind
 from fedsim.global_generators import unmoved
 from fedsim.metrics import METRICS, MetricDefinition
-from fedsim.signatures import defined_at, parameters_of
+from fedsim.signatures import defined_at, is_bundled, parameters_of
 from fedsim.tasks.dataset import TargetKind
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def check_declared(metric: Metric, where: str) -> None:
     Raises:
         UserError: one has a value that it cannot have, or the column already has a meaning.
     """
-    if _ships_with_fedsim(metric):
+    if is_bundled(type(metric)):
         return
     cls = type(metric)
     title = f"the metric {cls.__name__} ({defined_at(cls.compute)})"
@@ -134,7 +134,7 @@ def measured(metric: Metric, predictions: Predictions) -> float:
     Raises:
         UserError: a user's metric failed, did not return a number, or drew from a global random generator.
     """
-    if _ships_with_fedsim(metric):
+    if is_bundled(type(metric)):
         return float(metric.compute(predictions))
     compute = inspect.unwrap(type(metric).compute)
     watch = unmoved(
@@ -162,10 +162,6 @@ def measured(metric: Metric, predictions: Predictions) -> float:
             where=defined_at(compute),
             hint="return a number, or a tensor with one element",
         ) from error
-
-
-def _ships_with_fedsim(metric: Metric) -> bool:
-    return type(metric).__module__.startswith("fedsim.")
 
 
 def _is_function(metric: Metric) -> bool:
