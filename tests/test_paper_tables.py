@@ -8,7 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmarks import papers
+from benchmarks.papers import pages, results
+from benchmarks.papers.running import LONG, SMALL
 
 
 @pytest.mark.parametrize(
@@ -24,27 +25,27 @@ from benchmarks import papers
     ],
 )
 def test_numbers(value: float, digits: int, text: str) -> None:
-    assert papers.number(value, digits) == text
+    assert results.number(value, digits) == text
 
 
 def test_a_spread_says_how_many_seeds_reached_the_target() -> None:
-    assert papers.spread([40.0, 50.0], 2) == "45 (40 to 50)"
-    assert papers.spread([40.0, float("nan")], 2) == "40, 1 of 2"
-    assert papers.spread([float("nan")]) == papers.spread([]) == "–"
+    assert results.spread([40.0, 50.0], 2) == "45 (40 to 50)"
+    assert results.spread([40.0, float("nan")], 2) == "40, 1 of 2"
+    assert results.spread([float("nan")]) == results.spread([]) == "–"
 
 
 def test_every_marked_table_is_known_and_every_table_is_in_a_page() -> None:
     marked = [
         match["name"]
-        for page in papers.PAGES
-        for match in papers.MARKED.finditer(page.read_text(encoding="utf-8"))
+        for page in pages.PAGES
+        for match in pages.MARKED.finditer(page.read_text(encoding="utf-8"))
     ]
-    assert sorted(marked) == sorted([*papers.TABLES, "claims"])
-    for sweep in (*papers.SMALL, *papers.LONG):
-        assert (papers.SCENARIOS / f"{sweep}.yaml").is_file()
-    for claims in papers.CLAIMS.values():
+    assert sorted(marked) == sorted([*pages.TABLES, "claims"])
+    for sweep in (*SMALL, *LONG):
+        assert (results.SCENARIOS / f"{sweep}.yaml").is_file()
+    for claims in pages.CLAIMS.values():
         for claim in claims:
-            assert (papers.SCENARIOS / f"{claim.sweep}.yaml").is_file()
+            assert (results.SCENARIOS / f"{claim.sweep}.yaml").is_file()
 
 
 def fake_run(folder: Path, method: str, seed: int, losses: list[float], status: str) -> None:
@@ -68,7 +69,7 @@ def test_a_table_is_written_from_finished_runs_alone(tmp_path: Path) -> None:
     fake_run(sweep / "d", "fedavg", 1, [0.1], "running")
     page = tmp_path / "README.md"
     page.write_text("before\n<!-- table fedsum-patterns -->\nold\n<!-- end -->\nafter\n")
-    papers.write_tables(tmp_path, [page])
+    pages.write_tables(tmp_path, [page])
     text = page.read_text()
     assert "| FedSUM | 7.5 (5.0 to 10) | – |" in text
     assert "| FedAvg | – | – |" in text
@@ -76,5 +77,17 @@ def test_a_table_is_written_from_finished_runs_alone(tmp_path: Path) -> None:
     assert text.startswith("before\n<!-- table")
     assert text.endswith("<!-- end -->\nafter\n")
     # Without runs the old table stays.
-    papers.write_tables(tmp_path / "nothing", [page])
+    pages.write_tables(tmp_path / "nothing", [page])
     assert page.read_text() == text
+
+
+def test_claims_keep_their_rows_where_nothing_was_run(tmp_path: Path) -> None:
+    page = tmp_path / "index.md"
+    text = (results.ROOT / "docs" / "papers" / "index.md").read_text(encoding="utf-8")
+    page.write_text(text, encoding="utf-8")
+    pages.write_tables(tmp_path / "nothing", [page])
+    assert page.read_text(encoding="utf-8") == text
+    claim = pages.CLAIMS["FedSUM"][0]
+    page.write_text(text.replace(claim.text, "another claim"), encoding="utf-8")
+    pages.write_tables(tmp_path / "nothing", [page])
+    assert f"| {claim.text} | open: not yet run | – | 0 | – |" in page.read_text(encoding="utf-8")

@@ -1,0 +1,53 @@
+"""The pages with the papers' tables, and what is written into them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from benchmarks.papers import (
+    fedcompass,
+    fedlga,
+    fedsum,
+    generalized_fedavg,
+    partial_personalization,
+)
+from benchmarks.papers.claims import claims_table
+from benchmarks.papers.results import ROOT, SCENARIOS, Results, Tables
+
+PAGES = [*sorted(SCENARIOS.glob("*/README.md")), ROOT / "docs" / "papers" / "index.md"]
+MARKED = re.compile(r"(<!-- table (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+CLAIMS = {
+    "FedCompass": fedcompass.CLAIMS,
+    "FedLGA": fedlga.CLAIMS,
+    "FedSUM": fedsum.CLAIMS,
+    "Generalized FedAvg": generalized_fedavg.CLAIMS,
+    "FedAvg-P, Scaffold-P": partial_personalization.CLAIMS,
+}
+TABLES: Tables = {
+    **fedcompass.TABLES,
+    **fedlga.TABLES,
+    **fedsum.TABLES,
+    **generalized_fedavg.TABLES,
+    **partial_personalization.TABLES,
+}
+
+
+def write_tables(runs: Path, pages: Iterable[Path] = PAGES) -> None:
+    """Replace every marked table whose sweeps have finished runs."""
+    read = cache(lambda sweep: Results(sweep, runs))
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+
+        def replaced(match: re.Match[str]) -> str:
+            if match["name"] == "claims":
+                table = claims_table(CLAIMS, read, match[0])
+            else:
+                write, *sweeps = TABLES[match["name"]]
+                results = [read(sweep) for sweep in sweeps]
+                table = write(*results) if all(result.runs for result in results) else ""
+            return f"{match[1]}\n{table}\n{match[3]}" if table.strip() else match[0]
+
+        page.write_text(MARKED.sub(replaced, text), encoding="utf-8")
