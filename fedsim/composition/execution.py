@@ -139,7 +139,7 @@ def execute(
         raise UserError(
             "this scenario describes a sweep of many runs",
             where=f"{loaded.path or 'scenario'}: sweep",
-            hint="use fedsim sweep, or leave the section out",
+            hint="use fedsim sweep (in Python: fedsim.sweep()), or leave the section out",
         )
     if timeline is not None and timing_only:
         raise UserError(

@@ -255,11 +255,11 @@ def inches(value: str | float | None, where: str) -> float | None:
     """A length in inches.
 
     Raises:
-        UserError: it is not a positive length.
+        UserError: it is not a length from 0.5 to 100 inches.
     """
-    if not isinstance(value, str):
-        return value
-    match = re.fullmatch(r"([\d.]+)\s*(in|cm|mm|pt)?", value.strip())
+    if value is None:
+        return None
+    match = re.fullmatch(r"([\d.]+)\s*(in|cm|mm|pt)?", str(value).strip())
     try:
         length = float(match[1]) * _INCHES[match[2] or "in"] if match else 0.0
     except ValueError:

@@ -42,10 +42,10 @@ def test_lengths(text: str, expected: float) -> None:
     assert inches(text, "width") == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("text", ["wide", "0mm", "-3in", "1.2.3in"])
-def test_lengths_that_are_none(text: str) -> None:
+@pytest.mark.parametrize("length", ["wide", "0mm", "-3in", "1.2.3in", 300, -1.0, True])
+def test_lengths_that_are_none(length: str | float) -> None:
     with pytest.raises(UserError, match="is not a length"):
-        inches(text, "width")
+        inches(length, "width")
 
 
 def test_a_figure_has_the_width_of_a_venue(comparison: Comparison) -> None:
