@@ -193,6 +193,8 @@ def test_clients_without_tests_of_their_own_cannot_be_measured(tmp_path: Path) -
         ({"batch_size": 16, "time_budget": "1s"}, 7),
         ({"batch_size": 111}, 4),
         ({"batch_size": 1}, 11),
+        ({"local_epochs": 1, "batches": "with_replacement"}, 0),
+        ({"batch_size": 1, "local_steps": 2, "batches": "with_replacement"}, 11),
     ],
 )
 def test_a_mini_batch_of_one_sample_is_refused_where_the_model_needs_two(
