@@ -183,7 +183,7 @@ def execute(
                     live=live,
                     on_warning=on_warning,
                 )
-            except UserError:
+            except Exception:
                 # A mistake that appears only when the learner is built: leave nothing behind.
                 writer.close()
                 folder.remove()
@@ -250,17 +250,22 @@ def resume(
         earlier = {name: float(info.get(name) or 0) for name in _WALL}
         folder.reopen(resumed=int(info.get("resumed", 0)) + 1)
         with RunWriter(folder, clients=assembly.task.clients) as writer:
-            execution = _Execution(
-                assembly,
-                folder,
-                writer,
-                on_progress,
-                began,
-                timeline=timeline,
-                threads=threads,
-                live=live,
-                earlier=earlier,
-            )
+            try:
+                execution = _Execution(
+                    assembly,
+                    folder,
+                    writer,
+                    on_progress,
+                    began,
+                    timeline=timeline,
+                    threads=threads,
+                    live=live,
+                    earlier=earlier,
+                )
+            except Exception:
+                writer.close()
+                folder.update_info(status=info["status"])
+                raise
             on_start(execution.starting_point())
             return execution.run()
 
