@@ -161,6 +161,7 @@ def execute(
                 "seed": loaded.scenario.seed,
                 "timing_only": not assembly.rules.learns,
                 "user_code": loaded.user_code(),
+                "data_files": loaded.data_files(),
                 "folders": {"run": str(folder.path.resolve()), "project": str(loaded.folder)},
                 "timeline": None
                 if timeline is None
