@@ -28,8 +28,12 @@ def test_ranges(text: str, kind: Any, expected: tuple[float | None, float | None
     assert limits(text, kind, "xlim") == expected
 
 
-@pytest.mark.parametrize(("text", "kind"), [("2d", "time"), ("2d:1d", "time"), ("a:b", "share")])
-def test_ranges_that_are_none(text: str, kind: Any) -> None:
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("2d", "time"), ("2d:1d", "time"), ("1:2:3", "number"), ("a:b", "share")]
+    + [(value, "number") for value in (5, (1,), (2, 1), ("a", "b"), ([1], 2))],
+)
+def test_ranges_that_are_none(text: Any, kind: Any) -> None:
     with pytest.raises(UserError, match="is not a range") as caught:
         limits(text, kind, "xlim")
     assert caught.value.hint is not None
