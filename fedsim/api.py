@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedsim.analysis.run import Run, load_run
+from fedsim.arguments import argument_error, path_of
 from fedsim.composition.execution import OnProgress, execute
 from fedsim.composition.execution import resume as resume_run
 from fedsim.errors import UserError
@@ -32,10 +33,11 @@ def read_scenario(
     if isinstance(scenario, Mapping):
         return load_scenario_dict(scenario, Path.cwd(), overrides=parsed)
     if not isinstance(scenario, str | os.PathLike):
-        raise UserError(
-            f"must be a file, a name or a mapping, not {scenario!r}",
-            where="argument scenario",
-            hint='give a YAML file, a built-in scenario such as "quickstart", or a dictionary',
+        raise argument_error(
+            "scenario",
+            scenario,
+            "a file, a name or a mapping",
+            'give a YAML file, a built-in scenario such as "quickstart", or a dictionary',
         )
     return load_scenario(Path(scenario), overrides=parsed)
 
@@ -56,7 +58,7 @@ def run(
     Args:
         scenario: a YAML file, the name of a built-in scenario (``"quickstart"``), or nested mappings with the same
             content as a file (relative paths then refer to the working directory), in which a part may also be a class
-            or an instance: ``{"method": MyMethod}``.
+            or an instance, ``{"method": MyMethod}``, and a metric or model a function.
         output: the run folder; ``runs/<name>-seed<seed>`` if None.
         overrides: values by dotted path, such as ``"training.optimizer.lr=0.1"``.
         overwrite: replace an existing run; a failed one is always replaced.
@@ -76,10 +78,12 @@ def run(
     with notebook_bar(loaded.scenario.name) as bar:
         return execute(
             loaded,
-            None if output is None else Path(output),
+            None if output is None else path_of("output", output),
             overwrite=overwrite,
             timing_only=timing_only,
-            timeline=load_run(timeline) if isinstance(timeline, str | os.PathLike) else timeline,
+            timeline=timeline
+            if timeline is None or isinstance(timeline, Run)
+            else load_run(path_of("timeline", timeline, "a run or its folder")),
             live=live,
             on_progress=on_progress or bar,
         )
@@ -104,10 +108,9 @@ def resume(
     Raises:
         UserError: the folder holds no run or a damaged one, or an override is not allowed.
     """
-    with notebook_bar(Path(path).name) as bar:
-        return resume_run(
-            Path(path), from_python(overrides), live=live, on_progress=on_progress or bar
-        )
+    folder = path_of("path", path)
+    with notebook_bar(folder.name) as bar:
+        return resume_run(folder, from_python(overrides), live=live, on_progress=on_progress or bar)
 
 
 def load(path: PathLike) -> Run:
@@ -173,10 +176,17 @@ def sweep(
         The sweep; ``failures`` says which runs failed and why.
 
     Raises:
-        UserError: the sweep is invalid, or its folder cannot be used or holds a run of a different scenario.
+        UserError: the sweep or an argument is invalid, or the folder cannot be used or holds a run of a different
+            scenario.
     """
     from fedsim.sweeps.execution import sweep as run_sweep
 
-    path = None if output is None else Path(output)
+    if engine not in ("local", "ray"):
+        raise argument_error("engine", engine, "'local' or 'ray'")
+    if jobs is not None and not (type(jobs) is int and jobs >= 1):
+        raise argument_error(
+            "jobs", jobs, "a whole number of at least 1", "leave it out to use all cores"
+        )
+    path = None if output is None else path_of("output", output)
     loaded = read_scenario(scenario, overrides)
     return run_sweep(loaded, path, jobs=jobs, engine=engine, address=address).sweep

@@ -75,25 +75,37 @@ class Catalog:
             )
         return parts[name]
 
-    def adopt(self, kind: str, user_class: type[Any]) -> type[Component]:
-        """A user's class as a part of ``kind``.
+    def adopt(self, kind: str, given: type[Any] | Callable[..., Any]) -> type[Component]:
+        """A user's class or function as a part of ``kind``.
 
         Raises:
             UserError: it cannot be one.
         """
-        base = self.kinds[kind].base()
+        entry = self.kinds[kind]
+        base = entry.base()
+        if isinstance(given, type):
+            user_class = given
+        elif entry.of_function is None:
+            raise UserError(
+                f"{given.__name__} is a function, and a {kind} is a class",
+                hint=f"write a class that derives from {import_path(base)}",
+            )
+        elif not given.__name__.isidentifier():
+            raise UserError("a lambda has no name", hint="write it as def my_function(...)")
+        else:
+            user_class = entry.of_function(given)
         if not issubclass(user_class, base):
             raise UserError(
                 f"{user_class.__name__} is not a {kind}",
                 hint=f"derive it from {import_path(base)}",
             )
         check_overrides(user_class, base)
-        component = self.kinds[kind].adapt(user_class)
+        component = entry.adapt(user_class)
         expected = getattr(base, "Params", None)
         if expected is not None and not issubclass(component.Params, expected):
             raise UserError(
                 f"the Params of {user_class.__name__} do not derive from those of a {kind}",
-                hint=f"derive them from {expected.__module__}.{expected.__name__}",
+                hint=f"derive them from {import_path(expected)}",
             )
         return component
 

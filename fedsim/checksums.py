@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import hashlib
 import json
 import os
@@ -23,6 +24,21 @@ def file_sha256(path: Path) -> str:
     require_regular(path)
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def kept_sha256(path: Path) -> str:
+    """:func:`file_sha256`, computed once per process until the file changes.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    state = os.stat(path)
+    return _sha256_of_state(path, state.st_size, state.st_mtime_ns)
+
+
+@functools.cache
+def _sha256_of_state(path: Path, size: int, modified_ns: int) -> str:
+    return file_sha256(path)
 
 
 def require_regular(path: Path) -> None:

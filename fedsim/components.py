@@ -219,13 +219,15 @@ def load_user_component(
 
 
 def import_path(cls: type[Any]) -> str:
-    """The dotted path from which users import a class: that of the outermost package that offers it."""
+    """The dotted path from which users import a class: the outermost package that offers it, else this module."""
     if cls.__module__.startswith(_USER_MODULE):
         return cls.__qualname__
     parts = cls.__module__.split(".")
     packages = (".".join(parts[:end]) for end in range(1, len(parts)))
     offering = (
-        name for name in packages if getattr(sys.modules.get(name), cls.__name__, None) is cls
+        name
+        for name in (*packages, __name__)
+        if getattr(sys.modules.get(name), cls.__name__, None) is cls
     )
     return f"{next(offering, cls.__module__)}.{cls.__name__}"
 

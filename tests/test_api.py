@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import fedsim
 from fedsim.errors import UserError
 from fedsim.scenario.loading import LoadedScenario
-from tests.composition.worlds import quadratic
+from tests.composition.worlds import digits, quadratic
 
 
 def test_a_scenario_can_be_given_checked(tmp_path: Path) -> None:
@@ -28,3 +29,59 @@ def test_arguments_of_wrong_types_are_named() -> None:
         fedsim.compare([3])  # type: ignore[list-item]
     with pytest.raises(UserError, match="argument paths: no runs are given"):
         fedsim.compare([])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: fedsim.run(quadratic([[0]]), 5), "argument output: must be a path, not 5"),  # type: ignore[arg-type]
+        (lambda: fedsim.sweep({}, 5), "argument output: must be a path, not 5"),  # type: ignore[arg-type]
+        (lambda: fedsim.load(5), "argument path: must be a path, not 5"),  # type: ignore[arg-type]
+        (lambda: fedsim.resume(5), "argument path: must be a path, not 5"),  # type: ignore[arg-type]
+        (
+            lambda: fedsim.run({}, overrides=5),  # type: ignore[arg-type]
+            "argument overrides: must be a list of strings, not 5",
+        ),
+        (
+            lambda: fedsim.compare([], targets="accuracy=0.9"),
+            "argument targets: must be a list of strings, not 'accuracy=0.9'",
+        ),
+        (
+            lambda: fedsim.compare([], targets={"accuracy": 0.9}),
+            r"must be a list of strings, not \{'accuracy': 0.9\}\n  for example targets=\[\"accuracy=0.9\"\]",
+        ),
+        (
+            lambda: fedsim.sweep({}, engine="slurm"),  # type: ignore[arg-type]
+            "argument engine: must be 'local' or 'ray', not 'slurm'",
+        ),
+        *[
+            (
+                lambda jobs=jobs: fedsim.sweep({}, jobs=jobs),
+                f"argument jobs: must be a whole number of at least 1, not {jobs!r}",
+            )
+            for jobs in (0, -1, 1.5, "all", True)
+        ],
+    ],
+)
+def test_arguments_are_checked(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        call()
+
+
+def test_arguments_of_a_run_are_checked(tmp_path: Path) -> None:
+    run = fedsim.run(digits(stop={"rounds": 1}), tmp_path / "run")
+    with pytest.raises(UserError, match="argument timeline: must be a run or its folder, not 5"):
+        fedsim.run(digits(), tmp_path / "again", timeline=5)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="argument target: must be a number, not 'half'"):
+        run.time_to("accuracy", "half")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"plot: has no argument 'widht'\n  did you mean 'width'\?"):
+        run.plot(widht=3)
+    with pytest.raises(UserError, match="no run measured '5'"):
+        run.plot(5)  # type: ignore[arg-type]
+    assert run.plot(width="ieee").get_figwidth() == 3.5
+    with pytest.raises(UserError, match="argument path: must be a path"):
+        run.report(5)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="argument folder: must be a path"):
+        fedsim.compare(run).write(5)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"give a file in it, such as .*run/scenario\.yaml"):
+        fedsim.run(run.path)

@@ -9,6 +9,7 @@ import pytest
 from fedsim.catalog import CATALOG
 from fedsim.components import import_path, load_user_component
 from fedsim.errors import UserError
+from fedsim.methods.base import Method
 from tests.tasks.users import own_task
 
 
@@ -105,3 +106,11 @@ def test_the_documentation_imports_base_classes_as_messages_do() -> None:
     page = (Path(__file__).parents[1] / "docs/extending.md").read_text(encoding="utf-8")
     for kind, entry in CATALOG.kinds.items():
         assert f"`{import_path(entry.base())}`" in page, kind
+
+
+def test_a_wrong_params_class_names_the_documented_one() -> None:
+    class Own(Method):
+        Params = int  # type: ignore[assignment]
+
+    with pytest.raises(UserError, match=r"derive them from fedsim\.components\.Parameters"):
+        CATALOG.adopt("method", Own)

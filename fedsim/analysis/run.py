@@ -5,8 +5,9 @@ from __future__ import annotations
 import html
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from fedsim.arguments import path_of
 from fedsim.formatting import format_count, format_duration
 from fedsim.runs import Run as RunTables
 from fedsim.runs import RunFolder
@@ -32,23 +33,24 @@ class Run(RunTables):
         """
         from fedsim.analysis.report import write_report
 
-        target = Path(path) if path is not None else self.folder.report
+        target = self.folder.report if path is None else path_of("path", path)
         write_report(self, target, refresh_s)
         return target
 
-    def plot(self, metric: str | None = None, against: str = "time_s") -> Figure:
+    def plot(self, metric: str | None = None, against: str = "time_s", **style: Any) -> Figure:
         """A Matplotlib figure of a metric of this run.
 
         Args:
             metric: name of the metric; the first one if None.
             against: the horizontal axis: ``time_s``, ``version``, ``round``, ``bytes`` or ``compute_s``.
+            style: as for :meth:`fedsim.analysis.comparison.Comparison.plot`.
 
         Raises:
-            UserError: the run has not ended, or did not measure the metric.
+            UserError: the run has not ended or did not measure the metric, or an argument is wrong.
         """
         from fedsim.analysis.comparison import compare
 
-        return compare([self]).plot(metric, against)
+        return compare([self]).plot(metric, against, **style)
 
     def _repr_html_(self) -> str:
         rows = {
@@ -75,4 +77,4 @@ def load_run(path: str | os.PathLike[str]) -> Run:
     Raises:
         UserError: the folder is not there or is not a fedsim run.
     """
-    return Run(RunFolder(path))
+    return Run(RunFolder(path_of("path", path)))

@@ -139,7 +139,7 @@ def execute(
         raise UserError(
             "this scenario describes a sweep of many runs",
             where=f"{loaded.path or 'scenario'}: sweep",
-            hint="use fedsim sweep, or leave the section out",
+            hint="use fedsim sweep (in Python: fedsim.sweep()), or leave the section out",
         )
     if timeline is not None and timing_only:
         raise UserError(
@@ -161,6 +161,7 @@ def execute(
                 "seed": loaded.scenario.seed,
                 "timing_only": not assembly.rules.learns,
                 "user_code": loaded.user_code(),
+                "data_files": loaded.data_files(),
                 "folders": {"run": str(folder.path.resolve()), "project": str(loaded.folder)},
                 "timeline": None
                 if timeline is None
@@ -183,7 +184,7 @@ def execute(
                     live=live,
                     on_warning=on_warning,
                 )
-            except UserError:
+            except Exception:
                 # A mistake that appears only when the learner is built: leave nothing behind.
                 writer.close()
                 folder.remove()
@@ -250,17 +251,22 @@ def resume(
         earlier = {name: float(info.get(name) or 0) for name in _WALL}
         folder.reopen(resumed=int(info.get("resumed", 0)) + 1)
         with RunWriter(folder, clients=assembly.task.clients) as writer:
-            execution = _Execution(
-                assembly,
-                folder,
-                writer,
-                on_progress,
-                began,
-                timeline=timeline,
-                threads=threads,
-                live=live,
-                earlier=earlier,
-            )
+            try:
+                execution = _Execution(
+                    assembly,
+                    folder,
+                    writer,
+                    on_progress,
+                    began,
+                    timeline=timeline,
+                    threads=threads,
+                    live=live,
+                    earlier=earlier,
+                )
+            except Exception:
+                writer.close()
+                folder.update_info(status=info["status"])
+                raise
             on_start(execution.starting_point())
             return execution.run()
 

@@ -65,7 +65,8 @@ def changed_code(folder: RunFolder, info: Mapping[str, Any]) -> list[UserError]:
                 UserError(
                     "the code has changed since the run began",
                     where=str(path),
-                    hint="undo the change, or begin a new run",
+                    hint="undo the change, or begin a new run: "
+                    f"fedsim run {folder.scenario} -o NEW_FOLDER",
                 )
             )
     return errors

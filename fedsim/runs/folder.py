@@ -343,7 +343,7 @@ class RunFolder:
             raise UserError(
                 "no such run folder",
                 where=str(self.path),
-                hint="give the folder that 'fedsim run' printed",
+                hint="give the folder that 'fedsim run' printed (in Python: the run's path)",
             )
         try:
             require_regular(self.info)
@@ -352,9 +352,10 @@ class RunFolder:
             raise UserError(
                 "the folder has no run.json, so it is not a fedsim run",
                 where=str(self.path),
-                hint="give a run in it, or continue the sweep with the 'fedsim sweep' command that started it"
+                hint="give a run in it, or continue the sweep by repeating the 'fedsim sweep' command or the "
+                "fedsim.sweep() call that started it"
                 if is_sweep(self.path)
-                else "give the folder that 'fedsim run' printed",
+                else "give the folder that 'fedsim run' printed (in Python: the run's path)",
             ) from None
         except (OSError, ValueError) as error:
             problem = getattr(error, "strerror", None) or error

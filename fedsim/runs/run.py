@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
 
+from fedsim.arguments import argument_error
 from fedsim.errors import UserError
 from fedsim.metrics import DEFINITIONS_KEY, MetricDefinition, definition, from_document
 from fedsim.outcomes import OUTCOME_LABELS
@@ -261,8 +263,12 @@ class Run:
         """Simulated seconds until the first evaluation that reached ``target``; NaN if none did.
 
         Raises:
-            UserError: the run did not measure this metric.
+            UserError: the run did not measure this metric, or the target is not a number.
         """
+        if not isinstance(target, Real):
+            raise argument_error(
+                "target", target, "a number", 'for example time_to("accuracy", 0.9)'
+            )
         if metric not in self.metrics.columns[3:]:
             measured = ", ".join(self.metrics.columns[3:]) or "none (timing-only)"
             raise UserError(
@@ -270,7 +276,7 @@ class Run:
                 where=str(self.path),
                 hint=f"measured: {measured}",
             )
-        reached = self.metric_definition(metric).reached(self.metrics[metric], target)
+        reached = self.metric_definition(metric).reached(self.metrics[metric], float(target))
         times = self.metrics["time_s"].to_numpy()
         return float(times[reached.argmax()]) if reached.any() else float("nan")
 

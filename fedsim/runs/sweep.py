@@ -77,7 +77,9 @@ class SweepRecord:
         except OSError as error:
             problem = f"cannot be read: {error.strerror}"
         if problem:
-            raise UserError(problem, where=str(path), hint="run fedsim sweep again")
+            raise UserError(
+                problem, where=str(path), hint="run fedsim sweep (in Python: fedsim.sweep()) again"
+            )
 
 
 def is_sweep(folder: Path) -> bool:
@@ -118,7 +120,9 @@ def read_sweep(folder: Path) -> SweepRecord:
         ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
-            f"cannot be read: {error}", where=str(path), hint="run fedsim sweep again"
+            f"cannot be read: {error}",
+            where=str(path),
+            hint="run fedsim sweep (in Python: fedsim.sweep()) again",
         ) from error
 
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fedsim import bundled
 from fedsim.catalog import CATALOG, Catalog
+from fedsim.checksums import kept_sha256
 from fedsim.errors import UserError, UserErrors
 from fedsim.parameters import UNKNOWN_KEY
 from fedsim.scenario.description import keys_elsewhere
@@ -75,6 +76,15 @@ class LoadedScenario:
     def user_code(self) -> dict[str, str | None]:
         """SHA-256 of the source of every user's part, by its name; None if the source cannot be read."""
         return {part.name: part.user.digest for part in self.parts() if part.user}
+
+    def data_files(self) -> dict[str, str]:
+        """SHA-256 of every file that the parameters name, and of the manifest of every trace, by its path."""
+        digests = {}
+        for path in _paths(self.scenario):
+            content = path / "manifest.json" if path.is_dir() else path
+            if content.is_file():
+                digests[str(path)] = kept_sha256(content)
+        return digests
 
     @contextmanager
     def locating_errors(self) -> Iterator[None]:
@@ -224,6 +234,19 @@ def _parts(section: BaseModel, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Pa
                 yield part_path, item
                 if isinstance(item.params, BaseModel):
                     yield from _parts(item.params, part_path)
+
+
+def _paths(value: Any) -> Iterator[Path]:
+    """The paths among the values of a section, a part or a parameter."""
+    if isinstance(value, Path):
+        yield value
+    elif isinstance(value, Part):
+        yield from _paths(value.params)
+    elif isinstance(value, Mapping):
+        yield from _paths(list(value.values()))
+    elif isinstance(value, BaseModel | list | tuple):
+        for item in value:
+            yield from _paths(item[1] if isinstance(value, BaseModel) else item)
 
 
 def _naming_keys_elsewhere(problem: Problem) -> Problem:

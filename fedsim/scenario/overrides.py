@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from fedsim.arguments import strings
 from fedsim.errors import UserError
 from fedsim.scenario.source import KeyPath, Source, parse_yaml
 
@@ -53,13 +54,7 @@ def from_python(overrides: Iterable[str]) -> list[Override]:
     Raises:
         UserError: it is not a list of strings, or one of them cannot be read.
     """
-    given = overrides if isinstance(overrides, str | Mapping) else list(overrides)
-    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
-        raise UserError(
-            f"must be a list of strings, not {given!r}",
-            where="argument overrides",
-            hint='for example overrides=["training.optimizer.lr=0.05"]',
-        )
+    given = strings("overrides", overrides, 'for example overrides=["training.optimizer.lr=0.05"]')
     return [Override.parse(text, 'argument overrides=["{}"]') for text in given]
 
 

@@ -1,4 +1,4 @@
-"""Classes passed to a scenario from Python: how a run folder refers to them and keeps their source."""
+"""Classes and functions passed to a scenario from Python: how a run folder refers to them and keeps their source."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import inspect
 import linecache
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from fedsim.durable import write_text
 
@@ -16,10 +17,10 @@ FOLDER = "python_parts"
 """Folder of a run that holds the source of classes without a file."""
 
 
-def python_reference(given: type) -> tuple[str, Path | None]:
-    """How a scenario names a class from Python, and its file.
+def python_reference(given: Callable[..., Any]) -> tuple[str, Path | None]:
+    """How a scenario names a class or function from Python, and its file.
 
-    A class of a module is named by the module's file. A class of a notebook, a console or a script has no file that
+    One of a module is named by the module's file. One of a notebook, a console or a script has no file that
     may be imported again (a script would run again), so the run folder keeps its source.
     """
     module = sys.modules.get(given.__module__)
@@ -29,9 +30,9 @@ def python_reference(given: type) -> tuple[str, Path | None]:
     return f"{FOLDER}/{given.__name__}.py:{given.__name__}", None
 
 
-def python_source(given: type) -> str | None:
-    """Source of a class without a file, with the imports it needs; None if it cannot be read."""
-    source = _class_source(given)
+def python_source(given: Callable[..., Any]) -> str | None:
+    """Source of a class or function without a file, with the imports it needs; None if it cannot be read."""
+    source = _source(given)
     if source is None:
         return None
     names = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
@@ -42,7 +43,13 @@ def python_source(given: type) -> str | None:
             imports.append(f"import {value.__name__} as {name}")
         elif name in names and origin != "__main__" and hasattr(value, "__name__"):
             imports.append(f"from {origin} import {value.__name__} as {name}")
-    return "\n".join(["from __future__ import annotations\n", *sorted(imports), "\n", source])
+    attributes = [
+        f"{given.__name__}.{name} = {value!r}"
+        for name, value in vars(given).items()
+        if inspect.isfunction(given) and isinstance(value, bool | int | float | str)
+    ]
+    head = ["from __future__ import annotations\n", *sorted(imports), "\n"]
+    return "\n".join([*head, source, *attributes])
 
 
 def write_sources(folder: Path, sources: Mapping[str, str]) -> None:
@@ -52,7 +59,7 @@ def write_sources(folder: Path, sources: Mapping[str, str]) -> None:
         write_text(folder / name, source)
 
 
-def _class_source(given: type) -> str | None:
+def _source(given: Callable[..., Any]) -> str | None:
     try:
         return textwrap.dedent(inspect.getsource(given))
     except (OSError, TypeError):

@@ -1,11 +1,13 @@
 """The parts of a scenario: found by name, in a user's file or given as Python classes, and validated, once.
 
 A field annotated ``Annotated[Part[Any], OfKind("method", default="fedavg")]`` takes a name (``fedavg``,
-``my_file.py:MyClass``), a mapping with the name and the parameters, and from Python a class or an instance.
+``my_file.py:MyClass``), a mapping with the name and the parameters, and from Python a class, an instance, or a function
+for the kinds that have them.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -145,7 +147,7 @@ class OfKind:
         if isinstance(value, Component):
             given = getattr(value, "params", Parameters())
             return self._of_class(type(value), given.model_dump(by_alias=True), reading)
-        if isinstance(value, type):
+        if isinstance(value, type) or inspect.isfunction(value):
             return self._of_class(value, {}, reading)
         if isinstance(value, str):
             value = {"name": value}
@@ -161,7 +163,7 @@ class OfKind:
         name = value.get("name")
         if name is None:
             name = self.default_name({**section, **raw})
-        if isinstance(name, type):
+        if isinstance(name, type) or inspect.isfunction(name):
             return self._of_class(name, raw, reading)
         if not isinstance(name, str):
             what = "is missing" if name is None else f"must be text, not {name!r}"
@@ -188,8 +190,10 @@ class OfKind:
         params = component.Params.model_validate(raw, context=reading)
         return Part(self.kind, name, component, params, reading.folder, user)
 
-    def _of_class(self, given: type[Any], raw: dict[str, Any], reading: Reading) -> Part[Any]:
-        """The part of a class given from Python: one that ships with fedsim, or a user's."""
+    def _of_class(
+        self, given: type[Any] | Callable[..., Any], raw: dict[str, Any], reading: Reading
+    ) -> Part[Any]:
+        """The part of a class or function given from Python: one that ships with fedsim, or a user's."""
         name, user = getattr(given, "name", ""), None
         try:
             component = reading.catalog.adopt(self.kind, given)

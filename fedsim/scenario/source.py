@@ -124,7 +124,12 @@ def read_yaml(path: Path) -> Source:
             hint=f"{path.parent} holds: {', '.join(nearby[:12])}" if nearby else None,
         ) from None
     except IsADirectoryError:
-        raise UserError("is a folder, not a scenario file", where=label) from None
+        held = sorted(str(item) for item in path.glob("*.y*ml"))
+        raise UserError(
+            "is a folder, not a scenario file",
+            where=label,
+            hint=f"give a file in it, such as {held[-1]}" if held else None,
+        ) from None
     except UnicodeDecodeError as error:
         raise UserError(
             f"is not UTF-8 text (byte {error.start})", where=label, hint="save it as UTF-8"

@@ -33,7 +33,8 @@ _CALLBACK = "give the function without calling it: self.begin, not self.begin()"
 
 
 def check_selection(selection: Selection, server: ServerPort) -> None:
-    """Let a user's selection raise an error if it returns anything but different clients, or a wrong number.
+    """Let a user's selection raise an error if it returns anything but different clients, too many of them, or a wrong
+    number.
 
     Arrays of clients become lists. A selection that ships with fedsim is left alone.
     """
@@ -81,6 +82,8 @@ def check_selection(selection: Selection, server: ServerPort) -> None:
     for name, check in checks.items():
         function, where = getattr(selection, name), place(type(selection), name)
         setattr(selection, name, _checked(function, check, where))
+        if name in ("draw", "draw_among") and not is_bundled(function):
+            setattr(selection, name, _at_most_count(getattr(selection, name), where))
 
 
 def check_requests(
@@ -90,7 +93,8 @@ def check_requests(
     handouts: HandOuts,
     held: Mapping[Dispatch, Any],
 ) -> None:
-    """Let ``server`` check the requests of a user's schedule, and the dispatches to clients of a user's selection.
+    """Let ``server`` check the requests of a user's schedule, the dispatches to clients of a user's selection, and the
+    clients that either asks about.
 
     Args:
         server: the server; unchanged if schedule and selection ship with fedsim.
@@ -98,23 +102,20 @@ def check_requests(
         handouts: its hand-outs.
         held: its updates that have arrived and are not used yet.
     """
-    if not is_bundled(type(schedule)):
-        requests, names = _Requests(server, schedule, handouts, held), _Requests.NAMES
-    elif not is_bundled(type(selection)):
-        requests, names = _Requests(server, selection, handouts, held), ("dispatch",)
-    else:
+    if is_bundled(type(schedule)) and is_bundled(type(selection)):
         return
-    for name in names:
+    requests = _Requests(server, schedule, selection, handouts, held)
+    for name in ("dispatch",) if is_bundled(type(schedule)) else _Requests.NAMES:
         setattr(server, name, getattr(requests, name))
+    for name in _Requests.QUERIES:
+        setattr(server, name, requests.query(name))
 
 
 class _Requests:
-    """The functions of the server that change a run, with checks of their arguments.
+    """The functions of the server that change a run or return facts of a client, with checks of their arguments.
 
     Args:
-        server: the server.
-        author: the user's part that makes the requests.
-        handouts, held: see :func:`check_requests`.
+        server, schedule, selection, handouts, held: see :func:`check_requests`.
     """
 
     NAMES: ClassVar[tuple[str, ...]] = (
@@ -125,25 +126,31 @@ class _Requests:
         "cut",
         "aggregate",
     )
+    QUERIES: ClassVar[tuple[str, ...]] = ("is_online", "is_busy", "expected_duration_s")
     CALLS: ClassVar[int] = 100_000
     """Calls at one instant, besides two per client, after which a run in which nothing else happens is stopped."""
 
     def __init__(
         self,
         server: ServerPort,
-        author: Schedule | Selection,
+        schedule: Schedule,
+        selection: Selection,
         handouts: HandOuts,
         held: Mapping[Dispatch, Any],
     ) -> None:
         self._server = server
-        self._class = type(author)
-        # A selection makes no requests; a schedule that ships with fedsim makes those that follow from its draws.
-        self._drawn_by = place(self._class, "draw") if isinstance(author, Selection) else None
+        # A schedule that ships with fedsim makes the requests that follow from the selection's draws.
+        self._otherwise = (
+            place(type(selection), "draw")
+            if is_bundled(type(schedule))
+            else place(type(schedule), "start")
+        )
         self._files = {
             getattr(sys.modules.get(base.__module__), "__file__", None)
-            for base in self._class.__mro__
+            for base in (*type(schedule).__mro__, *type(selection).__mro__)
             if not is_bundled(base) and base.__module__ not in ("builtins", "abc")
         }
+        self._announced: Dispatch | None = None
         self._handouts = handouts
         self._held = held
         self._standstill = Standstill("dispatches", allowance=2 * server.clients)
@@ -181,11 +188,28 @@ class _Requests:
             deadline_ns = _instant(deadline_ns, "dispatches with deadline_ns =", where)
         if on_dispatched is not None:
             _check_callback(on_dispatched, "dispatch", where)
+            on_dispatched = functools.partial(self._announce, on_dispatched)
         self._calls = 0
         self._standstill.count(self._server.now_ns)
         return self._dispatch(
             client, steps=steps, deadline_ns=deadline_ns, on_dispatched=on_dispatched
         )
+
+    def _announce(self, on_dispatched: Callable[[Dispatch], None], dispatch: Dispatch) -> None:
+        outer, self._announced = self._announced, dispatch
+        on_dispatched(dispatch)
+        self._announced = outer
+
+    def query(self, name: str) -> Callable[[int], Any]:
+        """A function of the server that returns a fact of a client."""
+        answer: Callable[[int], Any] = getattr(self._server, name)
+
+        def ask(client: int) -> Any:
+            if type(client) is not int or not 0 <= client < self._server.clients:
+                client = _client(client, self._server.clients, f"calls {name} for", self._where())
+            return answer(client)
+
+        return ask
 
     def call_at(self, time_ns: int, callback: Callable[[], None]) -> Timer:
         where, now_ns = self._where(), self._server.now_ns
@@ -226,6 +250,12 @@ class _Requests:
                 f"cuts dispatch {dispatch.dispatch_id}, whose update has arrived",
                 where=where,
                 hint="aggregate or discard the update",
+            )
+        if dispatch is self._announced:
+            raise UserError(
+                f"cuts dispatch {dispatch.dispatch_id} while it is being handed out",
+                where=where,
+                hint="cut it later: self.server.call_at(self.server.now_ns, lambda: self.server.cut(dispatch))",
             )
         self._cut(dispatch)
 
@@ -291,8 +321,6 @@ class _Requests:
 
     def _where(self) -> str:
         """The user's function that makes the request."""
-        if self._drawn_by is not None:
-            return self._drawn_by
         frame: FrameType | None = sys._getframe(2)
         while frame is not None:
             code = frame.f_code
@@ -300,7 +328,7 @@ class _Requests:
                 function = code.co_qualname.partition(".<locals>")[0]
                 return f"{code.co_filename}:{frame.f_lineno}: {function}"
             frame = frame.f_back
-        return place(self._class, "start")
+        return self._otherwise
 
 
 def _checked(
@@ -311,6 +339,23 @@ def _checked(
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         return check(function(*args, **kwargs), where)
+
+    return call
+
+
+def _at_most_count(draw: Callable[..., list[int]], where: str) -> Callable[..., list[int]]:
+    """The function ``draw`` of a selection, which must not return more clients than are requested."""
+
+    @functools.wraps(draw)
+    def call(count: int, *args: Any, **kwargs: Any) -> list[int]:
+        drawn = draw(count, *args, **kwargs)
+        if len(drawn) > count:
+            raise UserError(
+                f"draws {len(drawn)} clients: {reprlib.repr(drawn)}, but count is {count}",
+                where=where,
+                hint="return at most count clients; the size of a round is that of cohort_size()",
+            )
+        return drawn
 
     return call
 

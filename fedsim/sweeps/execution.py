@@ -93,7 +93,11 @@ def sweep(
         UserError: the sweep is invalid, or its folder cannot be used or holds a run of a different scenario.
     """
     if address is not None and engine != "ray":
-        raise UserError("an address needs --engine ray", where="option --address")
+        raise UserError(
+            "an address is only for a Ray cluster",
+            where="address",
+            hint='add --engine ray (in Python: engine="ray")',
+        )
     planned = plan_runs(loaded)
     path = output if output is not None else default_sweep_folder(loaded)
     with claimed(path):

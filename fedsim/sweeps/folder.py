@@ -65,7 +65,9 @@ class Sweep:
             frame: pd.DataFrame = table.to_pandas()
         except (OSError, pa.ArrowException) as error:
             raise UserError(
-                f"cannot be read: {error}", where=str(path), hint="run fedsim sweep again"
+                f"cannot be read: {error}",
+                where=str(path),
+                hint="run fedsim sweep (in Python: fedsim.sweep()) again",
             ) from error
         return frame
 
@@ -112,7 +114,7 @@ def claimed(path: Path) -> Iterator[None]:
         raise UserError(
             "exists and is not a sweep folder",
             where=str(path),
-            hint="choose another folder with -o",
+            hint="choose another folder with -o (in Python: output)",
         )
     try:
         path.mkdir(parents=True, exist_ok=True)

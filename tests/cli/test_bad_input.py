@@ -505,7 +505,7 @@ def test_a_run_that_is_none(command: str, tmp_path: Path) -> None:
     assert_refused(invoke(command, tmp_path / "nowhere"), "nowhere: no such run folder")
     assert_refused(invoke(command, tmp_path), "not a fedsim run")
     (tmp_path / "sweep.json").write_text("{}")
-    assert_refused(invoke(command, tmp_path), "continue the sweep with the 'fedsim sweep'")
+    assert_refused(invoke(command, tmp_path), "continue the sweep by repeating the 'fedsim sweep'")
     (tmp_path / "run.json").write_text("{")
     assert_refused(invoke(command, tmp_path), "run.json: cannot be read")
     (tmp_path / "run.json").write_text(json.dumps({"format": 10**6}))

@@ -12,6 +12,8 @@ from ruamel.yaml import YAML
 
 import fedsim
 from fedsim.errors import UserError
+from fedsim.learning.learner import Learner
+from fedsim.methods.fedavg import FedAvg
 from fedsim.runs import RunFolder
 from fedsim.runs.folder import Status
 from fedsim.runs.verification import verify_run_folder
@@ -193,6 +195,8 @@ def test_clients_without_tests_of_their_own_cannot_be_measured(tmp_path: Path) -
         ({"batch_size": 16, "time_budget": "1s"}, 7),
         ({"batch_size": 111}, 4),
         ({"batch_size": 1}, 11),
+        ({"local_epochs": 1, "batches": "with_replacement"}, 0),
+        ({"batch_size": 1, "local_steps": 2, "batches": "with_replacement"}, 11),
     ],
 )
 def test_a_mini_batch_of_one_sample_is_refused_where_the_model_needs_two(
@@ -261,3 +265,22 @@ def test_a_run_told_to_stop_while_it_is_prepared_is_interrupted(
                 start()
         assert fedsim.load(path).status is Status.INTERRUPTED
     assert fedsim.resume(path).status is Status.COMPLETE
+
+
+def test_a_run_that_fails_before_its_first_event_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the error, the command can be repeated, and a run that is resumed keeps its status."""
+    with monkeypatch.context() as context:
+        context.setattr(FedAvg, "initial_state", lambda self, model: {}["missing"])
+        with pytest.raises(KeyError):
+            fedsim.run(digits(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+    interrupted(tmp_path / "run")
+    with monkeypatch.context() as context:
+        context.setattr(Learner, "__init__", lambda *_, **__: {}["missing"])
+        with pytest.raises(KeyError):
+            fedsim.resume(tmp_path / "run")
+    assert fedsim.load(tmp_path / "run").status is Status.INTERRUPTED
+    assert fedsim.resume(tmp_path / "run").status is Status.COMPLETE

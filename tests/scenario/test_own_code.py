@@ -12,6 +12,7 @@ import pytest
 
 import fedsim
 from fedsim.errors import UserError
+from tests.composition.worlds import digits
 from tests.methods.own_method import run_with
 
 
@@ -103,3 +104,32 @@ def test_a_class_that_cannot_be_imported_again_is_refused_politely(
     ) as caught:
         fedsim.resume(tmp_path / "run")
     assert "put the class into a file" in str(caught.value)
+
+
+def test_a_function_of_a_notebook_is_a_metric(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "def mean_size(outputs, labels, times=1.0):\n    return times * outputs.abs().mean().item()\n"
+    mean_size = notebook_class(source, "mean_size", monkeypatch)
+    mean_size.higher_is_better = False
+    given = digits(stop={"rounds": 2}, sweep={"seeds": [3]})
+    given["evaluation"] = {"every_rounds": 2, "metrics": [{"name": mean_size, "times": 2}]}
+    (run,) = fedsim.sweep(given, tmp_path / "sweep", jobs=1).runs
+    assert run.metrics["mean_size"].iloc[-1] > 0
+    assert not run.metric_definition("mean_size").higher_is_better
+    assert run.scenario["evaluation"]["metrics"] == [
+        {"name": f"{tmp_path}/sweep/python_parts/mean_size.py:mean_size", "times": 2}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"server": {"method": len}}, "must be the name of a method"),
+        ({"server": {"method": scenario}}, "scenario is a function, and a method is a class"),
+        ({"evaluation": {"metrics": [lambda a, b: 1.0]}}, "a lambda has no name"),
+    ],
+)
+def test_functions_that_are_no_parts(section: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        fedsim.read_scenario(digits(**section))

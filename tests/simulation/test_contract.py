@@ -94,6 +94,13 @@ def refused(result: Result, function: str, message: str) -> None:
         ("return [1, 0, 1]", "draws client 1 more than once: [1, 0, 1]"),
         ("return [0, 99]", "draws client 99; clients are 0 to 2"),
         ("return [-1]", "draws client -1; clients are 0 to 2"),
+        ("return [0, 1, 2]", "draws 3 clients: [0, 1, 2], but count is 2"),
+        ("return [self.server.is_online(3)]", "calls is_online for client 3; clients are 0 to 2"),
+        ("return [self.server.is_busy(-1)]", "calls is_busy for client -1; clients are 0 to 2"),
+        (
+            "return [self.server.expected_duration_s('a')]",
+            "calls expected_duration_s for 'a' (str), which is not a client number",
+        ),
     ],
 )
 @pytest.mark.parametrize("schedule", ["rules.py:Rounds", "sync", "async"])
@@ -200,6 +207,29 @@ def test_an_update_that_has_not_arrived(tmp_path: Path) -> None:
     wrong = "server.dispatch(client, on_dispatched=server.discard)\n"
     result = run_with(tmp_path, DISPATCHED, wrong)
     refused(result, "Rounds.begin", "discards dispatch 0 (client 0), whose update has not arrived")
+
+
+def test_a_cut_of_work_that_is_being_handed_out(tmp_path: Path) -> None:
+    wrong = "server.dispatch(client, on_dispatched=lambda dispatch: server.cut(dispatch))\n"
+    result = run_with(tmp_path, DISPATCHED, wrong)
+    refused(result, "Rounds.begin", "cuts dispatch 0 while it is being handed out")
+
+
+def test_a_cut_as_soon_as_work_has_been_handed_out(tmp_path: Path) -> None:
+    cut = "lambda: server.cut(dispatch)"
+    callback = f"lambda dispatch: server.call_at(server.now_ns, {cut})"
+    result = run_with(tmp_path, DISPATCHED, f"server.dispatch(client, on_dispatched={callback})\n")
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("client", [7, 1])
+def test_a_fact_of_a_client(tmp_path: Path, client: int) -> None:
+    asked = f"server.dispatch(client) if server.is_online(np.int64({client})) else None\n"
+    result = run_with(tmp_path, DISPATCHED, asked)
+    if client == 1:
+        assert result.exit_code == 0, result.output
+    else:
+        refused(result, "Rounds.begin", "calls is_online for client 7; clients are 0 to 2")
 
 
 def test_a_schedule_that_calls_itself_without_end(

@@ -21,7 +21,7 @@ from tests.sweeps.worlds import (
 def test_without_ray_the_user_is_told_how_to_install_it(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"pip install \"fedsim-des\[ray\]\""):
         fedsim.sweep(SMALL, tmp_path / "sweep", engine="ray")
-    with pytest.raises(UserError, match="an address needs --engine ray"):
+    with pytest.raises(UserError, match="only for a Ray cluster"):
         fedsim.sweep(SMALL, tmp_path / "sweep", address="auto")
 
 

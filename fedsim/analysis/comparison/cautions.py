@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from fedsim.analysis.comparison.facts import Replicate
 from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.base import sentence
@@ -25,6 +26,7 @@ def cautions(comparison: ComparisonTables) -> list[str]:
         sentences += _other_world(comparison, setting)
         sentences += _other_weights(comparison, setting)
         sentences += _other_seeds(comparison, setting)
+        sentences += _copies(comparison, setting)
     return [*sentences, *_not_measured(comparison)]
 
 
@@ -94,6 +96,25 @@ def _other_seeds(comparison: ComparisonTables, setting: str) -> Iterator[str]:
             f"The runs of {first.label} and {_listed(others)} share no seed{where}: devices and data differ too; "
             "run them with the same seeds."
         )
+
+
+def _copies(comparison: ComparisonTables, setting: str) -> Iterator[str]:
+    """Runs of one scenario and seed, which are separate variants."""
+    alike: dict[str, list[Group]] = {}
+    for group in comparison.grouping.of(setting):
+        alike.setdefault(text(dict(group.values)), []).append(group)
+    where = f" in {setting}" if setting else ""
+    for groups in alike.values():
+        if len(groups) > 1:
+            digests: dict[Replicate, set[str]] = {}
+            for run in [run for group in groups for run in group.runs]:
+                digests.setdefault(run.replicate, set()).add(run.digest)
+            equal = all(len(of_replicate) == 1 for of_replicate in digests.values())
+            yield (
+                f"{_listed([group.label for group in groups])} are runs of one scenario with the same seeds{where}, "
+                f"{'and their results are identical' if equal else 'but their results differ'}; "
+                "give every run once."
+            )
 
 
 def _varies(groups: Sequence[Group], path: str) -> bool:

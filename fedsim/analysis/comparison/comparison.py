@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.loading import PathLike, load
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
+from fedsim.arguments import path_of, strings
+from fedsim.errors import UserError, nearest_or_all
 from fedsim.runs import Run
 
 if TYPE_CHECKING:
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 def compare(
     paths: Iterable[PathLike | Run] | PathLike | Run,
     *,
-    targets: Iterable[str | Target] = (),
+    targets: Iterable[str] = (),
     baseline: str | None = None,
     labels: Mapping[str, str] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
@@ -43,7 +46,8 @@ def compare(
         if isinstance(paths, str | os.PathLike | Run) or not isinstance(paths, Iterable)
         else paths
     )
-    parsed = [item if isinstance(item, Target) else Target.parse(item) for item in targets]
+    given = strings("targets", targets, 'for example targets=["accuracy=0.9"]')
+    parsed = [Target.parse(text) for text in given]
     return Comparison(load(listed, on_progress), targets=parsed, baseline=baseline, labels=labels)
 
 
@@ -63,13 +67,24 @@ class Comparison(ComparisonTables):
             against: ``time_s``, ``version``, ``round``, ``bytes`` or ``compute_s``.
             style: ``xlim``, ``ylim``, ``log``, ``width``, ``height`` and ``inset`` of
                 :class:`~fedsim.analysis.comparison.figure.FigureStyle`.
+
+        Raises:
+            UserError: no run measured the metric, or an argument is wrong.
         """
         from fedsim.analysis.comparison.plots import plot_curves
         from fedsim.runs.notebook import show_figures
 
         show_figures()
-        named = [metric] if metric is None or isinstance(metric, str) else metric
+        named = [metric] if isinstance(metric, str) or not isinstance(metric, Sequence) else metric
         metrics = tuple(self.measured(name) for name in named)
+        known = [field.name for field in dataclasses.fields(FigureStyle)][2:]
+        for name in style:
+            if name not in known:
+                raise UserError(
+                    f"has no argument '{name}'",
+                    where="plot",
+                    hint=nearest_or_all(name, known, f"choose from {', '.join(known)}"),
+                )
         return plot_curves(self, FigureStyle(metrics, against, **style))
 
     def write(self, folder: PathLike, style: FigureStyle | None = None) -> Path:
@@ -80,7 +95,7 @@ class Comparison(ComparisonTables):
         """
         from fedsim.analysis.comparison.files import write_files
 
-        return write_files(self, Path(folder), style or FigureStyle())
+        return write_files(self, path_of("folder", folder), style or FigureStyle())
 
     def _repr_html_(self) -> str:
         shown = self.targets if self.goals else self.summary

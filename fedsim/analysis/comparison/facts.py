@@ -138,21 +138,25 @@ def compared_scenario(run: Run, scenario: dict[str, Any]) -> dict[str, Any]:
     """The resolved scenario of a run; for a Flower app, with the app's name and its configuration.
 
     A user's part has the name of its file without the folder, and a digest of its code: copies in different folders are
-    the same part, and versions of one file are not.
+    the same part, and versions of one file are not. The same holds for data files.
     """
-    scenario = _with_digests(scenario, run.info.get("user_code", {}))
+    info = run.info
+    scenario = _with_digests(scenario, info.get("user_code", {}), info.get("data_files", {}))
     extra = {"app": {"name": run.info.get("app")}, "run_config": run.info.get("run_config")}
     return {**scenario, **extra} if extra["run_config"] is not None else scenario
 
 
-def _with_digests(value: Any, digests: Mapping[str, str | None]) -> Any:
+def _with_digests(value: Any, code: Mapping[str, str | None], files: Mapping[str, str]) -> Any:
     if isinstance(value, list):
-        return [_with_digests(item, digests) for item in value]
+        return [_with_digests(item, code, files) for item in value]
     if not isinstance(value, dict):
         return value
-    result = {key: _with_digests(item, digests) for key, item in value.items()}
-    if isinstance(name := value.get("name"), str) and digests.get(name):
-        result |= {"name": Path(name).name, "code": str(digests[name])[:8]}
+    result = {key: _with_digests(item, code, files) for key, item in value.items()}
+    for key, item in value.items():
+        digest = (code if key == "name" else files).get(item) if isinstance(item, str) else None
+        if digest:
+            named = "code" if key == "name" else f"{key}_digest"
+            result |= {key: Path(item).name, named: digest[:8]}
     return result
 
 

@@ -211,6 +211,8 @@ def _each(ylim: str | Limits | Sequence[str] | None) -> Sequence[str | Limits]:
         return ()
     if isinstance(ylim, str):
         return (ylim,)
+    if not isinstance(ylim, Sequence):
+        return (ylim,)
     texts = [value for value in ylim if isinstance(value, str)]
     if len(texts) == len(ylim):
         return texts
@@ -225,16 +227,16 @@ def limits(value: str | Limits | None, kind: Kind, where: str) -> Limits:
     """
     if value is None:
         return None, None
-    if not isinstance(value, str):
-        return value
     example = {"time": "0:2d", "bytes": "0:500MB", "share": "85%:95%"}.get(kind, "0:100")
-    low, colon, high = value.partition(":")
     try:
-        ends = tuple(_number(text.strip(), kind) if text.strip() else None for text in (low, high))
-    except (UserError, ValueError):
-        ends = (math.inf, math.inf)
-    lower, upper = ends
-    if not colon or (lower is not None and upper is not None and lower >= upper):
+        if isinstance(value, str):
+            texts = [text.strip() for text in value.split(":")]
+            lower, upper = (_number(text, kind) if text else None for text in texts)
+        else:
+            lower, upper = (None if end is None else float(end) for end in value)
+    except (UserError, ValueError, TypeError):
+        lower = upper = math.inf
+    if lower is not None and upper is not None and not lower < upper:
         raise UserError(
             f"'{value}' is not a range",
             where=where,
@@ -255,11 +257,11 @@ def inches(value: str | float | None, where: str) -> float | None:
     """A length in inches.
 
     Raises:
-        UserError: it is not a positive length.
+        UserError: it is not a length from 0.5 to 100 inches.
     """
-    if not isinstance(value, str):
-        return value
-    match = re.fullmatch(r"([\d.]+)\s*(in|cm|mm|pt)?", value.strip())
+    if value is None:
+        return None
+    match = re.fullmatch(r"([\d.]+)\s*(in|cm|mm|pt)?", str(value).strip())
     try:
         length = float(match[1]) * _INCHES[match[2] or "in"] if match else 0.0
     except ValueError:

@@ -109,7 +109,7 @@ def _run_folders(path: Path) -> Iterator[Path]:
             raise UserError(
                 "no such folder" if not path.exists() else "the folder holds no run",
                 where=str(path),
-                hint="give run folders, or the folder that `fedsim sweep` printed",
+                hint="give run folders, or the folder of a sweep",
             )
         yield from folders
 

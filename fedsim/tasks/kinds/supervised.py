@@ -309,9 +309,11 @@ class SupervisedTask(Task):
         """Refuse mini-batches of one sample if the model cannot be trained on them."""
         batch_size = training.batch_size
         single = (self.samples == 1) | (batch_size == 1)
-        # The last batch of an epoch, if a dispatch reaches it.
-        reached = self.local_steps(training) >= self.steps_per_epoch(batch_size)
-        single |= (self.samples % batch_size == 1) & (reached | (training.time_budget is not None))
+        if training.batches == "epochs":
+            # The last batch of an epoch, if a dispatch reaches it.
+            reached = self.local_steps(training) >= self.steps_per_epoch(batch_size)
+            reached |= training.time_budget is not None
+            single |= (self.samples % batch_size == 1) & reached
         reason = self.refusal_of_one_sample() if single.any() else None
         if reason is not None:
             client = int(np.argmax(single))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -166,3 +167,15 @@ def test_a_target_that_nobody_measured_is_no_target() -> None:
 
 
 # -- many variants --------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_is_given_twice_is_a_caution() -> None:
+    runs = [run("fedavg", 0), run("fedavg", 1), run("mifa", 0)]
+    copy = dataclasses.replace(runs[0], path=Path("copies/run"))
+    (sentence,) = cautions(of(*runs, copy))
+    assert sentence.endswith(
+        " are runs of one scenario with the same seeds, and their results are identical; give every run once."
+    )
+    assert sentence.startswith("fedavg0, run are runs")
+    other = dataclasses.replace(copy, digest="other")
+    assert "seeds, but their results differ;" in cautions(of(*runs, other))[0]

@@ -28,8 +28,12 @@ def test_ranges(text: str, kind: Any, expected: tuple[float | None, float | None
     assert limits(text, kind, "xlim") == expected
 
 
-@pytest.mark.parametrize(("text", "kind"), [("2d", "time"), ("2d:1d", "time"), ("a:b", "share")])
-def test_ranges_that_are_none(text: str, kind: Any) -> None:
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("2d", "time"), ("2d:1d", "time"), ("1:2:3", "number"), ("a:b", "share")]
+    + [(value, "number") for value in (5, (1,), (2, 1), ("a", "b"), ([1], 2))],
+)
+def test_ranges_that_are_none(text: Any, kind: Any) -> None:
     with pytest.raises(UserError, match="is not a range") as caught:
         limits(text, kind, "xlim")
     assert caught.value.hint is not None
@@ -42,10 +46,10 @@ def test_lengths(text: str, expected: float) -> None:
     assert inches(text, "width") == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("text", ["wide", "0mm", "-3in", "1.2.3in"])
-def test_lengths_that_are_none(text: str) -> None:
+@pytest.mark.parametrize("length", ["wide", "0mm", "-3in", "1.2.3in", 300, -1.0, True])
+def test_lengths_that_are_none(length: str | float) -> None:
     with pytest.raises(UserError, match="is not a length"):
-        inches(text, "width")
+        inches(length, "width")
 
 
 def test_a_figure_has_the_width_of_a_venue(comparison: Comparison) -> None:

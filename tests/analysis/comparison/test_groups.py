@@ -12,8 +12,10 @@ import pytest
 
 import fedsim
 from fedsim.analysis.comparison import compare
+from fedsim.analysis.comparison.cautions import cautions
 from fedsim.analysis.comparison.facts import RunFacts
 from fedsim.analysis.comparison.groups import Grouping, group_runs
+from fedsim.checksums import file_sha256
 from tests.composition.worlds import digits
 
 NAN = math.nan
@@ -230,3 +232,27 @@ def test_copies_of_a_users_file_are_one_variant_and_its_versions_are_not(tmp_pat
     versions = compare(runs)
     assert [len(group.runs) for group in versions.groups] == [2, 1]
     assert versions.grouping.differing == ("server.method.code",)
+
+
+def test_copies_of_a_data_file_are_one_variant_and_its_versions_are_not(tmp_path: Path) -> None:
+    """Two copies with two seeds, and other data of the same name."""
+    runs = []
+    for number, classes in enumerate((2, 2, 3)):
+        (tmp_path / str(number)).mkdir()
+        file = tmp_path / str(number) / "data.npz"
+        rows = np.arange(96)
+        x = np.stack([rows, rows % 5], 1).astype(np.float32)
+        np.savez(file, x=x, y=rows % classes, is_test=rows % 4 == 0)
+        world = digits(seed=number, stop={"rounds": 1})
+        world["task"]["dataset"] = {"name": "npz", "path": str(file)}
+        runs.append(fedsim.run(world, tmp_path / f"run{number}").path)
+    copies = compare(runs[:2])
+    assert [len(group.runs) for group in copies.groups] == [2]
+    assert copies.grouping.differing == ()
+    assert cautions(copies) == []
+    versions = compare(runs)
+    assert [len(group.runs) for group in versions.groups] == [2, 1]
+    assert versions.grouping.differing == ("task.dataset.path_digest",)
+    assert "learn from different data" in cautions(versions)[0]
+    digest = file_sha256(tmp_path / "0" / "data.npz")
+    assert fedsim.load(runs[0]).info["data_files"] == {str(tmp_path / "0" / "data.npz"): digest}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -231,3 +233,41 @@ def test_bad_time_zones_and_epochs(tmp_path: Path, options: dict[str, Any]) -> N
     importer = CATALOG.parts("importer")["csv"]
     with pytest.raises(UserError, match=next(iter(options.values()))):
         import_bundle(importer, [tmp_path / "a.csv"], importer.Params(**options))
+
+
+@pytest.mark.parametrize(
+    ("zone", "change"),
+    [
+        ("Europe/Berlin", "2024-03-31T01:00"),
+        ("Europe/Berlin", "2024-10-27T01:00"),
+        ("America/New_York", "2024-03-10T07:00"),
+        ("America/New_York", "2024-11-03T06:00"),
+        ("Australia/Lord_Howe", "2024-04-06T15:00"),  # by half an hour
+        ("America/Sao_Paulo", "2018-11-04T03:00"),  # skips midnight
+        ("America/Havana", "2024-11-03T05:00"),  # repeats midnight
+        ("Pacific/Apia", "2011-12-30T10:00"),  # skips a day
+    ],
+)
+def test_local_times_around_a_change_of_the_clocks(tmp_path: Path, zone: str, change: str) -> None:
+    """The clocks of the zone are read every 10 minutes; each local time is the first moment at which they showed it."""
+    changed = datetime.fromisoformat(f"{change}+00:00")
+    moments = [changed + timedelta(minutes=10 * step) for step in range(-300, 300)]
+    shown: dict[str, datetime] = {}
+    first_of_day: dict[str, datetime] = {}
+    for moment in moments:
+        local = moment.astimezone(ZoneInfo(zone)).isoformat()[:16]
+        shown.setdefault(local, moment)
+        first_of_day.setdefault(local[:10], moment)
+    day = list(first_of_day)[1]  # The first day is not complete.
+    locals_ = [local for local in shown if local[:10] >= day]
+    last = locals_[-1]
+    rows = [f"{local},{local},{last}" for local in locals_[:-1]]
+    bundle = import_(
+        "csv", put(tmp_path / "a.csv", "\n".join(["device,start,end", *rows, ""])), time_zone=zone
+    )
+    epoch = first_of_day[day]
+    assert datetime.fromisoformat(str(bundle.manifest.epoch)) == epoch
+    assert intervals(bundle) == {
+        local: [tuple((shown[end] - epoch) // timedelta(microseconds=1) for end in (local, last))]
+        for local in locals_[:-1]
+    }
