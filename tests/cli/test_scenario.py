@@ -27,7 +27,7 @@ def scenario(tmp_path: Path) -> Path:
 def test_check_says_that_all_is_well(scenario: Path) -> None:
     result = run("scenario", "check", str(scenario))
     assert result.exit_code == 0, result.output
-    assert result.output == f"{scenario}: scenario 'scenario' is valid\n"
+    assert result.output == f"{scenario}: scenario 'two' is valid\n"
 
 
 @pytest.mark.parametrize(
