@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -63,6 +64,16 @@ def raise_all(errors: Iterable[UserError]) -> None:
     """Raise the errors as one; return if there are none."""
     if errors := list(errors):
         raise combined(errors)
+
+
+@contextmanager
+def further_checks() -> Iterator[None]:
+    """Note on an error raised inside that further checks follow, which may find other mistakes."""
+    try:
+        yield
+    except UserError as error:
+        error.add_note("note: further checks follow once this is fixed")
+        raise
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

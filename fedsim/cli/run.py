@@ -16,6 +16,7 @@ from fedsim.cli.options import (
     user_code_option,
 )
 from fedsim.cli.progress import following, next_command
+from fedsim.errors import further_checks
 
 
 @click.command(name="run")
@@ -66,7 +67,8 @@ def command(
     from fedsim.composition.execution import default_folder, execute
     from fedsim.scenario.loading import load_scenario
 
-    loaded = load_scenario(scenario, overrides=overrides)
+    with further_checks():
+        loaded = load_scenario(scenario, overrides=overrides)
     folder = output or default_folder(loaded)
     with (
         next_command(folder, f"fedsim resume {shlex.quote(str(folder))}"),

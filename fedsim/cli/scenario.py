@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -20,7 +18,7 @@ from fedsim.cli.options import (
     scenario_argument,
     user_code_option,
 )
-from fedsim.errors import UserError
+from fedsim.errors import UserError, further_checks
 from fedsim.scenario.loading import load_scenario
 from fedsim.scenario.schema import json_schema
 from fedsim.scenario.source import read_yaml
@@ -48,13 +46,14 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
 
     # Each note once: the runs of a sweep have much in common.
     shared, notes = Shared(), dict[str, None]()
-    with _mentioning_later_checks(), no_downloads():
-        loaded = load_scenario(scenario, overrides=overrides)
-        runs = [loaded]
-        if loaded.scenario.sweep is not None:
-            from fedsim.sweeps.plan import plan_runs
+    with no_downloads():
+        with further_checks():
+            loaded = load_scenario(scenario, overrides=overrides)
+            runs = [loaded]
+            if loaded.scenario.sweep is not None:
+                from fedsim.sweeps.plan import plan_runs
 
-            runs = [planned.loaded for planned in plan_runs(loaded)]
+                runs = [planned.loaded for planned in plan_runs(loaded)]
         for run in runs:
             try:
                 notes |= {f"warning: {warning}": None for warning in check_run(run, shared)}
@@ -67,15 +66,6 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     for note in notes:
         click.echo(note)
     click.echo(f"{scenario}: scenario '{loaded.scenario.name}' is valid")
-
-
-@contextlib.contextmanager
-def _mentioning_later_checks() -> Iterator[None]:
-    try:
-        yield
-    except UserError as error:
-        error.add_note("note: further checks follow once this is fixed; run the command again")
-        raise
 
 
 @command.command()

@@ -118,12 +118,8 @@ def assemble(
     return Assembly(loaded, world, rules, population, trace_doubts)
 
 
-def check_server(assembly: Assembly, least_share: float = 0.0) -> list[UserError]:
+def check_server(assembly: Assembly) -> list[UserError]:
     """Check that :func:`build_server` will succeed, without the cost of building, and that the clients can do the work.
-
-    Args:
-        assembly: the scenario put together.
-        least_share: see :meth:`Feasibility.warnings`.
 
     Returns:
         Warnings: settings that are legal but probably not intended.
@@ -142,7 +138,7 @@ def check_server(assembly: Assembly, least_share: float = 0.0) -> list[UserError
         *assembly.trace_doubts,
         *doubts(assembly.method, assembly.scenario.server),
         *population_doubts(assembly.method, assembly.population.availability),
-        *feasibility.warnings(least_share),
+        *feasibility.warnings(),
     ]
 
 

@@ -6,7 +6,7 @@ from fedsim.composition.assembly import assemble, check_server
 from fedsim.composition.extras import require_trackers
 from fedsim.composition.rules import build_station
 from fedsim.composition.shared import Shared
-from fedsim.errors import UserError
+from fedsim.errors import UserError, further_checks
 from fedsim.scenario.loading import LoadedScenario
 
 
@@ -26,11 +26,12 @@ def check(
     Raises:
         UserError: the error that :func:`fedsim.composition.execution.execute` would raise.
     """
-    with loaded.locating_errors():
+    with further_checks(), loaded.locating_errors():
         require_trackers(loaded)
         assembly = assemble(loaded, shared, timing_only=timing_only)
         warnings = check_server(assembly)
-        task, rules, scenario = assembly.task, assembly.rules, loaded.scenario
+    task, rules, scenario = assembly.task, assembly.rules, loaded.scenario
+    with loaded.locating_errors():
         if rules.learns and task.may_lack_kernel(scenario.training):
             build_station(scenario, task, rules.method, scenario.training)
     return [loaded.located(warning) for warning in warnings]

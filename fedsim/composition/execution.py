@@ -33,7 +33,7 @@ from fedsim.composition.resuming import load_original
 from fedsim.composition.rules import build_station
 from fedsim.composition.shared import Shared
 from fedsim.durable import is_disk_full
-from fedsim.errors import UserError, raise_all
+from fedsim.errors import UserError, further_checks, raise_all
 from fedsim.formatting import format_duration
 from fedsim.metrics import DEFINITIONS_KEY, to_document
 from fedsim.network.base import Network
@@ -62,8 +62,6 @@ CHECKPOINT_INTERVAL_S = 30.0
 """Wall seconds between two checkpoints."""
 _WALL = ("wall_s", "wall_learning_s", "wall_time_plane_s")
 """Entries of ``run.json``: all wall seconds, and those of the two planes. Those of a resumed run are sums."""
-_MANY = 0.1
-"""Share of the clients above which a run warns that they are too slow for a deadline; some stragglers are intended."""
 REFRESH_S = 10
 """Wall seconds between two versions of the page of a run in progress."""
 
@@ -146,10 +144,10 @@ def execute(
             "there is nothing to do: --timeline takes time from a run, and --timing-only skips training"
         )
     # Mistakes in the scenario are found before the folder is created.
-    with loaded.locating_errors():
+    with further_checks(), loaded.locating_errors():
         require_trackers(loaded)
         assembly = _assemble(loaded, shared, timing_only, timeline)
-        warnings = check_server(assembly, _MANY)
+        warnings = check_server(assembly)
     for warning in warnings:
         on_warning(loaded.located(warning))
     folder = RunFolder(output if output is not None else default_folder(loaded))

@@ -27,6 +27,8 @@ Seconds = npt.NDArray[np.float64]
 _HOUR_S, _WEEK_S = 3600.0, 7 * 86_400.0
 _RARELY = 1e-3
 """Clients are reported if the share of their dispatches that survive is below this."""
+_MANY = 0.1
+"""Clients that are too slow for a deadline are reported if their share is above this; some stragglers are intended."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +109,8 @@ class Feasibility:
                     hint=f"set at most {allowed}, or raise stop.{limit}",
                 )
 
-    def warnings(self, least_share: float = 0.0) -> Iterator[UserError]:
-        """Mistakes that are likely, or that affect only some clients.
-
-        Args:
-            least_share: share of the clients that must be too slow for a warning; some stragglers are usually intended.
-        """
+    def warnings(self) -> Iterator[UserError]:
+        """Mistakes that are likely, or that affect only some clients."""
         server, failures = self.scenario.server, self.scenario.devices.failures
         cohort = getattr(server.selection.params, "cohort", None)
         if cohort is not None and not server.selection.type.with_replacement:
@@ -124,7 +122,7 @@ class Feasibility:
                     hint="rounds will have fewer clients than the scenario requests",
                 )
         late = int(np.count_nonzero(self._late))
-        if late > least_share * self._count and not (late == self._count and self._is_certain):
+        if late > _MANY * self._count and not (late == self._count and self._is_certain):
             slowest = self._needed_s.max()
             yield UserError(
                 f"at nominal speed, {late} of {self._count} clients cannot {self._finish}; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -152,6 +153,9 @@ def load_scenario(
     # Files that the user names in the overrides of a bundled scenario are in the working directory.
     folder = Path.cwd() if by_name else file.resolve().parent
     source = apply_overrides(read_yaml(file), overrides)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).lstrip("._-")
+    if name and isinstance(source.data, dict):
+        source.data.setdefault("name", name)
     return _load(source, Reading(catalog, folder, user_code), file.resolve())
 
 

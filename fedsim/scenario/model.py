@@ -239,7 +239,7 @@ class Scenario(Parameters):
 
     name: str = Field(default="scenario", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """Name of the run: letters a to z and A to Z, digits 0 to 9, dots, dashes and underscores; the first is a letter or
-    a digit."""
+    a digit. If a scenario file gives none, it is the file's name without its suffix."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of every random stream."""
     task: Annotated[Part[Any], OfKind("task", "supervised")]

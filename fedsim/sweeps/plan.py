@@ -47,8 +47,8 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
     ``zip`` and every seed.
 
     Raises:
-        UserError: there is no sweep section, it sets a reserved key, a run's scenario is invalid, or two runs are the
-            same.
+        UserError: there is no sweep section, it sets a reserved key, an override sets the seed although the section
+            lists seeds, a run's scenario is invalid, or two runs are the same.
     """
     sweep = loaded.scenario.sweep
     if sweep is None:
@@ -58,6 +58,14 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
             hint="set what varies, for example sweep.seeds=[0,1,2] (on the command line with -s, in Python with "
             "overrides), or add a section 'sweep' (fedsim init --template sweep shows one); "
             "for a single run, use fedsim run or fedsim.run()",
+        )
+    label, seed_place = loaded.source.label, loaded.source.value_place(("seed",))
+    if sweep.seeds and seed_place != label and not seed_place.startswith(f"{label}:"):
+        seed = loaded.scenario.seed
+        raise UserError(
+            "has no effect, because sweep.seeds lists the seeds of the runs",
+            where=seed_place,
+            hint=f"for this seed alone, use -s 'sweep.seeds=[{seed}]' (in Python, overrides)",
         )
     for path in (*sweep.grid, *sweep.zip):
         if path.partition(".")[0] in _RESERVED:

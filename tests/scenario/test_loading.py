@@ -9,7 +9,7 @@ import pytest
 
 from fedsim.catalog import Catalog
 from fedsim.errors import UserError, UserErrors
-from fedsim.scenario.loading import load_scenario_dict
+from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from tests.scenario.minimal import MINIMAL, errors, load
 
 
@@ -50,6 +50,21 @@ def test_a_part_of_the_users_own_is_found_beside_the_scenario(
     )
     assert "it defines: Mine" in errors(tmp_path, catalog, text.replace(":Mine", ":Yours"))[0]
     assert "no such file" in errors(tmp_path, catalog, text.replace("mine.py", "yours.py"))[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("mine.v2.yaml", "mine.v2"), ("_my scénario.yaml", "my-sc-nario"), ("é.yaml", "scenario")],
+)
+def test_a_scenario_without_a_name_has_that_of_its_file(
+    file: str, name: str, tmp_path: Path, catalog: Catalog
+) -> None:
+    path = tmp_path / file
+    path.write_text(MINIMAL)
+    loaded = load_scenario(path, catalog)
+    assert loaded.scenario.name == name
+    assert loaded.changed(["seed=3"]).scenario.name == name
+    assert load_scenario(path, catalog, ["name=other"]).scenario.name == "other"
 
 
 def test_parts_are_looked_up_only_when_named(tmp_path: Path, catalog: Catalog) -> None:

@@ -13,7 +13,7 @@ import fedsim
 from fedsim.catalog import CATALOG
 from fedsim.errors import UserError, UserErrors
 from fedsim.scenario.comparing import text
-from fedsim.scenario.loading import load_scenario_dict
+from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from fedsim.sweeps.plan import PlannedRun, name_words, plan_runs
 from tests.sweeps.worlds import (
     SMALL,
@@ -144,6 +144,20 @@ def test_names_are_safe_and_tell_everything_apart(values: list[Any]) -> None:
 def test_what_cannot_be_swept_is_refused(sweep: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         plan(scenario(**sweep))
+
+
+def test_an_override_of_the_seed_needs_a_sweep_without_seeds(tmp_path: Path) -> None:
+    """Seeds of the section apply to all runs; the seed of the file, such as that of a resolved scenario, may differ."""
+    path = write(tmp_path / "s.yaml", {**scenario(seeds=[0, 1]), "seed": 5})
+    assert [run.seed for run in plan_runs(load_scenario(path))] == [0, 1]
+    message = "^option -s seed=3: has no effect.*\n.* -s 'sweep.seeds=\\[3\\]'"
+    with pytest.raises(UserError, match=message):
+        plan_runs(load_scenario(path, overrides=["seed=3"]))
+    (only,) = plan_runs(load_scenario(path, overrides=["sweep.seeds=[3]"]))
+    assert only.seed == 3
+    grid = scenario(grid={"training.local_steps": [1]})
+    (only,) = plan_runs(load_scenario_dict(grid, tmp_path, overrides=["seed=3"]))
+    assert only.seed == 3
 
 
 def test_a_scenario_without_a_sweep_is_refused() -> None:
