@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 
 import fedsim
 from fedsim.cli import cli
-from fedsim.runs import Status
+from fedsim.runs import Run, Status
 from tests.composition.worlds import digits
 
 # Rows reach the disk immediately, so that the test sees that the run is in progress.
@@ -29,13 +29,23 @@ main()
 """
 
 
+WORLD = digits(stop={"rounds": 150})
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The run that no signal interrupts."""
+    return fedsim.run(WORLD, tmp_path_factory.mktemp("whole") / "run")
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there are no such signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_leaves_a_run_that_resumes_to_the_same_bits(tmp_path: Path, number: int) -> None:
+def test_a_signal_leaves_a_run_that_resumes_to_the_same_bits(
+    tmp_path: Path, number: int, whole: Run
+) -> None:
     """And a checkpoint; the last line is the command that continues. Wall times are summed."""
-    world = digits(stop={"rounds": 150})
     scenario, path = tmp_path / "scenario.yaml", tmp_path / "run"
-    YAML(typ="safe").dump(world, scenario)
+    YAML(typ="safe").dump(WORLD, scenario)
     process = subprocess.Popen(
         [sys.executable, "-c", FLUSHING, "run", str(scenario), "-o", str(path)],
         stderr=subprocess.PIPE,
@@ -69,7 +79,6 @@ def test_a_signal_leaves_a_run_that_resumes_to_the_same_bits(tmp_path: Path, num
     assert "seed affects the result" in refused.output
     resumed = fedsim.load(path)
     assert resumed.info["wall_s"] > before_s > 0
-    whole = fedsim.run(world, tmp_path / "whole")
     assert (resumed.path / "metrics.parquet").read_bytes() == (
         whole.path / "metrics.parquet"
     ).read_bytes()

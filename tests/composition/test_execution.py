@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import fedsim
 from fedsim.errors import UserError
 from fedsim.learning.learner import Learner
 from fedsim.methods.fedavg import FedAvg
-from fedsim.runs import RunFolder
+from fedsim.runs import Run, RunFolder
 from fedsim.runs.folder import Status
 from fedsim.runs.verification import verify_run_folder
 from tests.composition.interrupting import interrupted
@@ -100,36 +102,47 @@ def test_links_in_a_run_folder_are_not_written_through(tmp_path: Path) -> None:
     assert victim.read_text() == "precious"
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The run of the digits that nothing disturbed."""
+    return fedsim.run(digits(), tmp_path_factory.mktemp("whole") / "run")
+
+
+@contextlib.contextmanager
+def file_size_limit(limit: int) -> Iterator[None]:
+    """Files may have at most ``limit`` bytes inside, or writing fails as on a full disk."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 @pytest.mark.parametrize("limit", [1_000, 4_000, 20_000])
 def test_a_limit_on_the_size_of_files_is_one_message_and_the_run_can_go_on(
-    tmp_path: Path, limit: int
+    tmp_path: Path,
+    limit: int,
+    whole: Run,
+    capfd: pytest.CaptureFixture[str],
+    recwarn: pytest.WarningsRecorder,
 ) -> None:
-    """In a process of its own, because the limit can only be lowered there."""
     path = tmp_path / "run"
-    program = (
-        "import resource, sys, fedsim\n"
-        "from fedsim.errors import UserError\n"
-        "from tests.composition.worlds import digits\n"
-        "limit = int(sys.argv[2])\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))\n"
-        "try:\n"
-        "    fedsim.run(digits(), sys.argv[1])\n"
-        "except UserError as error:\n"
-        "    print(error)\n"
-    )
-    command = [sys.executable, "-c", program, str(path), str(limit)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.stderr == ""
-    assert result.stdout.startswith(f"{path}: the disk is full, or a quota or file size limit")
+    with file_size_limit(limit), pytest.raises(UserError) as caught:
+        fedsim.run(digits(), path)
+    assert (capfd.readouterr().err, recwarn.list) == ("", [])
+    message = str(caught.value)
+    assert message.startswith(f"{path}: the disk is full, or a quota or file size limit")
     begun = RunFolder(path).has_begun
-    assert ("fedsim resume" in result.stdout) == begun
+    assert ("fedsim resume" in message) == begun
     if begun:
         # The largest file is the page, which is written after the run is complete.
         expected = Status.COMPLETE if limit == 20_000 else Status.INTERRUPTED
         assert fedsim.load(path).status is expected
     resumed = fedsim.resume(path) if begun else fedsim.run(digits(), path)
     assert (path / "report.html").exists()
-    whole = fedsim.run(digits(), tmp_path / "whole")
     for name in ("dispatches.parquet", "metrics.parquet", "model.safetensors"):
         assert (resumed.path / name).read_bytes() == (whole.path / name).read_bytes()
 

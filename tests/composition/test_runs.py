@@ -30,17 +30,13 @@ def test_the_same_scenario_gives_the_same_bits(tmp_path: Path) -> None:
 
 
 def test_the_bits_do_not_follow_hash_randomisation_or_threads_of_others(tmp_path: Path) -> None:
-    """Fresh interpreters with different hash seeds and thread counts write the same files."""
-    scenario = tmp_path / "scenario.yaml"
+    """A fresh interpreter with another hash seed and thread count writes the same files as this one."""
+    scenario, folder = tmp_path / "scenario.yaml", tmp_path / "there"
     YAML(typ="safe").dump(digits(), scenario)
-    folders = []
-    for number, (hash_seed, threads) in enumerate([("1", "1"), ("77", "2")]):
-        folder = tmp_path / f"run{number}"
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": threads}
-        command = [sys.executable, "-m", "fedsim.cli", "run", str(scenario), "-o", str(folder)]
-        subprocess.run(command, check=True, env=environment, capture_output=True)
-        folders.append(folder)
-    assert digests(folders[0]) == digests(folders[1])
+    environment = {**os.environ, "PYTHONHASHSEED": "77", "OMP_NUM_THREADS": "2"}
+    command = [sys.executable, "-m", "fedsim.cli", "run", str(scenario), "-o", str(folder)]
+    subprocess.run(command, check=True, env=environment, capture_output=True)
+    assert digests(folder) == digests(fedsim.run(digits(), tmp_path / "here").path)
 
 
 def test_a_resolved_scenario_runs_the_same(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,6 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 aten = torch.ops.aten
@@ -91,8 +91,30 @@ def _on_device(value: Any) -> bool:
     return value is not None and torch.device(value).type == "cuda"
 
 
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """The tensors of an operation's arguments or results. Torch's own walk over trees is slow: it takes any class."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        yield from _tensors(list(value.values()))
+
+
+def _mapped(function: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """The same with another tensor in place of each."""
+    if isinstance(value, Tensor):
+        return function(value)
+    if isinstance(value, (tuple, list)):
+        return type(value)([_mapped(function, item) for item in value])
+    if isinstance(value, dict):
+        return {name: _mapped(function, item) for name, item in value.items()}
+    return value
+
+
 def _dispatch(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    tensors = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, Tensor)]
+    tensors = list(_tensors((args, kwargs)))
     there = [x for x in tensors if isinstance(x, There)]
     if "device" in kwargs and kwargs["device"] is not None:
         wraps = _on_device(kwargs["device"])
@@ -112,30 +134,35 @@ def _dispatch(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
             raise RuntimeError(f"{func} is not permitted when stream is capturing")
     originals: dict[int, There] = {id(x.inner): x for x in there}
 
-    def unwrap(x: Any) -> Any:
+    def unwrap(x: Tensor) -> Tensor:
         return x.inner if isinstance(x, There) else x
 
-    def wrap(x: Any) -> Any:
-        if not isinstance(x, Tensor) or not wraps:
-            return x
+    def wrap(x: Tensor) -> Tensor:
         same = originals.get(id(x))
         return There(x) if same is None else same
 
-    inner_args, inner_kwargs = tree_map(unwrap, (tuple(args), kwargs))
+    inner_args, inner_kwargs = _mapped(unwrap, (tuple(args), kwargs))
     if _recording:
         _recording[-1].remember(_written(func, inner_args, inner_kwargs))
     result = func(*inner_args, **inner_kwargs)
     if _recording and wraps:
         _recording[-1].note(func, inner_args, inner_kwargs, result)
-    return tree_map(wrap, result)
+    return _mapped(wrap, result) if wraps else result
 
 
 def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[Tensor]:
     """The arguments that an operation changes."""
-    for place, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[place] if place < len(args) else kwargs.get(argument.name)
-            yield from (x for x in tree_flatten(value)[0] if isinstance(x, Tensor))
+    for place, name in _written_arguments(func):
+        yield from _tensors(args[place] if place < len(args) else kwargs.get(name))
+
+
+@cache
+def _written_arguments(func: Any) -> list[tuple[int, str]]:
+    return [
+        (place, argument.name)
+        for place, argument in enumerate(func._schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
 
 
 class _Operations(TorchDispatchMode):
@@ -228,8 +255,8 @@ class Graph:
     def replay(self) -> None:
         for func, args, kwargs, result in self._steps:
             again = func(*args, **kwargs)
-            for old, new in zip(tree_flatten(result)[0], tree_flatten(again)[0], strict=True):
-                if isinstance(old, Tensor) and old.data_ptr() != new.data_ptr():
+            for old, new in zip(_tensors(result), _tensors(again), strict=True):
+                if old.data_ptr() != new.data_ptr():
                     old.copy_(new)
 
 

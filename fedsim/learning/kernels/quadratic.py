@@ -18,6 +18,7 @@ class _QuadraticSession(Session):
         self, kernel: QuadraticKernel, clients: IntArray, sequences: IntArray, first: int
     ) -> None:
         self._task, self._stream = kernel.task, kernel.stream
+        self._noisy = kernel.task.noisy
         self._squared = kernel.squared_losses
         self._clients = clients
         self._sequences = sequences
@@ -26,7 +27,7 @@ class _QuadraticSession(Session):
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         clients = self._clients[: len(weights)]
         out.copy_(self._task.gradients(clients, weights))
-        if self._task.noisy:
+        if self._noisy:
             sequences = self._sequences[: len(weights)]
             noise = self._task.noise(self._stream, clients, sequences, self._first + step)
             out.add_(noise.to(out))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import itertools
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from filelock import FileLock
 
 import fedsim
 from fedsim.sweeps import Sweep
@@ -64,9 +66,13 @@ def build(path: Path, seeds: tuple[int, ...] = SEEDS) -> Sweep:
 
 
 def once(factory: pytest.TempPathFactory) -> Sweep:
-    """The sweep of a whole session of tests, whichever fixture asks first."""
-    path = factory.getbasetemp() / "compared"
-    return Sweep(path) if path.exists() else build(path)
+    """The sweep of a whole session of tests, in whichever fixture and process it is first needed."""
+    root = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+    path = root / "compared"
+    with FileLock(root / "compared.lock"):
+        return Sweep(path) if path.exists() else build(path)
 
 
 def folders(sweep: Sweep, setting: str, variant: str) -> list[Path]:

@@ -14,8 +14,12 @@ from fedsim.sweeps import Sweep
 from tests.analysis.comparison.compared import SETTINGS, TARGETS, VARIANTS, row
 
 
-def test_files(sweep: Sweep, comparison: Comparison, tmp_path: Path) -> None:
-    page = comparison.write(tmp_path / "out")
+@pytest.fixture(scope="module")
+def page(comparison: Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return comparison.write(tmp_path_factory.mktemp("written") / "out")
+
+
+def test_files(sweep: Sweep, comparison: Comparison, page: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in page.parent.iterdir()) == [
         "compare.html",
         "curves.pdf",
@@ -39,9 +43,8 @@ def test_files(sweep: Sweep, comparison: Comparison, tmp_path: Path) -> None:
     assert first == {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
 
 
-def test_latex_table(comparison: Comparison, tmp_path: Path) -> None:
-    comparison.write(tmp_path)
-    lines = (tmp_path / "table.tex").read_text().splitlines()
+def test_latex_table(comparison: Comparison, page: Path) -> None:
+    lines = (page.parent / "table.tex").read_text().splitlines()
     assert lines[1] == r"\begin{tabular}{lrrrrrr}"
     assert r"\multicolumn{3}{c}{alpha=5}" in lines[3]
     body = [line for line in lines if line.startswith(VARIANTS)]

@@ -38,10 +38,13 @@ def test_slices_are_the_phases_of_the_dispatches(run: Run, trace: list[dict[str,
             current = dispatches[event["args"]["dispatch_id"]] = []
         current.append(event)
     assert sorted(dispatches) == table.index.tolist()
+    rows = table.to_dict("index")
     for number, (whole, *inner) in dispatches.items():
-        row = table.loc[number]
+        row = rows[number]
         assert whole["name"] == row["outcome"]
-        assert whole["args"] == {"dispatch_id": number} | row[told].dropna().to_dict()
+        assert whole["args"] == {"dispatch_id": number} | {
+            name: row[name] for name in told if pd.notna(row[name])
+        }
         assert {event["tid"] for event in (whole, *inner)} == {10_000_000 + row["client_id"]}
         for event in inner:
             if event["name"] == "waiting":
