@@ -122,9 +122,11 @@ def spread(values: Sequence[float], digits: int = 3) -> str:
 
 def footnote(results: Results) -> str:
     """Seeds, runs and CPU time of a sweep, below its table."""
-    cpu = results.cpu_minutes
+    cpu, planned = results.cpu_minutes, len(results.planned_seeds)
     spent = "" if np.isnan(cpu) else f", {number(cpu, 2)} minutes of CPU time"
-    finished = f"{results.seeds} of {len(results.planned_seeds)} seeds finished"
+    if planned == 1:
+        return f"\n1 seed, {len(results.runs)} runs{spent}.\n"
+    finished = f"{results.seeds} of {planned} seeds finished"
     return f"\n{finished}, {len(results.runs)} runs{spent}; mean and range over seeds.\n"
 
 
