@@ -54,14 +54,13 @@ def test_only_what_the_bundles_hold_is_drawn(
 
 
 def test_every_kind_of_file(described: list[BundleStatistics], tmp_path: Path) -> None:
-    """Pictures of the bundle made by hand, which has the fewest panels; one also of both bundles."""
-    for name, drawn, beginning in (
-        ("p.svg", described[:1], b"<?xml"),
-        ("p.png", described, b"\x89PNG"),
-        ("p.pdf", described[:1], b"%PDF"),
-        ("p.html", described, b"<!doctype"),
+    for name, beginning in (
+        ("p.svg", b"<?xml"),
+        ("p.png", b"\x89PNG"),
+        ("p.pdf", b"%PDF"),
+        ("p.html", b"<!doctype"),
     ):
-        write_plot(drawn, tmp_path / name)
+        write_plot(described, tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(beginning)
     with pytest.raises(UserError, match="cannot draw"):
         write_plot(described, tmp_path / "p.doc")

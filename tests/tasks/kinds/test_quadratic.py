@@ -123,6 +123,16 @@ def test_gradients_are_exact_and_do_not_depend_on_the_group(
         assert torch.equal(alone[0], together[client])
 
 
+def test_the_rows_of_the_latest_clients_are_not_those_of_others() -> None:
+    centers = [[1.0, 2.0], [3.0, -1.0], [0.5, 4.0]]
+    task = quadratic(centers=centers)
+    for clients in ([0, 1], [1, 0], [2], [0, 1], [0]):
+        for precision in (torch.float64, torch.float32):
+            points = torch.ones((len(clients), 2), dtype=precision)
+            expected = 1 - torch.tensor([centers[client] for client in clients], dtype=precision)
+            assert torch.equal(task.gradients(np.array(clients), points), expected)
+
+
 def test_matrices_and_diagonals_agree() -> None:
     diagonals = [[1.0, 0.5], [2.0, 4.0]]
     flat = quadratic(centers=[[1, 2], [3, 4]], curvatures=diagonals)
