@@ -64,7 +64,7 @@ def _normalized(table: pd.DataFrame, where: str) -> pd.DataFrame:
             raise UserError(
                 f"the log has no column {name.removesuffix('_s')}",
                 where=where,
-                hint=f"it needs client, start and end, and benefits from the others: {COLUMNS}",
+                hint=f"it needs client, start and end; the other columns improve the estimates: {COLUMNS}",
             )
         else:
             column = pd.Series(np.nan, table.index, dtype=object if name == "outcome" else float)

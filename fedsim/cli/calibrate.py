@@ -33,7 +33,7 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
     """Estimate devices from LOG and write them as a trace bundle.
 
     LOG is a CSV or Parquet file with one row per dispatch, or a run folder. It needs the columns 'client', 'start' and
-    'end' (seconds or ISO 8601 timestamps), and benefits from 'downloaded' and 'computed' (the ends of the download and
+    'end' (seconds or ISO 8601 timestamps), and should have 'downloaded' and 'computed' (the ends of the download and
     of the local steps), 'steps', 'bytes_down', 'bytes_up', 'round' and 'outcome'.
 
     Writes the bundle, a page (BUNDLE.html) that compares simulation and log, and with a scenario the calibrated

@@ -141,7 +141,7 @@ def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> No
     size = sum(file.stat().st_size for file in output.iterdir())
     click.secho(f"{manifest.name}: {bundle.device_count:,} devices", bold=True)
     for name, count in rows.items():
-        click.echo(f"  {name:<16}{count:>12,} rows")
+        click.echo(f"  {name:<16}{count:>12,} row{'' if count == 1 else 's'}")
     _print_counts(manifest.counts)
     for caveat in manifest.caveats:
         click.echo(f"  note: {caveat}")

@@ -119,7 +119,8 @@ def _needs_of_method(method: Method, schedule: Any) -> tuple[_Need, ...]:
     return (
         _Need(
             bool(method.only_synchronous) and not schedule.synchronous,
-            f"{title} cannot run under the {schedule.name} schedule: {method.only_synchronous}",
+            f"{title} cannot run under the {schedule.name} schedule"
+            + (f": {reason}" if isinstance(reason := method.only_synchronous, str) else ""),
             "server.schedule",
             "use the sync schedule",
         ),
