@@ -67,10 +67,7 @@ class Catalog:
             raise UserError(
                 f"there is no {kind} named '{name}'",
                 hint=nearest_or_all(
-                    name,
-                    sorted(parts),
-                    f"known: {', '.join(sorted(parts))}, or file.py:ClassName",
-                    "'fedsim scenario list' names all; a part of your own is file.py:ClassName",
+                    name, parts, f"known: {', '.join(sorted(parts))}, or file.py:ClassName"
                 ),
             )
         return parts[name]

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, TypeVar
 
-from fedsim.errors import UserError, nearest
+from fedsim.errors import UserError, nearest_or_all
 from fedsim.parameters import Parameters as Parameters
 
 
@@ -196,7 +196,7 @@ def load_user_component(
         ]
         raise UserError(
             f"{path} has no {expected} named '{class_name}'",
-            hint=f"{nearest(class_name, known)}it defines: {', '.join(known) or 'none'}",
+            hint=nearest_or_all(class_name, known, f"it defines: {', '.join(known) or 'none'}"),
         )
     if not (isinstance(value, type) and issubclass(value, base)):
         package, _, base_name = import_path(base).rpartition(".")

@@ -82,16 +82,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"did you mean '{close[0]}'? " if close else ""
 
 
-def nearest_or_all(word: str, known: Sequence[str], every: str, listing: str = "") -> str:
-    """A hint for an unknown word: the similar known word, if there is one, and ``every``, the text that lists them all.
-
-    If a similar word is known and there are many, ``listing`` replaces that text: how to see them all, if need be.
-    """
-    near = nearest(word, known)
-    return f"{near}{listing if near and len(known) > _MANY else every}".rstrip()
-
-
-_MANY = 12
+def nearest_or_all(word: str, known: Iterable[str], every: str) -> str:
+    """A hint for an unknown word: only the similar known word, if there is one, else ``every``, which lists them."""
+    return nearest(word, known).rstrip() or every
 
 
 class InvariantViolation(FedsimError):

@@ -10,7 +10,7 @@ import logging
 import os
 from pathlib import Path
 
-from fedsim.errors import UserError, nearest
+from fedsim.errors import UserError, nearest_or_all
 
 PREFIX = "builtin:"
 """Begins the path of a bundled trace: ``builtin:phones_week``."""
@@ -43,12 +43,12 @@ def written(path: Path) -> str:
 
 
 def suggested_trace(path: Path) -> str:
-    """A hint for a trace bundle that does not exist: a built-in trace with a similar name, all of them, and how to see
-    one."""
+    """A hint for a trace bundle that does not exist: a built-in trace with a similar name, or all of them."""
     names = [f"{PREFIX}{name}" for name in traces()]
-    return (
-        f"{nearest(f'{PREFIX}{path.name}', names)}built in: {', '.join(names)} "
-        f"(fedsim traces inspect {names[0]} describes it)"
+    return nearest_or_all(
+        f"{PREFIX}{path.name}",
+        names,
+        f"built in: {', '.join(names)} (fedsim traces inspect {names[0]} describes it)",
     )
 
 
@@ -96,8 +96,12 @@ def scenario_file(path: Path) -> Path:
     if name not in known and not path.suffix and len(path.parts) == 1:
         raise UserError(
             f"there is no file and no built-in scenario named '{path}'",
-            hint=f"{nearest(name, known)}built in: {', '.join(n for n in known if '/' not in n)}; "
-            "fedsim init writes a scenario to start from",
+            hint=nearest_or_all(
+                name,
+                known,
+                f"built in: {', '.join(n for n in known if '/' not in n)}; "
+                "fedsim init writes a scenario to start from",
+            ),
         )
     return known.get(name, path)
 
@@ -123,7 +127,7 @@ def template_files(name: str) -> dict[str, bytes]:
         raise UserError(
             f"there is no template named '{name}'",
             where="option --template",
-            hint=f"{nearest(name, known)}known: {', '.join(known)}",
+            hint=nearest_or_all(name, known, f"known: {', '.join(known)}"),
         )
     root = TEMPLATES / name
     files = {

@@ -23,7 +23,7 @@ from fedsim.cli.options import (
     user_code_option,
 )
 from fedsim.components import Component, import_path, is_user_reference, load_user_component
-from fedsim.errors import UserError, nearest
+from fedsim.errors import UserError, nearest, nearest_or_all
 from fedsim.formatting import format_names
 from fedsim.parameters import fields_by_key, without_markup
 from fedsim.scenario.description import example, keys_elsewhere, parameters, prose, section_of
@@ -71,7 +71,7 @@ def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
         raise UserError(
             f"there is no kind of part named '{kind}'",
             where="option --kind",
-            hint=f"{nearest(kind, CATALOG.kinds)}known: {', '.join(CATALOG.kinds)}",
+            hint=nearest_or_all(kind, CATALOG.kinds, f"known: {', '.join(CATALOG.kinds)}"),
         )
     kinds = [kind] if kind is not None else list(CATALOG.kinds)
     if is_user_reference(part):

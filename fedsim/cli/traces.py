@@ -28,7 +28,7 @@ from fedsim.cli.options import (
     trace_names,
     user_code_option,
 )
-from fedsim.errors import UserError, nearest
+from fedsim.errors import UserError, nearest_or_all
 from fedsim.scenario.overrides import apply_overrides
 from fedsim.scenario.problems import all_errors, problems
 from fedsim.scenario.source import Source
@@ -354,7 +354,7 @@ def export(
     if format_ not in exporters:
         raise UserError(
             f"there is no format '{format_}'",
-            hint=f"{nearest(format_, exporters)}formats: {', '.join(exporters)}",
+            hint=nearest_or_all(format_, exporters, f"formats: {', '.join(exporters)}"),
         )
     exporter = exporters[format_]
     if bundle is None or output is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fedsim.errors import UserError, nearest
+from fedsim.errors import UserError, nearest_or_all
 from fedsim.formatting import format_share
 from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
@@ -208,7 +208,9 @@ def unmet_target(
     for name, value in target.items():
         metric, where = measured.get(name), f"stop.target.{name}"
         if metric is None:
-            known = f"{nearest(name, measured)}this task measures: {', '.join(sorted(measured))}"
+            known = nearest_or_all(
+                name, measured, f"this task measures: {', '.join(sorted(measured))}"
+            )
             yield UserError(
                 f"there is no metric '{name}' to stop at",
                 where=where,

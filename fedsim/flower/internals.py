@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from fedsim.errors import UserError, nearest
+from fedsim.errors import UserError, nearest_or_all
 
 # Read by Flower when it is imported.
 os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
@@ -212,7 +212,8 @@ def app_config(folder: Path, overrides: str) -> dict[str, Any]:
     for key in given:
         if key not in defaults:
             message = f"the app has no key '{key}'"
-            raise UserError(message, where="--run-config", hint=nearest(key, defaults) + hint)
+            near = nearest_or_all(key, defaults, hint)
+            raise UserError(message, where="--run-config", hint=near)
     return defaults | given
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from fedsim.errors import UserError, combined, nearest
+from fedsim.errors import UserError, combined, nearest, nearest_or_all
 from fedsim.scenario.source import KeyPath, Source
 
 
@@ -164,7 +164,7 @@ def _translate(entry: _Entry) -> Problem:
         return Problem(path, f"must be {context['expected']}, not {shown(value)}", hint)
     if kind == "union_tag_invalid":
         names = _words(context["expected_tags"])
-        hint = f"{nearest(context['tag'], names)}known: {', '.join(names)}"
+        hint = nearest_or_all(context["tag"], names, f"known: {', '.join(names)}")
         return Problem((*path, "name"), f"'{context['tag']}' is unknown", hint)
     if kind == "union_tag_not_found":
         return Problem((*path, "name"), "is missing", "give the name", at="key")

@@ -69,7 +69,7 @@ def make_error(path):
         (["synthesize", "martians", "-n", "3", "-o", "{}/x"], "no population 'martians'"),
         (
             ["synthesize", "desktops", "-n", "3", "-o", "{}/x"],
-            "did you mean 'desktop'? presets: ",
+            "did you mean 'desktop'?",
         ),
         (["synthesize", "always"], "give the number of devices"),
         (["synthesize", "always", "-n", "3", "-o", "{}/x", "-s", "mood=1"], "-s mood"),

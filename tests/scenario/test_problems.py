@@ -22,17 +22,14 @@ training: {optimizer: {name: sgf, lr: -1}, local_steps: 3.5, batch_size: .nan, d
 stop: {}
 """
     assert errors(tmp_path, catalog, text) == [
-        "s.yaml:1:1: nmae: unknown key\n  did you mean 'name'? known keys: name, seed, task, training, devices, "
-        "server, stop, evaluation, checkpoint_models, logging, sweep",
+        "s.yaml:1:1: nmae: unknown key\n  did you mean 'name'?",
         "s.yaml:2:7: seed: must be an integer, not true",
-        "s.yaml:4:19: task.dataset.name: there is no dataset named 'digitz'\n  did you mean 'digits'? known: digits, "
-        "mnist, or file.py:ClassName",
-        "s.yaml:5:32: task.partition.alfa: unknown key\n  did you mean 'alpha'? known keys: alpha, wait, file, lambda",
+        "s.yaml:4:19: task.dataset.name: there is no dataset named 'digitz'\n  did you mean 'digits'?",
+        "s.yaml:5:32: task.partition.alfa: unknown key\n  did you mean 'alpha'?",
         "s.yaml:5:49: task.partition.wait: '3 parsecs' has no known unit of a duration: use one of ns, us, ms, s, min, "
         "h, d",
         "s.yaml:6:10: task.model: must be the name of a model, or a mapping of its name and parameters, not 3",
-        "s.yaml:7:30: training.optimizer.name: there is no optimizer named 'sgf'\n  did you mean 'sgd'? known: "
-        "adam, adamw, sgd, or file.py:ClassName",
+        "s.yaml:7:30: training.optimizer.name: there is no optimizer named 'sgf'\n  did you mean 'sgd'?",
         "s.yaml:7:57: training.local_steps: must be an integer, not 3.5",
         "s.yaml:7:74: training.batch_size: must be a finite number, not nan",
         "s.yaml:7:88: training.device: must be 'auto', 'cpu' or 'cuda', not 'gppu'",
@@ -56,7 +53,7 @@ stop: {}
         ),
         (
             "task: {name: quadratik}\nstop: {rounds: 1}\n",
-            "s.yaml:1:14: task.name: there is no task named 'quadratik'\n  did you mean 'quadratic'? known: flower,",
+            "s.yaml:1:14: task.name: there is no task named 'quadratik'\n  did you mean 'quadratic'?",
         ),
         (
             MINIMAL + "server: {failure_detection: nevr}\n",

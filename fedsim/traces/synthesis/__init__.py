@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, Field, ValidationError
 
 from fedsim.components import Parameters
-from fedsim.errors import UserError, nearest
+from fedsim.errors import UserError, nearest_or_all
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.problems import all_errors, problems
 from fedsim.scenario.source import Source
@@ -171,8 +171,11 @@ def _family(spec: Synthesis) -> tuple[Family, Preset | None]:
     if name not in known:
         raise UserError(
             f"there is no population '{spec.population}'",
-            hint=f"{nearest(spec.population, [*PRESETS, *known])}presets: {', '.join(PRESETS)}; "
-            f"families: {', '.join(known)}",
+            hint=nearest_or_all(
+                spec.population,
+                [*PRESETS, *known],
+                f"presets: {', '.join(PRESETS)}; families: {', '.join(known)}",
+            ),
         )
     family = known[name]
     defaults = preset.params if preset else {}

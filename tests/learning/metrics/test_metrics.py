@@ -349,7 +349,7 @@ def test_a_mistyped_parameter_of_a_function_is_refused_where_it_stands(tmp_path:
         fedsim.read_scenario(path)
     line = len(path.read_text().splitlines())
     assert str(caught.value).startswith(f"{path}:{line}:35: evaluation.metrics.0.abov: unknown key")
-    assert "did you mean 'above'? known keys: above" in str(caught.value)
+    assert "did you mean 'above'?" in str(caught.value)
 
 
 @pytest.mark.parametrize(
