@@ -43,7 +43,7 @@ def read_log(path: Path) -> pd.DataFrame:
         from fedsim.analysis.run import load_run
 
         table = load_run(path).dispatches
-    elif path.suffix in (".parquet", ".csv"):
+    elif path.suffix in (".parquet", ".csv") and path.exists():
         table = read_table(path, "repair the file, or write the log again")
     else:
         raise UserError(

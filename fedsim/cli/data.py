@@ -11,6 +11,7 @@ import click
 from fedsim.catalog import CATALOG, summaries
 from fedsim.cli.groups import Suggesting
 from fedsim.cli.options import completing, json_option, print_rows
+from fedsim.errors import UserError
 from fedsim.scenario.loading import load_part
 from fedsim.scenario.overrides import Override
 
@@ -44,7 +45,12 @@ def list_(as_json: bool) -> None:
 def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
     """Load data set NAME, downloading it if needed, and describe it."""
     options = {item.path: item.value for item in map(Override.parse, settings)}
-    dataset = load_part("dataset", {**options, "name": name}, Path.cwd()).create()
+    try:
+        dataset = load_part("dataset", {**options, "name": name}, Path.cwd()).create()
+    except UserError as error:
+        if not settings and name in CATALOG.parts("dataset"):
+            error.add_note(f"note: set parameters with -s KEY=VALUE; see fedsim describe {name}")
+        raise
     described = _describe(dataset.load(Path.cwd()))
     if as_json:
         click.echo(json.dumps(described, indent=2))

@@ -45,6 +45,12 @@ def command(folder: Path, template: str) -> None:
     template needs. No existing file is replaced.
     """
     files = template_files(template)
+    if folder.is_file() or (folder.suffix in (".yaml", ".yml") and not folder.is_dir()):
+        raise UserError(
+            "give a folder, not a file",
+            where=str(folder),
+            hint=f"for example: fedsim init my-project --template {template}; it gets a scenario.yaml",
+        )
     existing = [name for name in files if (folder / name).exists()]
     if existing:
         raise UserError(

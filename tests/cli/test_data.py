@@ -39,6 +39,13 @@ def test_prepare_takes_the_data_sets_parameters() -> None:
     assert (described["training_samples"], described["classes"]) == (70, 3)
 
 
+def test_missing_parameters_are_set_with_an_option() -> None:
+    note = "note: set parameters with -s KEY=VALUE; see fedsim describe table"
+    assert note in fedsim("prepare", "table").stderr.splitlines()
+    assert "note: " not in fedsim("prepare", "table", "-s", "path=x.csv").stderr
+    assert "note: " not in fedsim("prepare", "tabel").stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 
 from fedsim import bundled
 from fedsim.errors import UserError
+from tests.cli.invoking import assert_refused, invoke
 from tests.docs.pages import blocks, commands, exit_code, working_in
 
 
@@ -50,6 +51,16 @@ def test_the_commands_of_a_templates_readme_run(
                         few = ("-s", "training.local_steps=2", "-s", "task.dataset.stride=400")
                         short_run = (*short_run, *few)
                     assert exit_code(text, *short_run) == 0, text
+
+
+@pytest.mark.parametrize("name", ["s.yaml", "s.yml", "notes.txt"])
+def test_a_file_is_not_a_project_folder(name: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    result = invoke("init", tmp_path / name, "--template", "sweep")
+    assert_refused(
+        result, f"{name}: give a folder, not a file", "fedsim init my-project --template sweep;"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_no_file_is_replaced(tmp_path: Path) -> None:
