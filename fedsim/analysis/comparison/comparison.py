@@ -33,7 +33,7 @@ def compare(
     Args:
         paths: run folders, folders of sweeps, folders that hold run folders, or runs; one or several.
         targets: values to reach, such as ``"accuracy=0.9"``; by default those of the reference file, else those of the
-            scenarios, else round levels that were reached.
+            scenarios, else round levels that were reached. Those of one metric are shown from easy to hard.
         baseline: variant that times are relative to; the first one if None.
         labels: other names for variants and settings, by their default names.
         on_progress: called with the number of runs read and of all runs.

@@ -82,6 +82,7 @@ class ComparisonTables:
         self.baseline: str = self._baseline(baseline)
 
     def _goals(self, targets: Sequence[Target]) -> tuple[Target, ...]:
+        """The targets, those of one metric from the easiest to the hardest."""
         chosen = tuple(dict.fromkeys(targets))
         if not chosen and self.reference is not None:
             # One file may serve several sweeps, some of them timing-only.
@@ -98,7 +99,14 @@ class ComparisonTables:
             if error:
                 raise error
         defaults = (goal for goal in default_targets(self.facts) if goal.metric in self.metrics)
-        return chosen or tuple(defaults)
+        goals = chosen or tuple(defaults)
+        metrics = list(dict.fromkeys(goal.metric for goal in goals))
+
+        def rank(goal: Target) -> tuple[int, float]:
+            sign = 1 if self.definition(goal.metric).higher_is_better else -1
+            return metrics.index(goal.metric), sign * goal.value
+
+        return tuple(sorted(goals, key=rank))
 
     def _baseline(self, requested: str | None) -> str:
         labels = list(dict.fromkeys(group.label for group in self.groups))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import fedsim
-from fedsim.analysis.comparison import compare
-from fedsim.analysis.comparison.headline import headline
+from fedsim.analysis.comparison import Target, compare
+from fedsim.analysis.comparison.headline import headline, other_targets
 from fedsim.analysis.comparison.page import render
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison import compared
 from tests.analysis.comparison.compared import GROUPS, folders
+from tests.analysis.comparison.made import of, run
 
 
 def test_two_identical_runs_show_no_difference(sweep: Sweep, tmp_path: Path) -> None:
@@ -52,3 +54,21 @@ def test_a_key_without_effect_makes_no_difference(tmp_path: Path) -> None:
 def test_groups_with_other_seeds_are_not_the_same(sweep: Sweep) -> None:
     assert not compare(folders(sweep, *GROUPS[0])).no_difference
     assert not compare(sweep.path).no_difference
+
+
+def test_targets_of_a_metric_are_shown_from_easy_to_hard() -> None:
+    levels = [("accuracy", 0.9), ("loss", 0.2), ("accuracy", 0.3), ("loss", 0.5), ("accuracy", 0.7)]
+    runs = []
+    for name in ("a", "b"):
+        made = run(name, accuracy=(0.1, 0.5, 0.8))
+        made.progress["loss"] = [0.9, 0.5, 0.3]
+        runs.append(replace(made, metrics=(*made.metrics, "loss")))
+    comparison = of(*runs, goals=tuple(Target(*level) for level in levels))
+    assert list(map(str, comparison.goals)) == [
+        *("accuracy=0.3", "accuracy=0.7", "accuracy=0.9"),
+        *("loss=0.5", "loss=0.2"),
+    ]
+    assert "0.5 loss" in headline(comparison)
+    shown = ["30% accuracy", "70% accuracy", "90% accuracy", "0.2 loss"]
+    sentences = other_targets(comparison)
+    assert [title in text for title, text in zip(shown, sentences, strict=True)] == [True] * 4
