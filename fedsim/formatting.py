@@ -62,6 +62,11 @@ def format_count(value: float) -> str:
     return _signed(value, lambda size: f"{_whole(size):,}")
 
 
+def format_counted(count: int, noun: str) -> str:
+    """A whole number and what it counts: ``1 row``, ``12,345 rows``."""
+    return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
+
+
 def format_share(share: float) -> str:
     """A share in percent with one decimal: ``12.3%``; below 0.1% with one significant digit."""
 
@@ -120,9 +125,28 @@ def format_difference(value: float, kind: Kind) -> str:
     return sign + (f"{_fixed(100.0 * size, 1)} pp" if kind == "share" else format_value(size, kind))
 
 
-def format_mean(mean: float, spread: float, written: Callable[[float], str]) -> str:
-    """A mean and its standard deviation, if it has one: ``93.0% ± 0.4%``."""
-    return f"{written(mean)} ± {written(spread)}" if math.isfinite(spread) else written(mean)
+def format_mean(mean: float, spread: float, kind: Kind) -> str:
+    """A mean and its standard deviation, if it has one: ``93.0% ± 0.4%``.
+
+    Those of shares and numbers end at the same decimal place, at which the spread has one or two significant digits.
+    """
+    if not math.isfinite(spread):
+        return format_value(mean, kind)
+    factor, unit = (100.0, "%") if kind == "share" else (1.0, "")
+    size = abs(mean) * factor
+    if kind not in ("share", "number") or not 1e-4 <= size < 1e15:
+        return f"{format_value(mean, kind)} ± {format_value(spread, kind)}"
+    places = alone = 1 if kind == "share" else max(0, 3 - Decimal(size).adjusted())
+    if spread:
+        first = -Decimal(spread * factor).adjusted()
+        # A spread from rounding errors does not lengthen the mean.
+        places = min(max(alone, first), first + 1, alone + 2)
+
+    def written(value: float) -> str:
+        rounded = Decimal(value * factor).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)
+        return f"{rounded:,f}{unit}"
+
+    return f"{_signed(mean, written)} ± {written(spread)}"
 
 
 def format_interval(low: float, high: float, written: Callable[[float], str]) -> str:

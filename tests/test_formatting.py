@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from fedsim.formatting import (
     Kind,
     axis_unit,
+    format_counted,
     format_difference,
     format_duration,
     format_interval,
     format_level,
+    format_mean,
     format_names,
     format_ratio,
     format_value,
@@ -127,3 +129,35 @@ def test_the_unit_of_an_axis() -> None:
     assert axis_unit(5e6, "bytes") == (1e6, "MB")
     assert axis_unit(math.nan, "time") == (1.0, "s")
     assert axis_unit(7.0, "count") == (1.0, "")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows"), (12_345, "12,345 rows")]
+)
+def test_a_counted_noun_is_in_its_plural_unless_it_is_one(count: int, text: str) -> None:
+    assert format_counted(count, "row") == text
+
+
+@pytest.mark.parametrize(
+    ("mean", "spread", "kind", "text"),
+    [
+        (0.93042, 0.0043, "share", "93.0% ± 0.4%"),
+        (0.93042, 0.00032, "share", "93.04% ± 0.03%"),
+        (0.93042, 0.1234, "share", "93% ± 12%"),
+        (0.93042, 0.0, "share", "93.0% ± 0.0%"),
+        (0.93042, math.nan, "share", "93.0%"),
+        (2.12634, 0.03214, "number", "2.126 ± 0.032"),
+        (-2.12634, 1.5, "number", "−2.1 ± 1.5"),
+        (2.12634, 0.0, "number", "2.126 ± 0.000"),
+        (2.12634, 1e-17, "number", "2.12634 ± 0.00000"),
+        (12_345.0, 234.0, "number", "12,350 ± 230"),
+        (1.2e-7, 3e-8, "number", "1.2e-7 ± 3e-8"),
+        (0.0, 0.5, "number", "0 ± 0.5"),
+        (90.0, 3.0, "time", "1 min 30 s ± 3 s"),
+        (math.nan, math.nan, "number", "–"),
+    ],
+)
+def test_a_mean_and_its_spread_end_at_the_same_decimal_place(
+    mean: float, spread: float, kind: Kind, text: str
+) -> None:
+    assert format_mean(mean, spread, kind) == text

@@ -14,6 +14,7 @@ from fedsim.analysis.figures.learning import metric_names, targets
 from fedsim.formatting import (
     format_bytes,
     format_count,
+    format_counted,
     format_duration,
     format_energy,
     format_share,
@@ -62,10 +63,7 @@ def headline(run: Run) -> str:
         metric = run.metric_definition(names[0])
         last = run.metrics[metric.name].dropna().iloc[-1]
         return f"{metric.format(last)} {metric.label} after {simulated}"
-    updates = len(run.aggregations)
-    return (
-        f"{format_count(updates)} server {'update' if updates == 1 else 'updates'} in {simulated}"
-    )
+    return f"{format_counted(len(run.aggregations), 'server update')} in {simulated}"
 
 
 def tiles(run: Run) -> list[Tile]:
@@ -130,7 +128,7 @@ def subtitle(run: Run) -> str:
     """The scenario in one line: method, schedule, data, number of clients and seed, if it states them."""
     parts = (("server", "method"), ("server", "schedule"), ("task", "dataset"), ("task", "model"))
     words = [_name(section(run, where).get(key)) for where, key in parts]
-    words.append(f"{format_count(population(run))} clients")
+    words.append(format_counted(population(run), "client"))
     if "seed" in run.scenario:
         words.append(f"seed {run.scenario['seed']}")
     return " · ".join(word for word in words if word)

@@ -23,7 +23,7 @@ from fedsim.calibration.transfers import section
 from fedsim.composition.assembly import assemble
 from fedsim.devices.availability.always import Always
 from fedsim.errors import UserError
-from fedsim.formatting import format_count
+from fedsim.formatting import format_count, format_counted
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.transport import Transport
@@ -162,7 +162,7 @@ def known(
     count = population.clients
     if len(clients) > count:
         raise UserError(
-            f"the log has {len(clients)} clients, the scenario {count}",
+            f"the log has {format_counted(len(clients), 'client')}, the scenario {count}",
             where=where,
             hint="give the scenario of the run that made the log",
         )

@@ -211,12 +211,11 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
     unseen = int((dispatches == 0).sum())
     if unseen:
         flags.append(
-            f"{unseen} of {count} clients have no completed dispatch; they get the median of the others."
+            f"Clients without a completed dispatch get the median of the others: {unseen} of {count}."
         )
-    if (dispatches == 1).any():
+    if single := int((dispatches == 1).sum()):
         flags.append(
-            f"{int((dispatches == 1).sum())} clients have only one completed dispatch; their spread is that of"
-            " the others."
+            f"Clients with only one completed dispatch get the spread of the others: {single} of {count}."
         )
     online = _online(log, clients)
     absent = log["client"][(log["outcome"].astype(str) == "dropped") & log["ended_s"].notna()]

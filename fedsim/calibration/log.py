@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedsim.errors import UserError
+from fedsim.formatting import format_counted
 from fedsim.tasks.reading.files import read_table
 
 _NAMES = {
@@ -82,7 +83,7 @@ def _normalized(table: pd.DataFrame, where: str) -> pd.DataFrame:
     backwards = log["end_s"] < log["start_s"]
     if row := _first(backwards):
         raise UserError(
-            f"row {row} ends before it starts ({int(backwards.sum())} rows in all)",
+            f"row {row} ends before it starts ({format_counted(int(backwards.sum()), 'row')} in all)",
             where=where,
             hint="start and end are instants of one clock, in seconds or as ISO 8601 timestamps",
         )

@@ -195,7 +195,7 @@ def _print(comparison: Comparison, page: Path) -> None:
         cells += [str(row["label"]), str(row["runs"])]
         for metric in metrics:
             mean, spread = row[f"final_{metric.name}"], row[f"final_{metric.name}_sd"]
-            cells.append(format_mean(mean, spread, metric.format))
+            cells.append(format_mean(mean, spread, metric.unit))
         for at in comparison.targets.to_dict("records"):
             if (at["setting"], at["label"]) == (row["setting"], row["label"]):
                 cells.append(_reached(at))

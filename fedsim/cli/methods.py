@@ -105,7 +105,8 @@ def describe(name: str) -> dict[str, Any]:
                 or not traffic["before_the_rounds"]
             )
         ),
-        "not_asynchronous": method.only_synchronous,
+        "not_asynchronous": (reason := method.only_synchronous)
+        and (reason if isinstance(reason, str) else "it needs a synchronous schedule"),
         "brings": [f"{kind} {part['name']}" for kind, part in method.companions.items()],
         "personal": method.personal,
         **traffic,

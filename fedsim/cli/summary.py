@@ -10,7 +10,7 @@ from rich.table import Table
 from fedsim.analysis.headline import resumptions
 from fedsim.analysis.statistics import participation_counts
 from fedsim.components import is_user_reference
-from fedsim.formatting import format_duration
+from fedsim.formatting import format_counted, format_duration
 from fedsim.metrics import METRICS
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs.run import Run
@@ -66,7 +66,7 @@ def print_summary(run: Run) -> None:
             else "the timeouts of the app"
         )
         cause = (
-            f"the ClientApp failed on {errors:,} messages; the first tracebacks are in the log above"
+            f"the ClientApp failed on {format_counted(errors, 'message')}; the first tracebacks are in the log above"
             if errors
             else "see the outcomes of the dispatches, and compare "
             f"{knobs} and stop with the duration of a dispatch"

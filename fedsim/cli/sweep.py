@@ -16,7 +16,7 @@ from rich.progress import TaskID
 from fedsim.cli.options import json_option, override_option, scenario_argument, user_code_option
 from fedsim.cli.progress import LINE_S, bar_columns, next_command, repeated, same_command
 from fedsim.errors import UserError
-from fedsim.formatting import format_duration
+from fedsim.formatting import format_counted, format_duration
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.progress import Pace, Snapshot, progress_text, snapshot
 
@@ -100,7 +100,7 @@ def _print(outcome: SweepOutcome, as_json: bool) -> None:
         click.echo(json.dumps(document, indent=2))
         return
     done = outcome.ran - len(outcome.failures)
-    parts = [f"{done} {'run' if done == 1 else 'runs'} done"]
+    parts = [f"{format_counted(done, 'run')} done"]
     if outcome.skipped:
         parts.append(f"{outcome.skipped} already complete")
     if outcome.failures:
@@ -165,7 +165,7 @@ class _Follower:
         self._bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _text(self, progress: SweepProgress) -> str:
-        text = f"{progress.complete} of {progress.runs} runs"
+        text = f"{progress.complete} of {format_counted(progress.runs, 'run')}"
         if progress.failed:
             text += f", {progress.failed} failed"
         left_s = self._pace.left_s(progress.share)

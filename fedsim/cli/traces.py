@@ -29,6 +29,7 @@ from fedsim.cli.options import (
     user_code_option,
 )
 from fedsim.errors import UserError, nearest_or_all
+from fedsim.formatting import format_counted
 from fedsim.scenario.overrides import apply_overrides
 from fedsim.scenario.problems import all_errors, problems
 from fedsim.scenario.source import Source
@@ -139,7 +140,7 @@ def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> No
         return
     _warn(bundle)
     size = sum(file.stat().st_size for file in output.iterdir())
-    click.secho(f"{manifest.name}: {bundle.device_count:,} devices", bold=True)
+    click.secho(f"{manifest.name}: {format_counted(bundle.device_count, 'device')}", bold=True)
     for name, count in rows.items():
         click.echo(f"  {name:<16}{count:>12,} row{'' if count == 1 else 's'}")
     _print_counts(manifest.counts)
@@ -407,12 +408,11 @@ def validate(bundle: Path, limit: int, as_json: bool) -> int:
     elif findings:
         for finding in findings:
             click.echo(str(finding))
-        click.echo(f"{len(findings)} problems", err=True)
+        click.echo(format_counted(len(findings), "problem"), err=True)
     else:
         rows = sum(table.num_rows for table in loaded.tables.values())
-        click.echo(
-            f"{loaded.manifest.name}: sound ({loaded.device_count:,} devices, {rows:,} rows)"
-        )
+        size = f"{format_counted(loaded.device_count, 'device')}, {format_counted(rows, 'row')}"
+        click.echo(f"{loaded.manifest.name}: sound ({size})")
     return 2 if findings else 0
 
 

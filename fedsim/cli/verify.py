@@ -9,6 +9,7 @@ import click
 
 from fedsim.cli.options import json_option
 from fedsim.errors import UserError
+from fedsim.formatting import format_counted
 
 
 @click.command(name="verify")
@@ -55,7 +56,7 @@ def command(folders: tuple[Path, ...], as_json: bool) -> int:
         click.echo(json.dumps(rows, indent=2))
     else:
         for verdict in verdicts:
-            files = f" ({verdict.files} files)" if verdict.files else ""
+            files = f" ({format_counted(verdict.files, 'file')})" if verdict.files else ""
             click.echo(f"{verdict.path}: {verdict.state}{files}")
             for problem in verdict.problems:
                 click.echo(f"  {problem}")

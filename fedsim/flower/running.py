@@ -32,7 +32,7 @@ from fedsim.flower.recording import Recording
 from fedsim.flower.settings import load_devices, resolved
 from fedsim.flower.turns import Turns
 from fedsim.flower.workers import AppSource, make_workers
-from fedsim.formatting import format_duration
+from fedsim.formatting import format_counted, format_duration
 from fedsim.methods.fedavg import FedAvg
 from fedsim.metrics import DEFINITIONS_KEY, meets, to_document
 from fedsim.randomness import Purpose, Stream
@@ -264,10 +264,9 @@ def _notes(errors: int) -> list[str]:
     """Notes for the page."""
     if not errors:
         return []
-    count = "1 message" if errors == 1 else f"{errors:,} messages"
     return [
-        f"The ClientApp failed on {count}; Flower answers each with an error reply, which contains no update, "
-        "so the dispatch counts as discarded. The first tracebacks are in the command's output."
+        f"The ClientApp failed on {format_counted(errors, 'message')}; Flower answers each with an error reply, which "
+        "contains no update, so the dispatch counts as discarded. The first tracebacks are in the command's output."
     ]
 
 

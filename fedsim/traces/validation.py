@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError, UserErrors
+from fedsim.formatting import format_counted
 from fedsim.traces.arrays import Bools, Ints, filled, to_numpy
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.tables import TABLES, Column, Order, single_chunk
@@ -150,7 +151,7 @@ class _TableChecker:
             text = message.format(*(value[row] for value in values))
             self.findings.append(Finding(self.name, int(row), text))
         if len(rows) > self.limit:
-            more = f"and {len(rows) - self.limit} more rows of the same kind"
+            more = f"and {format_counted(len(rows) - self.limit, 'more row')} of the same kind"
             self.findings.append(Finding(self.name, None, more))
 
     # What the schema declares ---------------------------------------------------------------------------------------

@@ -56,19 +56,17 @@ def test_mistakes_in_a_log(tmp_path: Path, text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["nope.csv", "nope.parquet", "nope"])
-def test_a_missing_log_is_refused_without_mention_of_a_scenario(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_missing_log_is_refused_without_mention_of_a_scenario(name: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         read_log(tmp_path / name)
     assert caught.value.message == "there is no such file or folder"
     assert str(caught.value.hint).startswith("give a .csv or .parquet file with one row per")
 
 
-def test_rows_are_counted_if_there_are_several(tmp_path: Path) -> None:
+def test_rows_that_end_before_they_start_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("client,start,end\na,2,1\nb,1,2\n")
-    with pytest.raises(UserError, match="row 1 ends before it starts\n"):
+    with pytest.raises(UserError, match=r"row 1 ends before it starts \(1 row in all\)\n"):
         read_log(path)
     path.write_text("client,start,end\nb,1,2\na,2,1\na,3,1\n")
     with pytest.raises(UserError, match=r"row 2 ends before it starts \(2 rows in all\)\n"):

@@ -15,6 +15,7 @@ from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.headline import headline
 from fedsim.cli.compare import _print, _renaming, command
 from fedsim.errors import UserError
+from fedsim.formatting import format_mean
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison import compared
 from tests.analysis.comparison.made import of, run
@@ -42,7 +43,7 @@ def test_command(sweep: Sweep, tmp_path: Path) -> None:
     assert document["headline"] == headline(expected)
     shown = CliRunner().invoke(command, args).output
     for line in expected.summary.itertuples():
-        assert f"{100 * line.final_accuracy:.1f}% ± {100 * line.final_accuracy_sd:.1f}%" in shown
+        assert format_mean(line.final_accuracy, line.final_accuracy_sd, "share") in shown
     assert "– [0 of 3]" in shown
     assert str(tmp_path / "out" / "compare.html") in shown.replace("\n", "")
 

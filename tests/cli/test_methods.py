@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -34,3 +35,11 @@ def test_every_method_can_be_shown(name: str) -> None:
     result = run("methods", "show", name)
     assert result.exit_code == 0, result.output
     assert "paper" in result.output
+
+
+def test_a_need_without_a_reason_is_said_in_words(tmp_path: Path) -> None:
+    text = "from fedsim.methods.fedavg import FedAvg\nclass Mine(FedAvg):\n    only_synchronous = True\n"
+    (tmp_path / "mine.py").write_text(text)
+    shown = run("describe", f"{tmp_path / 'mine.py'}:Mine").output
+    assert "not asynchronous        it needs a synchronous schedule\n" in shown
+    assert "not asynchronous" not in run("methods", "show", "fedavg").output

@@ -93,6 +93,6 @@ def test_all_problems_are_reported_and_long_lists_are_cut_with_a_count():
         ("network", 2),
     ]
     cut = validate_bundle(build(tables), limit=1)
-    assert Finding("compute", None, "and 1 more rows of the same kind") in cut
+    assert Finding("compute", None, "and 1 more row of the same kind") in cut
     with pytest.raises(UserErrors, match="network row 2"):
         require_sound(build(tables))

@@ -10,7 +10,7 @@ from fedsim.analysis.comparison.facts import Replicate
 from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.base import sentence
-from fedsim.formatting import format_count
+from fedsim.formatting import format_count, format_counted
 from fedsim.scenario.comparing import key_of, text
 
 _DATA = "task.dataset."
@@ -36,7 +36,7 @@ def left_out(comparison: ComparisonTables) -> str:
     shown = "; ".join(f"{format_count(count)} {reason}" for reason, count in reasons[:_SHOWN])
     count = len(comparison.left_out)
     names = _listed([item.path.name for item in comparison.left_out])
-    return f"{format_count(count)} {'run' if count == 1 else 'runs'} left out ({names}): {shown}."
+    return f"{format_counted(count, 'run')} left out ({names}): {shown}."
 
 
 def _other_world(comparison: ComparisonTables, setting: str) -> Iterator[str]:

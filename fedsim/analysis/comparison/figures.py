@@ -125,7 +125,7 @@ def quality(comparison: ComparisonTables) -> Figure | None:
     for metric in map(comparison.definition, comparison.metrics):
         final, best = f"final_{metric.name}", f"best_{metric.name}"
         ends = zip(frame[final], frame[f"{final}_sd"], strict=True)
-        frame[final] = [format_mean(mean, sd, metric.format) for mean, sd in ends]
+        frame[final] = [format_mean(mean, sd, metric.unit) for mean, sd in ends]
         columns.append((final, f"final {metric.label}", "text"))
         columns.append((best, f"best {metric.label}", metric.unit))
     return Figure(

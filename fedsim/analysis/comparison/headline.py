@@ -9,7 +9,13 @@ from fedsim.analysis.comparison.figures import best_at_the_end, when
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.headline import Tile
-from fedsim.formatting import format_count, format_duration, format_names, format_number
+from fedsim.formatting import (
+    format_count,
+    format_counted,
+    format_duration,
+    format_names,
+    format_number,
+)
 
 
 def headline(comparison: ComparisonTables) -> str:
@@ -18,8 +24,7 @@ def headline(comparison: ComparisonTables) -> str:
         return "No difference"
     groups = comparison.groups
     if len(groups) == 1:
-        count = len(groups[0].runs)
-        return f"{groups[0].label}: {format_count(count)} {'run' if count == 1 else 'runs'}"
+        return f"{groups[0].label}: {format_counted(len(groups[0].runs), 'run')}"
     if not comparison.metrics:
         return f"{format_count(len(groups))} variants, timing only"
     if comparison.goals:

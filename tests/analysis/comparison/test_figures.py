@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedsim.analysis.comparison import Comparison
 from fedsim.analysis.comparison.page import page_figures, render
-from fedsim.formatting import format_duration, format_value
+from fedsim.formatting import format_duration, format_mean, format_value
 from tests.analysis.comparison.compared import cells
 
 FRAMES = {"time": "spent", "work": "summary", "participation": "summary", "fairness": "fairness"}
@@ -42,7 +42,7 @@ def test_tables_of_the_page_show_the_frames(comparison: Comparison) -> None:
         cells(page, "quality"), comparison.summary.to_dict("records"), strict=True
     ):
         mean, sd = known["final_accuracy"], known["final_accuracy_sd"]
-        assert line[3] == f"{100 * mean:.1f}% ± {100 * sd:.1f}%"
+        assert line[3] == format_mean(mean, sd, "share")
     for line, known in zip(cells(page, "runs"), comparison.runs.to_dict("records"), strict=True):
         assert line[2:4] == [str(known["seed"]), known["run"]]
 
