@@ -181,6 +181,9 @@ class _NoNumber:
     def __repr__(self) -> str:
         return repr(self._value) if isinstance(self._value, str) else str(self._value).lower()
 
+    def __str__(self) -> str:
+        return str(self._value)
+
 
 def _prepared(model: type[Parameters], data: Mapping[Any, Any], folder: Path | None) -> Any:
     result = dict(data)

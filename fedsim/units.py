@@ -47,6 +47,15 @@ RATE_UNITS = {"bps": 1.0, "kbps": 1e3, "Mbps": 1e6, "Gbps": 1e9}
 _QUANTITY = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*\Z")
 
 
+def share_of(value: object) -> str:
+    """The number to write instead of a percentage: ``"0.9"`` for ``"90%"``; empty if it is not one."""
+    text = str(value).strip()
+    try:
+        return f"{float(text[:-1]) / 100:g}" if text.endswith("%") else ""
+    except ValueError:
+        return ""
+
+
 def parse_quantity(value: object, units: dict[str, float], kind: str, base: str) -> float:
     """Turn ``"90s"``, ``"25MB"`` or a plain number (in the base unit) into a finite number >= 0.
 

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from fedsim.errors import UserError, combined, nearest, nearest_or_all
 from fedsim.scenario.source import KeyPath, Source
+from fedsim.units import share_of
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,9 @@ def _translate(entry: _Entry) -> Problem:
         return Problem(path, f"must be a path, not {shown(value)}")
     message = error["msg"].replace("Input should be", "must be").replace("a valid ", "a ")
     message = message.replace("a integer", "an integer")
-    return Problem(path, f"{message[0].lower()}{message[1:].split(', ')[0]}, not {shown(value)}")
+    message = f"{message[0].lower()}{message[1:].split(', ')[0]}, not {shown(value)}"
+    share = share_of(value) if kind.startswith("float") else ""
+    return Problem(path, message, f"write {share}" if share else None)
 
 
 def _words(quoted: str) -> list[str]:

@@ -65,6 +65,10 @@ stop: {}
             "s.yaml:1:47: task.curvatures.1.0: must be a number, not 'x'",
         ),
         (
+            "task: {name: quadratic}\nstop: {rounds: 1, target: {accuracy: 90%}}\n",
+            "s.yaml:2:38: stop.target.accuracy: must be a number, not '90%'\n  write 0.9",
+        ),
+        (
             MINIMAL + "training: {local_steps: 1, local_epochs: 2}\n",
             "s.yaml:6:11: training: give only one of local_steps",
         ),

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from fedsim.analysis.comparison.facts import COSTS, RunFacts
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
+from fedsim.units import share_of
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,10 +49,11 @@ class Target:
         except ValueError:
             value = math.nan
         if not metric.strip() or not math.isfinite(value):
+            share = metric.strip() and share_of(number)
             raise UserError(
                 "write a metric, '=' and a number",
                 where=f"target {text}",
-                hint="for example accuracy=0.9",
+                hint=f"write {metric}={share}" if share else "for example accuracy=0.9",
             )
         return cls(metric.strip(), value)
 
