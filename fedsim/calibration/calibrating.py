@@ -45,7 +45,7 @@ class Calibration:
     Attributes:
         log: the dispatches.
         estimates: estimates from the whole log.
-        scenario: the scenario on the estimates, as plain data; None without a scenario.
+        scenario: the scenario on the estimates, as plain data with absolute paths; None without a scenario.
         distributions: logged and simulated values by quantity; empty without a scenario.
         predictions: predictions of the rounds after the first fifth; empty without a scenario or rounds.
         lateness: which clients are late in these rounds; None if none can be, or without a scenario or rounds.
@@ -105,7 +105,7 @@ def calibrate(
     else:
         data = calibrated(scenario, bundle, estimates, shares_links)
         simulated = simulated_log(load_scenario_dict(data, bundle.parent))
-        data["stop"] = stop
+        data = {**data, "name": f"{data['name']}-calibrated", "stop": stop}
         if len(simulated) < _FEW * len(log):
             flags.append(
                 f"The simulation has only {format_count(len(simulated))} dispatches, but the log has"

@@ -221,7 +221,7 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
     absent = log["client"][(log["outcome"].astype(str) == "dropped") & log["ended_s"].notna()]
     flags.append(
         "A log shows when clients worked, not when they could have worked: without dropped dispatches, availability is"
-        " not estimated."
+        " not estimated. A scenario that names this bundle needs devices.availability: always."
         if not online
         else f"Availability rests on {len(absent)} dropped dispatches of {absent.nunique()} clients. Clients count as"
         " offline from a dropped dispatch to their next one: they may have been back earlier, and away at other times."

@@ -43,7 +43,7 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
     from fedsim.calibration.page import document, summary, write_calibration_page
     from fedsim.durable import write_text
     from fedsim.scenario.loading import load_scenario
-    from fedsim.scenario.writing import to_yaml
+    from fedsim.scenario.writing import relocated, to_yaml
 
     own = log / "scenario.yaml"
     if scenario is None and (log / "run.json").exists() and own.exists():
@@ -54,7 +54,8 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
     page, calibrated = (bundle.with_name(f"{bundle.name}.{end}") for end in ("html", "yaml"))
     write_calibration_page(result, page)
     if result.scenario is not None:
-        write_text(calibrated, to_yaml(result.scenario))
+        beside = relocated(result.scenario, calibrated.parent.resolve())
+        write_text(calibrated, to_yaml(beside))
     texts = {
         tile.label: ", ".join(filter(None, (tile.value, tile.note))) for tile in summary(result)
     }

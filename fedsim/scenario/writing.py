@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import io
+import os
+from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
+
+from fedsim.bundled import written
+from fedsim.components import is_user_reference
 
 
 def to_yaml(data: Any) -> str:
@@ -21,6 +26,22 @@ def to_yaml(data: Any) -> str:
     stream = io.StringIO()
     yaml.dump(_flowing(data), stream)
     return stream.getvalue()
+
+
+def relocated(value: Any, folder: Path) -> Any:
+    """Plain data for a file in ``folder``: paths of files that share a folder with it are relative, others stay."""
+    if isinstance(value, dict):
+        return {key: relocated(item, folder) for key, item in value.items()}
+    if isinstance(value, list):
+        return [relocated(item, folder) for item in value]
+    if not isinstance(value, str) or not os.path.isabs(value):
+        return value
+    path = Path(value)
+    if written(path) != value:
+        return written(path)
+    is_file = path.exists() or is_user_reference(value)
+    shared = os.path.commonpath([path, folder]) != path.anchor
+    return os.path.relpath(path, folder) if is_file and shared else value
 
 
 def _flowing(value: Any) -> Any:

@@ -161,6 +161,40 @@ def test_the_command_writes_bundle_page_and_scenario(folder: Path) -> None:
     assert check.exception is None or check.exit_code == 0
 
 
+def test_the_calibrated_scenario_can_be_moved_with_its_files(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "own.py").write_text(
+        "from fedsim.methods.fedavg import FedAvg\nclass Own(FedAvg): ...\n"
+    )
+    scenario = project / "small.yaml"
+    scenario.write_text(
+        "task: {dataset: digits, partition: {name: iid, clients: 3}, model: logistic_regression}\n"
+        "devices: {trace: builtin:phones_week, compute: {name: values, step: 1s}, availability: always}\n"
+        "server: {method: own.py:Own}\nstop: {rounds: 2}\n"
+    )
+    fedsim.run(scenario, project / "log")
+    arguments = ["calibrate", str(project / "log"), "-o", str(project / "runs" / "phones")]
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 0, result.output
+    assert "A scenario that names this bundle needs devices.availability: always." in result.output
+    moved = tmp_path / "moved"
+    project.rename(moved)
+    written = (moved / "runs" / "phones.yaml").read_text()
+    assert str(tmp_path) not in written
+    loaded = load_scenario(moved / "runs" / "phones.yaml")
+    assert loaded.scenario.name == "small-calibrated"
+    assert "name: ../own.py:Own\n" in written
+    assert written.count("trace: phones\n") == 2
+    assert "trace: builtin:phones_week\n" in written
+    assert (
+        CliRunner()
+        .invoke(cli, ["scenario", "check", str(moved / "runs" / "phones.yaml")])
+        .exit_code
+        == 0
+    )
+
+
 def test_a_trained_run_whose_scenario_has_a_target(tmp_path: Path) -> None:
     """Time alone is simulated, until the log ends; the scenario that is written keeps the target."""
     path = tmp_path / "run"
