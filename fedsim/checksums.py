@@ -36,6 +36,21 @@ def kept_sha256(path: Path) -> str:
     return _sha256_of_state(path, state.st_size, state.st_mtime_ns)
 
 
+def data_sha256(path: Path) -> str:
+    """The SHA-256 of a data file; of a folder's manifest, which has the checksums of its files; else of all its files.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    if not path.is_dir():
+        return kept_sha256(path)
+    manifest = path / "manifest.json"
+    if manifest.is_file():
+        return kept_sha256(manifest)
+    files = sorted(file.relative_to(path) for file in path.rglob("*") if file.is_file())
+    return text_sha256("".join(f"{kept_sha256(path / file)} {file.as_posix()}\n" for file in files))
+
+
 @functools.cache
 def _sha256_of_state(path: Path, size: int, modified_ns: int) -> str:
     return file_sha256(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.checksums import file_sha256, is_unchanged, stamped, text_sha256
+from fedsim.checksums import data_sha256, file_sha256, is_unchanged, stamped, text_sha256
 
 OF_ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 """The SHA-256 of "abc", as in the standard (FIPS 180-2, appendix B.1)."""
@@ -20,6 +20,20 @@ def test_a_file_and_a_text_have_the_checksum_of_the_standard(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_data_have_the_checksum_of_their_files_or_of_their_manifest(tmp_path: Path) -> None:
+    part = tmp_path / "part"
+    part.mkdir()
+    (part / "b.json").write_text("b")
+    (tmp_path / "a.json").write_text("a")
+    plain = data_sha256(tmp_path)
+    assert plain == text_sha256(f"{text_sha256('a')} a.json\n{text_sha256('b')} part/b.json\n")
+    assert data_sha256(part / "b.json") == text_sha256("b")
+    (part / "b.json").write_text("bb")
+    assert data_sha256(tmp_path) != plain
+    (tmp_path / "manifest.json").write_text("{}")
+    assert data_sha256(tmp_path) == text_sha256("{}")
+
+
 def test_a_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "pipe")

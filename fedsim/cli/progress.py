@@ -28,12 +28,17 @@ LINE_S = 30.0
 def bar_columns() -> tuple[ProgressColumn, ...]:
     """What stands in a line of progress; its ``text`` field says more."""
     return (
-        TextColumn("[bold]{task.description}"),
+        TextColumn("{task.description}", style="bold", markup=False),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
-        TextColumn("{task.fields[text]}"),
+        TextColumn("{task.fields[text]}", markup=False),
         TimeElapsedColumn(),
     )
+
+
+def started(kind: str, folder: Path) -> str:
+    """The first line of a run or a sweep: its folder, and the command that follows it from another terminal."""
+    return f"{kind} folder: {folder} (to watch it: fedsim watch {shlex.quote(str(folder))})"
 
 
 def same_command(*more: str) -> str:
@@ -75,7 +80,7 @@ def following(
         nonlocal newest
         if newest is None:
             # Not before: a scenario that is refused leaves no folder.
-            console.print(f"run folder: {folder}", soft_wrap=True, highlight=False)
+            console.print(started("run", folder), soft_wrap=True, highlight=False, markup=False)
         newest = progress
 
     def state() -> tuple[float, str]:

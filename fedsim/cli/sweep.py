@@ -14,7 +14,7 @@ from rich.progress import Progress as Bars
 from rich.progress import TaskID
 
 from fedsim.cli.options import json_option, override_option, scenario_argument, user_code_option
-from fedsim.cli.progress import LINE_S, bar_columns, next_command, repeated, same_command
+from fedsim.cli.progress import LINE_S, bar_columns, next_command, repeated, same_command, started
 from fedsim.errors import UserError
 from fedsim.formatting import format_counted, format_duration
 from fedsim.runs.folder import RunFolder
@@ -125,7 +125,7 @@ class _Follower:
         """Take progress; a failure is shown at once."""
         if self._newest is None:
             # Not before: a scenario that is refused leaves no folder.
-            self._print(f"sweep folder: {self._folder}")
+            self._print(started("sweep", self._folder))
         self._newest = progress
         if progress.failure is not None:
             failed = f"failed: {progress.failure.task.folder}\n  {progress.failure.error}"

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fedsim.devices.population import Population
 from fedsim.errors import UserError
-from fedsim.formatting import format_duration, format_number
+from fedsim.formatting import format_counted, format_duration, format_number
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.scenario.model import Scenario
@@ -60,7 +60,7 @@ class Feasibility:
         least = getattr(self._schedule, "min_cohort", 1)
         if least > self._count and getattr(self._schedule, "min_updates", 1):
             yield UserError(
-                f"a round needs {least} clients, but {self._available}",
+                f"a round needs {format_counted(least, 'client')}, but {self._available}",
                 where="server.schedule.min_cohort",
                 hint=f"set at most {self._count}",
             )
@@ -87,7 +87,7 @@ class Feasibility:
         cohort = getattr(server.selection.params, "cohort", None)
         if cohort is not None and cohort > clients and not server.selection.type.with_replacement:
             yield UserError(
-                f"a cohort of {cohort} cannot be drawn: there are {clients} clients",
+                f"a cohort of {cohort} cannot be drawn from {format_counted(clients, 'client')}",
                 where="server.selection.cohort",
                 hint=f"set at most {clients}, or leave it out to select all clients that are available",
             )
@@ -125,7 +125,7 @@ class Feasibility:
         if late > _MANY * self._count and not (late == self._count and self._is_certain):
             slowest = self._needed_s.max()
             yield UserError(
-                f"at nominal speed, {late} of {self._count} clients cannot {self._finish}; "
+                f"at nominal speed, {late:,} of {format_counted(self._count, 'client')} cannot {self._finish}; "
                 f"the slowest needs {_duration(slowest)}",
                 where=self._limit_key,
                 hint=self._more_time(slowest),

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedsim.checksums import file_sha256
+from fedsim.checksums import data_sha256, file_sha256
 from fedsim.errors import UserError, raise_all
 from fedsim.runs.folder import INFO_FORMAT, RunFolder
 from fedsim.scenario import own_code
@@ -38,8 +38,8 @@ def load_original(
         overrides: values by dotted path.
 
     Raises:
-        UserError: an earlier version began the run, the scenario or a user's file has changed since, a class cannot be
-            imported again, or an override is not allowed.
+        UserError: an earlier version began the run, the scenario or a file of code or data has changed since, a class
+            cannot be imported again, or an override is not allowed.
     """
     if info["format"] < INFO_FORMAT:
         version = info["versions"]["fedsim-des"]
@@ -50,26 +50,30 @@ def load_original(
             f"fedsim run {folder.scenario} -o NEW_FOLDER",
         )
     _require_original_scenario(folder, info)
-    raise_all(changed_code(folder, info))
+    raise_all(changed_files(folder, info))
     loaded = _load_again(folder, info)
     return _changed(loaded, overrides) if overrides else loaded
 
 
-def changed_code(folder: RunFolder, info: Mapping[str, Any]) -> list[UserError]:
-    """One error per file of a user's code that has changed since the run began; no file is imported."""
-    errors = []
+def changed_files(folder: RunFolder, info: Mapping[str, Any]) -> list[UserError]:
+    """One error per file of a user's code or data that has changed since the run began; no file is imported."""
+    changed = []
     for name, digest in info.get("user_code", {}).items():
         path = folder.path / _in_moved_project(folder, info, name).rpartition(":")[0]
         if digest is not None and path.is_file() and file_sha256(path) != digest:
-            errors.append(
-                UserError(
-                    "the code has changed since the run began",
-                    where=str(path),
-                    hint="undo the change, or begin a new run: "
-                    f"fedsim run {folder.scenario} -o NEW_FOLDER",
-                )
-            )
-    return errors
+            changed.append(("the code has changed", path))
+    for name, digest in info.get("data_files", {}).items():
+        path = Path(_in_moved_project(folder, info, name))
+        if path.exists() and data_sha256(path) != digest:
+            changed.append(("the data have changed", path))
+    return [
+        UserError(
+            f"{what} since the run began",
+            where=str(path),
+            hint=f"undo the change, or begin a new run: fedsim run {folder.scenario} -o NEW_FOLDER",
+        )
+        for what, path in changed
+    ]
 
 
 def _in_moved_project(folder: RunFolder, info: Mapping[str, Any], path: str) -> str:

@@ -20,6 +20,7 @@ from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError, raise_all
+from fedsim.formatting import format_counted
 from fedsim.methods.base import Method
 from fedsim.network.base import NetworkContext
 from fedsim.randomness import Purpose, Stream
@@ -233,7 +234,7 @@ class World:
             return np.minimum((u * count).astype(np.int64), count - 1)
         if count < clients:
             raise UserError(
-                f"the trace bundle has {count} devices for {clients} clients",
+                f"the trace bundle has {format_counted(count, 'device')} for {format_counted(clients, 'client')}",
                 where=bundle.where,
                 hint="use fewer clients, a larger bundle (fedsim traces scale), or devices.assign: sample",
             )

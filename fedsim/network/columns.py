@@ -12,6 +12,7 @@ from pydantic import Discriminator, Field, Tag
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
+from fedsim.formatting import format_counted
 from fedsim.network.base import Direction, FloatArray, NetworkContext
 from fedsim.network.transport import Transport
 from fedsim.randomness import Purpose
@@ -175,7 +176,7 @@ def transport_of(params: LinkParams, context: NetworkContext) -> Transport:
     where = "devices.network.loss"
     if isinstance(params.loss, list) and len(params.loss) != context.clients:
         raise UserError(
-            f"there are {len(params.loss)} losses for {context.clients} clients",
+            f"{format_counted(len(params.loss), 'value')} for {format_counted(context.clients, 'client')}",
             where=where,
             hint="give one per client, or one for all",
         )
@@ -344,7 +345,7 @@ def require_known(
         client = int(unknown.argmax())
         device = context.traces.device_ids[int(context.device_rows[client])].as_py()
         raise UserError(
-            f"the trace bundle has no {what} for {int(unknown.sum())} of {context.clients} clients;"
+            f"the trace bundle has no {what} for {int(unknown.sum()):,} of {format_counted(context.clients, 'client')};"
             f" the first is client {client}, device '{device}'",
             where=where,
             hint=hint,

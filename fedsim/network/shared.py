@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
+from fedsim.formatting import format_counted
 from fedsim.network.base import BIT_NS_PER_BYTE, Direction, column_view
 from fedsim.network.fair import FairLinks
 from fedsim.network.static import ConstantNetwork, latency_column_ns, rate_column_bps
@@ -110,7 +111,8 @@ class SharedNetwork(ConstantNetwork):
         bad = (nodes < 0) | (nodes >= len(topology.access))
         if bad.any():
             raise UserError(
-                f"client {int(bad.argmax())} is not attached to an access node ({bad.sum()} clients in all)",
+                f"client {int(bad.argmax())} is not attached to an access node "
+                f"({format_counted(int(bad.sum()), 'client')} in all)",
                 where="devices.network.attach",
                 hint=f"there are {len(topology.access)} access nodes",
             )

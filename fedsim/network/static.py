@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError, UserErrors
+from fedsim.formatting import format_counted
 from fedsim.network.base import (
     BIT_NS_PER_BYTE,
     Direction,
@@ -58,7 +59,7 @@ def _require(
     if bad.any():
         first = int(bad.argmax())
         raise UserError(
-            f"{name} of client {first} is {column[first]} {unit} ({bad.sum()} clients in all)",
+            f"{name} of client {first} is {column[first]} {unit} ({format_counted(int(bad.sum()), 'client')} in all)",
             where=where,
             hint=hint,
         )

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError, UserErrors
+from fedsim.formatting import format_counted
 from fedsim.network.base import (
     BIT_NS_PER_BYTE,
     Direction,
@@ -364,7 +365,7 @@ class TracedNetwork(Network):
                 client = int(unknown.argmax())
                 raise UserError(
                     f"the latency of series '{series.names[ride.series[client]]}', which client {client} follows"
-                    f" {where}, is unknown ({int(unknown.sum())} clients in all)",
+                    f" {where}, is unknown ({format_counted(int(unknown.sum()), 'client')} in all)",
                     where="devices.network.latency",
                     hint="give devices.network.latency a duration, such as 40ms",
                 )

@@ -14,7 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fedsim import bundled
 from fedsim.catalog import CATALOG, Catalog
-from fedsim.checksums import kept_sha256
+from fedsim.checksums import data_sha256
 from fedsim.errors import UserError, UserErrors
 from fedsim.parameters import UNKNOWN_KEY
 from fedsim.scenario.description import keys_elsewhere
@@ -79,13 +79,8 @@ class LoadedScenario:
         return {part.name: part.user.digest for part in self.parts() if part.user}
 
     def data_files(self) -> dict[str, str]:
-        """SHA-256 of every file that the parameters name, and of the manifest of every trace, by its path."""
-        digests = {}
-        for path in _paths(self.scenario):
-            content = path / "manifest.json" if path.is_dir() else path
-            if content.is_file():
-                digests[str(path)] = kept_sha256(content)
-        return digests
+        """:func:`fedsim.checksums.data_sha256` of every file and folder that the parameters name, by its path."""
+        return {str(path): data_sha256(path) for path in _paths(self.scenario) if path.exists()}
 
     @contextmanager
     def locating_errors(self) -> Iterator[None]:

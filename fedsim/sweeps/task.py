@@ -99,7 +99,7 @@ class Performer:
                 report(progress.share)
 
         folder = RunFolder(task.folder)
-        if not folder.has_begun or _code_has_changed(folder):
+        if not folder.has_begun or _files_have_changed(folder):
             # Resolved paths are absolute; only classes from Python refer to the sweep's folder.
             loaded = load_scenario_dict(task.scenario, folder.path.parent, CATALOG)
             execute(
@@ -117,12 +117,12 @@ class Performer:
             Run(folder).report()
 
 
-def _code_has_changed(folder: RunFolder) -> bool:
-    """Whether an unfinished run cannot be resumed because a user's file has changed since it began."""
-    from fedsim.composition.resuming import changed_code
+def _files_have_changed(folder: RunFolder) -> bool:
+    """Whether an unfinished run cannot be resumed because a file of code or data has changed since it began."""
+    from fedsim.composition.resuming import changed_files
 
     info = folder.read_info()
-    return info.get("status") != Status.COMPLETE and bool(changed_code(folder, info))
+    return info.get("status") != Status.COMPLETE and bool(changed_files(folder, info))
 
 
 def is_done(folder: Path) -> bool:

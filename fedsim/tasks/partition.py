@@ -14,6 +14,7 @@ from pydantic import Field
 
 from fedsim.components import Component, Parameters
 from fedsim.errors import UserError
+from fedsim.formatting import format_counted
 from fedsim.randomness import Stream
 from fedsim.tasks.dataset import Dataset
 
@@ -176,7 +177,8 @@ class Partitioner(Component, ABC):
 def too_many_clients(clients: int, samples: int, dataset: Dataset) -> UserError:
     """The error for more clients than samples."""
     return UserError(
-        f"{clients:,} clients cannot share {samples:,} training samples of {dataset.name}",
+        f"{format_counted(clients, 'client')} cannot share {format_counted(samples, 'training sample')} "
+        f"of {dataset.name}",
         where="task.partition",
         hint=f"use at most {samples:,} clients, or a larger dataset",
     )

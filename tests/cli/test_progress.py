@@ -64,7 +64,7 @@ def test_lines_tell_folder_and_share(
         show(HALF)
         assert printed.wait(10)
     lines = capsys.readouterr().err.splitlines()
-    assert lines.count(f"run folder: {tmp_path}") == 1
+    assert lines.count(f"run folder: {tmp_path} (to watch it: fedsim watch {tmp_path})") == 1
     assert any(text.startswith("mine: 50%, simulated 1 min") for text in lines)
 
 

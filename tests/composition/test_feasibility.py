@@ -63,7 +63,7 @@ PHONES = {"name": "trace", "trace": "builtin:phones_week"}
             "the fastest needs 1 min 3",
         ),
         (world(server=sync(min_cohort=4)), "a round needs 4 clients, but there are 3"),
-        (world(server={"selection": {"cohort": 4}}), "a cohort of 4 cannot be drawn: there are 3"),
+        (world(server={"selection": {"cohort": 4}}), "a cohort of 4 cannot be drawn from 3"),
         (
             world(server={"schedule": {"name": "async", "concurrency": 4}}),
             "4 clients cannot be busy at once: there are only 3",

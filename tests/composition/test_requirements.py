@@ -167,7 +167,7 @@ def timing(**sections: Any) -> dict[str, Any]:
         ),
         (
             timing(server={"selection": {"name": "uniform", "cohort": 4}}),
-            "a cohort of 4 cannot be drawn: there are 3 clients",
+            "a cohort of 4 cannot be drawn from 3 clients",
         ),
         (
             timing(server={"schedule": {"name": "buffered", "concurrency": 4}}),

@@ -87,6 +87,10 @@ def test_a_run_is_resumed_after_its_project_was_moved(tmp_path: Path) -> None:
     (moved / "mine.py").write_text((moved / "mine.py").read_text() + "\n")
     with pytest.raises(UserError, match=r"moved/mine\.py: the code has changed"):
         fedsim.resume(moved / "runs" / "edited")
+    manifest = moved / "trace" / "manifest.json"
+    manifest.write_text(manifest.read_text() + "\n")
+    with pytest.raises(UserError, match=r"code has changed(.|\n)*moved/trace: the data have"):
+        fedsim.resume(moved / "runs" / "edited")
     shutil.rmtree(moved / "trace")
     with pytest.raises(UserError):
         fedsim.resume(moved / "runs" / "edited")

@@ -144,5 +144,5 @@ def test_canceling_counts_bytes_without_headers() -> None:
 def test_loss_needs_a_transport_that_accounts_for_it() -> None:
     with pytest.raises(UserError, match="does not model lost packets"):
         static({**LINKS, "loss": 0.01})
-    with pytest.raises(UserError, match="2 losses for 1 clients"):
+    with pytest.raises(UserError, match=r"2 values for 1 client\n"):
         static({**LINKS, "loss": [0.01, 0.0], "transport": "tcp"})

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from fedsim.devices.context import DeviceContext
 from fedsim.errors import UserError
+from fedsim.formatting import format_counted
 
 
 class ComputeTable:
@@ -52,7 +53,7 @@ class ComputeTable:
         if len(missing):
             device = self._bundle.device_ids[int(self._device_rows[missing[0]])].as_py()
             raise UserError(
-                f"{len(missing)} clients have no {lacking}; the first is device '{device}'",
+                f"no {lacking} for {format_counted(len(missing), 'client')}; the first is device '{device}'",
                 where=f"{self._bundle.manifest.name}: compute",
                 hint=hint,
             )

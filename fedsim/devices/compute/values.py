@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from fedsim.devices.compute.base import ComputeModel, ComputeParams
 from fedsim.errors import UserError
+from fedsim.formatting import format_counted
 from fedsim.units import Duration
 
 
@@ -28,7 +29,7 @@ class Values(ComputeModel):
         step, clients = self.params.step, self.context.clients
         if isinstance(step, list) and len(step) != clients:
             raise UserError(
-                f"{len(step)} step times for {clients} clients",
+                f"{format_counted(len(step), 'step time')} for {format_counted(clients, 'client')}",
                 where="devices.compute.step",
                 hint="give one for all, or one per client",
             )

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError, UserErrors
+from fedsim.formatting import format_counted
 from fedsim.network.base import NetworkContext, NetworkKind
 from fedsim.network.columns import (
     AccessParams,
@@ -101,7 +102,7 @@ class Shared(NetworkKind):
             return attach_by_name(device_groups(context, where).tolist(), access, where)
         if len(attach) != context.clients:
             raise UserError(
-                f"there are {len(attach)} access nodes for {context.clients} clients",
+                f"{format_counted(len(attach), 'access node')} for {format_counted(context.clients, 'client')}",
                 where=where,
                 hint="give one per client, or round_robin, random or group",
             )

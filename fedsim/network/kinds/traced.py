@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.errors import UserError
+from fedsim.formatting import format_counted
 from fedsim.network.base import Direction, FloatArray, Network, NetworkContext, NetworkKind
 from fedsim.network.columns import (
     LinkParams,
@@ -126,7 +127,7 @@ def _ride(
         if len(repeated):
             raise UserError(
                 f"device '{bundle.device_ids[int(repeated[0])].as_py()}' has two series {way}"
-                f" ({len(repeated)} devices in all)",
+                f" ({format_counted(len(repeated), 'device')} in all)",
                 where="network_assign",
                 hint="assign one series per direction",
             )

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
+from fedsim.formatting import format_counted
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
 from fedsim.scheduling.standstill import Standstill
 from fedsim.units import Duration, to_ns
@@ -66,14 +67,15 @@ class Sync(Schedule):
         cohort = selection.largest_cohort
         if cohort is not None and params.min_updates > cohort:
             raise UserError(
-                f"a round of {cohort} clients never yields {params.min_updates} updates",
+                f"a round of {format_counted(cohort, 'client')} never yields "
+                f"{format_counted(params.min_updates, 'update')}",
                 where="server.schedule.min_updates",
                 hint=f"set min_updates to at most {cohort}, or raise server.selection.cohort",
             )
         wanted = None if cohort is None else selection.cohort_size(params.over_selection)
         if wanted is not None and params.min_cohort > wanted:
             raise UserError(
-                f"a round never has {params.min_cohort} clients, because {wanted} are selected",
+                f"a round never has {format_counted(params.min_cohort, 'client')}, because {wanted} are selected",
                 where="server.schedule.min_cohort",
                 hint=f"set min_cohort to at most {wanted}, or raise server.selection.cohort",
             )

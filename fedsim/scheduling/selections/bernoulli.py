@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
+from fedsim.formatting import format_counted
 from fedsim.randomness import Purpose
 from fedsim.scheduling.base import Selection, ServerPort
 from fedsim.scheduling.drawing import weighted_order
@@ -121,7 +122,8 @@ def _per_client(params: BernoulliParams, clients: int) -> npt.NDArray[np.float64
         values = np.repeat(values, clients)
     if len(values) < clients or (params.group_size is None and len(values) > clients):
         raise UserError(
-            f"there are probabilities for {len(values)} clients, but {clients} clients",
+            f"there are probabilities for {format_counted(len(values), 'client')}, "
+            f"but {format_counted(clients, 'client')}",
             where="server.selection.probability",
             hint="give one number for all, one per client, or one per group with group_size",
         )

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.errors import UserError
+from fedsim.formatting import format_counted
 from fedsim.randomness import Purpose, Stream
 from fedsim.scheduling.base import CohortParams, Selection, ServerPort
 from fedsim.scheduling.drawing import Turns
@@ -47,7 +48,7 @@ class PeriodicGroups(Selection):
         super().__init__(params, server)
         if params.groups > server.clients:
             raise UserError(
-                f"{params.groups} groups for {server.clients} clients",
+                f"{format_counted(params.groups, 'group')} for {format_counted(server.clients, 'client')}",
                 where="server.selection.groups",
             )
         offset = params.offset

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.errors import UserError
+from fedsim.formatting import format_counted
 from fedsim.parameters import Parameters
 from fedsim.randomness import Stream
 from fedsim.tasks.base import AnalyticTask, IntArray, TaskContext
@@ -271,7 +272,9 @@ def _curvatures(values: Any, clients: int, size: int) -> FloatArray:
     result = _array(values, "curvatures")
     if result.ndim < 2:
         if result.ndim and len(result) != clients:
-            raise _wrong(f"there are {len(result)} curvatures for {clients} clients")
+            raise _wrong(
+                f"{format_counted(len(result), 'curvature')} for {format_counted(clients, 'client')}"
+            )
         return np.broadcast_to(result[..., None], (clients, size)).copy()
     if result.shape not in ((clients, size), (clients, size, size)):
         raise _wrong(

@@ -17,7 +17,7 @@ def test_a_table_of_times_only_cannot_be_asked_for_relative_speeds(tmp_path: Pat
     columns = {"task": ["*"] * 4, "phase": ["inference"] * 4, "sample_s": [0.1] * 4}
     folder = phones(tmp_path, compute=columns)
     devices = {"trace": folder, "compute": {"reference_step": 1}, "network": LINKS}
-    with pytest.raises(UserError, match="4 clients have no usable row"):
+    with pytest.raises(UserError, match="no usable row in the compute table for 4 clients"):
         assemble(fedsim.read_scenario(timing(devices)))
     devices["compute"] = {"train_factor": 3}
     times = assemble(fedsim.read_scenario(timing(devices))).population.compute.step_s

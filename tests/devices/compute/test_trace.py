@@ -37,8 +37,8 @@ def test_step_times_from_relative_speeds(tmp_path: Path) -> None:
     assert bundle.device_count == 4
     folder = str(tmp_path / "gaps")
     with pytest.raises(
-        UserError, match="3 clients have no known relative speed; the first is device 'd0'"
+        UserError, match="no known relative speed for 3 clients; the first is device 'd0'"
     ):
         steps(flops, flops_per_sample=2e9)
-    with pytest.raises(UserError, match="3 clients have no usable row"):
+    with pytest.raises(UserError, match="no usable row in the compute table for 3 clients"):
         steps({"reference_step": "3s"})
