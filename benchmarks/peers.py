@@ -243,7 +243,9 @@ def measure(
                 return {"reason": f"took longer than {TIMEOUT_S:g} s"}
             if not report.exists():
                 return {"reason": f"failed: {last_line(text)}"}
-            repeat[length] = seconds | json.loads(report.read_text(encoding="utf-8"))
+            reported = json.loads(report.read_text(encoding="utf-8"))
+            seconds["cpu_s"] += reported["more_cpu_s"]
+            repeat[length] = seconds | reported
     return repeat
 
 
