@@ -1,7 +1,7 @@
 """fedsim: trace-driven discrete-event simulation of federated learning on heterogeneous devices.
 
 >>> import fedsim
->>> run = fedsim.run("scenarios/quickstart.yaml")  # doctest: +SKIP
+>>> run = fedsim.run("quickstart")  # doctest: +SKIP
 >>> run.metrics.tail()  # doctest: +SKIP
 
 ``run``, ``resume`` and ``sweep`` simulate; ``load`` opens a run folder; ``compare`` sets several side by side;

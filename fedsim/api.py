@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +19,7 @@ from fedsim.scenario.overrides import from_python
 if TYPE_CHECKING:
     from fedsim.analysis.comparison import Comparison
     from fedsim.sweeps import Sweep
+    from fedsim.sweeps.execution import SweepProgress
 
 PathLike = str | os.PathLike[str]
 
@@ -100,8 +101,8 @@ def resume(
 
     Args:
         path: the run folder.
-        overrides: settings to change, such as ``"training.threads=2"``: ``training.workers``, ``threads``,
-            ``memory`` and ``cuda_graphs``, which never change a result.
+        overrides: settings to change, such as ``"training.threads=2"``: ``logging``, and ``workers``, ``threads``,
+            ``memory`` and ``cuda_graphs`` of ``training``, which never change a result.
         live: as for :func:`run`.
         on_progress: as for :func:`run`.
 
@@ -158,6 +159,7 @@ def sweep(
     jobs: int | None = None,
     engine: Literal["local", "ray"] = "local",
     address: str | None = None,
+    on_progress: Callable[[SweepProgress], None] | None = None,
 ) -> Sweep:
     """Execute the runs of a scenario's sweep that are not complete yet.
 
@@ -171,6 +173,7 @@ def sweep(
         jobs: number of runs at a time; all cores if None; with 1, the runs happen in this process.
         engine: processes of this machine, or a Ray cluster.
         address: address of the Ray cluster; None starts one on this machine.
+        on_progress: called several times a second. If it is None, a notebook shows a progress bar.
 
     Returns:
         The sweep; ``failures`` says which runs failed and why.
@@ -179,7 +182,7 @@ def sweep(
         UserError: the sweep or an argument is invalid, or the folder cannot be used or holds a run of a different
             scenario.
     """
-    from fedsim.sweeps.execution import sweep as run_sweep
+    from fedsim.sweeps import execution
 
     if engine not in ("local", "ray"):
         raise argument_error("engine", engine, "'local' or 'ray'")
@@ -189,4 +192,12 @@ def sweep(
         )
     path = None if output is None else path_of("output", output)
     loaded = read_scenario(scenario, overrides)
-    return run_sweep(loaded, path, jobs=jobs, engine=engine, address=address).sweep
+    with notebook_bar(loaded.scenario.name, execution.SweepProgress.text) as bar:
+        return execution.sweep(
+            loaded,
+            path,
+            jobs=jobs,
+            engine=engine,
+            address=address,
+            on_progress=on_progress or bar,
+        ).sweep

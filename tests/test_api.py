@@ -68,6 +68,19 @@ def test_arguments_are_checked(call: Callable[[], object], message: str) -> None
         call()
 
 
+def test_a_sweep_reports_progress(tmp_path: Path) -> None:
+    scenario = {
+        "task": {"name": "quadratic", "centers": [1, 2]},
+        "devices": {"compute": {"name": "values", "step": 1}, "network": {"down": "1Mbps", "up": "1Mbps"}},
+        "stop": {"rounds": 1},
+        "sweep": {"seeds": [0, 1]},
+    }
+    texts: list[str] = []
+    fedsim.sweep(scenario, tmp_path / "two", jobs=1, on_progress=lambda p: texts.append(p.text()))
+    assert texts[0] == "0 of 2 runs"
+    assert texts[-1] == "2 of 2 runs"
+
+
 def test_arguments_of_a_run_are_checked(tmp_path: Path) -> None:
     run = fedsim.run(digits(stop={"rounds": 1}), tmp_path / "run")
     with pytest.raises(UserError, match="argument timeline: must be a run or its folder, not 5"):

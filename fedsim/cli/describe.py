@@ -142,10 +142,14 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
 
 def _something_else(name: str) -> tuple[str, str] | None:
     """What a name is that is not a part, and the command that describes it; None if that is unknown."""
+    from fedsim.traces.synthesis import PRESETS, known_families
+
     path = Path(name)
     trace = name.removeprefix(bundled.PREFIX)
     if trace in bundled.traces():
         return "a trace bundle", f"fedsim traces inspect {bundled.PREFIX}{trace}"
+    if name in {**PRESETS, **known_families()}:
+        return "a population of synthetic devices", f"fedsim traces synthesize {name}"
     quoted = shlex.quote(name)
     if (path / "manifest.json").is_file():
         return "a trace bundle", f"fedsim traces inspect {quoted}"

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeElapsedColu
 from rich.progress import Progress as Bars
 
 from fedsim.errors import UserError
+from fedsim.runs.folder import RunFolder, Status
 
 if TYPE_CHECKING:
     from fedsim.runs.progress import Progress
@@ -46,19 +47,26 @@ def same_command(*more: str) -> str:
     return shlex.join(["fedsim", *sys.argv[1:], *more])
 
 
+def has_failed(folder: Path) -> bool:
+    """Whether the folder holds a run that failed."""
+    run = RunFolder(folder)
+    try:
+        return run.info.is_file() and run.read_info()["status"] == Status.FAILED
+    except UserError:
+        return False
+
+
 @contextlib.contextmanager
 def next_command(folder: Path, command: str) -> Iterator[None]:
-    """Print what to type next if the work in ``folder`` is interrupted (``command``), or fails."""
+    """Print what to type next if the work in ``folder`` is interrupted (``command``), or fails after it has begun."""
     try:
         yield
     except KeyboardInterrupt:
         if folder.is_dir():
             click.echo(f"continue with: {command}", err=True)
         raise
-    except UserError:
-        raise
     except Exception as error:
-        if (folder / "run.json").is_file():
+        if has_failed(folder):
             error.add_note(f"after fixing the cause, run the same command again: {same_command()}")
         raise
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -16,7 +17,7 @@ from rich.progress import TaskID
 from fedsim.cli.options import json_option, override_option, scenario_argument, user_code_option
 from fedsim.cli.progress import LINE_S, bar_columns, next_command, repeated, same_command, started
 from fedsim.errors import UserError
-from fedsim.formatting import format_counted, format_duration
+from fedsim.formatting import format_counted
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.progress import Pace, Snapshot, progress_text, snapshot
 
@@ -108,7 +109,8 @@ def _print(outcome: SweepOutcome, as_json: bool) -> None:
     click.echo(f"{', '.join(parts)}; index: {path / 'index.csv'}")
     if outcome.failures:
         click.echo(f"after fixing the cause, retry the failed runs: {same_command()}")
-    click.echo(f"compare them with: fedsim compare {path}")
+    if done or outcome.skipped:
+        click.echo(f"compare them with: fedsim compare {shlex.quote(str(path))}")
 
 
 class _Follower:
@@ -165,11 +167,7 @@ class _Follower:
         self._bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _text(self, progress: SweepProgress) -> str:
-        text = f"{progress.complete} of {format_counted(progress.runs, 'run')}"
-        if progress.failed:
-            text += f", {progress.failed} failed"
-        left_s = self._pace.left_s(progress.share)
-        return f"{text}, about {format_duration(left_s)} left" if left_s else text
+        return progress.text(self._pace.left_s(progress.share))
 
 
 def _snapshot(folder: Path) -> Snapshot | None:

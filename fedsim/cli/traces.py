@@ -220,8 +220,9 @@ def synthesize(
 ) -> None:
     """Make a synthetic trace bundle of a POPULATION: a calibrated preset or a simple family.
 
-    Without arguments, list the populations. Parameters are set by part: -s availability.amplitude=0.3, -s
-    compute.speed_sigma=0.5, -s network.rtt=40ms, -s compute_series.sd=0.1, -s network_series.cv=0.4.
+    Without arguments, list the populations; with only a POPULATION, describe it and its parameters. Parameters are set
+    by part: -s availability.amplitude=0.3, -s compute.speed_sigma=0.5, -s network.rtt=40ms, -s compute_series.sd=0.1,
+    -s network_series.cv=0.4.
     """
     from fedsim.traces.bundle import check_output
     from fedsim.traces.synthesis import PRESETS, Synthesis, known_families
@@ -229,6 +230,9 @@ def synthesize(
 
     if population is None:
         _print_names({**PRESETS, **known_families()}, as_json)
+        return
+    if devices is None and output is None:
+        _describe_population(population, as_json)
         return
     if devices is None or output is None:
         raise UserError("give the number of devices (-n) and the output folder (-o)")
@@ -247,6 +251,27 @@ def synthesize(
     with _progress("devices", devices) as progress:
         bundle = make(spec, progress)
     _finish(bundle, output, force, as_json)
+
+
+def _describe_population(name: str, as_json: bool) -> None:
+    from fedsim.scenario.description import parameters
+    from fedsim.traces.synthesis import find_population, population_parameters
+
+    family, preset = find_population(name)
+    rows = [
+        vars(row)
+        | {"key": f"{section}.{row.key}"}
+        | ({"default": str(preset_values[row.key])} if row.key in preset_values else {})
+        for section, model, preset_values in population_parameters(name)
+        for row in parameters(model)
+    ]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    click.echo(f"{name}: {preset.description if preset else family.description}")
+    if preset:
+        click.echo(f"the family {preset.family}, {preset.source}")
+    print_parameters(rows, "parameters (-s KEY=VALUE)", shows_null=False)
 
 
 @command.command("import")

@@ -111,7 +111,11 @@ def _print_next(folder: Path, shown: list[Snapshot]) -> None:
     if is_sweep(folder):
         if statuses == {Status.COMPLETE}:
             click.echo(f"compare the runs with: fedsim compare {path}")
+        else:
+            click.echo("to try the other runs again, give the command of the sweep again")
     elif statuses <= {KILLED, Status.INTERRUPTED}:
         click.echo(f"continue with: fedsim resume {path}")
     elif statuses == {Status.COMPLETE}:
         click.echo(f"report: {RunFolder(folder).report}")
+    elif statuses == {Status.FAILED}:
+        click.echo("after fixing the cause, run the scenario again; a failed run is replaced")

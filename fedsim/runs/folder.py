@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -183,7 +184,7 @@ class RunFolder:
                 if self._is_complete:
                     hint += f"; the run is complete, see {self.report}"
                 else:
-                    hint += f"; to finish it: fedsim resume {self.path}"
+                    hint += f"; to finish it: fedsim resume {shlex.quote(str(self.path))}"
             raise UserError(
                 "the output folder exists and is not empty", where=str(self.path), hint=hint
             )
@@ -221,7 +222,8 @@ class RunFolder:
     def no_room(self) -> UserError:
         """The error for a run that ran out of disk space, with the command that continues it."""
         began = self.info.exists() and self.has_begun
-        command = f"continue with: fedsim resume {self.path}" if began else "run the scenario again"
+        resume = f"continue with: fedsim resume {shlex.quote(str(self.path))}"
+        command = resume if began else "run the scenario again"
         return UserError(
             "the disk is full, or a quota or file size limit has been reached",
             where=str(self.path),

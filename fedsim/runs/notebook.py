@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from fedsim.runs.progress import Pace, Progress, progress_text
+from fedsim.runs.progress import Pace, progress_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,8 +19,15 @@ _REFRESH_S = 0.5
 
 
 @contextlib.contextmanager
-def notebook_bar(title: str) -> Iterator[Callable[[Progress], None] | None]:
-    """A function that shows progress below the cell as long as the context lasts; None outside a notebook."""
+def notebook_bar(
+    title: str, text_of: Callable[[Any, float | None], str] = progress_text
+) -> Iterator[Callable[[Any], None] | None]:
+    """A function that shows progress below the cell as long as the context lasts; None outside a notebook.
+
+    Args:
+        title: stands before the bar.
+        text_of: the text for a progress, an object with a ``share``, and the seconds left.
+    """
     if not _in_notebook():
         yield None
         return
@@ -29,12 +36,12 @@ def notebook_bar(title: str) -> Iterator[Callable[[Progress], None] | None]:
     pace, shown_at = Pace(), 0.0
     handle = display(HTML(_markup(title, 0.0, "starting")), display_id=True)
 
-    def show(progress: Progress) -> None:
+    def show(progress: Any) -> None:
         nonlocal shown_at
         now = time.monotonic()
         if now - shown_at >= _REFRESH_S:
             shown_at = now
-            text = progress_text(progress, pace.left_s(progress.share))
+            text = text_of(progress, pace.left_s(progress.share))
             handle.update(HTML(_markup(title, progress.share, text)))
 
     try:

@@ -211,6 +211,8 @@ def _inheritance(model: type[BaseModel]) -> dict[str, int]:
 
 
 def _example_value(row: Parameter) -> str:
+    if in_words := re.search(r"such as `([^`]+)`", row.meaning):
+        return in_words[1]
     if " or " in row.kind and row.kind.split()[0] not in _EXAMPLES:
         return row.kind.split(" or ")[0]
     if row.kind.startswith("list of lists"):

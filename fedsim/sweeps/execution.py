@@ -13,6 +13,7 @@ from typing import Literal
 from fedsim.cluster import usable_cores
 from fedsim.durable import TEMPORARY_PREFIX
 from fedsim.errors import UserError
+from fedsim.formatting import format_counted, format_duration
 from fedsim.runs.folder import Status
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import write_sources
@@ -44,6 +45,13 @@ class SweepProgress:
     share: float
     failure: Result | None = None
     active: tuple[Path, ...] = ()
+
+    def text(self, left_s: float | None = None) -> str:
+        """The progress in words; ``left_s`` is the estimated time left, in seconds."""
+        text = f"{self.complete} of {format_counted(self.runs, 'run')}"
+        if self.failed:
+            text += f", {self.failed} failed"
+        return f"{text}, about {format_duration(left_s)} left" if left_s else text
 
 
 @dataclass(frozen=True)

@@ -262,9 +262,13 @@ def test_the_life_of_clients_opens_on_work_and_moves_with_keys(page: Page, run: 
     assert run.dispatches.loc[number, "outcome"] in said
 
 
+LABEL = "fedsim.charts.get(document.getElementById('chart-timeline')).option.yAxis[0].axisLabel"
+CLIENTS = f"{LABEL}.customValues.map({LABEL}.formatter)"
+"""The clients whose rows are shown."""
+
+
 def test_clients_can_be_sorted_filtered_and_found(page: Page, run: Run) -> None:
-    label = "fedsim.charts.get(document.getElementById('chart-timeline')).option.yAxis[0].axisLabel"
-    shown = f"{label}.customValues.map({label}.formatter)"
+    shown = CLIENTS
     given = run.dispatches[run.dispatches["outcome"] == "aggregated"]["client_id"].value_counts()
     first = int(page.run(shown)[0])
     assert given[first] == given.max()
@@ -282,6 +286,27 @@ def test_clients_can_be_sorted_filtered_and_found(page: Page, run: Run) -> None:
     page.run("document.getElementById('client').value = '777'")
     page.run("document.getElementById('client').dispatchEvent(new Event('input'))")
     assert "777 is not among" in page.run("document.getElementById('live').textContent")
+
+
+def test_clients_can_be_sorted_and_filtered_by_lateness_and_speed(
+    chromium: Page, tmp_path: Path
+) -> None:
+    run = build_run(tmp_path / "run", clients=20, hours=12)
+    run.report()
+    chromium.open(run.folder.report)
+    chromium.choose("sort", "most late updates first")
+    late = run.dispatches[run.dispatches["outcome"] == "late"]["client_id"].value_counts()
+    assert late[int(chromium.run(CLIENTS)[0])] == late.max()
+    chromium.choose("filter", "with a late update")
+    assert {int(client) for client in chromium.run(CLIENTS)} == set(late.index)
+    chromium.choose("filter", "all clients")
+    chromium.choose("sort", "slowest first")
+    slowest = chromium.run(CLIENTS)[0]
+    chromium.choose("filter", "slower than the median")
+    slower = chromium.run(CLIENTS)
+    assert slower[0] == slowest
+    chromium.choose("filter", "as fast as the median, or faster")
+    assert set(chromium.run(CLIENTS)).isdisjoint(slower)
 
 
 def test_from_far_away_work_is_summed_and_near_it_has_phases(page: Page) -> None:

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import fedsim
 from fedsim.cli import progress as module
 from fedsim.cli.progress import following, next_command, repeated, same_command
+from fedsim.errors import UserError
+from fedsim.runs.folder import Status
 from fedsim.runs.progress import Progress
+from tests.cli.invoking import PARABOLAS
 
 HALF = Progress(simulated_s=60.0, version=5, rounds=5, dispatched=9, share=0.5, metrics={})
 
@@ -29,12 +33,15 @@ def test_an_interruption_names_the_command_that_continues(
     assert capsys.readouterr().err == "continue with: fedsim resume run\n"
 
 
-def test_a_failed_run_may_be_given_again(tmp_path: Path) -> None:
-    for notes in (0, 1):
-        with pytest.raises(ZeroDivisionError) as caught, next_command(tmp_path, "fedsim resume"):
-            raise ZeroDivisionError
+@pytest.mark.parametrize("error", [ZeroDivisionError(), UserError("the run has stalled")])
+def test_a_failed_run_may_be_given_again(tmp_path: Path, error: Exception) -> None:
+    (tmp_path / "scenario.yaml").write_text(PARABOLAS)
+    run = fedsim.run(tmp_path / "scenario.yaml", tmp_path / "run").folder
+    for notes, status in enumerate((Status.COMPLETE, Status.FAILED)):
+        run.update_info(status=status)
+        with pytest.raises(type(error)) as caught, next_command(run.path, "fedsim resume"):
+            raise error
         assert len(getattr(caught.value, "__notes__", ())) == notes
-        (tmp_path / "run.json").touch()
 
 
 def test_an_action_is_repeated_until_the_end() -> None:

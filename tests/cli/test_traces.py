@@ -71,7 +71,7 @@ def make_error(path):
             ["synthesize", "desktops", "-n", "3", "-o", "{}/x"],
             "did you mean 'desktop'?",
         ),
-        (["synthesize", "always"], "give the number of devices"),
+        (["synthesize", "always", "-n", "3"], "give the number of devices"),
         (["synthesize", "always", "-n", "3", "-o", "{}/x", "-s", "mood=1"], "-s mood"),
         (
             ["synthesize", "bernoulli", "-n", "3", "-o", "{}/x", "-s", "availability.p=2"],
@@ -193,6 +193,17 @@ def test_a_format_alone_is_described_with_its_parameters() -> None:
     assert result.exit_code == 0, result.output
     assert "several files are joined by `device`" in result.stdout
     assert "  time_unit: us or ms or s or min or h or d\n" in result.stdout
+
+
+def test_a_population_alone_is_described_with_its_parameters() -> None:
+    lines = CliRunner().invoke(cli, ["traces", "synthesize", "phone_mostly_on"]).stdout.splitlines()
+    assert lines[0].startswith("phone_mostly_on: phones that are reachable most of the time")
+    assert lines[1].startswith("the family renewal, fitted to ")
+    # Those of the preset, and the defaults of the family.
+    assert "  availability.share_a: number > 0, default 10.91" in lines
+    family = CliRunner().invoke(cli, ["traces", "synthesize", "renewal"]).stdout.splitlines()
+    assert "  availability.share_a: number > 0, default 0.635" in family
+    assert family[1:3] == ["", "parameters (-s KEY=VALUE)"]
 
 
 def test_what_an_import_cannot_know_is_printed(tmp_path: Path) -> None:

@@ -33,6 +33,13 @@ def test_a_killed_run_ends_with_the_command_that_continues_it(run: RunFolder) ->
     assert last == f"continue with: fedsim resume {run.path}"
 
 
+def test_a_failed_run_ends_with_what_replaces_it(run: RunFolder) -> None:
+    run.update_info(status=Status.FAILED, error="UserError: stalled")
+    first, last = invoke("watch", run.path).stdout.splitlines()
+    assert first.startswith("run: failed, ")
+    assert last == "after fixing the cause, run the scenario again; a failed run is replaced"
+
+
 def test_a_sweep_has_a_line_per_run(run: RunFolder) -> None:
     sweep = run.path.parent
     entries = [SweepEntry(name, seed, {}, "") for seed, name in enumerate(("run", "later"))]
@@ -42,6 +49,9 @@ def test_a_sweep_has_a_line_per_run(run: RunFolder) -> None:
     SweepRecord("one", None, tuple(entries[:1])).write(sweep)
     *_, last = invoke("watch", sweep).stdout.splitlines()
     assert last == f"compare the runs with: fedsim compare {sweep}"
+    run.update_info(status=Status.FAILED, error="UserError: stalled")
+    *_, last = invoke("watch", sweep).stdout.splitlines()
+    assert last == "to try the other runs again, give the command of the sweep again"
 
 
 def test_long_names_break_at_separators() -> None:

@@ -71,7 +71,6 @@ def test_the_real_trace_scenario_runs_as_its_comment_says(
             assert exit_code(command) == 0, command
         scenario = quick(FOLDER / "real_trace.yaml")
         scenario["devices"]["trace"] = "traces/phones_week"
-        scenario["devices"]["availability"]["trace"] = "data/flash_200"
         run = fedsim.run(scenario, "run")
     assert (run.dispatches["outcome"] == "aggregated").any()
     assert 0 < run.clients["online_fraction"].mean() < 0.3

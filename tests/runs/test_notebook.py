@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from fedsim.runs import notebook
 from fedsim.runs.notebook import notebook_bar, show_figures
 from fedsim.runs.progress import Progress
+from fedsim.sweeps.execution import SweepProgress
 
 
 def progress(share: float) -> Progress:
@@ -63,6 +64,14 @@ def test_it_shows_title_and_share_and_disappears(cells: list[Cell]) -> None:
     assert "value='0.2500'" in cell.shown[1]
     assert "25%" in cell.shown[1]
     assert cell.shown[2:] == [""]
+
+
+def test_it_shows_the_progress_of_a_sweep(cells: list[Cell]) -> None:
+    with notebook_bar("sweep", SweepProgress.text) as show:
+        assert show is not None
+        show(SweepProgress(runs=12, complete=3, failed=1, share=0.25))
+    assert "25%" in cells[0].shown[1]
+    assert "3 of 12 runs, 1 failed" in cells[0].shown[1]
 
 
 def test_it_disappears_after_an_error(cells: list[Cell]) -> None:

@@ -10,6 +10,7 @@ from fedsim.analysis.comparison.facts import Replicate
 from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.base import sentence
+from fedsim.components import is_user_reference
 from fedsim.formatting import format_count, format_counted
 from fedsim.scenario.comparing import key_of, text
 
@@ -71,9 +72,13 @@ def _other_weights(comparison: ComparisonTables, setting: str) -> Iterator[str]:
         run = group.runs[0]
         # A Flower app has a strategy instead of a method.
         method = run.scenario["server"].get("method")
-        if method is not None and run.unequal_samples:
-            # Methods without the parameter give all clients equal weights.
-            weights = str(method.get("weights", "uniform"))
+        if method is None or not run.unequal_samples:
+            continue
+        weights = method.get("weights")
+        # Built-in methods without the parameter give all clients equal weights; a user's method may do anything.
+        if weights is None and not is_user_reference(method["name"]):
+            weights = "uniform"
+        if weights is not None:
             labels_by_weights.setdefault(weights, []).append(group.label)
     if len(labels_by_weights) > 1:
         values = "; ".join(

@@ -113,7 +113,7 @@ def _kinds(run: Run, chosen: npt.NDArray[np.int64]) -> list[str] | None:
 
 
 def _people(table: pd.DataFrame, chosen: npt.NDArray[np.int64]) -> dict[str, Any]:
-    """Values per client by which the rows can be sorted: updates, lost dispatches, and seconds per local step."""
+    """Values per client for sorting the rows: updates, lost dispatches, late ones, and seconds per local step."""
     codes = outcome_codes(table)
     clients = table["client_id"].to_numpy()
 
@@ -130,6 +130,7 @@ def _people(table: pd.DataFrame, chosen: npt.NDArray[np.int64]) -> dict[str, Any
     return {
         "updates": of_chosen(codes == Outcome.AGGREGATED).astype(np.int64),
         "lost": of_chosen(lost).astype(np.int64),
+        "late": of_chosen(codes == Outcome.LATE).astype(np.int64),
         "step_s": [float(f"{value:.4g}") for value in step_s],
     }
 

@@ -35,12 +35,16 @@
   // -- the rows, and the stretch of time ------------------------------------------------------------------------------------
   const by = (list, sign) => (a, b) => sign * ((list[a] ?? Infinity) - (list[b] ?? Infinity)) || a - b;
   const ORDERS = {
-    "most updates first": by(people.updates, -1), "fewest updates first": by(people.updates, 1), "most lost work first": by(people.lost, -1),
+    "most updates first": by(people.updates, -1), "fewest updates first": by(people.updates, 1),
+    "most late updates first": by(people.late, -1), "most lost work first": by(people.lost, -1),
     "slowest first": by(people.step_s.map((s) => s ?? -1), -1), "fastest first": by(people.step_s, 1), "by number": by(clients, 1),
   };
+  const speeds = people.step_s.filter(Number.isFinite).sort((a, b) => a - b), median = speeds[(speeds.length - 1) >> 1];
   const FILTERS = {
     "all clients": () => true, "with an update": (c) => people.updates[c] > 0, "without an update": (c) => !people.updates[c],
-    "with lost work": (c) => people.lost[c] > 0, ...(battery && { "whose battery ran low": (c) => own[c].some((i) => after[i] < battery.floor) }),
+    ...(people.late.some(Boolean) && { "with a late update": (c) => people.late[c] > 0 }), "with lost work": (c) => people.lost[c] > 0,
+    ...(median && { "slower than the median": (c) => people.step_s[c] > median, "as fast as the median, or faster": (c) => people.step_s[c] !== null && people.step_s[c] <= median }),
+    ...(battery && { "whose battery ran low": (c) => own[c].some((i) => after[i] < battery.floor) }),
     ...Object.fromEntries([...new Set(kinds ?? [])].sort().map((kind) => [`kind: ${kind}`, (c) => kinds[c] === kind])),
   };
   const sort = document.getElementById("sort"), filter = document.getElementById("filter"), search = document.getElementById("client");
@@ -263,7 +267,7 @@
     if (aloud) fedsim.live.textContent = text;
   }
   function client(number) {
-    return `${full(number)}${kinds ? ` (${kinds[number]})` : ""}: ${show("count", people.updates[number])} updates, ${show("count", people.lost[number])} dispatches lost`;
+    return `${full(number)}${kinds ? ` (${kinds[number]})` : ""}: ${show("count", people.updates[number])} updates, ${show("count", people.lost[number])} dispatches lost, ${show("count", people.late[number])} of them late`;
   }
   function describe(index, aloud) {
     const t = (key) => time[key][index];

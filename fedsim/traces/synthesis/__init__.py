@@ -7,7 +7,7 @@ A device is a function of the seed and its number: a bundle of 100 devices equal
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +36,15 @@ from fedsim.traces.synthesis.family import Family, Sessions, concatenated, known
 from fedsim.traces.synthesis.presets import PRESETS, Preset
 from fedsim.traces.tables import constant_column, id_column, make_table
 
-__all__ = ["PRESETS", "Preset", "Synthesis", "known_families", "synthesize"]
+__all__ = [
+    "PRESETS",
+    "Preset",
+    "Synthesis",
+    "find_population",
+    "known_families",
+    "population_parameters",
+    "synthesize",
+]
 
 DAY_S = 86_400
 DEVICES_AT_ONCE = 1 << 16
@@ -74,7 +82,12 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
     Raises:
         UserError: the population or one of its parameters is unknown or out of range.
     """
-    family, preset = _family(spec)
+    family_type, preset = find_population(spec.population)
+    family = family_type(
+        _parameters(
+            family_type.Params, preset.params if preset else {}, spec.availability, "availability"
+        )
+    )
     compute: ComputeParams = _parameters(
         ComputeParams, preset.compute if preset else {}, spec.compute, "compute"
     )
@@ -164,23 +177,39 @@ def command_line(spec: Synthesis) -> str:
     return shlex.join([*words, "-o", spec.name or spec.population])
 
 
-def _family(spec: Synthesis) -> tuple[Family, Preset | None]:
+def find_population(name: str) -> tuple[type[Family], Preset | None]:
+    """The family of a population, and its preset unless it is the family itself.
+
+    Raises:
+        UserError: there is no such population.
+    """
     known = known_families()
-    preset = PRESETS.get(spec.population)
-    name = preset.family if preset else spec.population
-    if name not in known:
+    preset = PRESETS.get(name)
+    family = known.get(preset.family if preset else name)
+    if family is None:
         raise UserError(
-            f"there is no population '{spec.population}'",
+            f"there is no population '{name}'",
             hint=nearest_or_all(
-                spec.population,
+                name,
                 [*PRESETS, *known],
                 f"presets: {', '.join(PRESETS)}; families: {', '.join(known)}",
             ),
         )
-    family = known[name]
-    defaults = preset.params if preset else {}
-    params = _parameters(family.Params, defaults, spec.availability, "availability")
-    return family(params), preset
+    return family, preset
+
+
+def population_parameters(name: str) -> Iterator[tuple[str, type[BaseModel], Mapping[str, Any]]]:
+    """Sections of parameters of a population: key, model, and the preset's values.
+
+    Raises:
+        UserError: there is no such population.
+    """
+    family, preset = find_population(name)
+    yield "availability", family.Params, preset.params if preset else {}
+    yield "compute", ComputeParams, preset.compute if preset else {}
+    yield "network", NetworkParams, preset.network if preset else {}
+    yield "compute_series", ComputeSeriesParams, {}
+    yield "network_series", NetworkSeriesParams, {}
 
 
 def _parameters(
