@@ -71,7 +71,10 @@ def test_arguments_are_checked(call: Callable[[], object], message: str) -> None
 def test_a_sweep_reports_progress(tmp_path: Path) -> None:
     scenario = {
         "task": {"name": "quadratic", "centers": [1, 2]},
-        "devices": {"compute": {"name": "values", "step": 1}, "network": {"down": "1Mbps", "up": "1Mbps"}},
+        "devices": {
+            "compute": {"name": "values", "step": 1},
+            "network": {"down": "1Mbps", "up": "1Mbps"},
+        },
         "stop": {"rounds": 1},
         "sweep": {"seeds": [0, 1]},
     }

@@ -15,11 +15,14 @@ from rich.table import Table
 
 from fedsim.cli.progress import LINE_S
 from fedsim.errors import UserError
+from fedsim.formatting import format_duration
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.progress import KILLED, WAITING, Pace, Snapshot, progress_text, snapshot
 from fedsim.runs.sweep import is_sweep, read_sweep
 
 _LOOK_S = 2.0
+_SILENT_S = 180.0
+"""A run at work writes rows or a checkpoint more often than this."""
 _BEING_WORKED_ON = (WAITING, Status.RUNNING)
 
 
@@ -78,6 +81,9 @@ def _cells(one: Snapshot, paces: dict[str, Pace]) -> tuple[str, str]:
     text = progress_text(
         one.progress, left_s if one.status == Status.RUNNING else None, one.definitions
     )
+    if one.status == Status.RUNNING and one.silent_s > _SILENT_S:
+        # On another machine, a process that was killed cannot be told from one at work.
+        text += f", no news for {format_duration(round(one.silent_s))}"
     return f"{one.progress.share:.0%}", f"{text}, {one.error}" if one.error else text
 
 

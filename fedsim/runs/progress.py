@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -103,6 +104,7 @@ class Snapshot:
         error: why it failed.
         progress: its progress, according to the rows that have reached the disk.
         definitions: of the metrics.
+        silent_s: seconds since a file of the folder was last written.
     """
 
     name: str
@@ -110,6 +112,7 @@ class Snapshot:
     error: str
     progress: Progress
     definitions: Mapping[str, MetricDefinition]
+    silent_s: float = 0.0
 
     @classmethod
     def waiting(cls, name: str) -> Snapshot:
@@ -134,7 +137,22 @@ def snapshot(folder: RunFolder) -> Snapshot:
             0.0, 0, 0, 0, 0.0, {}
         )  # It has no tables yet, or is finishing them now.
     error = str(run.info.get("error") or "")
-    return Snapshot(folder.path.name, status, error, progress, run.metric_definitions)
+    return Snapshot(
+        folder.path.name,
+        status,
+        error,
+        progress,
+        run.metric_definitions,
+        silent_s=_silent_s(folder),
+    )
+
+
+def _silent_s(folder: RunFolder) -> float:
+    written_at = 0.0
+    for path in folder.path.iterdir():
+        with contextlib.suppress(OSError):  # It was removed just now.
+            written_at = max(written_at, path.stat().st_mtime)
+    return max(0.0, time.time() - written_at)
 
 
 def _progress(run: Run) -> Progress:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -38,6 +41,19 @@ def test_a_failed_run_ends_with_what_replaces_it(run: RunFolder) -> None:
     first, last = invoke("watch", run.path).stdout.splitlines()
     assert first.startswith("run: failed, ")
     assert last == "after fixing the cause, run the scenario again; a failed run is replaced"
+
+
+def test_a_run_that_writes_nothing_is_noticed(run: RunFolder) -> None:
+    run.update_info(status=Status.RUNNING)
+    (run.path / ".owner.json").write_text(
+        json.dumps({"host": "elsewhere", "pid": 1, "since": "now"})
+    )
+    line = invoke("watch", run.path, "--once").stdout
+    assert line.startswith("run: running, ")
+    assert "no news" not in line
+    for path in run.path.iterdir():
+        os.utime(path, (time.time() - 600,) * 2)
+    assert "no news for 10 min" in invoke("watch", run.path, "--once").stdout
 
 
 def test_a_sweep_has_a_line_per_run(run: RunFolder) -> None:
