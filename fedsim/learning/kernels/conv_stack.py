@@ -24,9 +24,11 @@ _WINDOW = [2, 2], [2, 2], [0, 0], [1, 1]
 class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         losses = weights.new_zeros(len(weights))
-        out[:, : self._kernel.task.layout.trainable].zero_()
-        for row, (model, gradient) in enumerate(zip(weights, out, strict=True)):
-            losses[row] = self._take(step, row, len(weights), model, gradient, 1.0, None)
+        # Products are added to a vector whose alignment does not depend on the row, as their last bits do.
+        gradient = torch.empty_like(weights[0])
+        for row, model in enumerate(weights):
+            losses[row] = self._take(step, row, len(weights), model, gradient.zero_(), 1.0, None)
+            out[row] = gradient
         return losses
 
     def descend(
