@@ -42,6 +42,7 @@ from fedsim.tasks.model import Family, ModelComponent
 from fedsim.tasks.modules.dropout import KeyedDropout
 from fedsim.tasks.modules.linear_stack import LinearStack
 from fedsim.tasks.partition import Partition
+from fedsim.tasks.sequential import Conv, Linear, SequentialModel
 from fedsim.timeline import Aggregate, Contribution, Evaluate, Instruction, Train
 
 SHAPE = (1, 8, 8)
@@ -81,6 +82,20 @@ def _conv(*extra: nn.Module) -> nn.Module:
     )
 
 
+class Layers(SequentialModel):
+    """Every kind of layer that the hand-derived kernel knows; ReLU before and after pooling, which drops a row."""
+
+    name = "layers"
+    hidden_layers = (
+        *(Conv(3, 3, padding=1), "pool", "relu"),
+        *(Conv(4, 2), "relu", "pool", "flatten"),
+        *(Linear(6), "relu"),
+    )
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+
 MODELS: Mapping[str, tuple[Any, Family]] = {
     "linear": (lambda: LinearStack([_features(), CLASSES]), "linear"),
     "mlp": (lambda: LinearStack([_features(), 20, 12, CLASSES]), "mlp"),
@@ -88,6 +103,7 @@ MODELS: Mapping[str, tuple[Any, Family]] = {
     "batch_norm": (lambda: _conv(nn.BatchNorm2d(3)), "module"),
     "dropout": (lambda: _conv(KeyedDropout(0.5)), "module"),
 }
+"""Models from a function; the model ``layers`` is :class:`Layers`."""
 
 
 def supervised_task(
@@ -116,7 +132,9 @@ def supervised_task(
         test_offsets=np.linspace(0, tests, len(sizes) + 1).astype(np.int64) if own_test else None,
         test_rows=rng.permutation(tests) if own_test else None,
     )
-    return SupervisedTask(dataset, partition, Built(*MODELS[model]))
+    return SupervisedTask(
+        dataset, partition, Layers() if model == "layers" else Built(*MODELS[model])
+    )
 
 
 def quadratic_task(**changes: Any) -> QuadraticTask:

@@ -11,7 +11,13 @@ from torch import Tensor
 
 from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import Execution, reproducible
-from fedsim.learning.kernels import LinearStackKernel, LoopKernel, VmapKernel, choose
+from fedsim.learning.kernels import (
+    ConvStackKernel,
+    LinearStackKernel,
+    LoopKernel,
+    VmapKernel,
+    choose,
+)
 from fedsim.learning.local_training import active_rows, row_matrix
 from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask
@@ -44,6 +50,7 @@ PAIRS = [
     ("loop", "mlp"),
     ("loop", "conv"),
     ("loop", "batch_norm"),
+    ("conv_stack", "layers"),
     ("vmap", "linear"),
     ("vmap", "mlp"),
     ("vmap", "conv"),
@@ -207,6 +214,9 @@ def test_penalty_and_logistic_loss() -> None:
         ("conv", "stacked", VmapKernel),
         ("batch_norm", "auto", LoopKernel),
         ("dropout", "parallel", LoopKernel),
+        ("layers", "auto", ConvStackKernel),
+        ("layers", "stacked", VmapKernel),
+        ("layers", "plain", LoopKernel),
     ],
 )
 def test_the_kernel_follows_the_documented_rule(model: str, executor: str, expected: type) -> None:
@@ -230,4 +240,4 @@ def test_logistic_loss_is_not_for_the_hand_derived_kernel() -> None:
 
 def test_all_models_of_the_suite_are_used() -> None:
     used = {model for _, model in PAIRS} | {"dropout"}
-    assert used == set(MODELS)
+    assert used == {*MODELS, "layers"}
