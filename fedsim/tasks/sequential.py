@@ -58,6 +58,10 @@ class SequentialModel(ModelComponent):
         """All layers but the last."""
         return self.hidden_layers
 
+    def all_layers(self, dataset: Dataset) -> list[Layer]:
+        """All layers, for this dataset's classes."""
+        return [*self.layers(), Linear(dataset.classes)]
+
     def build(self, dataset: Dataset) -> nn.Module:
         """The layers for this dataset's images."""
         from torch import nn
@@ -85,7 +89,7 @@ class SequentialModel(ModelComponent):
         """Each layer with its number of input channels, or of input values once they are flattened."""
         size = self.image_shape(dataset, self.least)
         result: list[tuple[Layer, int]] = []
-        for layer in (*self.layers(), Linear(dataset.classes)):
+        for layer in self.all_layers(dataset):
             result.append((layer, size[0]))
             if isinstance(layer, Conv):
                 grown = 2 * layer.padding - layer.kernel + 1

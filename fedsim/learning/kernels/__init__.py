@@ -9,6 +9,7 @@ from fedsim.learning.augmentation import augmenter
 from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import Kernel
+from fedsim.learning.kernels.conv_stack import ConvStackKernel
 from fedsim.learning.kernels.linear_stack import LinearStackKernel
 from fedsim.learning.kernels.loop import LoopKernel
 from fedsim.learning.kernels.quadratic import QuadraticKernel
@@ -21,6 +22,7 @@ from fedsim.tasks.base import AnalyticTask, Task
 
 __all__ = [
     "Choice",
+    "ConvStackKernel",
     "LinearStackKernel",
     "LoopKernel",
     "QuadraticKernel",
@@ -50,9 +52,10 @@ def choose(
     """The kernel for a task, by this rule.
 
     A task that knows its gradients in closed form takes ``quadratic``. Stacks of linear layers with cross-entropy take
-    ``linear_stack``, and the binary linear model takes ``split_linear``. Other modules take ``loop``, spread over
-    worker threads, on CPU and ``vmap`` on CUDA. Modules with batch statistics or dropout, and those that cannot be
-    vectorized, take ``loop`` everywhere. ``training.executor`` overrides this: ``stacked`` takes
+    ``linear_stack``, and the binary linear model takes ``split_linear``. On CPU, built-in convolutional networks with
+    cross-entropy and without dropout take ``conv_stack``. Other modules take ``loop``, spread over worker threads, on
+    CPU and ``vmap`` on CUDA. Modules with batch statistics or dropout, and those that cannot be vectorized, take
+    ``loop`` everywhere. ``training.executor`` overrides this: ``stacked`` takes
     ``linear_stack``, ``split_linear`` or ``vmap``; ``parallel`` and ``plain`` take ``loop``.
 
     Raises:
@@ -88,5 +91,7 @@ def choose(
             where="training.executor",
             hint="use 'auto', 'parallel' or 'plain'",
         )
+    elif by_hand and execution.device.type == "cpu" and ConvStackKernel.fits(task):
+        kind = ConvStackKernel
     kernel = kind(samples, order, squared_losses=squared_losses)
     return Choice(kernel, 1 if executor == "plain" else execution.threads)

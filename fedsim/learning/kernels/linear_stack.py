@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.batches import BatchOrder
-from fedsim.learning.kernels.base import Correction, IntArray, Pull, Shift
+from fedsim.learning.kernels.base import Correction, IntArray
+from fedsim.learning.kernels.corrections import ClientCorrection
 from fedsim.learning.kernels.linear_layers import layers_of, views
 from fedsim.learning.kernels.linear_steps import PYTHON_STEPS, compiled, reduced
 from fedsim.learning.kernels.supervised import StackedKernel, StackedSession
@@ -100,14 +101,7 @@ class _LinearStackSession(StackedSession["LinearStackKernel"]):
         # Activations and deltas.
         sizes = [layer.shape[0] for layer in self._kernel.layers[:-1]]
         hidden = [[torch.empty(self.width, size, dtype=dtype) for size in sizes] for _ in range(2)]
-        target = constant = None
-        start = change = model
-        share = 0.0
-        if isinstance(correction, Pull):
-            target, share = correction.target[row], rate * correction.strength
-        elif isinstance(correction, Shift):
-            constant, start = correction.constant[row], correction.start[row]
-            change = correction.change[row]
+        own = ClientCorrection.of(correction, row, rate, model)
         layers = self._kernel.layers
         self._kernel.steps.descend_singly(
             *views(layers, model),
@@ -117,14 +111,9 @@ class _LinearStackSession(StackedSession["LinearStackKernel"]):
             outputs,
             *hidden,
             torch.ones(self.width, dtype=dtype),
-            *views(layers, change),
+            *views(layers, own.change),
             model,
-            target,
-            share,
-            constant,
-            rate,
-            start,
-            change,
+            *own,
         )
         log_shares = torch.log_softmax(outputs, 2)
         losses = reduced(-log_shares.gather(2, labels), mean_weights, self._kernel.squared_losses)

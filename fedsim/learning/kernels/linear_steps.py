@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedsim.learning.kernels.corrections import pull, shift
+
 
 def descend_singly(
     weights: list[Tensor],
@@ -50,10 +52,7 @@ def descend_singly(
         ones: (width,).
         steps, bias_steps: receive the steps: views of ``model``, or of ``change`` if there is a ``constant``.
         model: the vector of ``weights`` and ``biases``, (P,).
-        target: vector toward which ``model`` moves in every step, (P,), by a ``share`` of the distance.
-        constant: added to every gradient, (P,), times ``rate``, the learning rate.
-        start, change: with a ``constant``, the model before the first step and the sum of the steps, (P,); the model is
-            set to ``start + change`` after each.
+        target, share, constant, rate, start, change: as :func:`pull` and :func:`shift` take them.
     """
     last = len(weights) - 1
     for step in range(len(inputs)):
@@ -75,8 +74,7 @@ def descend_singly(
             below = torch.mm(delta, weights[index], out=deltas[index - 1])
             # Torch's derivative of ReLU: the incoming delta if the unit was positive, else zero.
             torch.ops.aten.threshold_backward(below, activations[index - 1], 0, grad_input=below)
-        if target is not None:
-            model.lerp_(target, share)
+        pull(model, target, share)
         for index in range(last, -1, -1):
             upward = (top if index == last else deltas[index]).t()
             values = activations[index - 1] if index > 0 else inputs[step]
@@ -84,9 +82,7 @@ def descend_singly(
             bias = bias_steps[index]
             if bias is not None:
                 bias.addmv_(upward, ones)
-        if constant is not None:
-            change.add_(constant, alpha=-rate)
-            torch.add(start, change, out=model)
+        shift(model, constant, rate, start, change)
 
 
 def descend_together(

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedsim.learning.batches import Batches, BatchOrder
+from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import Correction, IntArray
-from fedsim.learning.kernels.supervised import SupervisedKernel, SupervisedSession
+from fedsim.learning.kernels.supervised import SupervisedKernel, UnpaddedSession
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.kinds.supervised import SupervisedTask
@@ -58,8 +58,8 @@ class BoundModule:
         Raises:
             UserError: the module has changed a buffer that is not part of the model's vector.
         """
-        if self.channels_last and inputs.ndim == 4:
-            inputs = _channels_last(inputs)
+        if self.channels_last:
+            inputs = channels_last(inputs)
         keyed = self.module.training and self.drops_in_functions
         with KeyedFunctions(self._generator) if keyed and self._generator else nullcontext():
             result: Tensor = self.module(inputs)
@@ -93,8 +93,13 @@ class BoundModules:
         self._idle.append(bound)
 
 
-def _channels_last(images: Tensor) -> Tensor:
-    """Images (n, c, h, w) in channels-last order, which is faster for pooling and convolutions on CPU."""
+def channels_last(images: Tensor) -> Tensor:
+    """Images (n, c, h, w) in channels-last order, which is faster for pooling and convolutions on CPU.
+
+    Inputs of other shapes are returned as they are.
+    """
+    if images.ndim != 4:
+        return images
     _, channels, height, width = images.shape
     if channels > 1:
         return images.contiguous(memory_format=torch.channels_last)
@@ -102,17 +107,13 @@ def _channels_last(images: Tensor) -> Tensor:
     return images.contiguous().as_strided(images.shape, (height * width, 1, width, 1))
 
 
-class _LoopSession(SupervisedSession["LoopKernel"]):
+class _LoopSession(UnpaddedSession["LoopKernel"]):
     def __init__(self, kernel: LoopKernel, *dispatches: Any) -> None:
         super().__init__(kernel, *dispatches)
         self._bound = kernel.bound
         self._loss = kernel.task.loss
         self._autocast = kernel.execution.autocast
         self._views: list[list[Tensor]] = []
-
-    def _on_draw(self, drawn: Batches) -> None:
-        super()._on_draw(drawn)
-        self._counts: list[list[int]] = drawn.counts.tolist()
 
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         losses = []
@@ -144,11 +145,8 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
         """Loss, as :meth:`gradients`, and gradients of one client at its row of ``weights``."""
         if not self._views:
             self._views = [self._bound.views(weight) for weight in weights]
-        rows, _ = self.draw(step, len(weights))
-        at = step - self._first
         # Without padding, which must not enter the statistics of normalization layers.
-        count = self._counts[at][row]
-        inputs = self.inputs(step, rows[row : row + 1, :count], first=row)
+        inputs, labels = self.mini_batch(step, row, len(weights))
         bound = self._bound
         bound.bind(self._views[row])
         if bound.drops:
@@ -160,7 +158,7 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
             else nullcontext(),
         ):
             outputs = bound.forward(inputs)
-            losses = self._loss.per_sample(outputs, self._labels[at, row, :count])
+            losses = self._loss.per_sample(outputs, labels)
             loss = losses.mean()
             if self._loss.penalty:
                 loss = loss + self._loss.penalties(bound.parameters)

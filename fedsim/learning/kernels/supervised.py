@@ -186,6 +186,22 @@ class SupervisedSession(Session, Generic[KernelType]):
         self._first = drawn.first
 
 
+class UnpaddedSession(SupervisedSession[KernelType]):
+    """Mini-batches of one dispatch at a time, without padding."""
+
+    def _on_draw(self, drawn: Batches) -> None:
+        super()._on_draw(drawn)
+        self._counts: list[list[int]] = drawn.counts.tolist()
+
+    def mini_batch(self, step: int, row: int, active: int) -> tuple[Tensor, Tensor]:
+        """Inputs (n, *shape) and labels (n,) of the dispatch ``row``, one of the first ``active``, at ``step``."""
+        rows, _ = self.draw(step, active)
+        at = step - self._first
+        count = self._counts[at][row]
+        inputs = self.inputs(step, rows[row : row + 1, :count], first=row)
+        return inputs, self._labels[at, row, :count]
+
+
 class StackedSession(SupervisedSession[KernelType]):
     """Mini-batches of several dispatches, padded to one width."""
 

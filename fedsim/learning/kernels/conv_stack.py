@@ -1,0 +1,236 @@
+"""Hand-derived gradients of convolutional networks that are a plain sequence of layers, client by client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fedsim.learning.batches import BatchOrder
+from fedsim.learning.kernels.base import Correction, IntArray
+from fedsim.learning.kernels.corrections import ClientCorrection, pull, shift
+from fedsim.learning.kernels.loop import channels_last
+from fedsim.learning.kernels.supervised import SupervisedKernel, UnpaddedSession
+from fedsim.learning.samples import Samples
+from fedsim.tasks.kinds.supervised import SupervisedTask
+from fedsim.tasks.sequential import Conv, Dropout, Layer, Linear, SequentialModel
+
+_aten = torch.ops.aten
+# Window of ``pool``, and its padding and dilation.
+_WINDOW = [2, 2], [2, 2], [0, 0], [1, 1]
+
+
+class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
+    def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
+        losses = weights.new_zeros(len(weights))
+        out[:, : self._kernel.task.layout.trainable].zero_()
+        for row, (model, gradient) in enumerate(zip(weights, out, strict=True)):
+            losses[row] = self._take(step, row, len(weights), model, gradient, 1.0, None)
+        return losses
+
+    def descend(
+        self,
+        weights: Tensor,
+        rates: Tensor,
+        active: IntArray,
+        correction: Correction | None = None,
+    ) -> Tensor:
+        losses = weights.new_zeros(len(weights))
+        given = [
+            ClientCorrection.of(correction, row, rate, weights[row])
+            for row, rate in enumerate(rates.tolist())
+        ]
+        for step, rows in enumerate(active.tolist()):
+            for row in range(rows):
+                own = given[row]
+                losses[row] += self._take(step, row, rows, weights[row], own.change, -own.rate, own)
+        return losses
+
+    # A step has dozens of operations, which start sooner without the bookkeeping of autograd.
+    @torch.inference_mode()
+    def _take(
+        self,
+        step: int,
+        row: int,
+        active: int,
+        model: Tensor,
+        change: Tensor,
+        factor: float,
+        correction: ClientCorrection | None,
+    ) -> Tensor:
+        """Add ``factor`` times the gradient of one dispatch to ``change``, and correct its ``model``.
+
+        Returns:
+            Its loss, as :meth:`gradients`.
+        """
+        kernel = self._kernel
+        inputs, labels = self.mini_batch(step, row, active)
+        tensors = kernel.tensors(model)
+        outputs, kept = forward(kernel.layers, tensors, channels_last(inputs))
+        log_shares = torch.log_softmax(outputs, 1)
+        losses = log_shares.gather(1, labels.unsqueeze(1))
+        # Gradients are linear in the last layer's deltas: scaled here, products add straight to the weights.
+        delta = log_shares.exp_().add_(labels.unsqueeze(1) == kernel.classes, alpha=-1)
+        delta.mul_(factor / len(labels))
+        # The deltas below need the weights before the step.
+        deltas = backward(kernel.layers, tensors, kept, delta)
+        if correction is not None:
+            pull(model, correction.target, correction.share)
+        add_gradients(kernel.layers, kernel.tensors(change), kept, deltas)
+        if correction is not None:
+            shift(model, *correction[2:])
+        return losses.square().sum() if kernel.squared_losses else losses.mean().neg_()
+
+
+class ConvStackKernel(SupervisedKernel):
+    """Explicit forward and backward passes on CPU, for the built-in convolutional networks without dropout."""
+
+    name = "conv_stack"
+    revision = 1
+    group_invariant = True
+    fused = True
+    session_class = _ConvStackSession
+
+    def __init__(
+        self, samples: Samples, order: BatchOrder, *, squared_losses: bool = False
+    ) -> None:
+        super().__init__(samples, order, squared_losses=squared_losses)
+        assert isinstance(self.task.model, SequentialModel)
+        self.layers = self.task.model.all_layers(self.task.dataset)
+        self.classes = torch.arange(self.task.dataset.classes)
+
+    @staticmethod
+    def fits(task: SupervisedTask) -> bool:
+        """Whether the kernel supports the task's model and loss."""
+        model, loss = task.model, task.loss
+        return (
+            isinstance(model, SequentialModel)
+            # A subclass that builds its own module need not build these layers.
+            and type(model).build is SequentialModel.build
+            and not any(isinstance(layer, Dropout) for layer in model.layers())
+            and loss.kind == "cross_entropy"
+            and not loss.penalty
+        )
+
+    def tensors(self, row: Tensor) -> list[Tensor]:
+        """Weight and bias of each layer that has them, as views of ``row`` (P,)."""
+        return list(self.task.layout.views(row).values())
+
+    def largest_group(self) -> int:
+        """One, so that the model stays in the cache until its training ends."""
+        return 1
+
+    @property
+    def corrects(self) -> bool:
+        """Always."""
+        return True
+
+
+def forward(
+    layers: Sequence[Layer], tensors: Sequence[Tensor], values: Tensor
+) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
+    """Outputs (n, classes) for inputs ``values`` (n, ...), and the tensors that each layer's backward pass needs.
+
+    Args:
+        tensors: weight and bias of each layer that has them, first layer to last.
+    """
+    parameters = iter(tensors)
+    kept: list[tuple[Tensor, ...]] = []
+    for layer in layers:
+        match layer:
+            case Conv(padding=padding):
+                kept.append((values,))
+                values = torch.conv2d(values, next(parameters), next(parameters), padding=padding)
+            case Linear():
+                kept.append((values,))
+                weight, bias = next(parameters), next(parameters)
+                values = torch.addmm(bias, values, weight.t())
+            case "relu":
+                kept.append((values.relu_(),))
+            case "pool":
+                pooled, places = _aten.max_pool2d_with_indices.default(values, *_WINDOW)
+                kept.append((values, places))
+                values = pooled
+            case "flatten":
+                kept.append((values,))
+                values = values.flatten(1)
+    return values, kept
+
+
+def backward(
+    layers: Sequence[Layer],
+    tensors: Sequence[Tensor],
+    kept: Sequence[tuple[Tensor, ...]],
+    delta: Tensor,
+) -> list[Tensor]:
+    """Deltas of the outputs of each layer that has parameters, last layer to first.
+
+    Args:
+        layers, tensors, kept: as in :func:`forward`.
+        delta: gradients with respect to the last layer's outputs, (n, classes); deltas are linear in them.
+    """
+    deltas: list[Tensor] = []
+    at = len(tensors)
+    for layer, (values, *more) in zip(reversed(layers), reversed(kept), strict=True):
+        match layer:
+            case Conv() | Linear():
+                at -= 2
+                deltas.append(delta)
+                if at == 0:
+                    # Nothing below has parameters.
+                    break
+                if isinstance(layer, Linear):
+                    delta = torch.mm(delta, tensors[at])
+                else:
+                    delta = _convolution_backward(
+                        layer, delta, values, tensors[at], [True, False, False]
+                    )[0]
+            case "relu":
+                # Torch's derivative of ReLU: the incoming delta if the unit was positive, else zero.
+                _aten.threshold_backward.grad_input(delta, values, 0, grad_input=delta)
+            case "pool":
+                delta = _aten.max_pool2d_with_indices_backward.default(
+                    delta, values, *_WINDOW, False, more[0]
+                )
+            case "flatten":
+                delta = delta.view(values.shape)
+                if values.ndim == 4:
+                    delta = delta.contiguous(memory_format=torch.channels_last)
+    return deltas
+
+
+def add_gradients(
+    layers: Sequence[Layer],
+    tensors: Sequence[Tensor],
+    kept: Sequence[tuple[Tensor, ...]],
+    deltas: Sequence[Tensor],
+) -> None:
+    """Add the products of inputs and :func:`backward`'s ``deltas`` to ``tensors``, shaped as weights and biases."""
+    at = 0
+    remaining = list(deltas)
+    for layer, (values, *_) in zip(layers, kept, strict=True):
+        if not isinstance(layer, Conv | Linear):
+            continue
+        delta, weight, bias = remaining.pop(), tensors[at], tensors[at + 1]
+        at += 2
+        if isinstance(layer, Linear):
+            weight.addmm_(delta.t(), values)
+            bias.add_(delta.sum(0))
+        else:
+            _, products, sums = _convolution_backward(
+                layer, delta, values, weight, [False, True, True]
+            )
+            weight.add_(products)
+            bias.add_(sums)
+
+
+def _convolution_backward(
+    layer: Conv, delta: Tensor, values: Tensor, weight: Tensor, wanted: list[bool]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients with respect to inputs, weight and bias."""
+    padding = [layer.padding, layer.padding]
+    result: tuple[Tensor, Tensor, Tensor] = _aten.convolution_backward.default(
+        delta, values, weight, [layer.channels], [1, 1], padding, [1, 1], False, [0, 0], 1, wanted
+    )
+    return result
