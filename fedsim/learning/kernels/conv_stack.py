@@ -20,6 +20,9 @@ _aten = torch.ops.aten
 # Window of ``pool``, and its padding and dilation.
 _WINDOW = [2, 2], [2, 2], [0, 0], [1, 1]
 
+# Input channels from which gradients of the weights of a convolution without padding are a product with its windows.
+_COLUMNS_FROM = 16
+
 
 class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
@@ -218,11 +221,23 @@ def add_gradients(
             weight.addmm_(delta.t(), values)
             bias.add_(delta.sum(0))
         else:
-            _, products, sums = _convolution_backward(
-                layer, delta, values, weight, [False, True, True]
-            )
+            if weight.shape[1] >= _COLUMNS_FROM and not layer.padding:
+                products, sums = _by_columns(layer, delta, values)
+            else:
+                _, products, sums = _convolution_backward(
+                    layer, delta, values, weight, [False, True, True]
+                )
             weight.add_(products)
             bias.add_(sums)
+
+
+def _by_columns(layer: Conv, delta: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients with respect to weight and bias, as one matrix product with the windows of channels-last ``values``."""
+    size, rows = layer.kernel, delta.permute(0, 2, 3, 1).reshape(-1, layer.channels)
+    windows = values.permute(0, 2, 3, 1).unfold(1, size, 1).unfold(2, size, 1)
+    columns = windows.permute(0, 1, 2, 4, 5, 3).reshape(len(rows), -1)
+    products = torch.mm(rows.t(), columns).view(layer.channels, size, size, -1)
+    return products.permute(0, 3, 1, 2), rows.sum(0)
 
 
 def _convolution_backward(

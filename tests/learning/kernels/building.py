@@ -11,6 +11,7 @@ from torch import Tensor
 from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels import (
+    ConvStackKernel,
     Kernel,
     LinearStackKernel,
     LoopKernel,
@@ -40,6 +41,7 @@ def build(
     samples = Samples(task, task.train_x, task.train_y, execution)
     order = BatchOrder(SEED, task.offsets, task.rows, BATCH, execution.device)
     kinds = {
+        "conv_stack": ConvStackKernel,
         "linear_stack": LinearStackKernel,
         "split_linear": SplitLinearKernel,
         "vmap": VmapKernel,
