@@ -19,8 +19,7 @@ from fedsim.tasks.sequential import Conv, Dropout, Layer, Linear, SequentialMode
 _aten = torch.ops.aten
 # Window of ``pool``, and its padding and dilation.
 _WINDOW = [2, 2], [2, 2], [0, 0], [1, 1]
-
-# Input channels from which gradients of the weights of a convolution without padding are a product with its windows.
+# Input channels from which weight gradients of convolutions without padding are a product with windows (measured).
 _COLUMNS_FROM = 16
 
 
@@ -29,7 +28,9 @@ class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
         losses = weights.new_zeros(len(weights))
         out[:, : self._kernel.task.layout.trainable].zero_()
         for row, (model, gradient) in enumerate(zip(weights, out, strict=True)):
-            losses[row] = self._take(step, row, len(weights), model, gradient, 1.0, None)
+            mini_batch = self.mini_batch(step, row, len(weights))
+            uncorrected = ClientCorrection.of(None, row, 1.0, model)
+            losses[row] = self._take(*mini_batch, model, gradient, 1.0, uncorrected)
         return losses
 
     def descend(
@@ -46,29 +47,27 @@ class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
         ]
         for step, rows in enumerate(active.tolist()):
             for row in range(rows):
-                own = given[row]
-                losses[row] += self._take(step, row, rows, weights[row], own.change, -own.rate, own)
+                mini_batch, own = self.mini_batch(step, row, rows), given[row]
+                losses[row] += self._take(*mini_batch, weights[row], own.change, -own.rate, own)
         return losses
 
     # A step has dozens of operations, which start sooner without the bookkeeping of autograd.
     @torch.inference_mode()
     def _take(
         self,
-        step: int,
-        row: int,
-        active: int,
+        inputs: Tensor,
+        labels: Tensor,
         model: Tensor,
         change: Tensor,
         factor: float,
-        correction: ClientCorrection | None,
+        correction: ClientCorrection,
     ) -> Tensor:
-        """Add ``factor`` times the gradient of one dispatch to ``change``, and correct its ``model``.
+        """Add ``factor`` times the gradient of a mini-batch to ``change``, and correct ``model``.
 
         Returns:
-            Its loss, as :meth:`gradients`.
+            The loss before the step, as :meth:`gradients`.
         """
         kernel = self._kernel
-        inputs, labels = self.mini_batch(step, row, active)
         tensors = kernel.tensors(model)
         outputs, kept = forward(kernel.layers, tensors, channels_last(inputs))
         log_shares = torch.log_softmax(outputs, 1)
@@ -78,11 +77,9 @@ class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
         delta.mul_(factor / len(labels))
         # The deltas below need the weights before the step.
         deltas = backward(kernel.layers, tensors, kept, delta)
-        if correction is not None:
-            pull(model, correction.target, correction.share)
+        pull(model, correction.target, correction.share)
         add_gradients(kernel.layers, kernel.tensors(change), kept, deltas)
-        if correction is not None:
-            shift(model, *correction[2:])
+        shift(model, *correction[2:])
         return losses.square().sum() if kernel.squared_losses else losses.mean().neg_()
 
 
