@@ -19,6 +19,8 @@ from fedsim.tasks.sequential import Conv, Dropout, Layer, Linear, SequentialMode
 _aten = torch.ops.aten
 # Window of ``pool``, and its padding and dilation.
 _WINDOW = [2, 2], [2, 2], [0, 0], [1, 1]
+# Input channels from which weight gradients of convolutions without padding are a product with windows (measured).
+_COLUMNS_FROM = 16
 
 
 class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
@@ -27,7 +29,9 @@ class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
         # Products are added to a vector whose alignment does not depend on the row, as their last bits do.
         gradient = torch.empty_like(weights[0])
         for row, model in enumerate(weights):
-            losses[row] = self._take(step, row, len(weights), model, gradient.zero_(), 1.0, None)
+            mini_batch = self.mini_batch(step, row, len(weights))
+            uncorrected = ClientCorrection.of(None, row, 1.0, model)
+            losses[row] = self._take(*mini_batch, model, gradient.zero_(), 1.0, uncorrected)
             out[row] = gradient
         return losses
 
@@ -45,29 +49,27 @@ class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
         ]
         for step, rows in enumerate(active.tolist()):
             for row in range(rows):
-                own = given[row]
-                losses[row] += self._take(step, row, rows, weights[row], own.change, -own.rate, own)
+                mini_batch, own = self.mini_batch(step, row, rows), given[row]
+                losses[row] += self._take(*mini_batch, weights[row], own.change, -own.rate, own)
         return losses
 
     # A step has dozens of operations, which start sooner without the bookkeeping of autograd.
     @torch.inference_mode()
     def _take(
         self,
-        step: int,
-        row: int,
-        active: int,
+        inputs: Tensor,
+        labels: Tensor,
         model: Tensor,
         change: Tensor,
         factor: float,
-        correction: ClientCorrection | None,
+        correction: ClientCorrection,
     ) -> Tensor:
-        """Add ``factor`` times the gradient of one dispatch to ``change``, and correct its ``model``.
+        """Add ``factor`` times the gradient of a mini-batch to ``change``, and correct ``model``.
 
         Returns:
-            Its loss, as :meth:`gradients`.
+            The loss before the step, as :meth:`gradients`.
         """
         kernel = self._kernel
-        inputs, labels = self.mini_batch(step, row, active)
         tensors = kernel.tensors(model)
         outputs, kept = forward(kernel.layers, tensors, channels_last(inputs))
         log_shares = torch.log_softmax(outputs, 1)
@@ -77,11 +79,9 @@ class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
         delta.mul_(factor / len(labels))
         # The deltas below need the weights before the step.
         deltas = backward(kernel.layers, tensors, kept, delta)
-        if correction is not None:
-            pull(model, correction.target, correction.share)
+        pull(model, correction.target, correction.share)
         add_gradients(kernel.layers, kernel.tensors(change), kept, deltas)
-        if correction is not None:
-            shift(model, *correction[2:])
+        shift(model, *correction[2:])
         return losses.square().sum() if kernel.squared_losses else losses.mean().neg_()
 
 
@@ -220,11 +220,23 @@ def add_gradients(
             weight.addmm_(delta.t(), values)
             bias.add_(delta.sum(0))
         else:
-            _, products, sums = _convolution_backward(
-                layer, delta, values, weight, [False, True, True]
-            )
+            if weight.shape[1] >= _COLUMNS_FROM and not layer.padding:
+                products, sums = _by_columns(layer, delta, values)
+            else:
+                _, products, sums = _convolution_backward(
+                    layer, delta, values, weight, [False, True, True]
+                )
             weight.add_(products)
             bias.add_(sums)
+
+
+def _by_columns(layer: Conv, delta: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients with respect to weight and bias, as one matrix product with the windows of channels-last ``values``."""
+    size, rows = layer.kernel, delta.permute(0, 2, 3, 1).reshape(-1, layer.channels)
+    windows = values.permute(0, 2, 3, 1).unfold(1, size, 1).unfold(2, size, 1)
+    columns = windows.permute(0, 1, 2, 4, 5, 3).reshape(len(rows), -1)
+    products = torch.mm(rows.t(), columns).view(layer.channels, size, size, -1)
+    return products.permute(0, 3, 1, 2), rows.sum(0)
 
 
 def _convolution_backward(

@@ -1,105 +1,275 @@
-"""Convolutional networks: the built-in models, corrections of the steps, and models that the kernel refuses."""
+"""Explicit steps of convolutional networks: those of automatic differentiation, in every group and on every thread."""
 
 from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
-from fedsim.catalog import CATALOG
-from fedsim.learning.kernels import ConvStackKernel
-from fedsim.learning.kernels.base import Correction, Pull, Shift
-from fedsim.learning.local_training import active_rows
+from fedsim.components import Parameters
+from fedsim.learning.device import Execution, reproducible
+from fedsim.learning.kernels import ConvStackKernel, LoopKernel, VmapKernel, choose
+from fedsim.learning.local_training import active_rows, row_matrix
+from fedsim.learning.samples import Samples
+from fedsim.methods.base import Corrected
+from fedsim.scenario.training import Augmentation
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.kinds.supervised import SupervisedTask
-from fedsim.tasks.losses import Loss
+from fedsim.tasks.model import ModelComponent
+from fedsim.tasks.models.cnn import Cnn
+from fedsim.tasks.models.paper_cnns import (
+    FedCompassCnn,
+    FedSumCifarCnn,
+    FedSumMnistCnn,
+    FedSumSvhnCnn,
+    WangJiCifarCnn,
+    WangJiFashionCnn,
+)
 from fedsim.tasks.partition import Partition
-from fedsim.tasks.sequential import Dropout, SequentialModel
-from tests.learning.kernels.building import build, models_of, run_gradients
-from tests.learning.problems import Layers, supervised_task
+from fedsim.tasks.sequential import Conv, Linear, SequentialModel
+from tests.learning.kernels.building import (
+    BATCH,
+    SEED,
+    build,
+    built_for,
+    models_of,
+)
+from tests.learning.problems import make_training, train
+from tests.learning.timelines import assert_same, execute
+from tests.learning.workers.cases import Case, asynchronous, on_devices, with_threads
 
-CLIENTS, STEPS = np.array([1, 0]), np.array([3, 2])
-BUILT_IN = {
-    name: part for name, part in CATALOG.parts("model").items() if issubclass(part, SequentialModel)
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
+CLIENTS, STEPS = np.array([5, 3, 2, 0]), np.array([6, 5, 5, 2])
+
+
+class Unusual(SequentialModel):
+    """What no built-in network has: pooling first and twice, ReLU twice and before pooling, an even kernel."""
+
+    name = "unusual"
+    hidden_layers = (
+        *("pool", Conv(17, 2, padding=1), "relu", "relu", Conv(3, 3), "pool", "pool"),
+        *("relu", "flatten", "relu", Linear(6), Linear(5), "relu"),
+    )
+
+
+class Dense(SequentialModel):
+    """No convolution."""
+
+    name = "dense"
+    hidden_layers = ("flatten", Linear(7), "relu")
+
+
+def images(
+    model: type[ModelComponent],
+    shape: tuple[int, int, int] = (1, 28, 28),
+    sizes: tuple[int, ...] = (20, 7, 33, 50, 12, 64),
+    **params: Any,
+) -> SupervisedTask:
+    """Random images; client i has ``sizes[i]``."""
+    rng, total = np.random.default_rng(7), sum(sizes)
+    dataset = Dataset(
+        name="random",
+        train_x=rng.standard_normal((total, *shape), dtype=np.float32),
+        train_y=rng.integers(0, 5, total),
+        test_x=rng.standard_normal((9, *shape), dtype=np.float32),
+        test_y=rng.integers(0, 5, 9),
+        classes=5,
+    )
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    component: Any = model
+    made = component(component.Params(**params) if hasattr(model, "Params") else Parameters())
+    return SupervisedTask(dataset, Partition(offsets, rng.permutation(total)), made)
+
+
+TASKS: dict[str, Callable[[], SupervisedTask]] = {
+    "cnn": partial(images, Cnn),
+    "cnn, odd colour images": partial(images, Cnn, (3, 9, 7), kernel=3, channels=(4, 18)),
+    "fedcompass_cnn": partial(images, FedCompassCnn),
+    "fedcompass_cnn, odd colour images": partial(images, FedCompassCnn, (3, 19, 22)),
+    "fedsum_svhn_cnn": partial(images, FedSumSvhnCnn, (3, 16, 16)),
+    "fedsum_cifar_cnn": partial(images, FedSumCifarCnn, (3, 16, 16)),
+    "wangji_fashion_cnn": partial(images, WangJiFashionCnn, (1, 14, 14)),
+    "wangji_cifar_cnn": partial(images, WangJiCifarCnn, (3, 12, 12)),
+    "unusual": partial(images, Unusual, (2, 27, 30)),
+    "dense": partial(images, Dense, (1, 5, 4)),
 }
+SMALL = ("cnn, odd colour images", "fedcompass_cnn, odd colour images", "unusual")
 
 
-def task_of(name: str, channels: int) -> SupervisedTask:
-    """Images with an odd number of rows, so that pooling drops some; a client has less than a batch."""
-    rng = np.random.default_rng(3)
-    x = rng.standard_normal((31, channels, 29, 29), dtype=np.float32)
-    y = rng.integers(0, 10, 31)
-    dataset = Dataset(name="images", train_x=x, train_y=y, test_x=x, test_y=y, classes=10)
-    part = BUILT_IN[name]
-    return SupervisedTask(
-        dataset,
-        Partition(np.array([0, 11, 31]), rng.permutation(31)),
-        part(part.Params()),
-    )
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("name", BUILT_IN)
-def test_built_in_networks_have_the_gradients_of_autograd(name: str, channels: int) -> None:
-    task = task_of(name, channels)
-    has_dropout = any(isinstance(layer, Dropout) for layer in task.model.layers())
-    assert ConvStackKernel.fits(task) is not has_dropout
-    if has_dropout:
-        return
-    for dtype, tolerance in ((torch.float64, 1e-11), (torch.float32, 2e-5)):
-        weights = models_of(task, 2, dtype)
-        found, expected = (
-            run_gradients(build(kind, task, dtype), weights, CLIENTS, STEPS)
-            for kind in ("conv_stack", "loop")
-        )
-        for one, other in zip(found, expected, strict=True):
-            scale = float(other.abs().max())
-            torch.testing.assert_close(one, other, rtol=0, atol=tolerance * scale)
-
-
-@pytest.mark.parametrize("kind", ["pull", "shift"])
-def test_corrected_steps_are_steps_with_corrected_gradients(kind: str) -> None:
-    task = supervised_task("layers")
-    clients, steps = np.array([5, 3, 2]), np.array([4, 3, 3])
-    weights = models_of(task, 3, torch.float64)
-    rates = torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64)
-    other = torch.randn(
-        weights.shape, generator=torch.Generator().manual_seed(2), dtype=weights.dtype
-    )
-    correction: Correction = (
-        Pull(other, 0.3)
-        if kind == "pull"
-        else Shift(other, weights.clone(), torch.zeros_like(weights))
-    )
-    moved, followed, out = weights.clone(), weights.clone(), torch.zeros_like(weights)
-    taken, kernel = build("conv_stack", task, torch.float64), build("loop", task, torch.float64)
-    active = active_rows(steps)
+def by_autograd(task: SupervisedTask, model: Tensor, rows: list[int]) -> tuple[Tensor, Tensor]:
+    """Loss and gradient of a mini-batch by a fresh module."""
+    module = copy.deepcopy(task.module).to(model.dtype)
     with torch.no_grad():
-        taken.session(clients, np.zeros(3, int), steps, 0).descend(moved, rates, active, correction)
-    session = kernel.session(clients, np.zeros(3, int), steps, 0)
-    for step, rows in enumerate(active.tolist()):
-        with torch.no_grad():
-            session.gradients(step, followed[:rows], out[:rows])
-            added = 0.3 * (followed - other) if kind == "pull" else other
-            followed[:rows] -= rates[:rows, None] * (out[:rows] + added[:rows])
-    torch.testing.assert_close(moved, followed, atol=1e-13, rtol=1e-12)
-    if isinstance(correction, Shift):
-        torch.testing.assert_close(weights + correction.change, moved, atol=0, rtol=0)
+        for name, value in task.layout.views(model).items():
+            module.state_dict()[name].copy_(value)
+    outputs = module(task.inputs(task.train_x[rows], model.dtype))
+    loss = nn.functional.cross_entropy(outputs, task.train_y[rows])
+    gradients = torch.autograd.grad(loss, list(module.parameters()))
+    return loss.detach(), torch.cat([gradient.reshape(-1) for gradient in gradients])
 
 
-class OwnModule(Layers):
-    """A model of the same layers that builds something else."""
+def _largest_difference(task: SupervisedTask, gradient: Tensor, reference: Tensor) -> float:
+    """Relative to the largest entry of a weight or bias: sums whose terms cancel have no precision of their own."""
+    expected = task.layout.views(reference)
+    return max(
+        float((value - expected[name]).abs().max() / expected[name].abs().max())
+        for name, value in task.layout.views(gradient).items()
+    )
 
-    def build(self, dataset: Dataset) -> torch.nn.Module:
-        return torch.nn.Sequential(super().build(dataset), torch.nn.Tanh())
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("name", TASKS)
+def test_gradients_are_those_of_autograd(name: str, dtype: torch.dtype) -> None:
+    task = TASKS[name]()
+    kernel = build("conv_stack", task, dtype)
+    weights = models_of(task, 4, dtype)
+    session = kernel.session(CLIENTS, np.arange(4), STEPS, 0)
+    assert isinstance(kernel, ConvStackKernel)
+    batches = kernel.order.batches(CLIENTS, np.arange(4), first=0, last=6)
+    sizes = set()
+    for step in range(6):
+        active = int((step < STEPS).sum())
+        out = torch.full((active, task.layout.size), 7.0, dtype=dtype)
+        with reproducible(), torch.no_grad():
+            losses = session.gradients(step, weights[:active], out)
+        for row in range(active):
+            rows = batches.rows[step, row, : int(batches.counts[step, row])].tolist()
+            sizes.add(len(rows))
+            loss, gradient = by_autograd(task, weights[row], rows)
+            _, exact = by_autograd(task, weights[row].double(), rows)
+            tolerance = TOLERANCE[dtype]
+            torch.testing.assert_close(losses[row], loss, atol=0, rtol=tolerance)
+            # If two values of a window tie within rounding, autograd in float32 may route the gradient to the other.
+            differences = [
+                _largest_difference(task, out[row], reference) for reference in (gradient, exact)
+            ]
+            assert min(differences) <= tolerance
+    assert {1, 2, 4, BATCH} <= sizes
 
 
-def test_other_models_and_losses_are_not_for_the_kernel() -> None:
-    task = supervised_task("layers")
-    assert ConvStackKernel.fits(task)
-    assert not ConvStackKernel.fits(supervised_task("conv"))
-    task.loss = Loss(penalty=0.1)
-    assert not ConvStackKernel.fits(task)
-    task = supervised_task("layers")
-    task.model = OwnModule()
-    assert not ConvStackKernel.fits(task)
+@pytest.mark.parametrize("squared", [False, True], ids=["means", "squares"])
+@pytest.mark.parametrize("name", SMALL)
+def test_plain_steps_are_gradient_steps(name: str, squared: bool) -> None:
+    task = TASKS[name]()
+    moved = models_of(task, 4, torch.float64)
+    followed, out = moved.clone(), torch.zeros_like(moved)
+    rates = torch.tensor([0.01, 0.02, 0.03, 0.04], dtype=torch.float64)
+    one, other = (
+        build(kind, task, torch.float64, squared_losses=squared).session(
+            CLIENTS, np.zeros(4, int), STEPS, 0
+        )
+        for kind in ("conv_stack", "loop")
+    )
+    losses = torch.zeros(4, dtype=torch.float64)
+    with torch.no_grad():
+        found = one.descend(moved, rates, active_rows(STEPS))
+        for step, rows in enumerate(active_rows(STEPS).tolist()):
+            losses[:rows] += other.gradients(step, followed[:rows], out[:rows])
+            followed[:rows] -= rates[:rows].unsqueeze(1) * out[:rows]
+    torch.testing.assert_close(moved, followed, atol=1e-12, rtol=1e-10)
+    torch.testing.assert_close(found, losses, atol=1e-12, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_results_are_bitwise_the_same_in_every_group(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Several draws of the batch order where the group is large.
+    monkeypatch.setattr("fedsim.learning.kernels.supervised._MOST_PLACES", 300)
+    task = TASKS[name]()
+    kernel = build("conv_stack", task)
+    assert kernel.group_invariant
+    clients, steps = np.array([5, 3, 2, 5, 3]), np.array([9, 9, 5, 2, 1])
+    weights = row_matrix(5, task.layout.size, like=torch.zeros(1))
+    weights.copy_(models_of(task, 5, torch.float32))
+    rates = torch.linspace(0.01, 0.05, 5)
+
+    def run(pick: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+        moved = row_matrix(len(pick), task.layout.size, like=weights)
+        moved.copy_(weights[pick])
+        session = kernel.session(clients[pick], np.full(len(pick), 2), steps[pick], 0)
+        with reproducible(), torch.no_grad():
+            losses = session.descend(moved, rates[pick], active_rows(steps[pick]))
+            out = row_matrix(len(pick), task.layout.size, like=weights)
+            session = kernel.session(clients[pick], np.full(len(pick), 2), steps[pick], 0)
+            for step, active in enumerate(active_rows(steps[pick]).tolist()):
+                session.gradients(step, moved[:active], out[:active])
+        return moved, losses, out
+
+    together, losses, gradients = run([0, 1, 2, 3, 4])
+    for pick in ([0], [4], [1, 3], [1, 2, 3, 4]):
+        apart, own, its = run(pick)
+        assert torch.equal(apart, together[pick])
+        assert torch.equal(own, losses[pick])
+        assert torch.equal(its, gradients[pick])
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedprox", "scaffold"])
+def test_threads_and_devices_give_the_same_bits(method: str) -> None:
+    make_task = partial(images, Cnn, (3, 9, 7), (20, 7, 33, 50, 12, 64, 5, 41), kernel=3)
+    changes = {"augmentation": Augmentation(crop_padding=1, flip=True)}
+    case: Case = (make_task, method, {}, changes, asynchronous)
+    expected = execute(make_task(), asynchronous(), **with_threads(case, 1))
+    for options in (with_threads(case, 3), on_devices(case, 2)):
+        assert_same(execute(make_task(), asynchronous(), **options), expected)
+
+
+@pytest.mark.parametrize(
+    ("strength", "constant", "divisor"), [(0.3, False, 1.0), (0.3, True, 2.0), (0.0, True, 3.0)]
+)
+def test_a_correction_in_the_step_is_the_one_applied_to_gradients(
+    strength: float, constant: bool, divisor: float
+) -> None:
+    """A trainer cannot know what a function does, so it corrects the gradients by it."""
+    task, training = TASKS["cnn, odd colour images"](), make_training(dtype="float64")
+    generator = torch.Generator().manual_seed(0)
+    shape = (2, 3, task.layout.size)
+    vectors = 0.1 * torch.randn(shape, generator=generator, dtype=torch.float64)
+    rule = Corrected(vectors[0] if constant else None, strength, vectors[1], divisor)
+    collect = () if strength else ("mean_gradient",)
+    known, plain = (
+        train(
+            task, training, [0, 1, 2], [7, 5, 2], [0.01, 0.02, 0.03], rule=given, collect=collect
+        )[1]
+        for given in (rule, lambda step: rule(step))
+    )
+    torch.testing.assert_close(known.model, plain.model)
+    torch.testing.assert_close(known.loss, plain.loss)
+    if not strength:
+        torch.testing.assert_close(known.mean_gradient, plain.mean_gradient)
+
+
+@pytest.mark.parametrize("executor", ["auto", "stacked", "parallel", "plain"])
+def test_only_the_automatic_choice_takes_the_kernel(executor: str) -> None:
+    kernels = {"auto": ConvStackKernel, "stacked": VmapKernel}
+    expected = kernels.get(executor, LoopKernel)
+    assert type(built_for(TASKS["cnn"](), executor, "float32")) is expected
+
+
+class Rebuilt(Cnn):
+    """A network that is not a sequence."""
+
+    def build(self, dataset: Dataset) -> nn.Module:
+        return nn.Sequential(nn.AvgPool2d(2), nn.Flatten(), nn.LazyLinear(5))
+
+
+def test_other_models_losses_and_precisions_take_the_loop() -> None:
+    regression = TASKS["cnn"]()
+    regression.loss = type(regression.loss)("squared")
+    with_penalty = TASKS["cnn"]()
+    with_penalty.loss = type(with_penalty.loss)(penalty=0.1)
+    for task in (images(FedSumMnistCnn), regression, with_penalty):
+        assert type(built_for(task, "auto", "float32")) is LoopKernel
+    rebuilt = TASKS["cnn"]()
+    rebuilt.model = Rebuilt(Cnn.Params())
+    assert not ConvStackKernel.fits(rebuilt)
+    task = TASKS["cnn"]()
+    execution = Execution(torch.device("cpu"), torch.float32, torch.bfloat16, 1)
+    samples = Samples(task, task.train_x, task.train_y, execution)
+    assert type(choose(task, make_training(), execution, samples, SEED).kernel) is LoopKernel
