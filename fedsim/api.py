@@ -76,7 +76,7 @@ def run(
         UserError: the scenario or the folder cannot be used; the message says where and why.
     """
     loaded = read_scenario(scenario, overrides)
-    with notebook_bar(loaded.scenario.name) as bar:
+    with notebook_bar(loaded.scenario.name, shown=on_progress is None) as bar:
         return execute(
             loaded,
             None if output is None else path_of("output", output),
@@ -110,7 +110,7 @@ def resume(
         UserError: the folder holds no run or a damaged one, or an override is not allowed.
     """
     folder = path_of("path", path)
-    with notebook_bar(folder.name) as bar:
+    with notebook_bar(folder.name, shown=on_progress is None) as bar:
         return resume_run(folder, from_python(overrides), live=live, on_progress=on_progress or bar)
 
 
@@ -192,7 +192,9 @@ def sweep(
         )
     path = None if output is None else path_of("output", output)
     loaded = read_scenario(scenario, overrides)
-    with notebook_bar(loaded.scenario.name, execution.SweepProgress.text) as bar:
+    with notebook_bar(
+        loaded.scenario.name, execution.SweepProgress.text, shown=on_progress is None
+    ) as bar:
         return execution.sweep(
             loaded,
             path,

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks.papers.results import CPU_TIMES, SCENARIOS, Results
+from benchmarks.peers import adopt_orphans, await_orphans
 
 SMALL = (
     "generalized_fedavg/methods_small",
@@ -39,6 +40,7 @@ LONG = ("fedcompass/cnn_long", "fedlga/fashion_long", "fedcompass/table1_mnist")
 
 def run_sweeps(sweeps: Iterable[str], runs: Path, jobs: int) -> None:
     """Run the sweeps, seed by seed, so that every one has its first seed before any has its second."""
+    adopt_orphans()
     planned = [Results(sweep, runs) for sweep in sweeps]
     for count in range(1, 1 + max(len(results.planned_seeds) for results in planned)):
         for results in planned:
@@ -56,6 +58,8 @@ def _run_sweep(before: Results, runs: Path, jobs: int, seeds: list[int]) -> None
         check=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
+    # The process from which a sweep forks its workers outlives it.
+    await_orphans()
     end = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = sum(end[:2]) - sum(start[:2])
     _add_cpu_time(runs, sweep, spent, len(Results(sweep, runs).runs) - finished)

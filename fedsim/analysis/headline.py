@@ -61,8 +61,9 @@ def headline(run: Run) -> str:
         return f"{goal} was not reached{so_far} in {simulated}; the best was {metric.format(best)}"
     if names:
         metric = run.metric_definition(names[0])
-        last = run.metrics[metric.name].dropna().iloc[-1]
-        return f"{metric.format(last)} {metric.label} after {simulated}"
+        measured = run.metrics[["time_s", metric.name]].dropna().iloc[-1]
+        after = format_duration(measured["time_s"])
+        return f"{metric.format(measured[metric.name])} {metric.label} after {after}"
     return f"{format_counted(len(run.aggregations), 'server update')} in {simulated}"
 
 
@@ -150,7 +151,12 @@ def notice(run: Run) -> str:
     }[run.status]
     error = run.info.get("error")
     reason = f" ({error})" if run.status is Status.FAILED and error else ""
+    what_next = (
+        "Run its scenario again once the cause is fixed."
+        if run.status is Status.FAILED
+        else "Finish the run with “fedsim resume”."
+    )
     return (
         f"{state}{reason}. This page shows the first {until} of simulated time, up to the last rows that "
-        "reached the disk. Finish the run with “fedsim resume”."
+        f"reached the disk. {what_next}"
     )

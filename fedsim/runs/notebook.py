@@ -20,15 +20,19 @@ _REFRESH_S = 0.5
 
 @contextlib.contextmanager
 def notebook_bar(
-    title: str, text_of: Callable[[Any, float | None], str] = progress_text
+    title: str,
+    text_of: Callable[[Any, float | None], str] = progress_text,
+    *,
+    shown: bool = True,
 ) -> Iterator[Callable[[Any], None] | None]:
     """A function that shows progress below the cell as long as the context lasts; None outside a notebook.
 
     Args:
         title: stands before the bar.
         text_of: the text for a progress, an object with a ``share``, and the seconds left.
+        shown: whether to show it at all.
     """
-    if not _in_notebook():
+    if not shown or not _in_notebook():
         yield None
         return
     from IPython.display import HTML, display

@@ -37,7 +37,7 @@ def test_headline_of_other_runs(tmp_path: Path) -> None:
     assert values["Wall time"].note.endswith("in total, resumed 2 times")
     short.folder.scenario.write_text("name: no-target\n")
     short.folder.update_info(files={})
-    assert headline(load_run(short.path)).endswith("accuracy after 30 min")
+    assert headline(load_run(short.path)).endswith("accuracy after 0 s")
     timing = build_run(tmp_path / "timing", clients=10, hours=2, learning=False)
     assert headline(timing) == f"{len(timing.aggregations)} server updates in 2 h"
     assert "timing-only" in render(timing)

@@ -66,6 +66,12 @@ def test_it_shows_title_and_share_and_disappears(cells: list[Cell]) -> None:
     assert cell.shown[2:] == [""]
 
 
+def test_it_may_be_left_out(cells: list[Cell]) -> None:
+    with notebook_bar("run", shown=False) as show:
+        assert show is None
+    assert not cells
+
+
 def test_it_shows_the_progress_of_a_sweep(cells: list[Cell]) -> None:
     with notebook_bar("sweep", SweepProgress.text) as show:
         assert show is not None

@@ -32,6 +32,7 @@ class First:
         time_s: mean time over its runs that reached the target.
         reached, runs: number of these runs, and of all its runs.
         speedup: the baseline's time over this time; NaN if the baseline has none or is among the first.
+        may_be_chance: whether the 95% interval of the relative time includes 1.
     """
 
     labels: list[str]
@@ -41,6 +42,7 @@ class First:
     reached: int
     runs: int
     speedup: float
+    may_be_chance: bool
 
 
 def first_to(frame: pd.DataFrame, baseline: str) -> First | None:
@@ -67,6 +69,7 @@ def first_to(frame: pd.DataFrame, baseline: str) -> First | None:
         reached=int(row["reached"]),
         runs=int(row["runs"]),
         speedup=float(np.divide(base_s.iloc[0], row["time_s"])) if behind else math.nan,
+        may_be_chance=bool(row["relative_low"] < 1 < row["relative_high"]),
     )
 
 

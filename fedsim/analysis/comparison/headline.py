@@ -79,7 +79,14 @@ def _first(comparison: ComparisonTables, target: Target) -> str:
         text += ", tied at the resolution of the evaluations"
     if math.isnan(first.speedup):
         return text
-    return f"{text}: {format_number(float(f'{first.speedup:.3g}'))} times as fast as {comparison.baseline}"
+    text += (
+        f": {format_number(float(f'{first.speedup:.3g}'))} times as fast as {comparison.baseline}"
+    )
+    return (
+        f"{text}, which may be chance (the 95% interval includes 1)"
+        if first.may_be_chance
+        else text
+    )
 
 
 def tiles(comparison: ComparisonTables) -> list[Tile]:
