@@ -57,8 +57,14 @@ def has_failed(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def next_command(folder: Path, command: str) -> Iterator[None]:
-    """Print what to type next if the work in ``folder`` is interrupted (``command``), or fails after it has begun."""
+def next_command(folder: Path, command: str, after_failure: str = "") -> Iterator[None]:
+    """Print what to type next if the work in ``folder`` is interrupted, or fails after it has begun.
+
+    Args:
+        folder: of the run or the sweep.
+        command: continues after an interruption.
+        after_failure: what to do after a failure; by default, run the same command again.
+    """
     try:
         yield
     except KeyboardInterrupt:
@@ -67,7 +73,8 @@ def next_command(folder: Path, command: str) -> Iterator[None]:
         raise
     except Exception as error:
         if has_failed(folder):
-            error.add_note(f"after fixing the cause, run the same command again: {same_command()}")
+            again = after_failure or f"run the same command again: {same_command()}"
+            error.add_note(f"after fixing the cause, {again}")
         raise
 
 

@@ -43,7 +43,11 @@ def command(run: Path, overrides: tuple[str, ...], live: bool, as_json: bool) ->
             click.echo(text, err=True)
 
     with (
-        next_command(run, f"fedsim resume {shlex.quote(str(run))}"),
+        next_command(
+            run,
+            f"fedsim resume {shlex.quote(str(run))}",
+            "give the command that began the run again: it replaces a failed run (a changed file cannot be resumed)",
+        ),
         following(run.name, run, quiet=as_json) as on_progress,
     ):
         finished = resume(run, overrides, live=live, on_progress=on_progress, on_start=say)

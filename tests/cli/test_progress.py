@@ -42,6 +42,12 @@ def test_a_failed_run_may_be_given_again(tmp_path: Path, error: Exception) -> No
         with pytest.raises(type(error)) as caught, next_command(run.path, "fedsim resume"):
             raise error
         assert len(getattr(caught.value, "__notes__", ())) == notes
+    with (
+        pytest.raises(type(error)) as caught,
+        next_command(run.path, "fedsim resume", "begin anew"),
+    ):
+        raise error
+    assert caught.value.__notes__[-1] == "after fixing the cause, begin anew"
 
 
 def test_an_action_is_repeated_until_the_end() -> None:
