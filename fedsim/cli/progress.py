@@ -16,7 +16,6 @@ from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeElapsedColu
 from rich.progress import Progress as Bars
 
 from fedsim.errors import UserError
-from fedsim.runs.folder import RunFolder, Status
 
 if TYPE_CHECKING:
     from fedsim.runs.progress import Progress
@@ -49,6 +48,8 @@ def same_command(*more: str) -> str:
 
 def has_failed(folder: Path) -> bool:
     """Whether the folder holds a run that failed."""
+    from fedsim.runs.folder import RunFolder, Status
+
     run = RunFolder(folder)
     try:
         return run.info.is_file() and run.read_info()["status"] == Status.FAILED
