@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from ruamel.yaml import YAML
 
 import fedsim
 from fedsim.errors import UserError
-from tests.composition.worlds import digits
+from tests.composition.killing import run_killed
+from tests.composition.worlds import digests, digits
 
 pytest.importorskip("transformers", reason="needs the extra transformers")
 pytest.importorskip("peft", reason="needs the extra transformers")
@@ -83,8 +85,22 @@ def test_deferral_and_executors_give_the_same_bits(users: Path, model: str, drop
     changes = ["training.verify=eager", "training.executor=plain", "training.executor=parallel"]
     for number, change in enumerate(changes):
         assert same(run, fedsim.run(world, users / str(number), overrides=[change])), change
+    stacked = fedsim.run(world, users / "stacked", overrides=["training.executor=stacked"])
+    assert same(run, stacked, atol=1e-6)
     changed = run.model()[max(run.model())]
     assert torch.isfinite(changed).all()
+
+
+@pytest.mark.parametrize("executor", ["auto", "stacked"])
+def test_a_killed_run_resumes_to_the_same_bits(users: Path, executor: str) -> None:
+    world = scenario("lora_of", dropout=0.3)
+    world |= {"stop": {"rounds": 3}, "evaluation": {"every_rounds": 1}}
+    world["training"]["executor"] = executor
+    path = users / "own.yaml"
+    YAML(typ="safe", pure=True).dump(world, path)
+    run_killed(path, users / "killed", 2)
+    resumed, run = fedsim.resume(users / "killed"), fedsim.run(path, users / "undisturbed")
+    assert digests(resumed.path) == digests(run.path)
 
 
 def test_adapters_alone_are_sent(users: Path) -> None:
@@ -114,9 +130,3 @@ def test_attention_of_either_kind_drops_the_same_weights(users: Path) -> None:
     fused = fedsim.run(scenario("bert", dropout=0.3), users / "fused")
     eager = fedsim.run(scenario("bert", dropout=0.3, attention="eager"), users / "eager")
     assert same(fused, eager, atol=1e-6)
-
-
-def test_what_cannot_be_vectorized_says_so(users: Path) -> None:
-    world = scenario("bert", dropout=0.3)
-    with pytest.raises(UserError, match="cannot be vectorized"):
-        fedsim.run(world, users / "run", overrides=["training.executor=stacked"])

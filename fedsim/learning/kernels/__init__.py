@@ -54,9 +54,9 @@ def choose(
     A task that knows its gradients in closed form takes ``quadratic``. Stacks of linear layers with cross-entropy take
     ``linear_stack``, and the binary linear model takes ``split_linear``. On CPU, built-in convolutional networks with
     cross-entropy and without dropout take ``conv_stack``. Other modules take ``loop``, spread over worker threads, on
-    CPU and ``vmap`` on CUDA. Modules with batch statistics or dropout, and those that cannot be vectorized, take
-    ``loop`` everywhere. ``training.executor`` overrides this: ``stacked`` takes
-    ``linear_stack``, ``split_linear`` or ``vmap``; ``parallel`` and ``plain`` take ``loop``.
+    CPU and ``vmap`` on CUDA. Modules with batch statistics, those with dropout, whose steps cannot be recorded, and
+    those that cannot be vectorized take ``loop`` everywhere. ``training.executor`` overrides this: ``stacked`` takes
+    ``linear_stack``, ``split_linear`` or ``vmap``, also with dropout; ``parallel`` and ``plain`` take ``loop``.
 
     Raises:
         UserError: ``stacked`` is requested and the module cannot be vectorized, or its results cannot be repeated.
@@ -77,7 +77,9 @@ def choose(
         with_replacement=training.batches == "with_replacement",
     )
     by_hand = executor in ("auto", "stacked") and execution.autocast is None
-    vectorized = executor == "stacked" or (executor == "auto" and execution.device.type == "cuda")
+    vectorized = executor == "stacked" or (
+        executor == "auto" and execution.device.type == "cuda" and not task.drops
+    )
     kind: type[SupervisedKernel] = LoopKernel
     if by_hand and LinearStackKernel.fits(task):
         kind = LinearStackKernel

@@ -104,7 +104,7 @@ class Kernel(ABC):
     revision: ClassVar[int]
     group_invariant: ClassVar[bool]
     fused: ClassVar[bool] = False
-    recorded: ClassVar[bool] = False
+    recorded: bool = False
     squared_losses: bool
 
     @abstractmethod

@@ -15,12 +15,9 @@ from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import Correction, IntArray
 from fedsim.learning.kernels.supervised import SupervisedKernel, UnpaddedSession
 from fedsim.learning.samples import Samples
-from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.modules.constants import Constants
-from fedsim.tasks.modules.dropout import KeyedFunctions, has_dropout, seed_dropout
-
-_SEED_MASK = (1 << 63) - 1
+from fedsim.tasks.modules.dropout import KeyedFunctions, seed_dropout
 
 
 class BoundModule:
@@ -29,7 +26,7 @@ class BoundModule:
     def __init__(self, task: SupervisedTask, execution: Execution) -> None:
         self.module = copy.deepcopy(task.module).to(execution.device, execution.dtype)
         self.drops_in_functions = task.functional_dropout
-        self.drops = self.drops_in_functions or has_dropout(self.module)
+        self.drops = task.drops
         self._generator = torch.Generator(execution.device) if self.drops else None
         self.channels_last = execution.device.type == "cpu" and any(
             isinstance(layer, nn.Conv2d) for layer in self.module.modules()
@@ -150,7 +147,7 @@ class _LoopSession(UnpaddedSession["LoopKernel"]):
         bound = self._bound
         bound.bind(self._views[row])
         if bound.drops:
-            self._seed_dropout(row, step)
+            bound.seed_dropout(self.dropout_seed(step, row))
         with (
             torch.enable_grad(),
             torch.autocast(weights.device.type, self._autocast)
@@ -168,11 +165,6 @@ class _LoopSession(UnpaddedSession["LoopKernel"]):
         )
         reported = losses.square().sum() if self._kernel.squared_losses else loss
         return reported.detach().to(weights.dtype), gradients
-
-    def _seed_dropout(self, row: int, step: int) -> None:
-        keys = (int(self._clients[row]), int(self._sequences[row]), self._phase)
-        seed = Stream(self.order.seed, Purpose.DROPOUT, *keys).hash(step) & _SEED_MASK
-        self._bound.seed_dropout(seed)
 
 
 class LoopKernel(SupervisedKernel):

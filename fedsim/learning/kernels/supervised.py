@@ -12,6 +12,7 @@ from fedsim.learning.batches import Batches, BatchOrder
 from fedsim.learning.kernels.base import IntArray, Kernel, Session
 from fedsim.learning.kernels.replay import Replay
 from fedsim.learning.samples import Samples
+from fedsim.randomness import Purpose, Stream
 
 # Sample numbers drawn at once.
 _MOST_PLACES = 1 << 22
@@ -23,6 +24,7 @@ _CUDA_SHARE = 0.25
 _CUDA_MOST = 2048
 # Rows per client in a group: received model, local model, gradient and update.
 _ROWS_OF_A_CLIENT = 4
+_SEED_MASK = (1 << 63) - 1
 
 
 class SupervisedKernel(Kernel):
@@ -179,6 +181,11 @@ class SupervisedSession(Session, Generic[KernelType]):
                 steps = torch.full_like(streams, step)
             moves = self._augmenter.moves(streams, steps, rows.shape[1])
         return self.samples.gather(rows.reshape(-1), scratch, moves)
+
+    def dropout_seed(self, step: int, row: int) -> int:
+        """Seed of the dropout masks of the dispatch ``row`` at ``step``, 63 bits."""
+        keys = (int(self._clients[row]), int(self._sequences[row]), self._phase)
+        return Stream(self.order.seed, Purpose.DROPOUT, *keys).hash(step) & _SEED_MASK
 
     def _on_draw(self, drawn: Batches) -> None:
         """Prepare the labels of the batches just drawn."""

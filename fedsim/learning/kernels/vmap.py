@@ -15,7 +15,11 @@ from fedsim.learning.kernels.supervised import StackedSession, SupervisedKernel
 from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.modules.constants import Constants
-from fedsim.tasks.modules.dropout import has_dropout
+from fedsim.tasks.modules.dropout import (
+    KeyedFunctions,
+    StackedGenerators,
+    stack_dropout,
+)
 
 _CPU_GROUP = 8
 
@@ -23,14 +27,20 @@ _CPU_GROUP = 8
 class _VmapSession(StackedSession["VmapKernel"]):
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         kernel = self._kernel
-        return kernel.replay(kernel.differentiate, (weights, out), self.padded(step, len(weights)))
+        active = len(weights)
+        batches = self.padded(step, active)
+        if kernel.drops:
+            seeds = [self.dropout_seed(step, row) for row in range(active)]
+            sizes = self.draw(step, active)[1].clamp(min=1).tolist()
+            kernel.generators.seed(seeds, sizes, self.width)
+        return kernel.replay(kernel.differentiate, (weights, out), batches)
 
 
 class VmapKernel(SupervisedKernel):
     """Vectorized automatic differentiation, for CUDA, because a step of one small model does not fill the device.
 
     Padding participates in the forward pass with weight zero, so modules must treat samples independently (no batch
-    normalization) and draw no random numbers.
+    normalization). Dropout masks are those of the kernel ``loop``; a step that draws them cannot be recorded.
     """
 
     name = "vmap"
@@ -43,16 +53,23 @@ class VmapKernel(SupervisedKernel):
     def __init__(
         self, samples: Samples, order: BatchOrder, *, squared_losses: bool = False
     ) -> None:
+        drops_in_functions = samples.task.functional_dropout
+        self.drops = samples.task.drops
+        self.recorded = not self.drops
         super().__init__(samples, order, squared_losses=squared_losses)
         execution = self.execution
         module = copy.deepcopy(self.task.module).to(execution.device, execution.dtype).train()
         loss = self.task.loss
+        self.generators = generators = StackedGenerators(execution.device)
+        stack_dropout(module, generators)
         self._constants = Constants(module, self.task.layout.names, self.task.model.name)
 
         def mean_loss(
             parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor, mean_weights: Tensor
         ) -> tuple[Tensor, Tensor]:
-            outputs = functional_call(module, parameters, (inputs,))
+            generators.anchor = mean_weights
+            with KeyedFunctions(generators) if drops_in_functions else nullcontext():
+                outputs = functional_call(module, parameters, (inputs,))
             losses = loss.per_sample(outputs, labels)
             total = (losses * mean_weights).sum()
             if loss.penalty:
@@ -95,13 +112,14 @@ class VmapKernel(SupervisedKernel):
 
     @staticmethod
     def fits(task: SupervisedTask) -> bool:
-        """Whether the module has no dropout and no buffers that training changes, and can be vectorized."""
-        if task.layout.buffers or has_dropout(task.module) or task.functional_dropout:
+        """Whether the module has no buffers that training changes, and can be vectorized."""
+        if task.layout.buffers:
             return False
         execution = Execution(torch.device("cpu"), torch.float32, None, 1)
         samples = Samples(task, task.train_x[:1], task.train_y[:1], execution)
         order = BatchOrder(0, task.offsets[:2], task.rows[:1], 1, execution.device)
         kernel = VmapKernel(samples, order)
+        kernel.generators.seed([0, 0], [2, 2], 2)
         inputs = samples.x.expand(2, 2, *samples.x.shape[1:])
         labels, mean_weights = samples.y.expand(2, 2), torch.ones(2, 2)
         try:

@@ -158,6 +158,13 @@ class SupervisedTask(Task):
 
         return draws_in_functions(self.module, self.model.name, self._probe)
 
+    @property
+    def drops(self) -> bool:
+        """Whether training applies dropout, by layers or by functions."""
+        from fedsim.tasks.modules.dropout import has_dropout
+
+        return self.functional_dropout or has_dropout(self.module)
+
     @cached_property
     def train_x(self) -> Tensor:
         """All training samples as stored, (n, *input_shape), uint8 or float32; shares memory with the dataset."""

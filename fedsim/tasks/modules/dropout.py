@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,19 +17,80 @@ from fedsim.errors import UserError
 _WHOLE_CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 
 
+class StackedGenerators:
+    """The generators of clients whose training steps ``torch.func.vmap`` executes at once.
+
+    Each client draws what it would draw alone, if the samples are the first axis of whatever is dropped: padding draws
+    nothing.
+
+    Attributes:
+        anchor: any tensor of one client inside ``vmap``, which shows the draws how many clients there are.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.anchor = torch.empty(0)
+        self._device = device
+        self._generators: list[Generator] = []
+        self._sizes: list[int] = []
+        self._width = 1
+
+    def seed(self, seeds: Sequence[int], sizes: Sequence[int], width: int) -> None:
+        """Make the masks of the next forward pass a function of ``seeds``.
+
+        Args:
+            seeds: one of 63 bits per client.
+            sizes: samples in each client's mini-batch.
+            width: samples after padding.
+        """
+        while len(self._generators) < len(seeds):
+            self._generators.append(Generator(device=self._device))
+        for generator, seed in zip(self._generators, seeds, strict=False):
+            generator.manual_seed(seed)
+        self._sizes, self._width = list(sizes), width
+
+    def draw(self, shape: Sequence[int]) -> Tensor:
+        """Uniform numbers of all clients, (b, *shape); ones for padding."""
+        result = torch.ones((len(self._sizes), *shape), device=self._device)
+        leading = shape[0] if shape else 0
+        padded = leading > 0 and leading % self._width == 0
+        for row, size in enumerate(self._sizes):
+            part = result[row, : leading // self._width * size] if padded else result[row]
+            part.copy_(torch.rand(part.shape, generator=self._generators[row], device=self._device))
+        return result
+
+
+class _DrawStacked(torch.autograd.Function):
+    """Uniform numbers of a shape for each client of :class:`StackedGenerators`, inside ``vmap``."""
+
+    @staticmethod
+    def forward(anchor: Tensor, shape: Sequence[int], generators: StackedGenerators) -> Tensor:
+        raise RuntimeError("stacked dropout needs torch.func.vmap")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        ctx.mark_non_differentiable(output)
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: Any, anchor: Tensor, shape: Sequence[int], generators: StackedGenerators
+    ) -> tuple[Tensor, int]:
+        return generators.draw(shape), 0
+
+
 class KeyedDropout(nn.Dropout):
     """Dropout that draws its masks from its own generator; identity in evaluation mode.
 
     Attributes:
         p: probability with which a value (or a whole channel) is dropped; the others are scaled by 1 / (1 - p).
         whole_channels: drop all values of a sample's channel together.
-        generator: source of the masks; set by :func:`seed_dropout` before each training step.
+        generator: source of the masks; set by :func:`seed_dropout` before each training step, or once by
+            :func:`stack_dropout`.
     """
 
     def __init__(self, probability: float, whole_channels: bool = False) -> None:
         super().__init__(probability)
         self.whole_channels = whole_channels
-        self.generator: Generator | None = None
+        self.generator: Generator | StackedGenerators | None = None
 
     def forward(self, inputs: Tensor) -> Tensor:
         """The inputs with some values dropped."""
@@ -40,12 +102,20 @@ class KeyedDropout(nn.Dropout):
 
 
 def _dropped(
-    inputs: Tensor, probability: float, generator: Generator, *, whole_channels: bool = False
+    inputs: Tensor,
+    probability: float,
+    generator: Generator | StackedGenerators,
+    *,
+    whole_channels: bool = False,
 ) -> Tensor:
     shape = list(inputs.shape)
     if whole_channels:
         shape[2:] = [1] * len(shape[2:])
-    draws = torch.rand(shape, generator=generator, device=inputs.device)
+    draws: Tensor
+    if isinstance(generator, StackedGenerators):
+        draws = _DrawStacked.apply(generator.anchor, shape, generator)  # type: ignore[no-untyped-call]
+    else:
+        draws = torch.rand(shape, generator=generator, device=inputs.device)
     keep = (draws >= probability).to(inputs.dtype)
     return inputs * keep / (1 - probability)
 
@@ -53,7 +123,7 @@ def _dropped(
 class KeyedFunctions(TorchFunctionMode):
     """Inside, ``dropout`` and ``scaled_dot_product_attention`` of torch.nn.functional draw from ``generator``."""
 
-    def __init__(self, generator: Generator) -> None:
+    def __init__(self, generator: Generator | StackedGenerators) -> None:
         super().__init__()
         self._generator = generator
 
@@ -104,7 +174,11 @@ class KeyedFunctions(TorchFunctionMode):
 
 def has_dropout(module: nn.Module) -> bool:
     """Whether training the module needs random masks."""
-    return any(isinstance(layer, KeyedDropout) and layer.p > 0 for layer in module.modules())
+    return any(layer.p > 0 for layer in _keyed_layers(module))
+
+
+def _keyed_layers(module: nn.Module) -> list[KeyedDropout]:
+    return [layer for layer in module.modules() if isinstance(layer, KeyedDropout)]
 
 
 def seed_dropout(module: nn.Module, seed: int, device: torch.device | str = "cpu") -> Generator:
@@ -115,14 +189,20 @@ def seed_dropout(module: nn.Module, seed: int, device: torch.device | str = "cpu
     Returns:
         The generator, for :class:`KeyedFunctions`.
     """
-    layers = [layer for layer in module.modules() if isinstance(layer, KeyedDropout)]
+    layers = _keyed_layers(module)
     generator = layers[0].generator if layers else None
-    if generator is None or generator.device != torch.device(device):
+    if not isinstance(generator, Generator) or generator.device != torch.device(device):
         generator = Generator(device=device)
     generator.manual_seed(seed)
     for layer in layers:
         layer.generator = generator
     return generator
+
+
+def stack_dropout(module: nn.Module, generators: StackedGenerators) -> None:
+    """Let all dropout layers of ``module`` draw from ``generators``, in the order in which they are used."""
+    for layer in _keyed_layers(module):
+        layer.generator = generators
 
 
 def key_dropout(module: nn.Module) -> nn.Module:
