@@ -240,6 +240,32 @@ def test_a_figure_can_be_saved(page: Page, run: Run) -> None:
     assert size > 5000
 
 
+def test_bars_of_the_page_can_be_saved_as_pictures(page: Page, run: Run) -> None:
+    """Widths of the parts are their shares of the time, and every word of the card is in the picture."""
+    drawing = page.run("fedsim.snapshot(document.querySelector('#figure-time .body'))")
+    root = ElementTree.fromstring(drawing)
+    texts = ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[0] == "How clients spent their time"
+    words = page.run("document.querySelector('#figure-time .body').innerText").split()
+    assert set(words) <= set(" ".join(texts).split())
+    bars = page.run(
+        """[...document.querySelectorAll('#figure-time .bar span')].map((part) => {
+            const { width, height } = part.getBoundingClientRect();
+            return [width, height];
+        })"""
+    )
+    drawn = {
+        (float(rect.get("width", "")), float(rect.get("height", "")))
+        for rect in list(root.iter("{http://www.w3.org/2000/svg}rect"))[1:]
+    }
+    assert {tuple(bar) for bar in bars} <= drawn
+    for name in ("time", "work"):
+        labels = page.run(
+            f"[...document.querySelectorAll('#figure-{name} .save button')].map((b) => b.textContent)"
+        )
+        assert labels == ["SVG", "PNG", "CSV"]
+
+
 VIEW = """(({ view, mode }) => [view.split(' ').map(Number), mode])(
     document.getElementById('chart-timeline').dataset)"""
 

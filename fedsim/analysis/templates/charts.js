@@ -529,31 +529,58 @@ const fedsim = (() => {
     const rows = shown[0].values.map((_, row) => shown.map((each) => cell(each.values[row] ?? "")));
     return [shown.map((each) => cell(each.key)), ...rows].map((line) => line.join(",") + "\n").join("");
   }
-  /* A chart with its title and legend as an SVG document, in the current theme. */
-  function picture(host) {
-    const entry = charts.get(host), width = host.clientWidth, height = host.clientHeight;
+  /* An SVG document in the current theme: a title, and what `fill` adds below it before it returns the height. */
+  const FONT = "font-family:system-ui,sans-serif";
+  function sheet(title, width, fill) {
     const svg = document.createElementNS(SVG, "svg");
     const background = add(svg, "rect", { width: "100%", fill: ink("card") });
-    const font = "font-family:system-ui,sans-serif";
-    add(svg, "text", { x: 8, y: 22, style: `${font};font-size:16px;font-weight:600`, fill: ink("text") }, titleOf(host));
-    let x = 8, y = 34;
-    for (const item of legends.get(host) || []) {
-      const taken = (item.line ? 36 : 20) + textWidth(item.label, "13px system-ui, sans-serif") + 16;
-      if (x + taken > width) { x = 8; y += 20; }
-      icon(svg, item, { x, y });
-      add(svg, "text", { x: x + (item.line ? 36 : 20), y: y + 10, style: `${font};font-size:13px`, fill: ink("muted") }, item.label);
-      x += taken;
-    }
-    const top = y + (legends.has(host) ? 24 : 0);
-    const copy = echarts.init(null, null, { renderer: "svg", ssr: true, width, height });
-    copy.setOption({ ...entry.option, ...(entry.zoomState?.() || {}) });
-    const inner = new DOMParser().parseFromString(copy.renderToSVGString(), "image/svg+xml").documentElement;
-    copy.dispose();
-    inner.setAttribute("y", top);
-    svg.append(inner);
-    for (const [name, value] of Object.entries({ width, height: top + height, viewBox: `0 0 ${width} ${top + height}` })) svg.setAttribute(name, value);
-    background.setAttribute("height", top + height);
+    add(svg, "text", { x: 8, y: 22, style: `${FONT};font-size:16px;font-weight:600`, fill: ink("text") }, title);
+    const height = Math.ceil(fill(svg));
+    for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, value);
+    background.setAttribute("height", height);
     return new XMLSerializer().serializeToString(svg);
+  }
+  /* A chart with its legend. */
+  function picture(host) {
+    const entry = charts.get(host), width = host.clientWidth, height = host.clientHeight;
+    return sheet(titleOf(host), width, (svg) => {
+      let x = 8, y = 34;
+      for (const item of legends.get(host) || []) {
+        const taken = (item.line ? 36 : 20) + textWidth(item.label, "13px system-ui, sans-serif") + 16;
+        if (x + taken > width) { x = 8; y += 20; }
+        icon(svg, item, { x, y });
+        add(svg, "text", { x: x + (item.line ? 36 : 20), y: y + 10, style: `${FONT};font-size:13px`, fill: ink("muted") }, item.label);
+        x += taken;
+      }
+      const top = y + (legends.has(host) ? 24 : 0);
+      const copy = echarts.init(null, null, { renderer: "svg", ssr: true, width, height });
+      copy.setOption({ ...entry.option, ...(entry.zoomState?.() || {}) });
+      const inner = new DOMParser().parseFromString(copy.renderToSVGString(), "image/svg+xml").documentElement;
+      copy.dispose();
+      inner.setAttribute("y", top);
+      svg.append(inner);
+      return top + height;
+    });
+  }
+  /* Bars that are elements of the page, with their words, where the page shows them. */
+  function snapshot(body) {
+    const TOP = 36, frame = body.getBoundingClientRect();
+    const at = (box) => ({ x: box.left - frame.left + 8, y: box.top - frame.top + TOP });
+    return sheet(titleOf(body), frame.width + 16, (svg) => {
+      for (const element of body.querySelectorAll("*")) {
+        const { width, height, ...box } = element.getBoundingClientRect().toJSON(), style = getComputedStyle(element);
+        if (!width || style.visibility === "hidden") continue;
+        if (style.backgroundColor !== "rgba(0, 0, 0, 0)") add(svg, "rect", { ...at(box), width, height, rx: parseFloat(style.borderRadius) || 0, fill: style.backgroundColor });
+        for (const node of element.childNodes) {
+          if (node.nodeType !== Node.TEXT_NODE || !node.data.trim()) continue;
+          const range = document.createRange();
+          range.selectNodeContents(node);
+          const { x, y } = at(range.getBoundingClientRect());
+          add(svg, "text", { x, y: y + 0.8 * range.getBoundingClientRect().height, style: `${FONT};font-size:${style.fontSize};font-weight:${style.fontWeight}`, fill: style.color }, node.data.trim());
+        }
+      }
+      return TOP + frame.height + 8;
+    });
   }
   function download(name, content, type) {
     const link = document.createElement("a");
@@ -576,9 +603,10 @@ const fedsim = (() => {
   function files(name, figure = () => data[name]) {
     const card = document.getElementById(`figure-${name}`), bar = card?.querySelector(".save");
     if (!bar) return;
-    const host = document.getElementById(`chart-${name}`);
+    const host = document.getElementById(`chart-${name}`), body = card.querySelector(".bar") && card.querySelector(".body");
+    const drawn = host ? () => picture(host) : body && (() => snapshot(body));
     const save = {
-      ...(host && { SVG: () => download(`${name}.svg`, picture(host), "image/svg+xml"), PNG: () => png(picture(host), (blob) => download(`${name}.png`, blob)) }),
+      ...(drawn && { SVG: () => download(`${name}.svg`, drawn(), "image/svg+xml"), PNG: () => png(drawn(), (blob) => download(`${name}.png`, blob)) }),
       CSV: () => download(`${name}.csv`, csv(figure()), "text/csv"),
     };
     bar.replaceChildren("Save ");
@@ -611,6 +639,6 @@ const fedsim = (() => {
 
   const finding = (name) => document.querySelector(`#figure-${name} .finding`).textContent;
   return {
-    data, column, show, onAxis, ticksThatFit, axis, add, mount, words, group, legend, curves, columns, heat, files, csv, picture, png, ink, finding, titleOf, textWidth, short, charts, live,
+    data, column, show, onAxis, ticksThatFit, axis, add, mount, words, group, legend, curves, columns, heat, files, csv, picture, snapshot, png, ink, finding, titleOf, textWidth, short, charts, live,
   };
 })();
