@@ -288,6 +288,17 @@ def test_the_life_of_clients_opens_on_work_and_moves_with_keys(page: Page, run: 
     assert run.dispatches.loc[number, "outcome"] in said
 
 
+def test_the_legend_says_when_lines_of_updates_are_left_out(page: Page) -> None:
+    """All updates of a day would merge into one area; a view with few of them shows each."""
+    legend = "document.querySelector('#figure-timeline .legend').textContent"
+    page.run("document.getElementById('chart-timeline').focus()")
+    page.press("0")
+    assert page.run(legend).endswith("server update (when zoomed in)")
+    for _ in range(12):
+        page.press("+")
+    assert page.run(legend).endswith("server update")
+
+
 LABEL = "fedsim.charts.get(document.getElementById('chart-timeline')).option.yAxis[0].axisLabel"
 CLIENTS = f"{LABEL}.customValues.map({LABEL}.formatter)"
 """The clients whose rows are shown."""

@@ -75,13 +75,16 @@
 
   // -- drawing --------------------------------------------------------------------------------------------------------------
   const present = Object.keys(MARKS).filter((name) => outcome.includes(name));
-  fedsim.legend(host, [
+  const updates = () => rounds.filter((t) => view[0] <= t && t <= view[1]);
+  // Lines that would merge are not drawn.
+  const apart = (seen) => seen.length * 7 <= width - left - RIGHT;
+  const key = () => fedsim.legend(host, [
     ...(presence ? [{ label: "online", color: "shade" }] : []),
     ...PHASES.map(([name]) => ({ label: name, color: name })),
     ...(time.waited_s.some((value) => value !== null) ? [{ label: "waiting", color: "waiting", line: true, thin: true }] : []),
     ...(battery ? [{ label: `charge (no work below ${show("share", battery.floor)})`, color: "charge", line: true, thin: true }] : []),
     ...present.map((name) => ({ label: name, color: name, shape: MARKS[name] })),
-    ...(rounds.length ? [{ label: "server update", color: "round", line: true, thin: true, dash: [1, 1] }] : []),
+    ...(rounds.length ? [{ label: apart(updates()) ? "server update" : "server update (when zoomed in)", color: "round", line: true, thin: true, dash: [1, 1] }] : []),
   ]);
   let width = 0, detailed = false;
   const scale = () => (width - left - RIGHT) / (view[1] - view[0]);
@@ -167,9 +170,8 @@
     return fedsim.group(seen.map(([from, to]) => rect(sx(from), y, Math.max(sx(to) - sx(from), 0.5), ROW - 2, ink("shade"))));
   }
   function drawRounds() {
-    const seen = rounds.filter((t) => view[0] <= t && t <= view[1]);
-    // Lines that would merge are not drawn.
-    if (seen.length * 7 > width - left - RIGHT) return fedsim.group([]);
+    const seen = updates();
+    if (!apart(seen)) return fedsim.group([]);
     const bottom = TOP + fits() * ROW;
     return fedsim.group(seen.map((t) => ({ type: "line", shape: { x1: sx(t), x2: sx(t), y1: TOP, y2: bottom }, style: { stroke: ink("round"), lineWidth: 1, lineDash: [2, 2] } })));
   }
@@ -227,6 +229,7 @@
       chart = fedsim.mount(host, label, option, "canvas");
       chart.instance?.on("datazoom", follow);
     }
+    key();
     host.dataset.view = view.map((t) => Math.round(t)).join(" ");
     host.dataset.mode = detailed ? "phases" : "sums";
   }
