@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fedsim.analysis.run import Run, load_run
 from fedsim.arguments import argument_error, path_of
-from fedsim.composition.execution import OnProgress, execute
+from fedsim.composition.execution import OnProgress, default_folder, execute
 from fedsim.composition.execution import resume as resume_run
 from fedsim.errors import UserError
 from fedsim.runs.notebook import notebook_bar
@@ -41,6 +41,23 @@ def read_scenario(
             'give a YAML file, a built-in scenario such as "quickstart", or a dictionary',
         )
     return load_scenario(Path(scenario), overrides=parsed)
+
+
+class _Continued:
+    """Lets an interruption name the call that continues the work, and shows the frames of the caller alone."""
+
+    def __init__(self, folder: Path, call: str = "") -> None:
+        self._folder = folder
+        self._call = call or f"fedsim.resume({str(folder)!r})"
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            if self._folder.is_dir():
+                error.add_note(f"continue with: {self._call}")
+            raise error.with_traceback(None) from None
 
 
 def run(
@@ -75,11 +92,16 @@ def run(
     Raises:
         UserError: the scenario or the folder cannot be used; the message says where and why.
     """
+    chosen = None if output is None else path_of("output", output)
     loaded = read_scenario(scenario, overrides)
-    with notebook_bar(loaded.scenario.name, shown=on_progress is None) as bar:
+    folder = chosen or default_folder(loaded)
+    with (
+        _Continued(folder),
+        notebook_bar(loaded.scenario.name, shown=on_progress is None) as bar,
+    ):
         return execute(
             loaded,
-            None if output is None else path_of("output", output),
+            folder,
             overwrite=overwrite,
             timing_only=timing_only,
             timeline=timeline
@@ -110,7 +132,10 @@ def resume(
         UserError: the folder holds no run or a damaged one, or an override is not allowed.
     """
     folder = path_of("path", path)
-    with notebook_bar(folder.name, shown=on_progress is None) as bar:
+    with (
+        _Continued(folder),
+        notebook_bar(folder.name, shown=on_progress is None) as bar,
+    ):
         return resume_run(folder, from_python(overrides), live=live, on_progress=on_progress or bar)
 
 
@@ -190,14 +215,18 @@ def sweep(
         raise argument_error(
             "jobs", jobs, "a whole number of at least 1", "leave it out to use all cores"
         )
-    path = None if output is None else path_of("output", output)
+    chosen = None if output is None else path_of("output", output)
     loaded = read_scenario(scenario, overrides)
-    with notebook_bar(
-        loaded.scenario.name, execution.SweepProgress.text, shown=on_progress is None
-    ) as bar:
+    folder = chosen or execution.default_sweep_folder(loaded)
+    with (
+        _Continued(folder, "the same call of fedsim.sweep"),
+        notebook_bar(
+            loaded.scenario.name, execution.SweepProgress.text, shown=on_progress is None
+        ) as bar,
+    ):
         return execution.sweep(
             loaded,
-            path,
+            folder,
             jobs=jobs,
             engine=engine,
             address=address,

@@ -9,6 +9,7 @@ import pytest
 
 import fedsim
 from fedsim.errors import UserError
+from fedsim.runs.progress import Progress
 from fedsim.scenario.loading import LoadedScenario
 from tests.composition.worlds import digits, quadratic
 
@@ -29,6 +30,39 @@ def test_arguments_of_wrong_types_are_named() -> None:
         fedsim.compare([3])  # type: ignore[list-item]
     with pytest.raises(UserError, match="argument paths: no runs are given"):
         fedsim.compare([])
+
+
+def test_an_interruption_names_the_next_call_and_shows_the_callers_frames(tmp_path: Path) -> None:
+    """Its page shows what there is; the page of the complete run follows when it is resumed."""
+
+    def stop(progress: Progress) -> None:
+        if progress.version == 2:
+            raise KeyboardInterrupt
+
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt) as caught:
+        fedsim.run(digits(), folder, on_progress=stop)
+    assert caught.value.__notes__ == [f"continue with: fedsim.resume({str(folder)!r})"]
+    assert [frame.name for frame in caught.traceback] == [
+        "test_an_interruption_names_the_next_call_and_shows_the_callers_frames",
+        "run",
+        "__exit__",
+    ]
+    assert (
+        "This run was interrupted. This page shows the first"
+        in (folder / "report.html").read_text()
+    )
+    assert "was interrupted" not in fedsim.resume(folder).folder.report.read_text()
+
+
+def test_a_run_that_fails_has_a_page(tmp_path: Path) -> None:
+    def fail(progress: Progress) -> None:
+        raise ZeroDivisionError("by hand")
+
+    with pytest.raises(ZeroDivisionError):
+        fedsim.run(digits(), tmp_path / "run", on_progress=fail)
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "This run ended with an error (ZeroDivisionError: by hand)." in page
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from fedsim.formatting import (
 from fedsim.runs import Run, Status
 
 _ENDED = {
-    Status.RUNNING: "in progress or killed",
+    Status.RUNNING: "in progress",
     Status.FAILED: "failed",
     Status.INTERRUPTED: "interrupted",
 }
@@ -145,17 +145,17 @@ def notice(run: Run) -> str:
         return " ".join(run.info.get("notes", []))
     until = format_duration(run.simulated_s)
     state = {
-        Status.RUNNING: "This run is in progress or was killed",
+        Status.RUNNING: "This run is in progress",
         Status.FAILED: "This run ended with an error",
         Status.INTERRUPTED: "This run was interrupted",
     }[run.status]
     error = run.info.get("error")
     reason = f" ({error})" if run.status is Status.FAILED and error else ""
-    what_next = (
-        "Run its scenario again once the cause is fixed."
-        if run.status is Status.FAILED
-        else "Finish the run with “fedsim resume”."
-    )
+    what_next = {
+        Status.RUNNING: "To follow it, use “fedsim watch”.",
+        Status.FAILED: "Run its scenario again once the cause is fixed.",
+        Status.INTERRUPTED: "Finish the run with “fedsim resume”.",
+    }[run.status]
     return (
         f"{state}{reason}. This page shows the first {until} of simulated time, up to the last rows that "
         f"reached the disk. {what_next}"

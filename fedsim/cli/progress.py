@@ -70,6 +70,9 @@ def next_command(folder: Path, command: str, after_failure: str = "") -> Iterato
         yield
     except KeyboardInterrupt:
         if folder.is_dir():
+            report = folder / "report.html"
+            if report.is_file():
+                click.echo(f"report so far: {report}", err=True)
             click.echo(f"continue with: {command}", err=True)
         raise
     except Exception as error:

@@ -16,14 +16,14 @@ from rich.table import Table
 from fedsim.cli.progress import LINE_S
 from fedsim.errors import UserError
 from fedsim.formatting import format_duration
+from fedsim.locks import is_owned
 from fedsim.runs.folder import RunFolder, Status
-from fedsim.runs.progress import KILLED, WAITING, Pace, Snapshot, progress_text, snapshot
+from fedsim.runs.progress import WAITING, Pace, Snapshot, progress_text, snapshot
 from fedsim.runs.sweep import is_sweep, read_sweep
 
 _LOOK_S = 2.0
 _SILENT_S = 180.0
 """A run at work writes rows or a checkpoint more often than this."""
-_BEING_WORKED_ON = (WAITING, Status.RUNNING)
 
 
 @click.command(name="watch")
@@ -41,7 +41,7 @@ def command(folder: Path, once: bool) -> None:
         printed_at = -LINE_S
         while True:
             shown = list(_snapshots(folder))
-            ended = once or not any(one.status in _BEING_WORKED_ON for one in shown)
+            ended = once or not _is_going_on(folder, shown)
             if console.is_terminal:
                 live.update(_table(shown, paces, console.width), refresh=True)
             elif ended or time.monotonic() - printed_at >= LINE_S:
@@ -72,6 +72,12 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
             if (path / "run.json").exists():
                 raise
             yield Snapshot.waiting(entry.run)
+
+
+def _is_going_on(folder: Path, shown: list[Snapshot]) -> bool:
+    """Whether a run is in progress, or a sweep at work has runs that are waiting."""
+    statuses = {one.status for one in shown}
+    return Status.RUNNING in statuses or (WAITING in statuses and is_owned(folder))
 
 
 def _cells(one: Snapshot, paces: dict[str, Pace]) -> tuple[str, str]:
@@ -118,8 +124,8 @@ def _print_next(folder: Path, shown: list[Snapshot]) -> None:
         if statuses == {Status.COMPLETE}:
             click.echo(f"compare the runs with: fedsim compare {path}")
         else:
-            click.echo("to try the other runs again, give the command of the sweep again")
-    elif statuses <= {KILLED, Status.INTERRUPTED}:
+            click.echo("to finish the other runs, give the command of the sweep again")
+    elif statuses == {Status.INTERRUPTED}:
         click.echo(f"continue with: fedsim resume {path}")
     elif statuses == {Status.COMPLETE}:
         click.echo(f"report: {RunFolder(folder).report}")

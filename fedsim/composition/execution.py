@@ -499,9 +499,9 @@ class _Execution:
         info = self._folder.close(status, **self._wall(), **more)
         if self._trackers is not None:
             self._trackers.finish(status, _summary(info))
-        if self._live:
-            with contextlib.suppress(UserError):
-                Run(self._folder).report()  # The final page no longer reloads itself.
+        # Without a page, or with the one of a live run, which reloads itself; its problems never hide why the run ends.
+        with contextlib.suppress(Exception):
+            Run(self._folder).report()
 
     def _close(self) -> Run:
         """Write the remaining files of a finished run, check its consistency, and return it."""
@@ -535,6 +535,7 @@ class _Execution:
             warning = nothing_dispatched(assembly.scenario.server.schedule.type)
             self._on_warning(assembly.loaded.located(warning))
             folder.update_info(notes=[*run.info.get("notes", []), warning.message])
+        folder.report.unlink(missing_ok=True)  # It shows an earlier part of the run.
         run.info = folder.close(
             Status.COMPLETE,
             simulated_s=simulated_s,

@@ -22,7 +22,7 @@ from typing_extensions import TypedDict
 from fedsim.checksums import file_sha256, is_unchanged, require_regular, stamped
 from fedsim.durable import TEMPORARY_PREFIX, is_disk_full, remove_temporaries, write_text
 from fedsim.errors import UserError
-from fedsim.locks import LOCK_NAMES, locked
+from fedsim.locks import LOCK_NAMES, is_owned, locked
 from fedsim.runs.schema import STREAMED, TABLES
 from fedsim.runs.sweep import is_sweep
 from fedsim.scenario import own_code
@@ -37,12 +37,12 @@ class Status(StrEnum):
     """State of a run."""
 
     RUNNING = "running"
-    """In progress, or killed before it could change its status."""
+    """In progress; in ``run.json`` also if the process was killed, see :meth:`RunFolder.status`."""
     COMPLETE = "complete"
     FAILED = "failed"
     """Ended by an error, which is in ``run.json``."""
     INTERRUPTED = "interrupted"
-    """Stopped by the user; can be resumed."""
+    """Stopped before its end, by the user or because its process was killed; can be resumed."""
 
 
 _Seconds = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
@@ -96,6 +96,13 @@ class RunFolder:
         """The folder of models kept during the run."""
         self.tracking = self.path / "tracking"
         """The folder of the trackers' files."""
+
+    def status(self, info: Mapping[str, Any]) -> Status:
+        """The state of the run with this ``run.json``; a run without a process is interrupted."""
+        status = Status(info["status"])
+        if status is Status.RUNNING and not is_owned(self.path):
+            return Status.INTERRUPTED
+        return status
 
     def stream(self, table: str) -> Path:
         """The Arrow stream of a table of a run in progress."""

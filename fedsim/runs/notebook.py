@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from fedsim.formatting import format_duration
 from fedsim.runs.progress import Pace, progress_text
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def notebook_bar(
         return
     from IPython.display import HTML, display
 
-    pace, shown_at = Pace(), 0.0
+    pace, began, shown_at = Pace(), time.monotonic(), 0.0
     handle = display(HTML(_markup(title, 0.0, "starting")), display_id=True)
 
     def show(progress: Any) -> None:
@@ -48,10 +49,13 @@ def notebook_bar(
             text = text_of(progress, pace.left_s(progress.share))
             handle.update(HTML(_markup(title, progress.share, text)))
 
+    end = "stopped after"
     try:
         yield show
+        end = "done in"
     finally:
-        handle.update(HTML(""))
+        seconds = format_duration(int(time.monotonic() - began))
+        handle.update(HTML(f"<div><b>{html.escape(title)}</b> {end} {seconds}</div>"))
 
 
 def show_figures() -> None:

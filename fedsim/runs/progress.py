@@ -13,7 +13,6 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsim.formatting import format_duration
-from fedsim.locks import is_owned
 from fedsim.metrics import MetricDefinition, definition
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.run import Run
@@ -21,8 +20,6 @@ from fedsim.runs.run import Run
 _WINDOW_S = 60.0
 WAITING = "waiting"
 """Status of a run of a sweep that has not been started."""
-KILLED = "killed"
-"""Status of a run that says it is running, although no process works in its folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +97,7 @@ class Snapshot:
 
     Attributes:
         name: name of the folder.
-        status: that of ``run.json``, or :data:`KILLED`.
+        status: that of the run, or :data:`WAITING`.
         error: why it failed.
         progress: its progress, according to the rows that have reached the disk.
         definitions: of the metrics.
@@ -127,9 +124,6 @@ def snapshot(folder: RunFolder) -> Snapshot:
         UserError: it holds no run, or a damaged one.
     """
     run = Run(folder)
-    status = str(run.status)
-    if status == Status.RUNNING and not is_owned(folder.path):
-        status = KILLED
     try:
         progress = _progress(run)
     except (OSError, pa.ArrowException):
@@ -139,7 +133,7 @@ def snapshot(folder: RunFolder) -> Snapshot:
     error = str(run.info.get("error") or "")
     return Snapshot(
         folder.path.name,
-        status,
+        str(run.status),
         error,
         progress,
         run.metric_definitions,

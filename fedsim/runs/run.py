@@ -84,8 +84,8 @@ class Run:
 
     @property
     def status(self) -> Status:
-        """How far the run has come."""
-        return Status(self.info["status"])
+        """State of the run; one whose process was killed is interrupted."""
+        return self.folder.status(self.info)
 
     @functools.cached_property
     def scenario_text(self) -> str:

@@ -20,7 +20,7 @@ from fedsim.catalog import CATALOG
 from fedsim.checksums import file_sha256, text_sha256
 from fedsim.durable import remove_temporaries, replacing, write_text
 from fedsim.errors import UserError
-from fedsim.locks import is_owned, locked
+from fedsim.locks import locked
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.progress import WAITING
 from fedsim.runs.sweep import SweepEntry, SweepRecord, is_sweep, read_sweep
@@ -239,9 +239,7 @@ def write_index(
     for run in planned:
         folder = RunFolder(path / run.name)
         info = folder.read_info() if folder.info.exists() else {}
-        status = Status.FAILED if run.name in errors else info.get("status", WAITING)
-        if status == Status.RUNNING and not is_owned(folder.path):
-            status = Status.INTERRUPTED
+        status = Status.FAILED if run.name in errors else folder.status(info) if info else WAITING
         row: dict[str, Any] = {"run": run.name, "seed": run.seed, **run.values}
         row |= {"status": str(status), "error": errors.get(run.name, info.get("error") or "")}
         row |= {name: info.get(name) for name in _SUMMARY}

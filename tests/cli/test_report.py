@@ -19,5 +19,5 @@ def test_killed_run_gets_a_page_that_says_so(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert result.output.strip() == str(tmp_path / "pages" / "a.html")
     page = (tmp_path / "pages" / "a.html").read_text()
-    assert "This run is in progress or was killed." in page
+    assert "This run was interrupted." in page
     assert columns(embedded(page), "time").keys() == {"part", "seconds", "work_share"}

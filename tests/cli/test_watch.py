@@ -32,7 +32,7 @@ def test_a_complete_run_ends_with_its_report(run: RunFolder) -> None:
 def test_a_killed_run_ends_with_the_command_that_continues_it(run: RunFolder) -> None:
     run.update_info(status=Status.RUNNING)
     first, last = invoke("watch", run.path).stdout.splitlines()
-    assert first.startswith("run: killed, ")
+    assert first.startswith("run: interrupted, ")
     assert last == f"continue with: fedsim resume {run.path}"
 
 
@@ -62,12 +62,15 @@ def test_a_sweep_has_a_line_per_run(run: RunFolder) -> None:
     SweepRecord("two", None, tuple(entries)).write(sweep)
     lines = invoke("watch", sweep, "--once").stdout.splitlines()
     assert [line.split(",")[0] for line in lines] == ["run: complete", "later: waiting"]
+    # Nobody will start the second run, so there is nothing to wait for.
+    *_, last = invoke("watch", sweep).stdout.splitlines()
+    assert last == "to finish the other runs, give the command of the sweep again"
     SweepRecord("one", None, tuple(entries[:1])).write(sweep)
     *_, last = invoke("watch", sweep).stdout.splitlines()
     assert last == f"compare the runs with: fedsim compare {sweep}"
     run.update_info(status=Status.FAILED, error="UserError: stalled")
     *_, last = invoke("watch", sweep).stdout.splitlines()
-    assert last == "to try the other runs again, give the command of the sweep again"
+    assert last == "to finish the other runs, give the command of the sweep again"
 
 
 def test_long_names_break_at_separators() -> None:

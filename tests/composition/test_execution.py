@@ -52,12 +52,13 @@ def test_a_run_that_is_going_on_is_neither_resumed_nor_replaced(tmp_path: Path) 
         with pytest.raises(UserError, match=f"process {process.pid} on"):
             fedsim.run(digits(), path, overwrite=True)
         assert sorted(item.name for item in path.iterdir()) == before
+        assert fedsim.load(path).status is Status.RUNNING
         assert process.poll() is None
     finally:
         process.kill()
         process.wait()
         process.stdout.close()
-    assert fedsim.load(path).status is Status.RUNNING
+    assert fedsim.load(path).status is Status.INTERRUPTED
     fedsim.run(digits(stop={"rounds": 1}), path, overwrite=True)
     assert verify_run_folder(path).state == "intact"
 
@@ -175,7 +176,7 @@ def test_a_killed_run_is_resumed_to_the_same_bits(
     YAML(typ="safe").dump(world, scenario)
     run_killed(scenario, killed, evaluations)
     half = fedsim.load(killed)
-    assert half.status is Status.RUNNING
+    assert half.status is Status.INTERRUPTED
     assert len(half.metrics) == evaluations
     assert any((killed / "checkpoint").glob("[0-9]*")) == (evaluations > 1)
     resumed = fedsim.resume(killed)

@@ -54,7 +54,7 @@ def test_outside_a_notebook_there_is_none(monkeypatch: pytest.MonkeyPatch) -> No
         assert show is None
 
 
-def test_it_shows_title_and_share_and_disappears(cells: list[Cell]) -> None:
+def test_it_shows_title_and_share_and_then_the_time(cells: list[Cell]) -> None:
     with notebook_bar("<my run>") as show:
         assert show is not None
         show(progress(0.25))
@@ -63,7 +63,7 @@ def test_it_shows_title_and_share_and_disappears(cells: list[Cell]) -> None:
     assert "0% starting" in cell.shown[0]
     assert "value='0.2500'" in cell.shown[1]
     assert "25%" in cell.shown[1]
-    assert cell.shown[2:] == [""]
+    assert cell.shown[2:] == ["<div><b>&lt;my run&gt;</b> done in 0 s</div>"]
 
 
 def test_it_may_be_left_out(cells: list[Cell]) -> None:
@@ -80,10 +80,10 @@ def test_it_shows_the_progress_of_a_sweep(cells: list[Cell]) -> None:
     assert "3 of 12 runs, 1 failed" in cells[0].shown[1]
 
 
-def test_it_disappears_after_an_error(cells: list[Cell]) -> None:
+def test_it_ends_after_an_error(cells: list[Cell]) -> None:
     with pytest.raises(ZeroDivisionError), notebook_bar("run"):
         raise ZeroDivisionError
-    assert cells[0].shown[-1] == ""
+    assert cells[0].shown[-1] == "<div><b>run</b> stopped after 0 s</div>"
 
 
 def test_it_is_not_redrawn_for_every_event(cells: list[Cell]) -> None:

@@ -9,10 +9,11 @@ import pytest
 
 import fedsim
 from fedsim.errors import UserError
+from fedsim.locks import locked
 from fedsim.runs import RunFolder
 from fedsim.runs import progress as module
 from fedsim.runs.folder import Status
-from fedsim.runs.progress import KILLED, Pace, share_done, snapshot
+from fedsim.runs.progress import Pace, share_done, snapshot
 
 SCENARIO: dict[str, Any] = {
     "task": {
@@ -59,10 +60,16 @@ def test_a_snapshot_shows_the_run(tmp_path: Path) -> None:
     assert shown.progress.metrics["accuracy"] == run.metrics["accuracy"].iloc[-1]
 
 
-def test_a_run_without_a_process_counts_as_killed(tmp_path: Path) -> None:
+def test_a_run_without_a_process_is_interrupted_in_every_view(tmp_path: Path) -> None:
     run = fedsim.run(SCENARIO, tmp_path / "run")
     run.folder.update_info(status=Status.RUNNING)
-    assert snapshot(run.folder).status == KILLED
+    killed = fedsim.load(run.path)
+    assert snapshot(run.folder).status == killed.status == Status.INTERRUPTED
+    assert "This run was interrupted" in killed.report().read_text()
+    with locked(run.path):
+        at_work = fedsim.load(run.path)
+        assert snapshot(run.folder).status == at_work.status == Status.RUNNING
+        assert "This run is in progress" in at_work.report().read_text()
 
 
 def test_a_failed_run_is_replaced_and_an_interrupted_one_is_not(tmp_path: Path) -> None:

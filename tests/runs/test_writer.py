@@ -123,7 +123,7 @@ def test_killed_run_is_readable_up_to_its_last_flush(tmp_path: Path) -> None:
     process.wait()
     process.stdout.close()
     run = load_run(tmp_path / "run")
-    assert run.status is Status.RUNNING
+    assert run.status is Status.INTERRUPTED
     assert len(run.dispatches) >= 100_000
     assert (run.dispatches["dispatch_id"] == np.arange(len(run.dispatches))).all()
     assert run.metrics["accuracy"].tolist() == [0.5]

@@ -132,7 +132,7 @@ def _reason(run: Run) -> str:
         case Status.INTERRUPTED:
             return "was interrupted"
         case _:
-            return "is in progress or was killed"
+            return "is in progress"
 
 
 def _scenario(run: Run) -> dict[str, Any] | None:

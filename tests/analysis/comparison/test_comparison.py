@@ -54,7 +54,7 @@ def test_runs_that_are_not_complete_are_left_out_and_named(sweep: Sweep, tmp_pat
     assert [(g.setting, g.label) for g in found.groups] == GROUPS[1:2] + GROUPS[2:]
     assert [item.reason for item in found.left_out] == [
         "failed (no luck)",
-        "is in progress or was killed",
+        "was interrupted",
         "was not started",
     ]
     assert "3 runs left out" in render(found)
