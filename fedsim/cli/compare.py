@@ -241,7 +241,7 @@ def _following(*, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
     if quiet or not console.is_terminal:
         yield None
         return
-    with Progress(*bar_columns(), console=console, transient=True) as bar:
+    with Progress(*bar_columns(), console=console, expand=True, transient=True) as bar:
         task = bar.add_task("reading runs", total=1.0, text="")
 
         def show(number: int, count: int) -> None:

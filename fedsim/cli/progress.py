@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
+from rich.table import Column
 
 from fedsim.errors import UserError
 
@@ -29,10 +30,10 @@ def bar_columns() -> tuple[ProgressColumn, ...]:
     """What stands in a line of progress; its ``text`` field says more."""
     return (
         TextColumn("{task.description}", style="bold", markup=False),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TextColumn("{task.fields[text]}", markup=False),
-        TimeElapsedColumn(),
+        BarColumn(bar_width=16),
+        TextColumn("{task.percentage:>3.0f}%", table_column=Column(no_wrap=True, min_width=4)),
+        TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=7)),
+        TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True, ratio=1)),
     )
 
 
@@ -111,7 +112,7 @@ def following(
         with repeated(LINE_S, lambda: _print_line(console, title, *state())):
             yield show
         return
-    with Bars(*bar_columns(), console=console, transient=True) as bars:
+    with Bars(*bar_columns(), console=console, expand=True, transient=True) as bars:
         task = bars.add_task(title, total=1.0, text="")
 
         def refresh() -> None:

@@ -23,6 +23,8 @@ from fedsim.scenario.loading import load_scenario
 from fedsim.scenario.schema import json_schema
 from fedsim.scenario.source import read_yaml
 
+_RUNS_NAMED = 3
+
 
 @click.group(cls=Suggesting)
 def command() -> None:
@@ -44,28 +46,40 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     from fedsim.composition.shared import Shared
     from fedsim.tasks.reading.files import NotOnDisk, no_downloads
 
-    # Each note once: the runs of a sweep have much in common.
-    shared, notes = Shared(), dict[str, None]()
+    # Each note once, with the names of its runs: the runs of a sweep have much in common.
+    shared, notes = Shared(), dict[str, list[str]]()
     with no_downloads():
         with further_checks():
             loaded = load_scenario(scenario, overrides=overrides)
-            runs = [loaded]
+            runs = {loaded.scenario.name: loaded}
             if loaded.scenario.sweep is not None:
                 from fedsim.sweeps.plan import plan_runs
 
-                runs = [planned.loaded for planned in plan_runs(loaded)]
-        for run in runs:
+                runs = {planned.name: planned.loaded for planned in plan_runs(loaded)}
+        for name, run in runs.items():
             try:
-                notes |= {f"warning: {warning}": None for warning in check_run(run, shared)}
+                found = [f"warning: {warning}" for warning in check_run(run, shared)]
             except NotOnDisk as error:
-                note = f"{error.where}: {error.message}, so anything that depends on it was not checked"
-                notes[f"note: {note}"] = None
+                found = [
+                    f"note: {error.where}: {error.message}, so anything that depends on it was not checked"
+                ]
+            for note in found:
+                notes.setdefault(note, []).append(name)
     if as_json:
         click.echo(json.dumps({"scenario": str(scenario), "notes": list(notes)}, indent=2))
         return
-    for note in notes:
-        click.echo(note)
+    for note, names in notes.items():
+        click.echo(note + _in_runs(names, len(runs)))
     click.echo(f"{scenario}: scenario '{loaded.scenario.name}' is valid")
+
+
+def _in_runs(names: list[str], of: int) -> str:
+    """Which runs of a sweep a note is about; empty if about all."""
+    if len(names) == of:
+        return ""
+    more = len(names) - _RUNS_NAMED
+    listed = ", ".join(names[:_RUNS_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"\n  in {len(names)} of {of} runs: {listed}"
 
 
 @command.command()

@@ -19,7 +19,7 @@ from fedsim.cli.progress import LINE_S, bar_columns, next_command, repeated, sam
 from fedsim.errors import UserError
 from fedsim.formatting import format_counted
 from fedsim.runs.folder import RunFolder
-from fedsim.runs.progress import Pace, Snapshot, progress_text, snapshot
+from fedsim.runs.progress import Pace, progress_text, snapshot
 
 if TYPE_CHECKING:
     from fedsim.sweeps.execution import SweepOutcome, SweepProgress
@@ -124,11 +124,13 @@ class _Follower:
         self._pace = Pace()
 
     def __call__(self, progress: SweepProgress) -> None:
-        """Take progress; a failure is shown at once."""
+        """Take progress; warnings and a failure are shown at once."""
         if self._newest is None:
             # Not before: a scenario that is refused leaves no folder.
             self._print(started("sweep", self._folder))
         self._newest = progress
+        for warning in progress.warnings:
+            self._print(warning)
         if progress.failure is not None:
             failed = f"failed: {progress.failure.task.folder}\n  {progress.failure.error}"
             self._print(failed)
@@ -141,14 +143,10 @@ class _Follower:
         self._bars.update(self._all, completed=progress.share, text=self._text(progress))
         for folder in [path for path in self._active if path not in progress.active]:
             self._bars.remove_task(self._active.pop(folder))
-        for folder in progress.active:
+        for folder, share, text in self._rows(progress):
             if folder not in self._active:
                 self._active[folder] = self._bars.add_task(folder.name, total=1.0, text="")
-            shown = _snapshot(folder)
-            if shown is not None:
-                text = progress_text(shown.progress, definitions=shown.definitions)
-                task = self._active[folder]
-                self._bars.update(task, completed=shown.progress.share, text=text)
+            self._bars.update(self._active[folder], completed=share, text=text)
 
     def print_line(self) -> None:
         """Print the newest progress."""
@@ -156,25 +154,27 @@ class _Follower:
         if progress is None:
             return
         lines = [f"{self._title}: {progress.share:.0%}, {self._text(progress)}"]
-        for folder in progress.active:
-            shown = _snapshot(folder)
-            if shown is not None:
-                text = progress_text(shown.progress, definitions=shown.definitions)
-                lines.append(f"  {folder.name}: {shown.progress.share:.0%}, {text}")
+        for folder, share, text in self._rows(progress):
+            lines.append(", ".join(filter(None, (f"  {folder.name}: {share:.0%}", text))))
         self._print("\n".join(lines))
+
+    @staticmethod
+    def _rows(progress: SweepProgress) -> Iterator[tuple[Path, float, str]]:
+        """Folder, share and words of every run in progress; its folder is a few seconds behind its share."""
+        for folder, share in progress.active.items():
+            try:
+                shown = snapshot(RunFolder(folder))
+            except UserError:
+                yield folder, share, ""  # It has not begun, or is writing its files just now.
+            else:
+                text = progress_text(shown.progress, definitions=shown.definitions)
+                yield folder, max(share, shown.progress.share), text
 
     def _print(self, text: str) -> None:
         self._bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _text(self, progress: SweepProgress) -> str:
         return progress.text(self._pace.left_s(progress.share))
-
-
-def _snapshot(folder: Path) -> Snapshot | None:
-    try:
-        return snapshot(RunFolder(folder))
-    except UserError:
-        return None  # It has not begun, or is writing its files just now.
 
 
 @contextlib.contextmanager
@@ -186,7 +186,9 @@ def _following(
         return
     console = Console(stderr=True)
     shown = console.is_terminal
-    with Bars(*bar_columns(), console=console, transient=True, disable=not shown) as bars:
+    with Bars(
+        *bar_columns(), console=console, expand=True, transient=True, disable=not shown
+    ) as bars:
         follower = _Follower(title, folder, bars)
         interval_s, action = (1.0, follower.refresh) if shown else (LINE_S, follower.print_line)
         with repeated(interval_s, action):

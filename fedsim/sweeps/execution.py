@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -36,7 +36,8 @@ class SweepProgress:
         failed: failed runs.
         share: progress over all runs, including those in progress; 0 to 1.
         failure: the run that has just failed, with its error.
-        active: folders of the runs in progress.
+        active: folders of the runs in progress, each with its share, 0 to 1.
+        warnings: those of the run that has just ended that no run before it had, with its name.
     """
 
     runs: int
@@ -44,7 +45,8 @@ class SweepProgress:
     failed: int
     share: float
     failure: Result | None = None
-    active: tuple[Path, ...] = ()
+    active: Mapping[Path, float] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     def text(self, left_s: float | None = None) -> str:
         """The progress in words; ``left_s`` is the estimated time left, in seconds."""
@@ -181,6 +183,7 @@ class _Tally:
     ) -> None:
         self.shares = Shares(len(planned))
         self.failures: dict[str, Result] = {}
+        self._warnings: set[str] = set()
         self._path, self._planned = path, planned
         self._before = self._complete = len(planned) - len(tasks)
         self._open = {task.name: task for task in tasks}
@@ -200,23 +203,28 @@ class _Tally:
                 self._complete += 1
         if time.monotonic() - self._written_at >= _INDEX_S:
             self.write_index()
-        self._report(result if failed else None)
+        fresh = [] if result is None else [w for w in result.warnings if w not in self._warnings]
+        self._warnings.update(fresh)
+        named = tuple(f"{result.task.name}: warning: {warning}" for warning in fresh if result)
+        self._report(result if failed else None, named)
 
     def look(self) -> None:
         """Note that time has passed."""
         self.add(None)
 
-    def _report(self, failure: Result | None) -> None:
+    def _report(self, failure: Result | None, warnings: tuple[str, ...] = ()) -> None:
         if self._on_progress is not None:
             count = len(self._planned)
             share = (self._before + self.shares.in_progress()) / count
-            active = tuple(
-                self._path / name
+            active = {
+                self._path / name: max(0.0, self.shares.values[task.number])
                 for name, task in self._open.items()
                 if self.shares.started(task) or name in self._running
-            )
+            }
             self._on_progress(
-                SweepProgress(count, self._complete, len(self.failures), share, failure, active)
+                SweepProgress(
+                    *(count, self._complete, len(self.failures), share, failure, active, warnings)
+                )
             )
 
     def write_index(self) -> None:

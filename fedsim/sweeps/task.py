@@ -38,11 +38,19 @@ class Task:
 
 @dataclass(frozen=True)
 class Result:
-    """Result of a task: ``error`` is None after a success; ``users`` means that the user's input caused the error."""
+    """Result of a task.
+
+    Attributes:
+        task: the run.
+        error: why it failed; None after a success.
+        users: whether the user's input caused the error.
+        warnings: about the scenario; none for a run that was resumed.
+    """
 
     task: Task
     error: str | None = None
     users: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 class Performer:
@@ -67,23 +75,26 @@ class Performer:
             task: the run.
             report: called several times a second with the progress, from 0 to 1.
         """
+        warnings: list[str] = []
         try:
-            self._perform(task, report)
+            self._perform(task, report, warnings)
         except UserError as error:
-            result = Result(task, str(error), users=True)
+            result = Result(task, str(error), True, tuple(warnings))
         except Exception as error:
             _keep(task, traceback.format_exc())
             users = users_traceback(error)
             location = "" if users is None else f"{users.tb_frame.f_code.co_filename}: "
             text = f"{location}{type(error).__name__}: {error}"
-            result = Result(task, text, users=users is not None)
+            result = Result(task, text, users is not None, tuple(warnings))
         else:
-            return Result(task)
+            return Result(task, warnings=tuple(warnings))
         # The traceback kept the run alive; its tensors are freed now rather than by a later collection.
         gc.collect()
         return result
 
-    def _perform(self, task: Task, report: Callable[[float], None] | None) -> None:
+    def _perform(
+        self, task: Task, report: Callable[[float], None] | None, warnings: list[str]
+    ) -> None:
         from fedsim.analysis.run import Run
         from fedsim.catalog import CATALOG
         from fedsim.composition.execution import Progress, execute, resume
@@ -109,7 +120,7 @@ class Performer:
                 shared=self._shared,
                 threads=self._threads,
                 on_progress=on_progress,
-                on_warning=lambda warning: None,  # 'fedsim scenario check' shows them, each once
+                on_warning=lambda warning: warnings.append(str(warning)),
             )
         elif folder.read_info().get("status") != Status.COMPLETE:
             resume(folder.path, shared=self._shared, threads=self._threads, on_progress=on_progress)

@@ -64,6 +64,24 @@ def test_check_and_run_give_the_same_warnings(slow: int, tmp_path: Path) -> None
     assert ran.stderr.startswith(f"{warnings}run folder: ")
 
 
+def test_warnings_name_the_runs_of_a_sweep(tmp_path: Path) -> None:
+    """With 30 s, two of ten clients never finish; both runs with this deadline share one warning."""
+    text = SCENARIO.replace("[1, 2]", str(list(range(10)))).replace(
+        "step: 1s", f"step: {['1s'] * 8 + ['9s'] * 2}".replace("'", "")
+    )
+    path = tmp_path / "ten.yaml"
+    path.write_text(
+        f"{text}server: {{schedule: {{name: sync, deadline: 30s}}}}\n"
+        "sweep: {grid: {server.schedule.deadline: [30s, 300s]}, seeds: [0, 1]}\n"
+    )
+    checked = run("scenario", "check", str(path)).stdout
+    assert checked.count("warning: ") == 1
+    assert "\n  in 2 of 4 runs: 30s_seed0, 30s_seed1\n" in checked
+    swept = run("sweep", str(path), "-j", "1", "-o", str(tmp_path / "out")).stderr
+    assert swept.count("warning: ") == 1
+    assert "30s_seed0: warning: scenario: server.schedule.deadline" in swept
+
+
 def test_show_writes_a_scenario_that_shows_itself(scenario: Path, tmp_path: Path) -> None:
     first = run("scenario", "show", str(scenario), "-s", "seed=7")
     assert first.exit_code == 0, first.output
