@@ -76,6 +76,11 @@ def further_checks() -> Iterator[None]:
         raise
 
 
+def without_numbers(message: str) -> str:
+    """A message whose numbers are masked: the same for runs that differ in their numbers only."""
+    return re.sub(r"\d+(?:[.,]\d+)*", "#", message)
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """``"did you mean 'x'? "`` if a known word is similar to ``word``, else an empty string."""
     close = difflib.get_close_matches(word, [str(item) for item in known], n=1, cutoff=0.65)

@@ -18,7 +18,7 @@ from fedsim.cli.options import (
     scenario_argument,
     user_code_option,
 )
-from fedsim.errors import UserError, further_checks
+from fedsim.errors import UserError, further_checks, without_numbers
 from fedsim.scenario.loading import load_scenario
 from fedsim.scenario.schema import json_schema
 from fedsim.scenario.source import read_yaml
@@ -46,8 +46,8 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     from fedsim.composition.shared import Shared
     from fedsim.tasks.reading.files import NotOnDisk, no_downloads
 
-    # Each note once, with the names of its runs: the runs of a sweep have much in common.
-    shared, notes = Shared(), dict[str, list[str]]()
+    # Each note once, with the names of its runs: with another seed, only its numbers differ.
+    shared, notes, names = Shared(), dict[str, str](), dict[str, list[str]]()
     with no_downloads():
         with further_checks():
             loaded = load_scenario(scenario, overrides=overrides)
@@ -58,18 +58,21 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
                 runs = {planned.name: planned.loaded for planned in plan_runs(loaded)}
         for name, run in runs.items():
             try:
-                found = [f"warning: {warning}" for warning in check_run(run, shared)]
+                found = {
+                    f"{warning.where} {without_numbers(warning.message)}": f"warning: {warning}"
+                    for warning in check_run(run, shared)
+                }
             except NotOnDisk as error:
-                found = [
-                    f"note: {error.where}: {error.message}, so anything that depends on it was not checked"
-                ]
-            for note in found:
-                notes.setdefault(note, []).append(name)
+                note = f"{error.where}: {error.message}, so anything that depends on it was not checked"
+                found = {note: f"note: {note}"}
+            for key, note in found.items():
+                notes.setdefault(key, note)
+                names.setdefault(key, []).append(name)
     if as_json:
-        click.echo(json.dumps({"scenario": str(scenario), "notes": list(notes)}, indent=2))
+        click.echo(json.dumps({"scenario": str(scenario), "notes": list(notes.values())}, indent=2))
         return
-    for note, names in notes.items():
-        click.echo(note + _in_runs(names, len(runs)))
+    for key, note in notes.items():
+        click.echo(note + _in_runs(names[key], len(runs)))
     click.echo(f"{scenario}: scenario '{loaded.scenario.name}' is valid")
 
 

@@ -21,6 +21,7 @@ from fedsim.composition.assembly import (
 )
 from fedsim.composition.closing import write_population
 from fedsim.composition.extras import ModelKeeper, Trackers, require_trackers
+from fedsim.composition.feasibility import drifting_hours
 from fedsim.composition.recorded import (
     LEARNED_VALUES,
     RecordedTimeline,
@@ -503,6 +504,14 @@ class _Execution:
         with contextlib.suppress(Exception):
             Run(self._folder).report()
 
+    def _last_warnings(self, end_ns: int) -> Iterator[UserError]:
+        """Warnings that only the end of the run can give."""
+        scenario = self._assembly.scenario
+        if not self._server.dispatched:
+            yield nothing_dispatched(scenario.server.schedule.type)
+        if scenario.stop.simulated_time is None:
+            yield from drifting_hours(self._assembly.population, end_ns)
+
     def _close(self) -> Run:
         """Write the remaining files of a finished run, check its consistency, and return it."""
         assembly, folder = self._assembly, self._folder
@@ -531,10 +540,9 @@ class _Execution:
         time_plane_s = self._wall()["wall_time_plane_s"]
         verify_run(run)
         down_bytes, up_bytes = assembly.rules.traffic_bytes
-        if not self._server.dispatched:
-            warning = nothing_dispatched(assembly.scenario.server.schedule.type)
+        for warning in self._last_warnings(end_ns):
             self._on_warning(assembly.loaded.located(warning))
-            folder.update_info(notes=[*run.info.get("notes", []), warning.message])
+            folder.update_info(notes=[*folder.read_info().get("notes", []), warning.message])
         folder.report.unlink(missing_ok=True)  # It shows an earlier part of the run.
         run.info = folder.close(
             Status.COMPLETE,

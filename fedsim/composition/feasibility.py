@@ -146,6 +146,8 @@ class Feasibility:
             )
 
         yield from self._silent_tiers()
+        if self.scenario.stop.simulated_time is not None:
+            yield from drifting_hours(self.population, self._end_ns)
 
     def _silent_tiers(self) -> Iterator[UserError]:
         """A warning if the clients of a tier are rarely online."""
@@ -284,6 +286,18 @@ class Feasibility:
                 network.constant_transfers_ns(direction, size) is not None
                 for direction, size in zip(Direction, self.traffic_bytes, strict=True)
             )
+        )
+
+
+def drifting_hours(population: Population, until_ns: int) -> Iterator[UserError]:
+    """A warning if many traces repeat within a run, but not at the hour of the day at which they began."""
+    count, period_s = population.availability.drifting(until_ns)
+    if count > _MANY * population.clients:
+        yield UserError(
+            f"the availability of {count:,} of {format_counted(population.clients, 'client')} repeats every "
+            f"{format_duration(period_s)}, which is not a whole number of days, so their hours of the day drift",
+            where="devices.availability",
+            hint="end the run within the trace, import the trace with a window of whole days, or set on_end",
         )
 
 

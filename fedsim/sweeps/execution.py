@@ -12,7 +12,7 @@ from typing import Literal
 
 from fedsim.cluster import usable_cores
 from fedsim.durable import TEMPORARY_PREFIX
-from fedsim.errors import UserError
+from fedsim.errors import UserError, without_numbers
 from fedsim.formatting import format_counted, format_duration
 from fedsim.runs.folder import Status
 from fedsim.scenario.loading import LoadedScenario
@@ -203,10 +203,17 @@ class _Tally:
                 self._complete += 1
         if time.monotonic() - self._written_at >= _INDEX_S:
             self.write_index()
-        fresh = [] if result is None else [w for w in result.warnings if w not in self._warnings]
-        self._warnings.update(fresh)
-        named = tuple(f"{result.task.name}: warning: {warning}" for warning in fresh if result)
-        self._report(result if failed else None, named)
+        self._report(result if failed else None, self._fresh_warnings(result))
+
+    def _fresh_warnings(self, result: Result | None) -> tuple[str, ...]:
+        """Warnings of a run unless an earlier one had them, perhaps with other numbers."""
+        fresh = []
+        for warning in result.warnings if result else ():
+            key = without_numbers(warning)
+            if key not in self._warnings:
+                self._warnings.add(key)
+                fresh.append(f"{result.task.name}: warning: {warning}" if result else warning)
+        return tuple(fresh)
 
     def look(self) -> None:
         """Note that time has passed."""

@@ -37,6 +37,7 @@ from fedsim.units import NEVER, NS_PER_S
 __all__ = ["NEVER", "AvailabilityIndex", "OnlineSampler", "Sweep"]
 
 _NS = 1000
+_DAY_US = 86_400_000_000
 _CHUNK_ROWS = 1 << 21
 
 
@@ -133,6 +134,19 @@ class AvailabilityIndex:
         elif mode == "error" and len(rows):
             horizon_ns = int((window_end[rows] - offset).min()) * _NS
         return cls(edges, first, last, offset, period, horizon_ns)
+
+    def drifting(self, until_ns: int) -> tuple[int, float]:
+        """Clients whose traces repeat before ``until_ns``, and not after whole days: their hours of the day drift.
+
+        Returns:
+            Their number, and the most common of their periods, in seconds.
+        """
+        offset_us, period_us = self._layout[:, 2], self._layout[:, 3]
+        repeats = (period_us > _DAY_US) & (offset_us + until_ns // _NS > period_us)
+        periods, counts = np.unique(
+            period_us[repeats & (period_us % _DAY_US != 0)], return_counts=True
+        )
+        return int(counts.sum()), float(periods[counts.argmax()]) / 1e6 if len(periods) else 0.0
 
     # One client -----------------------------------------------------------------------------------------------------
 

@@ -5,13 +5,17 @@ The limits are those of the worked example of docs/time.md: clients whose dispat
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import fedsim
 from fedsim.api import read_scenario
 from fedsim.composition.checking import check
 from fedsim.errors import UserError
+from tests.cli.invoking import run
 
 
 def world(**sections: Any) -> dict[str, Any]:
@@ -116,3 +120,43 @@ def test_what_is_likely_is_named(scenario: dict[str, Any], messages: list[str]) 
     assert len(warnings) == len(messages)
     for warning, message in zip(warnings, messages, strict=True):
         assert message in warning.message
+
+
+@pytest.mark.parametrize(
+    ("window_h", "stop", "drifts"),
+    [
+        (7 * 24, {"simulated_time": "14d"}, False),
+        (7 * 24 + 10, {"simulated_time": "7d"}, False),
+        (7 * 24 + 10, {"simulated_time": "8d"}, True),
+        (7 * 24 + 10, {"rounds": 2}, False),
+        (7 * 24 + 10, {"rounds": 100}, True),
+    ],
+)
+def test_traces_that_repeat_at_another_hour_are_named(
+    window_h: int, stop: dict[str, Any], drifts: bool, tmp_path: Path
+) -> None:
+    """By the check if the run's length is known, else at its end: 100 rounds with pauses of 3 hours take 12 days."""
+    start, end = (
+        "2025-03-03T00:00Z",
+        np.datetime64("2025-03-03T00:00") + np.timedelta64(window_h, "h"),
+    )
+    (tmp_path / "days.csv").write_text(f"device,start,end\na,{start},{end}Z\n")
+    assert (
+        run(
+            "traces", "import", "csv", str(tmp_path / "days.csv"), "-o", str(tmp_path / "days")
+        ).exit_code
+        == 0
+    )
+    scenario = world(
+        devices={"trace": str(tmp_path / "days")} | jittery(),
+        task={"name": "timing", "clients": 1, "parameters": 250_000},
+        server=sync(pause="3h"),
+        stop=stop,
+    )
+    scenario["devices"]["compute"]["step"] = "1s"
+    checked = [str(warning) for warning in check(read_scenario(scenario))]
+    notes = fedsim.run(scenario, tmp_path / "run").info.get("notes", [])
+    assert any("repeats every 7 d 10 h, which is not" in note for note in notes) == drifts
+    assert any("hours of the day drift" in text for text in checked) == (
+        drifts and "simulated_time" in stop
+    )
