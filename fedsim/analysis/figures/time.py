@@ -17,7 +17,13 @@ from fedsim.analysis.figures.base import (
     thin,
     time_bins,
 )
-from fedsim.formatting import format_bytes, format_count, format_number, format_share
+from fedsim.formatting import (
+    format_bytes,
+    format_count,
+    format_counted,
+    format_number,
+    format_share,
+)
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs import Run
 from fedsim.runs.phases import WORK_PHASES, outcome_codes
@@ -83,7 +89,7 @@ def work(run: Run) -> Figure:
     else:
         finding = (
             f"{format_share(lost['steps'] / steps)} of the local steps and {format_share(lost['bytes'] / moved)} of "
-            f"the bytes ({format_bytes(lost['bytes'])}) went into updates that were never aggregated."
+            f"the bytes ({format_bytes(lost['bytes'])}) went into updates that were never aggregated.{_spare(run)}"
         )
     amounts = (("Local steps", by_outcome["steps"]), ("Data moved", by_outcome["bytes"]))
     return Figure(
@@ -97,6 +103,22 @@ def work(run: Run) -> Figure:
                 if amount.sum()
             ]
         },
+    )
+
+
+def _spare(run: Run) -> str:
+    """A sentence about late updates that were in time for the deadline, but that over-selection made superfluous."""
+    schedule = run.scenario.get("server", {}).get("schedule", {})
+    table = run.dispatches
+    late = table[table["outcome"] == "late"]
+    if not len(late) or (schedule.get("over_selection") or 1) == 1:
+        return ""
+    begun = table.groupby("round")["dispatched_s"].min()
+    waited_s = late["arrived_s"] - late["round"].map(begun)
+    count = int((waited_s <= (schedule.get("deadline") or math.inf)).sum())
+    return (
+        f" {format_count(count)} of {format_counted(len(late), 'late update')} arrived before the deadline, in rounds that "
+        "over-selection had filled earlier."
     )
 
 

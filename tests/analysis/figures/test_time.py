@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fedsim
 from fedsim.analysis.figures import base, time
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run
@@ -73,6 +74,32 @@ def test_rounding_is_not_taken_for_time(tmp_path: Path) -> None:
 
 def test_work_without_a_loss(tmp_path: Path) -> None:
     run = build_run(tmp_path / "run", clients=10, hours=1)
-    assert time.work(run).finding.endswith("went into updates that were never aggregated.")
+    assert "went into updates that were never aggregated." in time.work(run).finding
     run.dispatches = run.dispatches[run.dispatches["outcome"] == "aggregated"]
     assert time.work(run).finding == "No work was lost."
+
+
+def test_late_updates_of_over_selection_are_told_from_those_after_the_deadline(
+    tmp_path: Path,
+) -> None:
+    """Three clients that take 1, 2 and 400 s for one update: the second is spare, the third misses the 10 s."""
+    scenario = {
+        "task": {"name": "timing", "clients": 3, "parameters": 1},
+        "training": {"local_steps": 1},
+        "devices": {
+            "compute": {"name": "values", "step": ["1s", "2s", "400s"]},
+            "network": {"name": "static", "down": "1Mbps", "up": "1Mbps"},
+        },
+        "server": {
+            "selection": {"name": "uniform", "cohort": 1},
+            "schedule": {"name": "sync", "deadline": "10s", "over_selection": 3, "pause": "500s"},
+        },
+        "stop": {"simulated_time": "450s"},
+    }
+    found = time.work(fedsim.run(scenario, tmp_path / "run")).finding
+    assert found.endswith(
+        "1 of 2 late updates arrived before the deadline, in rounds that over-selection had filled earlier."
+    )
+    scenario["server"]["schedule"] |= {"over_selection": 1}  # type: ignore[index]
+    scenario["server"]["selection"]["cohort"] = 3  # type: ignore[index]
+    assert time.work(fedsim.run(scenario, tmp_path / "all")).finding.endswith("never aggregated.")
