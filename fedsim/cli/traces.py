@@ -536,8 +536,8 @@ def _correlation_option(name: str, meaning: str) -> Callable[[Any], Any]:
 
 @command.command()
 @bundle_argument
-@click.option("--compute", type=path_type, help="Bundle with the compute columns.")
-@click.option("--network", type=path_type, help="Bundle with the network columns.")
+@click.option("--compute", type=bundle_type, help="Bundle with the compute columns.")
+@click.option("--network", type=bundle_type, help="Bundle with the network columns.")
 @_correlation_option(
     "--compute-correlation",
     "Rank correlation between a device's share of time online and its speed.",

@@ -121,6 +121,13 @@ class Feasibility:
                     where="server.selection.cohort",
                     hint="rounds will have fewer clients than the scenario requests",
                 )
+        never = int(np.count_nonzero(self._never))
+        if self._count and never > _MANY * self.population.clients:
+            yield UserError(
+                f"{never:,} of {format_counted(self.population.clients, 'client')} {self._why_never}",
+                where="devices.availability",
+                hint="'fedsim traces sample' takes only usable devices",
+            )
         late = int(np.count_nonzero(self._late))
         if late > _MANY * self._count and not (late == self._count and self._is_certain):
             slowest = self._needed_s.max()
@@ -203,16 +210,24 @@ class Feasibility:
             return f"there are {clients}"
         return f"only {self._count} of {clients} can ever be given work: {self._exclusions}"
 
+    @property
+    def _never(self) -> npt.NDArray[np.bool_]:
+        """Eligible clients that are never online, (N,)."""
+        return self.population.eligible & (self._first_ns >= NEVER)
+
+    @property
+    def _why_never(self) -> str:
+        rule = getattr(self.scenario.devices.availability.params, "require", None)
+        return f"never meet the rule '{rule}'" if rule else "are never online"
+
     @cached_property
     def _exclusions(self) -> str:
         """Number of clients that each rule excludes."""
         eligible = self.population.eligible
-        never = eligible & (self._first_ns >= NEVER)
-        later = eligible & (self._first_ns > self._end_ns) & ~never
-        rule = getattr(self.scenario.devices.availability.params, "require", None)
+        later = eligible & (self._first_ns > self._end_ns) & ~self._never
         rules = (
             (~eligible, "have less memory than training needs"),
-            (never, f"never meet the rule '{rule}'" if rule else "are never online"),
+            (self._never, self._why_never),
             (later, "come online only after stop.simulated_time"),
         )
         counts = [(int(np.count_nonzero(excluded)), text) for excluded, text in rules]

@@ -226,7 +226,8 @@ def missing_tables(params: Any, bundle: TraceBundle | None, where: str) -> list[
         return []
     return [
         UserError(
-            f"there is no {table} table to read",
+            f"there is no {table} table to read"
+            + (f" in the trace bundle {bundle.manifest.name}" if bundle else ""),
             where=where,
             hint=f"name a trace bundle that has one (devices.trace), or {instead}",
         )

@@ -252,8 +252,12 @@ def _naming_keys_elsewhere(problem: Problem) -> Problem:
     """The problem; that of an unknown key which no other key of its section resembles names such keys elsewhere."""
     if problem.message != UNKNOWN_KEY or "did you mean" in (problem.hint or ""):
         return problem
-    elsewhere = keys_elsewhere(".".join(map(str, problem.path)))
-    return replace(problem, hint=elsewhere.strip() or problem.hint)
+    key = ".".join(map(str, problem.path))
+    elsewhere = keys_elsewhere(key).strip()
+    # The key itself may belong to another part of this kind.
+    return replace(
+        problem, hint=elsewhere if elsewhere and f"'{key}'" not in elsewhere else problem.hint
+    )
 
 
 def _too_many_evaluations(scenario: Scenario) -> list[Problem]:

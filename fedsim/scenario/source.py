@@ -148,6 +148,18 @@ def _syntax_error(problem: str, where: str) -> UserError:
         )
     if "expected a single document" in problem or "another document" in problem:
         return UserError("a second document starts here", where=where, hint="remove the line '---'")
+    if "mapping values are not allowed" in problem:
+        return UserError(
+            "a second ':' in what looks like one value",
+            where=where,
+            hint="check the indentation, or put a value that contains ': ' in quotes",
+        )
+    if "expected <block end>" in problem:
+        return UserError(
+            "this line does not belong to what is above it",
+            where=where,
+            hint="check its indentation: the keys of one section begin in the same column",
+        )
     return UserError(f"not YAML: {problem}", where=where)
 
 

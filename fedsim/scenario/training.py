@@ -150,7 +150,8 @@ class Training(Parameters):
         ]
         if len(given) > 1:
             raise ValueError(
-                f"give only one of local_steps, local_epochs and time_budget, not {' and '.join(given)}"
+                f"give only one of local_steps, local_epochs and time_budget, not {' and '.join(given)}; "
+                f"an override takes one away: -s training.{given[0]}=null"
             )
         if self.time_budget is not None and self.time_budget <= 0:
             raise ValueError("time_budget must be longer than zero")

@@ -12,6 +12,7 @@ from tests.cli.invoking import assert_refused, invoke
     [
         (["rnu"], ["there is no command 'rnu'", "did you mean 'run'?", "--help"]),
         (["check"], ["did you mean 'cli scenario check'?"]),
+        (["traces", "check"], ["did you mean 'validate'?"]),
         (["traces", "inspekt"], ["'inspekt'", "did you mean 'inspect'?", "traces --help"]),
     ],
 )

@@ -90,6 +90,10 @@ def make_error(path):
         (["sample", "{}/b", "-n", "13", "-o", "{}/x"], "fewer than 13"),
         (["join", "{}/b", "-o", "{}/x"], "give --compute"),
         (
+            ["join", "{}/b", "--compute", "builtin:phone_week", "-o", "{}/x"],
+            "did you mean 'builtin:phones_week'",
+        ),
+        (
             ["join", "{}/b", "--compute", "{}/b", "--network-correlation", "0.5", "-o", "{}/x"],
             "needs",
         ),

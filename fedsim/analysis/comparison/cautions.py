@@ -23,11 +23,14 @@ _SHOWN = 3
 def cautions(comparison: ComparisonTables) -> list[str]:
     """One sentence per caution; empty if there are none."""
     sentences = [left_out(comparison)] if comparison.left_out else []
-    for setting in comparison.grouping.settings:
-        sentences += _other_world(comparison, setting)
-        sentences += _other_weights(comparison, setting)
-        sentences += _other_seeds(comparison, setting)
-        sentences += _copies(comparison, setting)
+    settings = comparison.grouping.settings
+    for find in (_other_world, _other_weights, _other_seeds, _copies):
+        everywhere = {tuple(find(comparison, setting, "")) for setting in settings}
+        if len(everywhere) == 1:
+            sentences += everywhere.pop()
+        else:
+            for setting in settings:
+                sentences += find(comparison, setting, f" in {setting}")
     return [*sentences, *_not_measured(comparison)]
 
 
@@ -40,7 +43,7 @@ def left_out(comparison: ComparisonTables) -> str:
     return f"{format_counted(count, 'run')} left out ({names}): {shown}."
 
 
-def _other_world(comparison: ComparisonTables, setting: str) -> Iterator[str]:
+def _other_world(comparison: ComparisonTables, setting: str, where: str) -> Iterator[str]:
     """Variants of one setting that learn from different data, or that differ in task or devices as well as in the
     server, so that the cause of a difference is unclear."""
     groups = comparison.grouping.of(setting)
@@ -60,12 +63,11 @@ def _other_world(comparison: ComparisonTables, setting: str) -> Iterator[str]:
         f"{value} for {_listed(labels)}" for value, labels in labels_by_value.items()
     )
     difference = "learn from different data" if data else "differ in more than the server"
-    where = f" in {setting}" if setting else ""
     more = f"; also different: {', '.join(others)}" if others else ""
     yield f"Variants{where} {difference}: {path} is {values}{more}."
 
 
-def _other_weights(comparison: ComparisonTables, setting: str) -> Iterator[str]:
+def _other_weights(comparison: ComparisonTables, setting: str, where: str) -> Iterator[str]:
     """Variants that weight the updates of clients with unequal numbers of samples differently."""
     labels_by_weights: dict[str, list[str]] = {}
     for group in comparison.grouping.of(setting):
@@ -85,30 +87,27 @@ def _other_weights(comparison: ComparisonTables, setting: str) -> Iterator[str]:
             f"{'by samples' if weights == 'samples' else 'equally'} in {_listed(labels)}"
             for weights, labels in labels_by_weights.items()
         )
-        where = f" in {setting}" if setting else ""
         yield f"Clients{where} are weighted {values}; set server.method.weights to compare the rules alone."
 
 
-def _other_seeds(comparison: ComparisonTables, setting: str) -> Iterator[str]:
+def _other_seeds(comparison: ComparisonTables, setting: str, where: str) -> Iterator[str]:
     """Variants that share no seed with the baseline, or with the first variant of a setting without it."""
     groups = comparison.grouping.of(setting)
     first = next((group for group in groups if group.label == comparison.baseline), groups[0])
     seeds = {run.seed for run in first.runs}
     others = [group.label for group in groups if seeds.isdisjoint(run.seed for run in group.runs)]
     if others:
-        where = f" in {setting}" if setting else ""
         yield (
             f"The runs of {first.label} and {_listed(others)} share no seed{where}: devices and data differ too; "
             "run them with the same seeds."
         )
 
 
-def _copies(comparison: ComparisonTables, setting: str) -> Iterator[str]:
+def _copies(comparison: ComparisonTables, setting: str, where: str) -> Iterator[str]:
     """Runs of one scenario and seed, which are separate variants."""
     alike: dict[str, list[Group]] = {}
     for group in comparison.grouping.of(setting):
         alike.setdefault(text(dict(group.values)), []).append(group)
-    where = f" in {setting}" if setting else ""
     for groups in alike.values():
         if len(groups) > 1:
             digests: dict[Replicate, set[str]] = {}

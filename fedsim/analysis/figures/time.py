@@ -117,8 +117,8 @@ def _spare(run: Run) -> str:
     waited_s = late["arrived_s"] - late["round"].map(begun)
     count = int((waited_s <= (schedule.get("deadline") or math.inf)).sum())
     return (
-        f" {format_count(count)} of {format_counted(len(late), 'late update')} arrived before the deadline, in rounds that "
-        "over-selection had filled earlier."
+        f" {format_count(count)} of {format_counted(len(late), 'late update')} arrived before the deadline, in rounds "
+        "that over-selection had filled earlier."
     )
 
 

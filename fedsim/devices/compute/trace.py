@@ -56,6 +56,8 @@ class TraceCompute(ComputeModel):
         table.require(
             step,
             "usable row in the compute table",
-            "a row needs sample_s, or relative_speed together with devices.compute.reference_step",
+            "a row needs sample_s"
+            if params.reference_step is None
+            else "a row needs relative_speed; without devices.compute.reference_step, its sample_s is used",
         )
         return step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any, Literal, get_args
@@ -259,10 +260,11 @@ def _columns(source: SourceFile) -> tuple[dict[str, list[str]], list[int]]:
     for column in columns:
         if column.lower() not in COLUMNS:
             near = difflib.get_close_matches(column, COLUMNS, 1)
+            known = f"known columns: {', '.join(COLUMNS)}"
             raise source.error(
                 f"has the unknown column '{column}'"
                 + (f"; did you mean '{near[0]}'?" if near else ""),
-                f"known columns: {', '.join(COLUMNS)}",
+                "separate the columns by commas" if ";" in column or "\t" in column else known,
                 line=1,
             )
     columns = {name.lower(): cells for name, cells in columns.items()}
@@ -295,8 +297,16 @@ class _Clock:
 
     def read(self, table: _Table) -> tuple[Floats, Floats]:
         """Starts and ends (us from time 0), NaN if empty. Shape (rows,)."""
-        first = next((cell for cell in table.cells["start"] if cell), "")
+        row, first = next(
+            ((row, cell) for row, cell in enumerate(table.cells["start"]) if cell), (0, "")
+        )
         if not _is_timestamp(first):
+            if re.search(r"\d[-/.:]\d+[-/.:]\d", first):
+                raise UserError(
+                    f"start is '{first}', which is neither a number nor an ISO 8601 timestamp",
+                    where=table.location(row),
+                    hint="write 2024-05-01T08:00:00+02:00",
+                )
             table.need("start", "time_unit")
             factor = DURATION_UNITS[self.params.time_unit or "s"]
             bounds = Bounds(TIME_S.low / factor, TIME_S.high / factor, words=TIME_S.words)

@@ -143,7 +143,12 @@ def test_all_in_one_file_must_agree(tmp_path: Path) -> None:
         ("device,start,end\n,1,2\n", "a.csv:2: has no device"),
         ("device,start,end\na,1,2\n\nb,1,2,3\n", "a.csv:4: has 4 cells, but the header has 3"),
         ("device,start,end,start\na,1,2,3\n", "a.csv:1: has the column 'start' twice"),
-        ("device\tscore\na\t1\n", "unknown column"),
+        ("device\tscore\na\t1\n", "separate the columns by commas"),
+        ("device;start;end\na;1;2\n", "separate the columns by commas"),
+        (
+            "device,start,end\na,03/27/2025 08:00,\n",
+            "a.csv:2: start is '03/27/2025 08:00', which is neither a number nor an ISO 8601 timestamp",
+        ),
         ("device,start,end\na,-5,-1\n", "no interval after time 0"),
         ("device,down\na,-3\n", "a.csv:2: down is '-3'"),
         ("device,down,loss\na,3,1.5\n", "it must be a number of at least 0 and at most 1"),
