@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     "targets",
     multiple=True,
     metavar="METRIC=VALUE",
-    help="A target value, such as accuracy=0.9; may be repeated. By default, the scenarios' targets.",
+    help="A target value, such as accuracy=0.9 or accuracy=90%; may be repeated. By default, the scenarios' targets.",
 )
 @click.option(
     "--baseline",

@@ -242,6 +242,11 @@ def limits(value: str | Limits | None, kind: Kind, where: str) -> Limits:
             where=where,
             hint=f"write two values, the lower first: {example}",
         )
+    if kind == "share" and max(lower or 0.0, upper or 0.0) > 1:
+        ends = ("" if end is None else f"{end:g}%" for end in (lower, upper))
+        raise UserError(
+            f"'{value}' is not a range of shares", where=where, hint=f"write {':'.join(ends)}"
+        )
     return lower, upper
 
 

@@ -17,7 +17,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import (
+    FuncFormatter,
+    Locator,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
 
 from fedsim.analysis.comparison.facts import COSTS
 from fedsim.analysis.comparison.figure import FigureStyle, Limits, ResolvedStyle
@@ -28,7 +35,9 @@ from fedsim.formatting import Kind, axis_unit, format_value
 
 _BANDS_UP_TO = 5
 """Maximum number of bands; more would hide each other."""
-_PANEL_INCHES = (3.4, 2.6)
+_PANEL_INCHES = 3.4
+_HEIGHT = (1.7, 0.27)
+"""Height of a panel: inches, and inches per inch of its width; wide panels are flatter."""
 _COLUMNS = 3
 _INSET = (0.45, 0.44)
 """Width and height of an inset with its labels, as shares of its panel."""
@@ -45,8 +54,12 @@ _PLAIN = (1e-4, 1e6)
 """Numbers outside this range are written with an exponent on logarithmic axes."""
 _SMALLEST_TEXT = 5.0
 """Smallest text, in points, to which labels that are too long for their axis are reduced."""
+_HANDLE = 3.2
+"""Length of a line in a legend, in letters: the longest pattern of dashes appears twice."""
 _LEGEND_INCHES = 0.4
 """Height reserved for a legend below the panels; a taller legend makes the figure taller."""
+_MARGIN = 0.04
+"""Room above and below the curves, as a share of their range."""
 _POINTS = 4000
 """Points of a curve: enough for the smallest inset of the longest axis."""
 _log = logging.getLogger(__name__)
@@ -67,8 +80,8 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
     # Several metrics of one setting are side by side if the figure is wide enough.
     if len(settings) == 1 and (size.width is None or size.width >= 2.2 * len(metrics)):
         rows, columns = 1, len(metrics)
-    width = size.width or _PANEL_INCHES[0] * columns
-    panel = (width / columns) * _PANEL_INCHES[1] / _PANEL_INCHES[0]
+    width = size.width or _PANEL_INCHES * columns
+    panel = min(_HEIGHT[0] + _HEIGHT[1] * width / columns, 0.8 * width / columns)
     height = size.height or panel * rows + _LEGEND_INCHES
     insets: list[Callable[[], bool]] = []
     with matplotlib.rc_context(_settings(size)), _quiet():
@@ -81,6 +94,7 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
                 continue
             metric, setting = cell
             insets.append(_panel(comparison, axes, style, metric, setting, variants))
+        _limit_to_what_is_shown(figure, style, comparison)
         if len(metrics) > 1:
             # In a column of panels, only the lowest has the label if it applies to all.
             for upper, lower in zip(figure.axes, figure.axes[columns:], strict=False):
@@ -92,7 +106,7 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
             if size.height is None:
                 figure.set_size_inches(width, height + max(0.0, used - _LEGEND_INCHES))
         else:
-            figure.axes[0].legend(frameon=False)
+            figure.axes[0].legend(frameon=False, handlelength=_HANDLE)
         _fit_labels(figure)
         if size.inset is not None and len(insets) > 1 and width / columns < _NARROWEST_INCHES:
             _log.warning("the panels are too narrow for insets; choose a larger --width")
@@ -111,17 +125,24 @@ def _legend_below(figure: Figure, handles: Sequence[Any], names: Sequence[str]) 
     room = figure.bbox.width
     for columns in range(max(1, int(room / figure.dpi / 1.6)), 0, -1):
         legend = figure.legend(
-            handles, names, loc="outside lower center", ncols=columns, frameon=False
+            handles,
+            names,
+            loc="outside lower center",
+            ncols=columns,
+            frameon=False,
+            handlelength=_HANDLE,
         )
         taken = legend.get_window_extent()
         if taken.width <= room or columns == 1:
             break
         legend.remove()
     if taken.width > room:
-        letters = max(map(len, names))
-        for text in legend.get_texts():
-            text.set_text(textwrap.fill(text.get_text(), int(letters * 0.95 * room / taken.width)))
-        taken = legend.get_window_extent()
+        for letters in range(max(map(len, names)) - 1, 7, -1):
+            for name, text in zip(names, legend.get_texts(), strict=True):
+                text.set_text(textwrap.fill(name, letters))
+            taken = legend.get_window_extent()
+            if taken.width <= room:
+                break
     return float(taken.height / figure.dpi)
 
 
@@ -218,6 +239,51 @@ def _panel(
     return lambda: size.inset is not None and _inset(axes, draw, size.inset, scale, share)
 
 
+def _limit_to_what_is_shown(
+    figure: Figure, style: FigureStyle, comparison: ComparisonTables
+) -> None:
+    """Fit the vertical axes to the visible part of the curves, and never beyond what a share or a loss can be."""
+    share = [comparison.definition(metric).unit == "share" for metric in style.metrics]
+    panels = [axes for axes in figure.axes if axes.get_visible()]
+    rows = len(panels) // len(style.metrics)
+    for number, metric in enumerate(style.metrics):
+        of_metric = panels[number * rows : (number + 1) * rows]
+        size = style.resolved(comparison.definition(metric).unit, metric)
+        if size.ylim != (None, None):
+            continue
+        shown = np.concatenate([_shown(axes) for axes in of_metric])
+        if not len(shown):
+            continue
+        axes = of_metric[0]
+        transform = axes.yaxis.get_transform()
+        low, high = transform.transform(np.array([shown.min(), shown.max()]))
+        room = _MARGIN * ((high - low) or 1.0)
+        bottom, top = transform.inverted().transform(np.array([low - room, high + room]))
+        if axes.get_yscale() == "linear":
+            bottom = max(bottom, 0.0) if shown.min() >= 0 else bottom
+            top = min(top, 100.0) if share[number] else top
+        for axes in of_metric:
+            axes.set_ylim(bottom, top)
+
+
+def _shown(axes: Any) -> Any:
+    """The finite values of a panel's curves and bands within its horizontal range that its scale can show."""
+    left, right = axes.get_xlim()
+    values = []
+    for line in axes.get_lines():
+        x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
+        # A curve is a step function: the last value before the range enters it.
+        first = max(0, int(np.searchsorted(x, left, side="right")) - 1)
+        values.append(y[first : int(np.searchsorted(x, right, side="right"))])
+    for band in axes.collections:
+        x, y = band.get_paths()[0].vertices.T if band.get_paths() else np.zeros((2, 0))
+        values.append(y[(x >= left) & (x <= right)])
+    result = np.concatenate(values) if values else np.zeros(0)
+    scale = axes.get_yscale()
+    possible = np.isfinite(result) & ((result > 0) | (scale == "linear"))
+    return result[possible & ((result < 1) | (scale != "logit"))]
+
+
 def _require_visible(where: str, region: Limits, start: float, end: float, kind: Kind) -> None:
     """Refuse a range of an axis that has no data, or an inset with too little to see."""
     low, high = (start if region[0] is None else region[0], end if region[1] is None else region[1])
@@ -244,7 +310,8 @@ def _scales(axes: Any, style: FigureStyle, *, percent: bool) -> None:
         _plain_ticks(axes.yaxis)
     if log == "logit":
         axes.set_yscale("logit")
-        axes.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
+        axes.yaxis.set_major_locator(_LogitTicks())
+        axes.yaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v if percent else v:g}"))
 
 
@@ -278,6 +345,30 @@ class _LogTicks(LogLocator):
         if len(ticks) < 2:
             ticks = np.asarray(MaxNLocator(most).tick_values(vmin, vmax))
             return ticks[(ticks >= vmin) & (ticks <= vmax)]
+        return ticks
+
+
+class _LogitTicks(Locator):
+    """Round shares within the axis, as many as fit: denser towards 0 and 1."""
+
+    def __call__(self) -> Any:
+        return self.tick_values(*sorted(self.axis.get_view_interval()))  # type: ignore[union-attr]
+
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        middles: tuple[list[float], ...] = ([0.2, 0.3, 0.4, 0.6, 0.7, 0.8], [0.2, 0.8], [])
+        tails = (1.0, 2.0, 5.0), (1.0, 5.0), (1.0,)
+        most = max(3, self.axis.get_tick_space() if self.axis is not None else 9)
+        ticks = np.zeros(0)
+        for middle, tail in itertools.product(middles, tails):
+            low = [digit * 10.0**-power for power in range(1, 9) for digit in tail]
+            low = [value / 10 if value > 0.1 else value for value in low]
+            levels = np.unique(np.round([0.5, *middle, *low, *(1 - value for value in low)], 9))
+            ticks = levels[(levels >= vmin - 1e-12) & (levels <= vmax + 1e-12)]
+            if len(ticks) <= most:
+                break
+        if len(ticks) < 2:
+            ticks = np.asarray(MaxNLocator(most).tick_values(vmin, vmax))
+            ticks = ticks[(ticks >= vmin) & (ticks <= vmax)]
         return ticks
 
 
@@ -365,7 +456,8 @@ def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> bool
     part.tick_params(labelsize="x-small", pad=1.5, length=2)
     part.grid(True, color="#dddddd", linewidth=0.4)
     part.set_in_layout(False)
-    axes.indicate_inset_zoom(part, edgecolor="#666666")
+    # Below the frame, so that no line crosses the labels of the inset.
+    axes.indicate_inset_zoom(part, edgecolor="#666666", zorder=3.9)
     return True
 
 

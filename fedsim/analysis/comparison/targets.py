@@ -38,22 +38,21 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """Read ``accuracy=0.9``.
+        """Read ``accuracy=0.9`` or ``accuracy=90%``.
 
         Raises:
             UserError: it is not of this form.
         """
         metric, _, number = text.partition("=")
         try:
-            value = float(number)
+            value = float(share_of(number) or number)
         except ValueError:
             value = math.nan
         if not metric.strip() or not math.isfinite(value):
-            share = metric.strip() and share_of(number)
             raise UserError(
                 "write a metric, '=' and a number",
                 where=f"target {text}",
-                hint=f"write {metric}={share}" if share else "for example accuracy=0.9",
+                hint="for example accuracy=0.9 or accuracy=90%",
             )
         return cls(metric.strip(), value)
 

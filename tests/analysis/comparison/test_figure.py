@@ -196,7 +196,8 @@ def test_an_inset_hides_neither_the_curves_nor_its_region() -> None:
         ({"inset": "10s:10.5s"}, "less than 1% of the axis"),
         ({"inset": "10s:90s,1%:2%"}, "no curve has a value in this region"),
         ({"xlim": "2min:3min"}, "outside the data\n  the curves go from 0 s to 1 min 40 s"),
-        ({"ylim": "2:3"}, "outside the data\n  the curves go from 10.0% to 90.0%"),
+        ({"ylim": "95%:96%"}, "outside the data\n  the curves go from 10.0% to 90.0%"),
+        ({"ylim": "85:95"}, "'85:95' is not a range of shares\n  write 85%:95%"),
     ],
 )
 def test_regions_that_show_nothing(style: dict[str, Any], message: str) -> None:
@@ -250,3 +251,22 @@ def test_insets_are_left_out_of_narrow_panels(
     assert [record.message for record in caplog.records] == [
         "the panels are too narrow for insets; choose a larger --width"
     ]
+
+
+def test_vertical_axes_fit_what_is_shown(comparison: Comparison) -> None:
+    """The curves rise from 10% to 90%; no share is below 0% or above 100%, and a range of time shows its own values."""
+    whole = comparison.plot("accuracy").axes[0]
+    assert 0 <= whole.get_ylim()[0] < 10
+    assert 90 < whole.get_ylim()[1] <= 100
+    late = comparison.plot("accuracy", xlim="15s:30s")
+    for axes in late.axes:
+        shown = [float(line.get_ydata()[-1]) for line in axes.get_lines()]
+        assert axes.get_ylim()[0] > 10
+        assert axes.get_ylim()[1] >= max(shown)
+
+
+def test_logit_axes_have_round_labels(comparison: Comparison) -> None:
+    figure = comparison.plot("accuracy", log="logit")
+    labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert {"20", "50", "80"} <= set(labels)
+    assert len(labels) <= 11
