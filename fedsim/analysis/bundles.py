@@ -83,6 +83,7 @@ def _panels(every: Sequence[BundleStatistics]) -> Iterator[Panel]:
             "count",
             hours,
             "devices online",
+            ticks=range(0, 25, 6),
         )
     days = [(n, a.by_weekday) for n, a in online if a.by_weekday is not None]
     if days:
@@ -259,8 +260,8 @@ def _picture(every: Sequence[BundleStatistics], panels: list[Panel]) -> Any:
             axes.set_xlabel(f"{panel.label} (s)")
         if panel.names:
             axes.set_xticks(range(len(panel.names)), panel.names)
-        if panel.id == "hour":
-            axes.set_xticks(range(0, 25, 6))
+        if panel.ticks:
+            axes.set_xticks(panel.ticks)
         for line in panel.lines:
             look = LOOKS[line.look % len(LOOKS)]
             style = ":" if line.fit else "--" if line.thin else "-"

@@ -62,8 +62,9 @@ def embedded(data: dict[str, Any]) -> Markup:
 
 
 def unbroken(value: str) -> str:
-    """A quantity with no-break spaces between numbers and units."""
-    return re.sub(r"(?<=\d) (?=[^\W\d])", "\u00a0", value)
+    """Text with no-break spaces between numbers and units, and inside durations."""
+    joined = re.sub(r"(?<=\d) (?=[^\W\d])", "\u00a0", value)
+    return re.sub(r"(\d\u00a0(?:d|h|min)) (?=\d+\u00a0(?:h|min|s)\b)", "\\1\u00a0", joined)
 
 
 @functools.cache

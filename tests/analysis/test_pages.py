@@ -39,5 +39,5 @@ def test_embedded_data_cannot_end_its_script() -> None:
 
 
 def test_numbers_stay_with_their_units() -> None:
-    assert unbroken("24 min 30 s") == "24\u00a0min 30\u00a0s"
+    assert unbroken("24 min 30 s") == "24\u00a0min\u00a030\u00a0s"
     assert unbroken("1,234") == "1,234"

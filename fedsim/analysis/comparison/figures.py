@@ -161,6 +161,7 @@ def target_figure(comparison: ComparisonTables, target: Target, number: int) -> 
             "title": f"Time to {comparison.title(target)}",
             "note": _small_sample(comparison),
             "ranges": ranges,
+            "top": format_duration(top),
         },
     )
 

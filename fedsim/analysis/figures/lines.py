@@ -39,7 +39,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot; ``names`` label the x values if these are not numbers."""
+    """One plot; ``names`` label the x values if these are not numbers, and ``ticks`` are those of the axis if given."""
 
     id: str
     title: str
@@ -51,6 +51,7 @@ class Panel:
     unit: str = "share at most this"
     log: bool = False
     names: Sequence[str] = ()
+    ticks: Sequence[float] = ()
     values: Kind = "share"
 
 
@@ -59,7 +60,8 @@ def line_figure(panel: Panel) -> Figure:
     series = [
         {
             "label": line.label,
-            "color": f"g{line.look % len(LOOKS)}",
+            # In the color of its data, a good fit could not be seen.
+            "color": "text" if line.fit else f"g{line.look % len(LOOKS)}",
             "dash": (1, 1.5)
             if line.fit
             else (4, 2)
@@ -81,6 +83,7 @@ def line_figure(panel: Panel) -> Figure:
         "unit": panel.unit,
         "log": panel.log,
         "names": list(panel.names),
+        "ticks": list(panel.ticks),
     }
     return Figure(panel.id, panel.finding, tuple(columns), extra)
 

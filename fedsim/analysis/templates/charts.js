@@ -61,7 +61,7 @@ const fedsim = (() => {
           && at(mark) - last >= room && ((last = at(mark)), true));
       };
       // Narrow ranges have few round marks, or few with room beside each other.
-      const candidates = [ROUND[scale](kind), kind === "time" ? TIME_STEPS : [], ticks(kind, low, high, count), ticks(kind, low, high, 3 * count)].map(spaced);
+      const candidates = [kind === "time" && scale === "log" ? [1e-3, 1, 60, 3600, 86400, 2592000] : [], ROUND[scale](kind), kind === "time" ? TIME_STEPS : [], ticks(kind, low, high, count), ticks(kind, low, high, 3 * count)].map(spaced);
       found = candidates.find((each) => each.length > 2) ?? candidates.reduce((best, each) => (each.length > best.length ? each : best));
     }
     const places = found.map(to), texts = found.map(label);
@@ -324,7 +324,7 @@ const fedsim = (() => {
       const box = { top: marks.some((mark) => mark.at != null) ? 42 : 26, bottom: height - 40, right: width - margin, left: 0 };
       const ya = axis({ kind: y.kind, low, high, scale: scales.y || "linear", pixels: box.bottom - box.top, horizontal: false });
       box.left = Math.max(34, Math.max(0, ...ya.texts.map((text) => textWidth(text))) + 12);
-      const xa = axis({ kind: x.kind, low: first, high: last, scale: scales.x || "linear", pixels: box.right - box.left, horizontal: true, ...(x.names && { marks: x.values, label: (value) => x.names[value] }) });
+      const xa = axis({ kind: x.kind, low: first, high: last, scale: scales.x || "linear", pixels: box.right - box.left, horizontal: true, ...(x.names ? { marks: x.values, label: (value) => x.names[value] } : x.ticks && !zoom && { marks: x.ticks }) });
       const px = (value) => box.left + xa.at(value), py = (value) => box.bottom - ya.at(Math.max(low, Math.min(high, value)));
       const pairs = (values) => values.map((value, index) => (xScale.holds(x.values[index]) ? [xScale.to(x.values[index]), value === null || !yScale.holds(value) ? null : yScale.to(value)] : null)).filter(Boolean);
       const faint = (s) => (only !== null && only !== s.label ? 0.12 : 1);

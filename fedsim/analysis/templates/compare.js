@@ -56,12 +56,19 @@
       const shown = series.filter((s) => !s.hidden);
       const focus = asked && view.ylim ? view.ylim : late(x, shown, byId("bands").checked);
       byId("focus").parentElement.style.display = focus ? "" : "none";
-      const used = focus && byId("focus").checked ? focus : null;
+      const used = focus && byId("focus").checked ? [...focus] : null;
+      const goals = targets.filter((goal) => goal.metric === metric.key);
+      // A target at the very edge of the range would be hidden by the axis.
+      const room = used ? 0.04 * (used[1] - used[0]) : 0;
+      for (const { value } of used && focus !== view.ylim ? goals : []) {
+        if (Math.abs(value - used[0]) < room) used[0] = value - room;
+        if (Math.abs(value - used[1]) < room) used[1] = value + room;
+      }
       byId("clipped").textContent = used && focus !== view.ylim ? `Values outside ${fedsim.show(metric.kind, used[0])} to ${fedsim.show(metric.kind, used[1])} are not shown; clear “late range” to see them.` : "";
       curves(host("curves"), finding("curves"), {
         x: { ...axis, values: x }, y: metric, series: shown, bands: byId("bands").checked, smooth: Number(byId("smooth").value),
         scales: { y: byId("scale").value, x: asked ? view.xscale : undefined }, xlim: asked ? view.xlim : null, ylim: used,
-        marks: targets.filter((goal) => goal.metric === metric.key).map((goal) => ({ value: goal.value, label: `target ${fedsim.onAxis(metric.kind, goal.value)}` })),
+        marks: goals.map((goal) => ({ value: goal.value, label: `target ${fedsim.onAxis(metric.kind, goal.value)}` })),
       });
     };
     for (const name of ["metric", "progress", "bands", "scale", "focus"]) {

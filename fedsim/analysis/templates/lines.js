@@ -15,7 +15,7 @@
         draw();
       });
       curves(host, finding(name), {
-        x: { ...x, names: figure.names.length ? figure.names : null, zero: !figure.log }, y: { kind: columns[0].kind, label: figure.unit, zero: columns[0].kind === "share" },
+        x: { ...x, names: figure.names.length ? figure.names : null, ticks: figure.ticks.length ? figure.ticks : null, zero: !figure.log }, y: { kind: columns[0].kind, label: figure.unit, zero: columns[0].kind === "share" },
         scales: { x: figure.log ? "log" : "linear" }, series: series.filter((s) => !s.hidden),
       });
     };
