@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from fedsim.cli.options import json_option, override_option, user_code_option
+from fedsim.cli.progress import following, next_command, same_command
 from fedsim.cli.summary import print_summary
 
 
@@ -50,12 +51,20 @@ def command(
     that the ClientApp does, and the upload of its reply. In the ServerApp, time.time, time.sleep and datetime.now mean
     simulated time. Needs the extra 'flower': pip install "fedsim-des[flower]".
     """
+    from fedsim.composition.execution import default_folder
     from fedsim.flower.running import App, execute
     from fedsim.flower.settings import load_devices
 
     source = App.read(app, run_config)
     scenario = load_devices(devices, source.name, overrides)
-    run = execute(source, scenario, output, overwrite=overwrite)
+    folder = output or default_folder(scenario)
+    again = same_command(*([] if overwrite else ["--overwrite"]))
+    # Lines, because the app writes to the terminal as well.
+    with (
+        next_command(folder, again),
+        following(source.name, folder, quiet=as_json, bar=False) as on_progress,
+    ):
+        run = execute(source, scenario, folder, overwrite=overwrite, on_progress=on_progress)
     if as_json:
         click.echo(json.dumps({"path": str(run.path), **run.info}))
     else:

@@ -85,7 +85,7 @@ def next_command(folder: Path, command: str, after_failure: str = "") -> Iterato
 
 @contextlib.contextmanager
 def following(
-    title: str, folder: Path, *, quiet: bool
+    title: str, folder: Path, *, quiet: bool, bar: bool = True
 ) -> Iterator[Callable[[Progress], None] | None]:
     """A function that shows progress as long as the context lasts: a bar on a terminal, else lines; None if quiet."""
     if quiet:
@@ -108,7 +108,7 @@ def following(
             return 0.0, ""
         return newest.share, progress_text(newest, pace.left_s(newest.share))
 
-    if not console.is_terminal:
+    if not (console.is_terminal and bar):
         with repeated(LINE_S, lambda: _print_line(console, title, *state())):
             yield show
         return

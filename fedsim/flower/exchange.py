@@ -309,6 +309,7 @@ class Exchange:
         version, rounds, dispatched, arrived: numbers of versions made, rounds closed, training messages delivered, and
             their replies.
         refused: messages refused because their node was offline.
+        on_version: called after each new version.
     """
 
     def __init__(
@@ -326,6 +327,7 @@ class Exchange:
         self.population = population
         self.engine = engine = Engine()
         self.version = self.rounds = self.dispatched = self.arrived = self.refused = 0
+        self.on_version: Callable[[], None] = lambda: None
         self._limits = limits
         self._detection_ns = detection_ns
         self._waits_for_offline = waits_for_offline
@@ -528,6 +530,7 @@ class Exchange:
         self._updates.aggregate(
             dispatches, None, None, version=self.version, round_=self.rounds, now_ns=self.now_ns
         )
+        self.on_version()
 
     def close_round(self) -> None:
         """Count a round."""

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from fedsim.analysis.run import Run
 from fedsim.composition.closing import write_population
-from fedsim.composition.execution import default_folder
+from fedsim.composition.execution import OnProgress, default_folder
 from fedsim.composition.shared import Shared
 from fedsim.composition.world import World
 from fedsim.devices.population import Population
@@ -40,6 +40,7 @@ from fedsim.runs.checkpoint import Checkpoints, save_model
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
+from fedsim.runs.progress import Progress, share_done
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import from_python
@@ -155,8 +156,12 @@ def execute(
     output: Path | None = None,
     *,
     overwrite: bool = False,
+    on_progress: OnProgress | None = None,
 ) -> Run:
-    """Run an app into a run folder; see :func:`run`."""
+    """Run an app into a run folder; see :func:`run`.
+
+    ``on_progress`` is called after each new version.
+    """
     began = time.perf_counter()
     scenario = loaded.scenario
     params: FlowerParams = scenario.task.params
@@ -199,6 +204,12 @@ def execute(
             recording = Recording(
                 exchange, writer, lambda metrics: bool(stop.target) and meets(stop.target, metrics)
             )
+            if on_progress is not None:
+                limits = {
+                    **stop.model_dump(),
+                    "rounds": stop.rounds or app.run_config.get("num-server-rounds"),
+                }
+                exchange.on_version = lambda: on_progress(_progress(exchange, recording, limits))
             # The grid needs the clock's threads, and the clock sleeps through the grid.
             clock = SimulatedClock(lambda: exchange.now_ns, lambda span_ns: grid.sleep_ns(span_ns))
             turns = Turns(exchange, clock)
@@ -223,6 +234,8 @@ def execute(
                     Status.INTERRUPTED if interrupted else Status.FAILED,
                     error=f"{type(error).__name__}: {error}",
                 )
+                with contextlib.suppress(Exception):  # The reason why the run ended comes first.
+                    Run(folder).report()
                 raise
             recording.flush()
             exchange.finish(grid.unused.values())
@@ -258,6 +271,26 @@ def execute(
 
 
 _LONGEST_RUN_S = 366 * 86_400.0
+
+
+def _progress(exchange: Exchange, recording: Recording, limits: Mapping[str, Any]) -> Progress:
+    simulated_s = exchange.now_ns / NS_PER_S
+    known = any(limits.get(name) for name in ("simulated_time", "rounds", "dispatches", "arrivals"))
+    share = known and share_done(
+        limits,
+        simulated_s=simulated_s,
+        rounds=exchange.rounds,
+        dispatches=exchange.dispatched,
+        arrivals=exchange.arrived,
+    )
+    return Progress(
+        simulated_s,
+        exchange.version,
+        exchange.rounds,
+        exchange.dispatched,
+        float(share),
+        recording.last,
+    )
 
 
 def _notes(errors: int) -> list[str]:

@@ -180,3 +180,16 @@ def test_comparing_apps_names_them_by_their_configuration(run_app: Callable[...,
     assert [group.name for group in comparison.groups] == ["rounds=1", "rounds=2"]
     assert [len(group.runs) for group in comparison.groups] == [2, 2]
     assert comparison.grouping.differing == ("run_config.rounds",)
+
+
+def test_progress_is_reported_after_each_version(tmp_path: Path) -> None:
+    seen: list[Any] = []
+    app = App("x", apps.strategy_server(rounds=3), apps.torch_client(), {"num-server-rounds": 3})
+    devices = {
+        "task": {"clients": 4},
+        "devices": SLOW | {"compute": {"name": "values", "step": "1s"}},
+    }
+    run = execute(app, load_devices(devices, "x"), tmp_path / "run", on_progress=seen.append)
+    assert [one.version for one in seen] == [1, 2, 3]
+    assert [one.simulated_s for one in seen] == run.aggregations["time_s"].tolist()
+    assert [round(one.share * 3) for one in seen] == run.aggregations["round"].tolist()

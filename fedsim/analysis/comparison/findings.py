@@ -16,6 +16,7 @@ from fedsim.analysis.comparison.reference import ReferenceTable
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
 from fedsim.analysis.figures.base import shortened
+from fedsim.formatting import format_names
 
 _MOST_NUMBERS = 100_000
 """Maximum count of numbers in all curves of a page, which keeps its data below one megabyte."""
@@ -89,17 +90,17 @@ def winners(comparison: ComparisonTables, target: Target) -> tuple[list[str], in
 
 
 def leader(frame: pd.DataFrame, column: str, written: Callable[[float], str]) -> str:
-    """The name of the group with the largest value of a column; empty if all values have the same text."""
-    if frame[column].map(written).nunique() == 1 < len(frame):
-        return ""
-    return _names(frame.loc[[frame[column].idxmax()]])[0]
+    """The names of the groups whose value of a column has the text of the largest; empty if all values have it."""
+    ahead = frame[frame[column].map(written) == written(frame[column].max())]
+    return format_names(_names(ahead)) if len(ahead) < len(frame) or len(frame) == 1 else ""
 
 
 def best_at_the_end(comparison: ComparisonTables, metric: str) -> tuple[list[str], float]:
-    """The groups with the best mean of the last values of a metric, and that mean."""
-    ends = comparison.summary[f"final_{metric}"]
-    value = comparison.definition(metric).best(ends)
-    return _names(comparison.summary[ends == value]), value
+    """The groups with the best mean of the last values of a metric as it is written, and that mean."""
+    ends, definition = comparison.summary[f"final_{metric}"], comparison.definition(metric)
+    value = definition.best(ends)
+    equal = ends.map(definition.format) == definition.format(value)
+    return _names(comparison.summary[equal]), value
 
 
 def main_differences(comparison: ComparisonTables) -> pd.DataFrame:

@@ -159,6 +159,15 @@ def test_who_is_alike_is_not_ranked() -> None:
     finding = figures.learning(of(run("fedavg"), run("mifa")))
     assert finding is not None
     assert finding.finding == "All tied: 90.0% accuracy."
+    # Equal to the last digit that is shown.
+    close = of(
+        run("fedavg"), run("mifa", accuracy=(0.1, 0.9 - 1e-5)), run("scaffold", accuracy=(0.1, 0.5))
+    )
+    finding = figures.learning(close)
+    assert finding is not None
+    assert finding.finding == "fedavg and mifa ended best: 90.0% accuracy."
+    written = "{:.1f}".format
+    assert findings.leader(close.summary, "final_accuracy", written) == "fedavg and mifa"
     frame = of(run("fedavg", accuracy=(0.1, 0.5)), run("mifa")).summary
     assert findings.leader(frame, "final_accuracy", "{:.1f}".format) == "mifa"
     assert findings.leader(frame, "runs", "{:.1f}".format) == ""
