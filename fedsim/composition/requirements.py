@@ -81,6 +81,20 @@ def doubts(method: Method, server: Server) -> list[UserError]:
     ]
 
 
+def nothing_measured(learns: bool, measured: Mapping[str, MetricDefinition]) -> list[UserError]:
+    """A warning if the run trains a model without measuring it."""
+    if measured or not learns:
+        return []
+    return [
+        UserError(
+            "the data set has no test samples, so the run measures no metric",
+            where="task.dataset",
+            hint="give it test samples, or give clients their own: task.partition.test: split with "
+            "evaluation.per_client: true",
+        )
+    ]
+
+
 def population_doubts(method: Method, availability: AvailabilityIndex) -> list[UserError]:
     """A warning if clients that are offline keep a weight in the model, and few are online."""
     if not method.weight_of_absent:

@@ -301,6 +301,10 @@ class SupervisedTask(Task):
         clients, labels = np.nonzero(table)
         return {"client_id": clients, "label": labels, "count": table[clients, labels]}
 
+    def doubts(self) -> list[UserError]:
+        """Warnings about the data set."""
+        return self.dataset.doubts()
+
     def check(self, training: Training, evaluation: Evaluation) -> None:
         """Refuse augmentation, per-client evaluation or batch sizes that do not suit the samples or the model."""
         super().check(training, evaluation)
