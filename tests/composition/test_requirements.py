@@ -214,8 +214,14 @@ def test_with_replacement_a_cohort_may_exceed_the_clients() -> None:
             "accuracy never reaches 80; .* lie between 0 and 1\n  write 0.8 for 80%",
         ),
         ({"accurcy": 0.8}, "no metric 'accurcy' to stop at\n  did you mean 'accuracy'"),
-        ({"perplexity": 0.5}, "no metric 'perplexity'"),
-        ({"client_accuracy": 0.5}, "no metric 'client_accuracy'"),
+        ({"perplexity": 1.5}, "not measure 'perplexity'\n  add perplexity to evaluation.metrics"),
+        (
+            {"client_accuracy": 0.5},
+            "not measure 'client_accuracy'\n  set evaluation.per_client: true",
+        ),
+        ({"objective_loss": 0.5}, "not measure 'objective_loss'\n  set evaluation.objective: true"),
+        ({"top_5_accuracy": 0.9}, "add top_k_accuracy to evaluation.metrics"),
+        ({"mse": 0.5}, "not measure 'mse'\n  this task measures: accuracy"),
     ],
 )
 def test_a_target_that_is_never_reached_is_refused(target: Any, message: str) -> None:
