@@ -87,6 +87,7 @@ def test_arguments_that_do_not_fit_forward_are_refused(inputs: Any, message: str
     adapt_calls(Two(), (2, 3), {"left": "x[0]", "right": "x[-1]"})
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_traced_module_is_accepted() -> None:
     module = torch.jit.trace(nn.Linear(3, 2), torch.zeros(1, 3))
     adapt_calls(module, (3,))
