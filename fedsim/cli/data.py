@@ -51,7 +51,10 @@ def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
         if not settings and name in CATALOG.parts("dataset"):
             error.add_note(f"note: set parameters with -s KEY=VALUE; see fedsim describe {name}")
         raise
-    described = _describe(dataset.load(Path.cwd()))
+    loaded = dataset.load(Path.cwd())
+    for doubt in loaded.doubts():
+        click.echo(f"warning: {doubt.message}\n  {doubt.hint}", err=True)
+    described = _describe(loaded)
     if as_json:
         click.echo(json.dumps(described, indent=2))
         return
@@ -71,6 +74,7 @@ def _describe(dataset: Dataset) -> dict[str, Any]:
         "training_samples": len(dataset.train_y),
         "test_samples": len(dataset.test_y),
         "shape": list(dataset.input_shape),
+        "features": list(dataset.feature_names),
         "stored_as": str(dataset.train_x.dtype),
         "bytes": dataset.bytes,
         "classes": None if quantity else dataset.classes,

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.composition.feasibility import Feasibility
-from fedsim.composition.requirements import doubts, population_doubts
+from fedsim.composition.requirements import doubts, nothing_measured, population_doubts
 from fedsim.composition.rules import Rules, build_rules
 from fedsim.composition.shared import Shared
 from fedsim.composition.world import World, build_world
@@ -136,6 +136,8 @@ def check_server(assembly: Assembly) -> list[UserError]:
         raise combined([*errors, *assembly.trace_doubts])
     return [
         *assembly.trace_doubts,
+        *assembly.task.doubts(),
+        *nothing_measured(assembly.rules.learns, assembly.rules.measured),
         *doubts(assembly.method, assembly.scenario.server),
         *population_doubts(assembly.method, assembly.population.availability),
         *feasibility.warnings(),

@@ -15,7 +15,7 @@ from fedsim.errors import UserError, nearest_or_all
 from fedsim.formatting import format_share
 from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
-from fedsim.metrics import MetricDefinition
+from fedsim.metrics import METRICS, MetricDefinition
 from fedsim.scenario.model import Server
 from fedsim.scheduling.base import Schedule
 from fedsim.signatures import is_bundled, place
@@ -77,6 +77,20 @@ def doubts(method: Method, server: Server) -> list[UserError]:
             f"{title} was not designed for the {schedule} schedule; its paper uses {' or '.join(named)}",
             where="server.schedule",
             hint=f"results are not those of {title} as published",
+        )
+    ]
+
+
+def nothing_measured(learns: bool, measured: Mapping[str, MetricDefinition]) -> list[UserError]:
+    """A warning if the run trains a model without measuring it."""
+    if measured or not learns:
+        return []
+    return [
+        UserError(
+            "the data set has no test samples, so the run measures no metric",
+            where="task.dataset",
+            hint="give it test samples, or give clients their own: task.partition.test: split with "
+            "evaluation.per_client: true",
         )
     ]
 
@@ -197,24 +211,28 @@ def _needs_of_selection(
 
 
 def unmet_target(
-    target: Mapping[str, float], measured: Mapping[str, MetricDefinition]
+    target: Mapping[str, float],
+    measured: Mapping[str, MetricDefinition],
+    ways_to_measure: Mapping[str, str],
 ) -> Iterator[UserError]:
     """What is wrong with the target at which a run stops.
 
     Args:
         target: metrics and the values that they must reach.
         measured: the metrics that the run measures; empty if it has no test samples.
+        ways_to_measure: the setting that adds a metric to them, by metric.
     """
     for name, value in target.items():
         metric, where = measured.get(name), f"stop.target.{name}"
         if metric is None:
-            known = nearest_or_all(
-                name, measured, f"this task measures: {', '.join(sorted(measured))}"
-            )
+            message, hint = f"there is no metric '{name}' to stop at", ways_to_measure.get(name)
+            every = f"this task measures: {', '.join(sorted(measured))}"
+            if hint or name in METRICS:
+                message, hint = f"this run does not measure '{name}'", hint or every
+            if not measured:
+                hint = "the data set has no test samples; give it some"
             yield UserError(
-                f"there is no metric '{name}' to stop at",
-                where=where,
-                hint=known if measured else "the data set has no test samples; give it some",
+                message, where=where, hint=hint or nearest_or_all(name, measured, every)
             )
         elif error := metric.unreachable(value, where):
             yield error

@@ -12,7 +12,7 @@ from fedsim.composition.requirements import unmet_requirements, unmet_target
 from fedsim.composition.world import World
 from fedsim.errors import UserError, raise_all
 from fedsim.formatting import format_bytes
-from fedsim.learning.metrics import Metric, definitions
+from fedsim.learning.metrics import Metric, definitions, ways_to_measure
 from fedsim.learning.rates import learning_rate
 from fedsim.methods.base import Method, MethodContext, Prologue
 from fedsim.methods.declarations import check_declarations
@@ -147,7 +147,7 @@ def build_rules(scenario: Scenario, world: World, *, timing_only: bool = False) 
                 learns=not timing,
                 client_accuracies=world.task.has_client_accuracies,
             ),
-            *unmet_target(target, measured),
+            *unmet_target(target, measured, ways_to_measure(world.task) if target else {}),
         ]
     )
     return Rules(scenario, not timing, method, metrics, measured, fixed * item)

@@ -152,8 +152,8 @@ class Stop(Parameters):
     """Number of consecutive dispatches without an aggregated update after which the run fails, because it may never
     end. If null, 100 per client, but at least 100,000."""
     target: dict[str, float] = {}
-    """A metric and the value at which the run ends, such as ``{accuracy: 0.8}``; ``loss`` and ``perplexity`` must fall
-    to the value."""
+    """A metric and the value at which the run ends, such as ``{accuracy: 0.8}``; metrics of which lower
+    values are better, such as ``loss``, must fall to the value."""
 
     @model_validator(mode="after")
     def _ends(self) -> Stop:

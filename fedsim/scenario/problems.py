@@ -146,6 +146,8 @@ def _join_alternatives(messages: Sequence[str]) -> str:
     tails = {message.rpartition(", not ")[2] for message in messages if ", not " in message}
     if len(tails) == 1 and all(message.startswith("must be ") for message in messages):
         heads = [message.rpartition(", not ")[0].removeprefix("must be ") for message in messages]
+        if "a number" in heads:  # includes integers
+            heads = [head for head in heads if head != "an integer"]
         return f"must be {' or '.join(dict.fromkeys(heads))}, not {tails.pop()}"
     heads = [
         message.rpartition(", not ")[0] if index else message
@@ -179,8 +181,10 @@ def _translate(entry: _Entry) -> Problem:
     message = error["msg"].replace("Input should be", "must be").replace("a valid ", "a ")
     message = message.replace("a integer", "an integer")
     message = f"{message[0].lower()}{message[1:].split(', ')[0]}, not {shown(value)}"
-    share = share_of(value) if kind.startswith("float") else ""
-    return Problem(path, message, f"write {share}" if share else None)
+    example = share_of(value) if kind.startswith("float") else ""
+    if kind == "list_type" and isinstance(value, int | float | str):
+        example = f"[{shown(value)}]"
+    return Problem(path, message, f"write {example}" if example else None)
 
 
 def _words(quoted: str) -> list[str]:

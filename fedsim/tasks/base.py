@@ -174,6 +174,10 @@ class Task(Component, ABC):
         """Columns client_id, label and count of the clients' training samples, for the report; None without labels."""
         return None
 
+    def doubts(self) -> list[UserError]:
+        """Warnings about the task's data."""
+        return []
+
     def check(self, training: Training, evaluation: Evaluation) -> None:
         """Refuse settings of a scenario that the task does not support.
 

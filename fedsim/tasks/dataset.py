@@ -60,6 +60,7 @@ class Dataset:
         train_groups, test_groups: natural group (writer, role, subject, center) of each sample, (n,) int64.
         group_names: names of the groups.
         tokens: whether samples are integer codes, such as characters or tokens, which models receive as int64.
+        feature_names: names of the columns of a table, in the order of the values of a sample.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Dataset:
     test_groups: npt.NDArray[np.int64] | None = None
     group_names: tuple[str, ...] = ()
     tokens: bool = False
+    feature_names: tuple[str, ...] = ()
     _unread: dict[str, _Deferred] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -150,6 +152,19 @@ class Dataset:
     def _damaged(self, what: str) -> UserError:
         hint = "fix its files, or the code that reads them"
         return UserError(what, where=f"dataset {self.name}", hint=hint)
+
+    def doubts(self) -> list[UserError]:
+        """A warning if labels probably begin at 1: no sample has label 0."""
+        labels = (self.train_y, self.test_y)
+        if self.kind in ("regression", "next_character") or any((y == 0).any() for y in labels):
+            return []
+        return [
+            UserError(
+                f"class 0 of dataset {self.name} has no samples",
+                where="task.dataset",
+                hint="number the classes 0, 1, 2, ..., because models have an output for each label from 0",
+            )
+        ]
 
     @property
     def input_shape(self) -> tuple[int, ...]:

@@ -81,7 +81,7 @@ class UserModule(ModelComponent):
                 f"{self.name} returns {type(module).__name__}, not a torch.nn.Module",
                 where="task.model",
             )
-        adapt_calls(module, inputs)
+        adapt_calls(module, dataset.input_shape, inputs)
         return module
 
     def initialize(self, module: nn.Module, generator: Generator) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -37,6 +38,16 @@ def test_prepare_takes_the_data_sets_parameters() -> None:
     result = fedsim("prepare", "gaussian_mixture", "-s", "samples=70", "-s", "classes=3", "--json")
     described = json.loads(result.stdout)
     assert (described["training_samples"], described["classes"]) == (70, 3)
+
+
+def test_prepare_names_the_features_of_a_table_and_warns_about_labels(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("age,dose,kind\n" + "3,1,a\n2,7,b\n" * 5)
+    table = fedsim("prepare", "table", "-s", f"path={tmp_path / 'own.csv'}", "-s", "target=kind")
+    assert "features          'age', 'dose'" in table.stdout
+    assert not table.stderr
+    np.savez(tmp_path / "own.npz", x=np.ones((20, 3)), y=np.arange(20) % 3 + 1)
+    arrays = fedsim("prepare", "npz", "-s", f"path={tmp_path / 'own.npz'}")
+    assert arrays.stderr.startswith("warning: class 0 of dataset own has no samples\n")
 
 
 def test_missing_parameters_are_set_with_an_option() -> None:

@@ -232,8 +232,12 @@ def test_a_mini_batch_of_one_sample_is_refused_where_the_model_needs_two(
     if not refused:
         fedsim.run(world, tmp_path / "run")
         return
-    with pytest.raises(UserError, match=rf"{refused} clients have a mini-batch of one sample"):
+    with pytest.raises(
+        UserError, match=rf"{refused} clients have a mini-batch of one sample"
+    ) as refusal:
         fedsim.run(world, tmp_path / "run")
+    full = world["training"]["batch_size"] > 1
+    assert ("set training.batches: with_replacement" in str(refusal.value.hint)) == full
     assert not (tmp_path / "run").exists()
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedsim.api import read_scenario
@@ -213,8 +214,14 @@ def test_with_replacement_a_cohort_may_exceed_the_clients() -> None:
             "accuracy never reaches 80; .* lie between 0 and 1\n  write 0.8 for 80%",
         ),
         ({"accurcy": 0.8}, "no metric 'accurcy' to stop at\n  did you mean 'accuracy'"),
-        ({"perplexity": 0.5}, "no metric 'perplexity'"),
-        ({"client_accuracy": 0.5}, "no metric 'client_accuracy'"),
+        ({"perplexity": 1.5}, "not measure 'perplexity'\n  add perplexity to evaluation.metrics"),
+        (
+            {"client_accuracy": 0.5},
+            "not measure 'client_accuracy'\n  set evaluation.per_client: true",
+        ),
+        ({"objective_loss": 0.5}, "not measure 'objective_loss'\n  set evaluation.objective: true"),
+        ({"top_5_accuracy": 0.9}, "add top_k_accuracy to evaluation.metrics"),
+        ({"mse": 0.5}, "not measure 'mse'\n  this task measures: accuracy"),
     ],
 )
 def test_a_target_that_is_never_reached_is_refused(target: Any, message: str) -> None:
@@ -277,3 +284,33 @@ def test_clients_that_are_seldom_online_and_keep_a_weight_are_doubted(
     warnings = [str(each) for each in check(read_scenario(scenario)) if "are online" in str(each)]
     assert len(warnings) == bool(reason)
     assert all(reason in warning for warning in warnings)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"is_test": np.zeros(20)}, "no test samples, so the run measures no metric"),
+        ({"y": np.arange(20) % 2 + 1}, "class 0 of dataset own has no samples"),
+        ({}, ""),
+    ],
+)
+def test_doubtful_data_are_reported(arrays: dict[str, Any], message: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "own.npz", **{"x": np.ones((20, 3)), "y": np.arange(20) % 2, **arrays})
+    scenario = {
+        "task": {
+            "dataset": {"name": "npz", "path": str(tmp_path / "own.npz")},
+            "partition": {"name": "iid", "clients": 2, "test": "split"},
+            "model": "logistic_regression",
+        },
+        "devices": {
+            "compute": {"name": "uniform", "low": "0.1s", "high": "0.2s"},
+            "network": {"name": "static", "down": "20Mbps", "up": "5Mbps"},
+        },
+        "stop": {"rounds": 2},
+    }
+    warnings = [str(each) for each in check(read_scenario(scenario))]
+    assert len(warnings) == bool(message)
+    assert all(message in warning for warning in warnings)
+    assert not check(read_scenario(scenario), timing_only=True) or "class 0" in message
+    scenario["evaluation"] = {"per_client": True}
+    assert not check(read_scenario(scenario)) or "class 0" in message

@@ -73,6 +73,10 @@ stop: {}
             "s.yaml:6:11: training: give only one of local_steps",
         ),
         (
+            MINIMAL + "sweep: {seeds: 3}\n",
+            "s.yaml:6:16: sweep.seeds: must be a list, not 3\n  write [3]",
+        ),
+        (
             MINIMAL + "name: has space\n",
             "s.yaml:6:7: name: 'has space' does not fit\n  Name of the run: letters",
         ),

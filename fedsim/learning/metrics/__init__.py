@@ -90,6 +90,19 @@ def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
     return list(by_column.values())
 
 
+def ways_to_measure(task: Task) -> dict[str, str]:
+    """The metrics that a run of the task can measure besides the usual ones, each with the setting that adds it."""
+    if not isinstance(task, SupervisedTask):
+        return {}
+    target_kind: TargetKind = "quantity" if task.dataset.kind == "regression" else "class"
+    ways = {}
+    for name, part in CATALOG.parts("metric").items() if len(task.dataset.test_y) else ():
+        if part.target_kind in (None, target_kind):
+            ways[part(part.Params()).column] = f"add {name} to evaluation.metrics"
+    ways |= {each.name: "set evaluation.per_client: true" for each in CLIENT_METRICS[target_kind]}
+    return ways | {each.name: "set evaluation.objective: true" for each in OBJECTIVE_METRICS}
+
+
 def definitions(
     task: Task, evaluation: Evaluation, metrics: Iterable[Metric], personal: bool
 ) -> dict[str, MetricDefinition]:

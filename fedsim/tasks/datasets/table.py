@@ -10,10 +10,10 @@ import numpy.typing as npt
 from pydantic import AliasChoices, Field
 
 from fedsim.errors import UserError
-from fedsim.formatting import format_names
+from fedsim.formatting import format_counted, format_names
 from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
 from fedsim.tasks.reading.arrays import as_tokens, test_marks
-from fedsim.tasks.reading.files import read_table, resolve
+from fedsim.tasks.reading.files import read_table, resolve, row_place
 from fedsim.tasks.reading.splitting import HeldOutParameters, split_dataset, standardized
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ class Table(DatasetComponent):
             None if params.group is None else frame[params.group].to_numpy(),
             name=path.stem,
             tokens=params.tokens,
+            feature_names=tuple(features),
             **target,
         )
 
@@ -109,6 +110,15 @@ class Table(DatasetComponent):
         features = self.params.features
         if features is None:
             features = [name for name in frame.columns if name not in self._not_features]
+            # The name that pandas gives to a column without one.
+            if unnamed := [name for name in features if str(name).startswith("Unnamed: ")]:
+                raise UserError(
+                    f"column {list(frame.columns).index(unnamed[0]) + 1} has no name, so it may be an index instead of "
+                    "a feature",
+                    where=str(path),
+                    hint="write the file with to_csv(index=False), or list the columns to use in features: "
+                    f"[{', '.join(name for name in features if name not in unnamed)}]",
+                )
         missing = [name for name in [*self._not_features, *features] if name not in frame.columns]
         if missing:
             raise UserError(
@@ -137,10 +147,11 @@ class Table(DatasetComponent):
 
 def _classes(column: pd.Series[Any], path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     """The sorted classes, and the index of each row's class."""
-    values, problem = column.to_numpy(), None
+    values, problem, where = column.to_numpy(), None, str(path)
     if column.dtype.kind == "f" and (values % 1 != 0).any():
         row = int(np.argmax(values % 1 != 0))
-        problem = f"{values[row]} in row {row}, which is a quantity, not a class"
+        problem = f"{values[row]}, which is a quantity, not a class"
+        where = row_place(path, row)
     elif column.dtype.kind not in "fiubO" or (
         values.dtype.kind == "O" and not all(isinstance(value, str) for value in values)
     ):
@@ -150,7 +161,7 @@ def _classes(column: pd.Series[Any], path: Path) -> tuple[npt.NDArray[Any], npt.
     if problem is not None:
         raise UserError(
             f"column '{column.name}' holds {problem}",
-            where=str(path),
+            where=where,
             hint="target must name a column of at least two classes: text, whole numbers, or true and false; "
             "to predict a number, set target_kind: quantity",
         )
@@ -175,10 +186,12 @@ def _refuse_missing(frame: pd.DataFrame, path: Path) -> None:
     """Refuse empty cells; the message gives row and column of the first."""
     empty = frame.isna().to_numpy()
     if empty.any():
-        column, row = (int(index) for index in np.argwhere(empty.T)[0])
+        row, column = (int(index) for index in np.argwhere(empty)[0])
+        count = int(empty.sum())
         raise UserError(
-            f"{int(empty.sum()):,} cells are empty, the first in column '{frame.columns[column]}', row {row}",
-            where=str(path),
+            f"{format_counted(count, 'cell')} {'is empty,' if count == 1 else 'are empty, the first'} "
+            f"in column '{frame.columns[column]}'",
+            where=row_place(path, row),
             hint="drop these rows or fill the cells first",
         )
 
@@ -189,7 +202,7 @@ def _refuse_infinite(x: npt.NDArray[np.float64], features: list[str], path: Path
     if wrong.any():
         row, column = (int(index) for index in np.argwhere(wrong)[0])
         raise UserError(
-            f"column '{features[column]}' holds {x[row, column]} in row {row}",
-            where=str(path),
+            f"column '{features[column]}' holds {x[row, column]}",
+            where=row_place(path, row),
             hint="drop the row, or give it a finite number",
         )

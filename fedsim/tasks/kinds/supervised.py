@@ -301,6 +301,10 @@ class SupervisedTask(Task):
         clients, labels = np.nonzero(table)
         return {"client_id": clients, "label": labels, "count": table[clients, labels]}
 
+    def doubts(self) -> list[UserError]:
+        """Warnings about the data set."""
+        return self.dataset.doubts()
+
     def check(self, training: Training, evaluation: Evaluation) -> None:
         """Refuse augmentation, per-client evaluation or batch sizes that do not suit the samples or the model."""
         super().check(training, evaluation)
@@ -315,7 +319,8 @@ class SupervisedTask(Task):
     def _check_smallest_batch(self, training: Training) -> None:
         """Refuse mini-batches of one sample if the model cannot be trained on them."""
         batch_size = training.batch_size
-        single = (self.samples == 1) | (batch_size == 1)
+        always = (self.samples == 1) | (batch_size == 1)
+        single = always.copy()
         if training.batches == "epochs":
             # The last batch of an epoch, if a dispatch reaches it.
             reached = self.local_steps(training) >= self.steps_per_epoch(batch_size)
@@ -330,7 +335,8 @@ class SupervisedTask(Task):
                 f"(client {client}: {self.samples[client]:,} samples in batches of {batch_size:,}), on which "
                 f"model {self.model.name} cannot be trained: {reason}",
                 where="training.batch_size",
-                hint="use a different batch_size, fewer clients, or a different normalization, such as group norm",
+                hint=("" if always.any() else "set training.batches: with_replacement, or ")
+                + "use a different batch_size, fewer clients, or a different normalization, such as group norm",
             )
 
     def refusal_of_one_sample(self) -> str | None:

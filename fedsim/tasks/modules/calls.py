@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, nearest_or_all
+from fedsim.formatting import format_names
 
+_INPUTS = "task.model.inputs"
 _PART = re.compile(
     r"(?P<whole>int\()?x(?:\[(?P<first>-?\d*)(?P<colon>:)?(?P<last>-?\d*)\])?(?(whole)\))"
     r"(?:\s*!=\s*(?P<padding>-?\d+))?"
 )
 
 
-def adapt_calls(module: nn.Module, inputs: Any = None) -> None:
+def adapt_calls(module: nn.Module, input_shape: tuple[int, ...], inputs: Any = None) -> None:
     """Make the module take samples (n, *input_shape) and return scores (n, classes).
 
     Args:
+        input_shape: shape of one sample.
         module: any module. If it returns an object with ``logits``, as those of transformers do, these are the scores;
             if the logits have shape (n, length, classes), those of the last position.
         inputs: arguments of its forward, each a part of the samples or a dictionary of such parts: ``x``, ``x[1]``,
@@ -27,14 +31,50 @@ def adapt_calls(module: nn.Module, inputs: Any = None) -> None:
             its only argument.
 
     Raises:
-        UserError: a part cannot be understood.
+        UserError: a part cannot be understood or exceeds the samples, or forward takes other arguments.
     """
     if inputs is not None:
-        part = _reader(inputs, "task.model.inputs")
+        part = _reader(inputs, _INPUTS, input_shape)
+    _check_arguments(module, inputs)
+    if inputs is not None:
         module.register_forward_pre_hook(
             lambda _, args, kwargs: ((), part(args[0])), with_kwargs=True
         )
     module.register_forward_hook(lambda _, args, output: _scores(output))
+
+
+def _check_arguments(module: nn.Module, inputs: Mapping[str, Any] | None) -> None:
+    """Check that forward takes exactly the arguments in ``inputs``, or the samples alone if None."""
+    try:
+        parameters = inspect.signature(module.forward).parameters.values()
+    except ValueError:
+        return  # A module traced by torch.jit has no signature.
+    names = [
+        each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
+    required = [
+        each.name for each in parameters if each.name in names and each.default is each.empty
+    ]
+    title = f"forward of {type(module).__name__}"
+    if inputs is None:
+        given = set(names[:1])
+    else:
+        given = set(inputs)
+        if not any(each.kind == each.VAR_KEYWORD for each in parameters):
+            for name in inputs:
+                if name not in names:
+                    raise UserError(
+                        f"{title} has no argument '{name}'",
+                        where=f"{_INPUTS}.{name}",
+                        hint=nearest_or_all(name, names, f"its arguments are: {', '.join(names)}"),
+                    )
+    if missing := [name for name in required if name not in given]:
+        parts = ", ".join(f'{name}: "x[{index}]"' for index, name in enumerate(required))
+        raise UserError(
+            f"{title} also needs {format_names(missing)}",
+            where="task.model" if inputs is None else _INPUTS,
+            hint=f"say which part of the samples x each argument is, such as inputs: {{{parts}}}",
+        )
 
 
 def _scores(output: Any) -> Any:
@@ -44,17 +84,15 @@ def _scores(output: Any) -> Any:
     return logits[:, -1]
 
 
-def _reader(described: Any, where: str) -> Callable[[Tensor], Any]:
+def _reader(described: Any, where: str, shape: tuple[int, ...]) -> Callable[[Tensor], Any]:
     """The function from samples (n, ...) to the part or dictionary ``described``."""
     if isinstance(described, Mapping) and described:
-        readers = {name: _reader(part, f"{where}.{name}") for name, part in described.items()}
+        readers = {
+            name: _reader(part, f"{where}.{name}", shape) for name, part in described.items()
+        }
         return lambda x: {name: read(x) for name, read in readers.items()}
     match = _PART.fullmatch(described.strip()) if isinstance(described, str) else None
-    if (
-        match is None
-        or where == "task.model.inputs"
-        or (match["first"] == "" and not match["colon"])
-    ):
+    if match is None or where == _INPUTS or (match["first"] == "" and not match["colon"]):
         raise UserError(
             f"{described!r} is not a part of the samples x",
             where=where,
@@ -63,6 +101,18 @@ def _reader(described: Any, where: str) -> Callable[[Tensor], Any]:
         )
     first, last = (int(match[name]) if match[name] else None for name in ("first", "last"))
     index = slice(first, last) if match["colon"] else first
+    length = shape[0] if shape else 0
+    if index is not None and (
+        any(edge is not None and not -length <= edge <= length for edge in (first, last))
+        or not range(length)[
+            index if isinstance(index, slice) else slice(index, (index + 1) or None)
+        ]
+    ):
+        raise UserError(
+            f"{described!r} is not within a sample, which has shape {shape}",
+            where=where,
+            hint=f"the first axis has the indices 0 to {length - 1}",
+        )
 
     def read(x: Tensor) -> Tensor:
         part = x if index is None else x[:, index]

@@ -117,7 +117,9 @@ def _check_output(
     if shape != (samples, width):
         raise _refusal(
             f"model {model.name} returns {shape} for {samples} samples, expected {(samples, width)}",
-            f"its last layer needs {width} outputs for dataset {dataset.name}",
+            f"its last layer needs {width} outputs for dataset {dataset.name}"
+            if isinstance(outputs, Tensor)
+            else "return the logits alone, a tensor (n, classes), or an object with .logits",
         )
     if not outputs.is_floating_point():
         raise _refusal(

@@ -11,7 +11,7 @@ from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.partition import UNUSED, Assignment, IntArray, Partitioner, PartitionParameters
 from fedsim.tasks.reading.arrays import test_marks
-from fedsim.tasks.reading.files import read_table, resolve
+from fedsim.tasks.reading.files import read_table, resolve, row_place
 
 
 class FileParameters(PartitionParameters):
@@ -44,8 +44,8 @@ class FromFile(Partitioner):
         if len(first_rows) < len(sample):
             repeated = int(np.setdiff1d(np.arange(len(sample)), first_rows)[0])
             raise UserError(
-                f"sample {sample[repeated]} is given twice, the second time in row {repeated + 1}",
-                where=str(path),
+                f"sample {sample[repeated]} is given a second time",
+                where=row_place(path, repeated),
                 hint="a sample belongs to at most one client",
             )
         clients = int(client.max()) + 1

@@ -46,8 +46,19 @@ def _mapped(path: Path) -> npt.NDArray[Any]:
     try:
         result: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="c")
     except (ValueError, OSError, EOFError) as error:
-        raise damaged(path, str(error)) from error
+        raise _unreadable(path, path.stem, error) from error
     return result
+
+
+def _unreadable(path: Path, name: str, error: Exception) -> UserError:
+    """The error for an array that NumPy refuses to read."""
+    if "Object arrays" not in str(error) and "Python objects" not in str(error):
+        return damaged(path, str(error))
+    return UserError(
+        f"{name} has dtype object, which could hold anything and is not read",
+        where=str(path),
+        hint=f"save it as numbers or text: {name}.astype(int), {name}.astype(float) or {name}.astype(str)",
+    )
 
 
 def test_marks(values: npt.NDArray[Any], what: str, path: Path) -> npt.NDArray[np.bool_]:
@@ -111,6 +122,7 @@ def read_npz(
     require_file(path)
     if not zipfile.is_zipfile(path):
         raise damaged(path, "it is not an .npz archive")
+    name = "it"
     try:
         with np.load(path, allow_pickle=False) as content:
             missing = [name for name in required if name not in content.files]
@@ -120,6 +132,10 @@ def read_npz(
                     where=str(path),
                     hint=f"it holds: {', '.join(content.files) or 'nothing'}",
                 )
-            return {name: content[name] for name in (*required, *optional) if name in content.files}
+            arrays = {}
+            for name in (*required, *optional):
+                if name in content.files:
+                    arrays[name] = content[name]
+            return arrays
     except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, AttributeError) as error:
-        raise damaged(path, str(error)) from error
+        raise _unreadable(path, name, error) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import sys
 import tarfile
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import shorten
@@ -171,6 +173,17 @@ def read_table(path: Path, hint: str) -> pd.DataFrame:
         return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
     except (ValueError, OSError, pa.ArrowException) as error:
         raise UserError(f"it cannot be read: {error}", where=str(path), hint=hint) from error
+
+
+def row_place(path: Path, row: int) -> str:
+    """``file:line`` of a row (from 0) of a CSV file, or ``file, row N`` (from 1) of a Parquet file."""
+    if path.suffix == ".parquet":
+        return f"{path}, row {row + 1}"
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file)
+        # Like pandas, skip blank lines; the first of the others is the header.
+        lines = (reader.line_num for cells in reader if len(cells) > 1 or "".join(cells).strip())
+        return f"{path}:{next(islice(lines, row + 1, None))}"
 
 
 def damaged(path: Path, what: str) -> UserError:

@@ -70,7 +70,7 @@ def test_npz_without_a_split_is_split_by_its_seed(tmp_path: Path) -> None:
             "is_test holds values other",
         ),
         ({"x": rows(9), "y": np.arange(9) % 2, "group": np.zeros((9, 2))}, "group has 2 dim"),
-        ({"x": np.array([[object()]]), "y": np.zeros(1, dtype=int)}, "damaged"),
+        ({"x": rows(9), "y": np.arange(9).astype(object)}, "y has dtype object"),
     ],
 )
 def test_npz_arrays_that_do_not_fit_are_refused(
@@ -78,6 +78,14 @@ def test_npz_arrays_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(UserError, match=message):
         load("npz", path=save_npz(tmp_path / "own.npz", **arrays))
+
+
+def test_labels_from_1_are_doubted(tmp_path: Path) -> None:
+    arrays = {"x": rows(20), "y": np.arange(20) % 3}
+    assert not load("npz", path=save_npz(tmp_path / "own.npz", **arrays)).doubts()
+    arrays["y"] += 1
+    (doubt,) = load("npz", path=save_npz(tmp_path / "own.npz", **arrays)).doubts()
+    assert "class 0 of dataset own has no samples" in doubt.message
 
 
 def test_a_damaged_or_missing_npz_says_so(tmp_path: Path) -> None:

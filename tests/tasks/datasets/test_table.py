@@ -55,14 +55,24 @@ def test_tables_become_data_sets(tmp_path: Path) -> None:
         ("a,b\n1,x\n2,y\n", {"target": "c"}, "no column 'c'"),
         ("a,b\n1,x\n2,y\n", {"target": "b", "features": ["z"]}, "no column 'z'"),
         ("a,b,c\n1,x,q\n2,y,r\n", {"target": "b"}, "not all values of 'c' are numbers"),
-        ("a,b\n1,x\n,y\n", {"target": "b"}, "1 cells are empty, the first in column 'a', row 1"),
+        ("a,b\n1,x\n,y\n", {"target": "b"}, "own.csv:3: 1 cell is empty, in column 'a'"),
         ("a,b\n1,x\n2,x\n", {"target": "b"}, "holds one class only"),
-        ("a,b\n1,0.5\n2,1.5\n", {"target": "b"}, "holds 0.5 in row 0, which is a quantity"),
-        ("a,b\n1,x\n2,y\n-inf,y\n", {"target": "b"}, "column 'a' holds -inf in row 2"),
-        ("a,b\n1,x\n1e300,y\n", {"target": "b"}, "column 'a' holds 1e\\+300 in row 1"),
+        (
+            "a,b\n1,0.5\n2,1.5\n",
+            {"target": "b"},
+            "own.csv:2: column 'b' holds 0.5, which is a quantity",
+        ),
+        ("a,b\n1,x\n2,y\n-inf,y\n", {"target": "b"}, "own.csv:4: column 'a' holds -inf"),
+        ("a,b\n1,x\n1e300,y\n", {"target": "b"}, "own.csv:3: column 'a' holds 1e\\+300"),
         ("a,b\n1,0\n2,1\n", {"target": "b", "features": ["a", "b"]}, "'b' is both a feature and"),
         ("a,b,t\n1,x,0\n2,y,2\n", {"target": "b", "is_test": "t"}, "'t' holds values other"),
-        ("a,b,t\n1,x,0\n2,y,\n", {"target": "b", "is_test": "t"}, "empty, the first in column 't'"),
+        (
+            "a,b,t\n1,x,0\n2,y,\n",
+            {"target": "b", "is_test": "t"},
+            "own.csv:3: 1 cell is empty, in column 't'",
+        ),
+        ("a,b\n\n,x\n1,y\n,y\n", {"target": "b"}, "own.csv:3: 2 cells are empty, the first in"),
+        (",a,b\n0,5,x\n1,6,y\n", {"target": "b"}, r"column 1 has no name.*\n.*features: \[a\]"),
         ("b\nx\ny\n", {"target": "b"}, "no feature column"),
         ("a,b\n", {"target": "b"}, "no rows"),
         ("", {"target": "b"}, "cannot be read"),
@@ -113,5 +123,5 @@ def test_a_quantity_keeps_its_unit(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="'town' does not hold numbers"):
         load("table", path=path, target="town", target_kind="quantity", features=["area"])
     path.write_text("area,price\n1,10.5\n2,1e39\n")
-    with pytest.raises(UserError, match="'price' holds 1e\\+39 in row 1"):
+    with pytest.raises(UserError, match=r"houses\.csv:3: column 'price' holds 1e\+39"):
         load("table", path=path, target="price", target_kind="quantity")

@@ -38,7 +38,7 @@ class Recorder(nn.Module):
 )
 def test_arguments_are_parts_of_the_samples(part: str, expected: Tensor) -> None:
     module = Recorder()
-    adapt_calls(module, {"a": part, "b": {"c": part}})
+    adapt_calls(module, (2, 3), {"a": part, "b": {"c": part}})
     module(X)
     for value in (module.given["a"], module.given["b"]["c"]):
         assert torch.equal(value, expected)
@@ -48,9 +48,50 @@ def test_arguments_are_parts_of_the_samples(part: str, expected: Tensor) -> None
 @pytest.mark.parametrize("part", ["", "y", "x[]", "x[1", "int(x", "x + 1", 3, {}, "x[0][1]"])
 def test_other_parts_are_refused(part: Any) -> None:
     with pytest.raises(UserError, match="is not a part of the samples x"):
-        adapt_calls(Recorder(), {"a": part})
+        adapt_calls(Recorder(), (2, 3), {"a": part})
     with pytest.raises(UserError, match="is not a part of the samples x"):
-        adapt_calls(Recorder(), "x")
+        adapt_calls(Recorder(), (2, 3), "x")
+
+
+@pytest.mark.parametrize("part", ["x[2]", "x[-3]", "x[1:3]", "x[-3:]", "x[2:]", "x[1:1]"])
+def test_parts_outside_the_samples_are_refused(part: str) -> None:
+    with pytest.raises(
+        UserError, match=r"is not within a sample, which has shape \(2, 3\)"
+    ) as refusal:
+        adapt_calls(Recorder(), (2, 3), {"a": {"b": part}})
+    assert refusal.value.where == "task.model.inputs.a.b"
+
+
+class Two(nn.Module):
+    def forward(self, left: Tensor, right: Tensor, scale: float = 1.0) -> Tensor:
+        return left + right
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (
+            None,
+            r'^task.model: forward of Two also needs right\n.*inputs: {left: "x\[0\]", right: "x',
+        ),
+        ({"left": "x"}, "^task.model.inputs: forward of Two also needs right"),
+        (
+            {"left": "x", "rigth": "x"},
+            r"inputs.rigth: .* no argument 'rigth'\n  did you mean 'right'",
+        ),
+    ],
+)
+def test_arguments_that_do_not_fit_forward_are_refused(inputs: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        adapt_calls(Two(), (2, 3), inputs)
+    adapt_calls(Two(), (2, 3), {"left": "x[0]", "right": "x[-1]"})
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_traced_module_is_accepted() -> None:
+    module = torch.jit.trace(nn.Linear(3, 2), torch.zeros(1, 3))
+    adapt_calls(module, (3,))
+    assert module(torch.zeros(4, 3)).shape == (4, 2)
 
 
 def test_logits_are_the_scores() -> None:
@@ -59,6 +100,6 @@ def test_logits_are_the_scores() -> None:
             return SimpleNamespace(logits=x)
 
     module = Output()
-    adapt_calls(module)
+    adapt_calls(module, (2, 3))
     assert torch.equal(module(X[:, 0]), X[:, 0])
     assert torch.equal(module(X), X[:, -1]), "of a language model, those of the last position"

@@ -15,7 +15,13 @@ from tests.tasks.users import own_task
     ("name", "options", "message"),
     [
         ("Net", {"depth": 3}, "depth: unknown key"),
+        ("Net", {"width": "many"}, "width: must be a number, not 'many'"),
         ("Wrong", {}, r"returns \(2, 3\) for 2 samples, expected \(2, 10\)"),
+        (
+            "Tuple",
+            {},
+            r"returns tuple for 2 samples, expected \(2, 10\)\n  return the logits alone",
+        ),
         ("Broken", {}, "ZeroDivisionError: no idea"),
         ("Unrepeatable", {}, "LSTM.*not reproducible"),
         (

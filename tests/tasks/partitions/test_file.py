@@ -50,7 +50,7 @@ def test_a_file_says_which_samples_clients_test_on(tmp_path: Path, marks: tuple[
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sample,client\n1,0\n1,1\n", "sample 1 is given twice, the second time in row 2"),
+        ("sample,client\n1,0\n1,1\n", "dealt.csv:3: sample 1 is given a second time"),
         ("sample,client\n600,0\n", "there is no sample 600; toy has samples 0 to 599"),
         ("sample,client\n-1,0\n", "there is no sample -1"),
         ("sample,client\n1,0\n2,2\n", "client 1 is negative or has no training samples"),
