@@ -188,8 +188,7 @@ def sweep(
 ) -> Sweep:
     """Execute the runs of a scenario's sweep that are not complete yet.
 
-    With more than one job, runs go to processes that import the calling script anew: keep the call under
-    ``if __name__ == "__main__":``.
+    With more than one job, runs go to processes; these do not import the calling script.
 
     Args:
         scenario: as for :func:`run`, with a ``sweep`` section.

@@ -1,20 +1,25 @@
-"""The parameters of a user's function, from its signature: known, typed and with defaults, like those of a class."""
+"""Users' functions: their parameters, from the signature, and what they return."""
 
 from __future__ import annotations
 
 import inspect
 import math
 import re
+import reprlib
 import sys
 from collections.abc import Callable, Collection
 from types import SimpleNamespace
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import Field, TypeAdapter, create_model
 
+from fedsim.components import import_path
 from fedsim.errors import UserError
 from fedsim.parameters import Parameters
 
+_T = TypeVar("_T")
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel = 1
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -132,6 +137,59 @@ def place(user_class: type[Any], function: str) -> str:
         return f"{inspect.getfile(user_class)}: {name}"
     except (OSError, TypeError):
         return name
+
+
+def returned(user_class: type[Any], function: str, value: _T, kind: type[Any]) -> _T:
+    """The value that a function of a user's class has returned, which must be a ``kind``.
+
+    Raises:
+        UserError: it is not.
+    """
+    if not isinstance(value, kind):
+        raise wrong_return(user_class, function, shown(value), f"return a {import_path(kind)}")
+    return value
+
+
+def check_returns(part: Any, function: str, kind: type[Any]) -> None:
+    """Let a user's part raise an error if its ``function`` returns anything but a ``kind``; others are left alone."""
+    if is_bundled(type(part)):
+        return
+    call = getattr(part, function)
+
+    def checked(*args: Any) -> Any:
+        return returned(type(part), function, call(*args), kind)
+
+    setattr(part, function, checked)
+
+
+def returned_number(user_class: type[Any], function: str, value: Any) -> float:
+    """The value that a function of a user's class has returned, which must be finite and at least 0.
+
+    Raises:
+        UserError: it is not.
+    """
+    try:
+        sound = bool(0 <= value < math.inf)
+    except (TypeError, ValueError, RuntimeError):  # not a number, or several
+        sound = False
+    if not sound:
+        hint = "return a number that is finite and at least 0"
+        raise wrong_return(user_class, function, shown(value), hint)
+    return float(value)
+
+
+def wrong_return(user_class: type[Any], function: str, what: str, hint: str) -> UserError:
+    """The error for ``what`` a function of a user's class returns."""
+    return UserError(f"returns {what}", where=place(user_class, function), hint=hint)
+
+
+def shown(value: Any) -> str:
+    """A value for messages: the shape and type of an array or tensor, the abbreviated text of anything else."""
+    if getattr(value, "shape", ()):
+        kind = {"ndarray": "an array"}.get(type(value).__name__, f"a {type(value).__name__}")
+        dtype = str(value.dtype).removeprefix("torch.")
+        return f"{kind} of shape {tuple(value.shape)} and type {dtype}"
+    return _SHORT.repr(value)
 
 
 def defined_at(function: Callable[..., Any]) -> str | None:

@@ -51,7 +51,7 @@ def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
         if not settings and name in CATALOG.parts("dataset"):
             error.add_note(f"note: set parameters with -s KEY=VALUE; see fedsim describe {name}")
         raise
-    loaded = dataset.load(Path.cwd())
+    loaded = dataset.loaded(Path.cwd())
     for doubt in loaded.doubts():
         click.echo(f"warning: {doubt.message}\n  {doubt.hint}", err=True)
     described = _describe(loaded)

@@ -140,7 +140,7 @@ class Datasets:
         key = (type(component), component.params.model_dump_json(), folder.resolve())
         dataset = self._loaded.pop(key, None)
         if dataset is None:
-            dataset = self._load(component, folder) if self._mapped else component.load(folder)
+            dataset = self._load(component, folder) if self._mapped else component.loaded(folder)
         self._loaded[key] = dataset
         if len(self._loaded) > KEPT_DATASETS:
             self._loaded.popitem(last=False)
@@ -152,7 +152,7 @@ class Datasets:
         names = (kind.__module__, kind.__qualname__, component.params.model_dump_json(), folder)
 
         def load() -> Dataset:
-            dataset = component.load(folder)
+            dataset = component.loaded(folder)
             # Deferred samples are read now.
             return dataclasses.replace(dataset)
 

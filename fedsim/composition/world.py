@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fedsim import bundled
+from fedsim.components import Component
 from fedsim.composition.requirements import missing_tables
 from fedsim.composition.shared import Datasets, Shared
 from fedsim.devices.availability.base import AvailabilityParams
@@ -22,13 +23,15 @@ from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError, raise_all
 from fedsim.formatting import format_counted
 from fedsim.methods.base import Method
-from fedsim.network.base import NetworkContext
+from fedsim.network.base import Direction, Network, NetworkContext
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Devices, Energy, EnergyClass, Scenario
 from fedsim.scenario.training import Training
+from fedsim.signatures import is_bundled, returned, returned_number, shown, wrong_return
 from fedsim.simulation.facts import Work
 from fedsim.tasks.base import Task, TaskContext
+from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.intervals import device_periods
 from fedsim.traces.parameters import TraceParameters
@@ -131,12 +134,17 @@ class World:
         availability = devices.availability.create(
             self._device_context("availability", eligible, method)
         )
-        offset_ns = availability.offset_ns()
+        offset_ns: Any = availability.offset_ns()
+        array = np.asarray(offset_ns)
+        if array.dtype.kind not in "iu" or array.shape not in ((), (clients,)):
+            hint = f"return whole nanoseconds: a number, or an array of shape ({clients},)"
+            raise wrong_return(type(availability), "offset_ns", shown(offset_ns), hint)
         compute = devices.compute.create(
             self._device_context("compute", everybody, method, offset_ns)
         )
         bundle = self._bundle("network")
-        network = devices.network.create().build(
+        network_kind = devices.network.create()
+        network = network_kind.build(
             NetworkContext(
                 clients,
                 bundle,
@@ -146,9 +154,15 @@ class World:
                 offset_ns=self._offset_ns(bundle, offset_ns),
             )
         )
+        returned(type(network_kind), "build", network, Network)
+        index = returned(type(availability), "index", availability.index(), AvailabilityIndex)
+        _check_clients(availability, "index", index.clients, clients)
+        if not is_bundled(type(network_kind)):  # Counting takes a copy of the rates.
+            rates = network.rates_bps(Direction.DOWN)
+            _check_clients(network_kind, "build", len(rates), clients)
         return Population(
             clients=clients,
-            availability=availability.index(),
+            availability=index,
             on_disconnect=devices.availability.params.on_disconnect,
             compute=ComputeTimes(compute),
             network=network,
@@ -175,6 +189,8 @@ class World:
         operations = method.vector_operations()
         needs_flops = self.scenario.devices.compute.type.needs_flops or operations
         flops = task.flops_per_sample() if needs_flops or not task.learns else None
+        if flops is not None:
+            returned_number(type(task), "flops_per_sample", flops)
         batch = np.minimum(task.samples, self.scenario.training.batch_size)
         factor = method.compute_factor() + method.extra_passes() / np.maximum(self.work.steps, 1)
         if operations:
@@ -270,8 +286,24 @@ def build_task(scenario: Scenario, folder: Path, datasets: Datasets) -> Task:
         UserError: its parts are not compatible, or data is missing.
     """
     context = TaskContext(scenario.training, scenario.seed, folder, datasets.load)
-    task: Task = scenario.task.type.build(scenario.task.params, context)
+    kind = scenario.task.type
+    task: Task = returned(kind, "build", kind.build(scenario.task.params, context), Task)
     return task
+
+
+def _check_clients(part: Component, function: str, count: int, clients: int) -> None:
+    """Refuse what a user's part returns for another number of clients.
+
+    Raises:
+        UserError: ``count`` differs from ``clients``.
+    """
+    if count != clients:
+        raise wrong_return(
+            type(part),
+            function,
+            f"values for {format_counted(count, 'client')}",
+            f"return values for all {format_counted(clients, 'client')} of the task (context.clients)",
+        )
 
 
 def full_work(task: Task, training: Training) -> Work:

@@ -5,8 +5,9 @@ A metric depends only on the model, not on other models evaluated with it or on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,7 @@ from fedsim.learning.workers import Station
 from fedsim.methods.base import ServerState
 from fedsim.metrics import MetricDefinition
 from fedsim.scenario.model import Evaluation
+from fedsim.signatures import shown, wrong_return
 from fedsim.tasks.base import AnalyticTask
 from fedsim.tasks.kinds.supervised import SupervisedTask
 
@@ -231,6 +233,11 @@ class Measurement:
     def measure(self, server: ServerState) -> Metrics:
         """Metrics of one version. May run on several threads at once."""
         metrics = self._evaluator.measure(server["model"])
+        if not isinstance(metrics, Mapping) or not all(
+            isinstance(value, Real) for value in metrics.values()
+        ):
+            hint = 'return numbers by name, such as {"loss": 0.5}'
+            raise wrong_return(type(self._evaluator), "measure", shown(metrics), hint)
         clients = self.of_clients(server) if self._per_client else None
         if clients is not None:
             metrics |= clients.summary()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-from fedsim.errors import UserError
 from fedsim.methods.base import Method, Prologue, Vector
-from fedsim.signatures import is_bundled, place
+from fedsim.signatures import is_bundled, returned_number, wrong_return
 
 _TRAFFIC = ("download", "first_download", "upload")
 _COSTS = ("compute_factor", "extra_passes", "vector_operations")
@@ -27,11 +25,9 @@ def check_declarations(method: Method) -> None:
         _check_vectors(kind, name, getattr(method, name)())
     prologue = method.prologue()
     if prologue is not None and not isinstance(prologue, Prologue):
-        raise _error(kind, "prologue", prologue, "return None or a Prologue")
+        raise wrong_return(kind, "prologue", repr(prologue), "return None or a Prologue")
     for name in _COSTS:
-        value = getattr(method, name)()
-        if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-            raise _error(kind, name, value, "return a number that is at least 0")
+        returned_number(kind, name, getattr(method, name)())
 
 
 def _check_vectors(kind: type[Method], function: str, value: Any) -> None:
@@ -40,11 +36,8 @@ def _check_vectors(kind: type[Method], function: str, value: Any) -> None:
         "Vector is in fedsim.methods.base"
     )
     if not isinstance(value, Sequence) or not all(isinstance(item, Vector) for item in value):
-        raise _error(kind, function, value, example)
+        raise wrong_return(kind, function, repr(value), example)
     for vector in value:
         if not isinstance(vector.elements, int) or vector.elements < 0:
-            raise _error(kind, function, vector, "its elements are the length, an integer")
-
-
-def _error(kind: type[Method], function: str, value: Any, hint: str) -> UserError:
-    return UserError(f"returns {value!r}", where=place(kind, function), hint=hint)
+            hint = "its elements are the length, an integer"
+            raise wrong_return(kind, function, repr(vector), hint)

@@ -14,9 +14,10 @@ from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.formatting import format_counted
 from fedsim.network.base import Direction, FloatArray, NetworkContext
-from fedsim.network.transport import Transport
+from fedsim.network.transport import Course, Transport
 from fedsim.randomness import Purpose
 from fedsim.scenario.parts import BY_DEFAULT, OfKind, Part
+from fedsim.signatures import check_returns
 from fedsim.traces.parameters import TraceParameters
 from fedsim.units import Duration, Rate
 
@@ -173,6 +174,7 @@ def transport_of(params: LinkParams, context: NetworkContext) -> Transport:
         UserError: packets are lost but the transport does not model loss, or there is not one loss per client.
     """
     transport: Transport = params.transport.create()
+    check_returns(transport, "course", Course)
     where = "devices.network.loss"
     if isinstance(params.loss, list) and len(params.loss) != context.clients:
         raise UserError(

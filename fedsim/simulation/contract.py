@@ -83,7 +83,7 @@ def check_selection(selection: Selection, server: ServerPort) -> None:
         function, where = getattr(selection, name), place(type(selection), name)
         setattr(selection, name, _checked(function, check, where))
         if name in ("draw", "draw_among") and not is_bundled(function):
-            setattr(selection, name, _at_most_count(getattr(selection, name), where))
+            setattr(selection, name, _available(getattr(selection, name), selection, where))
 
 
 def check_requests(
@@ -343,12 +343,21 @@ def _checked(
     return call
 
 
-def _at_most_count(draw: Callable[..., list[int]], where: str) -> Callable[..., list[int]]:
-    """The function ``draw`` of a selection, which must not return more clients than are requested."""
+def _available(
+    draw: Callable[..., list[int]], selection: Selection, where: str
+) -> Callable[..., list[int]]:
+    """The function ``draw`` of a selection, which must not return more clients than are requested, or others than
+    those that are available."""
 
     @functools.wraps(draw)
     def call(count: int, *args: Any, **kwargs: Any) -> list[int]:
+        available = set() if selection.with_replacement else set(selection.available().tolist())
         drawn = draw(count, *args, **kwargs)
+        absent = next((one for one in drawn if one not in available), None)
+        if absent is not None and not selection.with_replacement:
+            raise UserError(
+                f"draws client {absent}, which is offline or busy now", where=where, hint=_CLIENTS
+            )
         if len(drawn) > count:
             raise UserError(
                 f"draws {len(drawn)} clients: {reprlib.repr(drawn)}, but count is {count}",

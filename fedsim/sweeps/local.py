@@ -6,7 +6,9 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -140,7 +142,7 @@ class _Pool:
         pending: dict[Future[Result | None], Task] = {}
         try:
             # Processes start as tasks are submitted, and load numpy before their initializer runs.
-            with _environment(_NO_THREADS):
+            with _environment(_NO_THREADS), _without_main():
                 for task in tasks:
                     pending[self._executor.submit(_perform, task)] = task
             while pending:
@@ -172,6 +174,17 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Hide the caller's script from the processes that start meanwhile, which would import and so execute it again."""
+    before = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = before
 
 
 # -- in the processes of the pool ----------------------------------------------------------------------------------

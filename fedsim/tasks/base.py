@@ -20,6 +20,7 @@ from fedsim.errors import UserError
 from fedsim.randomness import Stream
 from fedsim.scenario.model import Evaluation
 from fedsim.scenario.training import Training
+from fedsim.signatures import returned_number
 from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.model import Family
@@ -136,10 +137,14 @@ class Task(Component, ABC):
         This is the minimum of any implementation, without a framework's overhead: the model, its gradient, the
         optimizer's buffers, ``kept`` values of the method, and the activations of one mini-batch.
         """
-        buffers: int = training.optimizer.create().buffers
+        optimizer = training.optimizer.create()
+        buffers = returned_number(type(optimizer), "buffers", optimizer.buffers)
+        activations = returned_number(
+            type(self), "activations_per_sample", self.activations_per_sample()
+        )
         batch = np.minimum(self.samples, training.batch_size).astype(np.float64)
         model = self.fixed_elements + (2 + buffers) * self.layout.size
-        elements = model + kept + self.activations_per_sample() * batch
+        elements = model + kept + activations * batch
         return elements * ITEM_BYTES[training.dtype]
 
     def evaluation_passes(self, *, per_client: bool, objective: bool) -> int:

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from fedsim.components import Component
 from fedsim.errors import UserError
+from fedsim.signatures import returned, shown
 from fedsim.tasks.reading.arrays import first_not_finite
 
 Kind = Literal["classification", "next_character", "binary", "regression"]
@@ -81,6 +83,7 @@ class Dataset:
     _unread: dict[str, _Deferred] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self._check_types()
         if self.kind == "classification" and self.classes == 2:
             object.__setattr__(self, "kind", "binary")
         if self.kind == "next_character":
@@ -117,6 +120,28 @@ class Dataset:
             self._check_finite(name.removesuffix("_x").replace("train", "training"), array)
             object.__setattr__(self, name, array)
             return array
+
+    def _check_types(self) -> None:
+        if not isinstance(self.classes, Integral) or self.classes < 1:
+            raise self._damaged(f"classes is {shown(self.classes)}, not a number of at least 1")
+        for name in ("train_x", "train_y", "test_x", "test_y"):
+            array = getattr(self, name)
+            if not isinstance(array, np.ndarray | _Deferred):
+                raise self._damaged(f"{name} is {shown(array)}, not a NumPy array")
+            if array.dtype.kind not in "biuf":
+                raise self._damaged(f"{name} is of type {array.dtype}, not numbers")
+        for name in ("train_groups", "test_groups", "scale", "shift"):
+            array = getattr(self, name)
+            if not isinstance(array, np.ndarray | None):
+                raise self._damaged(f"{name} is {shown(array)}, not a NumPy array")
+        for name in ("train_y", "test_y"):
+            labels = getattr(self, name)
+            if labels.ndim != 1:
+                raise self._damaged(f"{name} has shape {labels.shape}, not ({len(labels)},)")
+            if self.kind != "regression" and labels.dtype != np.int64:
+                raise self._damaged(
+                    f"{name} is of type {labels.dtype}, but labels are int64: give {name}.astype(np.int64)"
+                )
 
     def _check_split(
         self,
@@ -216,6 +241,14 @@ class DatasetComponent(Component, ABC):
         Raises:
             UserError: files are missing, damaged, or have unexpected content.
         """
+
+    def loaded(self, folder: Path | None = None) -> Dataset:
+        """What :meth:`load` returns.
+
+        Raises:
+            UserError: it fails, or a user's returns anything but a :class:`Dataset`.
+        """
+        return returned(type(self), "load", self.load(folder), Dataset)
 
 
 PixelMap = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]

@@ -6,7 +6,7 @@ import heapq
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from fedsim.components import Component, Parameters
 from fedsim.errors import UserError
 from fedsim.formatting import format_counted
 from fedsim.randomness import Stream
+from fedsim.signatures import returned, shown, wrong_return
 from fedsim.tasks.dataset import Dataset
 
 IntArray = npt.NDArray[np.int64]
@@ -153,7 +154,9 @@ class Partitioner(Component, ABC):
         if isinstance(self.params, CountedParameters) and self.params.clients > samples:
             raise too_many_clients(self.params.clients, samples, dataset)
         assignment = self.assign(dataset, stream.generator(_ASSIGN), folder)
+        assignment = returned(type(self), "assign", assignment, Assignment)
         clients, train = assignment.clients, assignment.owners
+        self._check_owners("assign", train, samples, clients)
         used = int(np.count_nonzero(train != UNUSED))
         if clients > used:
             raise too_many_clients(clients, used, dataset)
@@ -164,6 +167,7 @@ class Partitioner(Component, ABC):
             test, train = np.where(is_test, train, UNUSED), np.where(is_test, UNUSED, train)
         elif self.params.test == "same_distribution":
             test = self.assign_test(dataset, assignment, stream.generator(_SHARED_TEST))
+            self._check_owners("assign_test", test, len(dataset.test_y), clients)
         test_offsets, test_rows = (None, None) if test is None else compressed_rows(test, clients)
         return Partition(
             *compressed_rows(train, clients),
@@ -171,6 +175,26 @@ class Partitioner(Component, ABC):
             test_rows,
             test_source="test" if self.params.test == "same_distribution" else "train",
             client_names=assignment.names,
+        )
+
+    def _check_owners(self, function: str, owners: Any, samples: int, clients: int) -> None:
+        """Refuse what a user's function returns as the clients of samples if it is anything else.
+
+        Raises:
+            UserError: it is not an array of integers of the right shape, or a client does not exist.
+        """
+        array = owners if isinstance(owners, np.ndarray) else np.array(None)
+        what = shown(owners)
+        if array.dtype.kind in "iu" and array.shape == (samples,):
+            outside = array[(array < UNUSED) | (array >= clients)]
+            if not len(outside):
+                return
+            what = f"client {outside[0]}"
+        raise wrong_return(
+            type(self),
+            function,
+            f"{what} as owners of {format_counted(samples, 'sample')}",
+            f"give an int64 array of shape ({samples},) with clients 0 to {clients - 1}; {UNUSED} for an unused sample",
         )
 
 

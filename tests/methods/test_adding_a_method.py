@@ -33,7 +33,8 @@ def folder(examples: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.M
         ("top_k.py", examples["python"][0]),
         ("pulled.py", examples["python"][1]),
         ("quantized.py", examples["python"][2]),
-        ("dp.py", examples["python"][3]),
+        ("stochastic.py", examples["python"][3]),
+        ("dp.py", examples["python"][4]),
         ("top-k.yaml", examples["yaml"][0]),
         ("check.yaml", examples["yaml"][1]),
     ):
@@ -103,6 +104,24 @@ def test_the_example_of_bits_is_fedavg_to_the_precision_of_eight_bits(
     quantized, fedavg, start = models
     error = (quantized - fedavg).abs().max()
     assert 0 < error < 0.01 * (fedavg - start).abs().max() * 5
+
+
+def test_the_example_of_random_rounding_is_right_on_average(folder: Path) -> None:
+    """One code is a 127th of the largest change; rounding up or down at random errs by at most one, and by none on
+    average."""
+    models = []
+    for number, method in enumerate(
+        ("{name: fedavg}", "'stochastic.py:Stochastic'", "'stochastic.py:Stochastic'")
+    ):
+        overrides = [f"server.method={method}", "stop.rounds=1", "training.dtype=float64"]
+        model = fedsim.run("top-k.yaml", f"run{number}", overrides=overrides).model()
+        models.append(torch.cat([tensor.reshape(-1) for tensor in model.values()]))
+    fedavg, rounded, again = models
+    assert torch.equal(rounded, again)
+    error = (rounded - fedavg).numpy()
+    assert abs(error).max() > 0
+    # Entries are independent: their mean is within four standard errors of 0.
+    assert abs(error.mean()) < 4 * error.std() / len(error) ** 0.5
 
 
 def test_the_example_of_random_numbers_is_private_fedavg(folder: Path) -> None:

@@ -82,7 +82,9 @@ def test_tables_are_asked_for_where_there_are_none(
         bundle = context_of(tables).bundle
         parameters = CATALOG.parts("network")[name].Params(**params)
         problems = missing_tables(parameters, bundle, "devices.network")
-        assert f"there is no {table} table to read" in [problem.message for problem in problems]
+        message = f"there is no {table} table to read"
+        message += f" in the trace bundle {bundle.manifest.name}" if bundle else ""
+        assert message in [problem.message for problem in problems]
 
 
 def test_what_the_bundle_does_not_know_is_named() -> None:

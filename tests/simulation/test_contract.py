@@ -117,10 +117,10 @@ def test_an_array_of_clients_is_a_draw(tmp_path: Path) -> None:
     assert tables[0] == tables[1]
 
 
-def test_a_draw_of_a_client_for_which_work_is_waiting(tmp_path: Path) -> None:
+def test_a_draw_of_a_client_that_is_busy(tmp_path: Path) -> None:
     wrong = "return [0, 1] if self.server.now_ns == 0 else [1]"  # 1 is busy when 0 arrives
     result = run_with(tmp_path, DRAWN, wrong, "async")
-    refused(result, "Draws.draw", "dispatches client 1, for which work is waiting already")
+    refused(result, "Draws.draw", "draws client 1, which is offline or busy now")
 
 
 @pytest.mark.parametrize(

@@ -123,3 +123,16 @@ def test_ctrl_c_reaches_only_the_process_of_the_sweep() -> None:
     blocked = int(status.partition("SigBlk:")[2].split()[0], 16)
     assert blocked & 1 << (signal.SIGINT - 1)
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_a_script_needs_no_guard_and_is_executed_once(tmp_path: Path) -> None:
+    write(tmp_path / "s.yaml", SMALL)
+    script = tmp_path / "script.py"
+    script.write_text(
+        'import fedsim\nprint("once")\nprint(len(fedsim.sweep("s.yaml", "out", jobs=2).runs))\n'
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["once", "4"]

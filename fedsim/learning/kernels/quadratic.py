@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from fedsim.learning.kernels.base import IntArray, Kernel, Session
 from fedsim.randomness import Purpose, Stream
+from fedsim.signatures import shown, wrong_return
 from fedsim.tasks.base import AnalyticTask
 
 _LARGEST_GROUP = 1024
@@ -26,13 +29,26 @@ class _QuadraticSession(Session):
 
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         clients = self._clients[: len(weights)]
-        out.copy_(self._task.gradients(clients, weights))
+        gradients = self._task.gradients(clients, weights)
+        out.copy_(self._of_shape("gradients", gradients, weights.shape))
         if self._noisy:
             sequences = self._sequences[: len(weights)]
             noise = self._task.noise(self._stream, clients, sequences, self._first + step)
-            out.add_(noise.to(out))
+            out.add_(self._of_shape("noise", noise, weights.shape).to(out))
         losses = self._task.losses(clients, weights)
+        self._of_shape("losses", losses, weights.shape[:1])
         return losses.square() if self._squared else losses
+
+    def _of_shape(self, function: str, value: Any, shape: tuple[int, ...]) -> Tensor:
+        """What a function of the task returned.
+
+        Raises:
+            UserError: a user's returned anything but a tensor of this shape.
+        """
+        if not isinstance(value, Tensor) or value.shape != shape:
+            hint = f"return a tensor of shape {tuple(shape)}, one row per client"
+            raise wrong_return(type(self._task), function, shown(value), hint)
+        return value
 
 
 class QuadraticKernel(Kernel):

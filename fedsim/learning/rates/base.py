@@ -16,7 +16,7 @@ class RateSchedule(Component, ABC):
 
     @abstractmethod
     def factor(self, round_number: int, time_s: float) -> float:
-        """Factor for a dispatch of this round, sent at this simulated time."""
+        """Factor for a dispatch of this round, sent at this simulated time; finite and at least 0."""
 
 
 class CountingSchedule(RateSchedule):

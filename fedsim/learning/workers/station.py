@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -17,6 +18,7 @@ from fedsim.learning.workers.base import Group
 from fedsim.methods.base import LocalUpdate, Method
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.training import Training
+from fedsim.signatures import shown, wrong_return
 from fedsim.tasks.base import Task
 from fedsim.tasks.kinds.supervised import SupervisedTask
 
@@ -94,7 +96,11 @@ class Station:
             )
             self.kernel = choice.kernel
             self.threads = choice.workers
-            model = task.initial(Stream(seed, Purpose.INITIAL_MODEL), execution.dtype)
+            model: Any = task.initial(Stream(seed, Purpose.INITIAL_MODEL), execution.dtype)
+            shape, dtype = (task.layout.size,), execution.dtype
+            if not isinstance(model, torch.Tensor) or (model.shape, model.dtype) != (shape, dtype):
+                hint = f"return a tensor of shape {shape} and type {dtype}"
+                raise wrong_return(type(task), "initial", shown(model), hint)
             self.server = method.initial_state(model.to(execution.device))
 
     def workers(self, count: int, home: torch.device | None = None) -> list[Worker]:

@@ -1,0 +1,114 @@
+"""Parts of users that return something wrong: one error that names the part, what it returned and what to return."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedsim
+from fedsim.errors import UserError
+from tests.composition.worlds import digits
+
+PARTS = '''
+import numpy as np
+from fedsim.components import Parameters
+from fedsim.devices.availability.base import AvailabilityModel, AvailabilityParams
+from fedsim.devices.compute.base import ComputeModel, ComputeParams
+from fedsim.learning.rates import RateSchedule
+from fedsim.tasks.dataset import Dataset, DatasetComponent
+from fedsim.tasks.partition import Assignment, CountedParameters, Partitioner
+
+x, y = np.zeros((20, 3), np.float32), np.arange(20) % 2
+
+class Rate(RateSchedule):
+    """A factor."""
+    class Params(Parameters):
+        value: str = "None"
+    def factor(self, round_number, time_s):
+        """The value."""
+        return {"None": None, "text": "0.5", "negative": -1.0, "nan": float("nan")}[self.params.value]
+
+class Parts(Partitioner):
+    """Owners."""
+    class Params(CountedParameters):
+        value: str
+    def assign(self, dataset, rng, folder):
+        """The owners."""
+        count = len(dataset.train_y)
+        return {
+            "list": [0] * count,
+            "outside": Assignment(np.full(count, 99), 2),
+            "few": Assignment(np.zeros(5, np.int64), 2),
+        }[self.params.value]
+
+class Data(DatasetComponent):
+    """Samples."""
+    class Params(Parameters):
+        value: str
+    def load(self, folder=None):
+        """The samples."""
+        return {
+            "None": lambda: None,
+            "lists": lambda: Dataset("own", x.tolist(), y.tolist(), x, y, classes=2),
+            "labels": lambda: Dataset("own", x, y.astype(float), x, y, classes=2),
+        }[self.params.value]()
+
+class Speed(ComputeModel):
+    """Too few."""
+    Params = ComputeParams
+    def step_s(self):
+        """Three times."""
+        return np.ones(3)
+
+class Online(AvailabilityModel):
+    """Nothing."""
+    Params = AvailabilityParams
+    def index(self):
+        """No index."""
+        return np.ones(self.context.clients, bool)
+'''
+CASES: list[tuple[str, Any, str]] = [
+    ("training.lr_schedule", {"name": "own.py:Rate"}, r"own\.py: Rate\.factor: returns None"),
+    ("training.lr_schedule", {"name": "own.py:Rate", "value": "text"}, "returns '0.5'"),
+    ("training.lr_schedule", {"name": "own.py:Rate", "value": "negative"}, "returns -1.0"),
+    ("training.lr_schedule", {"name": "own.py:Rate", "value": "nan"}, "finite and at least 0"),
+    (
+        "task.partition",
+        {"name": "own.py:Parts", "clients": 2, "value": "list"},
+        "return a .*Assignment",
+    ),
+    (
+        "task.partition",
+        {"name": "own.py:Parts", "clients": 2, "value": "outside"},
+        "returns client 99",
+    ),
+    ("task.partition", {"name": "own.py:Parts", "clients": 2, "value": "few"}, r"shape \(5,\)"),
+    ("task.dataset", {"name": "own.py:Data", "value": "None"}, "return a .*Dataset"),
+    ("task.dataset", {"name": "own.py:Data", "value": "lists"}, "train_x is .* not a NumPy array"),
+    (
+        "task.dataset",
+        {"name": "own.py:Data", "value": "labels"},
+        "train_y is of type float64, but labels",
+    ),
+    (
+        "devices.compute",
+        {"name": "own.py:Speed"},
+        r"Speed\.step_s: returns an array of shape \(3,\)",
+    ),
+    ("devices.availability", {"name": "own.py:Online"}, r"Online\.index: returns an array"),
+]
+
+
+@pytest.mark.parametrize(("key", "part", "message"), CASES)
+def test_a_wrong_return_value_is_the_users(
+    key: str, part: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own.py").write_text(PARTS)
+    monkeypatch.chdir(tmp_path)
+    world = digits(stop={"rounds": 1})
+    section, name = key.split(".")
+    world[section][name] = part
+    with pytest.raises(UserError, match=message):
+        fedsim.run(world, tmp_path / "run")
