@@ -18,6 +18,7 @@ import fedsim
 from fedsim.sweeps import local
 from fedsim.sweeps.local import ONE_THREAD
 from tests.sweeps.worlds import (
+    SMALL,
     all_digests,
     broken,
     digests,
