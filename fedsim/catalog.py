@@ -41,6 +41,11 @@ class Kind:
     of_function: Callable[[Callable[..., Any]], type[Component]] | None = None
 
 
+def kind_noun(kind: str) -> str:
+    """What one part of a kind is called in a message."""
+    return "tracker" if kind == "logging" else kind
+
+
 class Catalog:
     """All kinds of parts."""
 
@@ -65,7 +70,7 @@ class Catalog:
         parts = self.parts(kind)
         if name not in parts:
             raise UserError(
-                f"there is no {kind} named '{name}'",
+                f"there is no {kind_noun(kind)} named '{name}'",
                 hint=nearest_or_all(
                     name, parts, f"known: {', '.join(sorted(parts))}, or file.py:ClassName"
                 ),

@@ -178,9 +178,7 @@ def load_user_component(
             missing = error.name if isinstance(error, ModuleNotFoundError) else None
             raise UserError(
                 f"{path} cannot be imported: {type(error).__name__}: {error}",
-                hint=f"install the package of '{missing}', or correct the import"
-                if missing
-                else None,
+                hint=None if missing is None else _how_to_get(missing),
             ) from error
     names = vars(sys.modules[module_name])
     value = names.get(class_name)
@@ -216,6 +214,13 @@ def load_user_component(
             hint=f"define {', '.join(lacking)} in the class; {import_path(declaring)} requires it",
         )
     return value
+
+
+def _how_to_get(package: str) -> str:
+    """A hint for a file that imports a package that is not installed."""
+    if package in ("peft", "transformers"):
+        return 'pip install "fedsim-des[transformers]"'
+    return f"install the package of '{package}', or correct the import"
 
 
 def import_path(cls: type[Any]) -> str:

@@ -150,8 +150,11 @@ def format_mean(mean: float, spread: float, kind: Kind) -> str:
 
 
 def format_interval(low: float, high: float, written: Callable[[float], str]) -> str:
-    """An interval, each end as ``written``: ``1 min to 2 min``; a dash if there is none."""
-    return f"{written(low)} to {written(high)}" if math.isfinite(low) else ABSENT
+    """An interval, each end as ``written``: ``1 min to 2 min``, ``0.0 pp to +1.4 pp``; a dash if there is none."""
+    if not math.isfinite(low):
+        return ABSENT
+    # The sign of a difference of zero means nothing at the end of an interval.
+    return " to ".join(written(end).removeprefix("±") for end in (low, high))
 
 
 def format_names(names: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from fedsim.catalog import CATALOG
+from fedsim.errors import UserError
 from fedsim.parameters import Parameters, alternatives, element_types
 from fedsim.scenario.loading import load_part
 from fedsim.scenario.model import Scenario
@@ -125,3 +126,8 @@ def test_every_parameter_model_refuses_unknown_keys_and_is_frozen() -> None:
         if issubclass(model, Parameters):
             assert model.model_config["extra"] == "forbid", model
             assert model.model_config["frozen"], model
+
+
+def test_a_part_of_the_logging_section_is_called_a_tracker(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no tracker named 'wandbb'"):
+        CATALOG.find("logging", "wandbb", tmp_path)

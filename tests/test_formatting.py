@@ -118,6 +118,8 @@ def test_differences_have_a_sign() -> None:
 def test_ratios_intervals_names_and_watt_hours() -> None:
     assert format_ratio(1.466) == "1.47×"
     assert format_interval(60.0, 90.0, format_duration) == "1 min to 1 min 30 s"
+    by_seed = format_interval(0.0, 0.014, lambda value: format_difference(value, "share"))
+    assert by_seed == "0.0 pp to +1.4 pp"
     assert format_interval(math.nan, math.nan, format_duration) == "–"
     assert [format_names("ABC"[:n]) for n in (1, 2, 3)] == ["A", "A and B", "A, B and C"]
     assert format_watt_hours(4500.0) == "1.25 Wh"

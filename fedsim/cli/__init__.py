@@ -150,6 +150,8 @@ def _as_user_error(error: click.ClickException) -> UserError:
     if isinstance(error, click.NoSuchOption):
         names = " or ".join(f"'{name}'" for name in sorted(error.possibilities or ()))
         near = f"did you mean {names}? " if names else ""
+        if error.option_name == "--seed" and "'--set'" in names:
+            near = "give it with -s seed=NUMBER; "
         return UserError(f"there is no option '{error.option_name}'", hint=near + command_help)
     text = error.format_message().removesuffix(".")
     return UserError(f"{text[:1].lower()}{text[1:]}", hint=command_help or None)

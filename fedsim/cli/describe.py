@@ -14,7 +14,7 @@ import click
 
 from fedsim import bundled
 from fedsim.bundled import references
-from fedsim.catalog import CATALOG
+from fedsim.catalog import CATALOG, kind_noun
 from fedsim.cli.options import (
     completing,
     echo_text,
@@ -28,6 +28,7 @@ from fedsim.formatting import format_names
 from fedsim.parameters import fields_by_key, without_markup
 from fedsim.scenario.description import example, keys_elsewhere, parameters, prose, section_of
 from fedsim.scenario.model import Scenario
+from fedsim.tasks.user_model import ModuleParameters
 
 
 @click.command(name="describe")
@@ -92,10 +93,17 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
     """
     for kind in kinds:
         if part in (kind, section_of(kind)):
+            inputs = "; what a module gets: fedsim describe inputs" if kind == "model" else ""
             raise UserError(
                 f"'{part}' is a kind of part",
-                hint=f"describe one of this kind: {', '.join(CATALOG.parts(kind))}, or your own: file.py:ClassName",
+                hint=f"describe one of this kind: {', '.join(CATALOG.parts(kind))}, or your own: file.py:ClassName"
+                f"{inputs}",
             )
+    every = list(parameters(Scenario)) if len(kinds) > 1 else []
+    # A key of the user's own modules, which are not in the catalog.
+    if "model" in kinds and part in ("inputs", "task.model.inputs"):
+        every, part = list(parameters(ModuleParameters)), "inputs"
+    for kind in kinds:
         prefix = f"{section_of(kind)}."
         if not part.startswith(prefix):
             continue
@@ -110,7 +118,6 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
                 f"'{key}' is a parameter of {format_names(owners)}",
                 hint=f"describe it with: fedsim describe {owners[0]}",
             )
-    every = list(parameters(Scenario)) if len(kinds) > 1 else []
     rows = [row for row in every if f"{row.key}.".startswith(f"{part}.")]
     if not rows:
         if other := _something_else(part):
@@ -123,14 +130,14 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
         similar = keys_elsewhere(part) if every else ""
         similar = similar or nearest(part, [*known, *(row.key for row in every)])
         raise UserError(
-            f"there is no {kinds[0] if len(kinds) == 1 else 'part'} named '{part}'",
+            f"there is no {kind_noun(kinds[0]) if len(kinds) == 1 else 'part'} named '{part}'",
             hint=f"{similar}'fedsim scenario list' names all parts; "
             "a part of your own is file.py:ClassName",
         )
     return {
         "kind": "section" if rows[1:] else "key",
         "name": part,
-        "written_in": part.rpartition(".")[0],
+        "written_in": part.rpartition(".")[0] if part != "inputs" else section_of("model"),
         "description": rows[0].meaning,
         "parameters": [vars(row) for row in rows[1:] or rows],
         "paper": "",
@@ -222,7 +229,7 @@ def _print_bibtex(described: list[dict[str, Any]]) -> None:
 
 
 def _in_words(kind: str) -> str:
-    return kind.replace("_", " ")
+    return kind_noun(kind).replace("_", " ")
 
 
 def _print(described: dict[str, Any], *, first: bool) -> None:

@@ -97,6 +97,12 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
     typical_s = float(np.nanmedian(length)) / 1e6
     window_s = float(np.median(window_end - window_start)) / 1e6
     last_s = float(np.max(window_end)) / 1e6
+    first_s = float(np.min(bundle.numpy("availability", "start_us"))) / 1e6
+    if LONGEST_WINDOW_S < first_s <= LAST_S and typical_s <= LONGEST_TYPICAL_S:
+        return bundle.error(
+            f"its first interval begins {first_s / _YEAR_S:,.3g} years after time 0: are these Unix times?",
+            "write them as ISO 8601 timestamps, for example with pandas.to_datetime(times, unit='s', utc=True)",
+        )
     asked = "were milliseconds or microseconds read as seconds?"
     if typical_s < SHORTEST_TYPICAL_S:
         fact = f"half of the intervals are shorter than {typical_s:,.3g} s"

@@ -205,3 +205,13 @@ def test_a_class_that_is_not_a_complete_part_says_what_to_write(
     printed = capsys.readouterr().err
     assert message in printed
     assert hint in " ".join(printed.split())
+
+
+@pytest.mark.parametrize("part", ["inputs", "task.model.inputs"])
+def test_the_inputs_of_a_module_are_described(part: str) -> None:
+    (described,) = describe(part)
+    assert described["written_in"] == "task.model"
+    assert "Arguments of forward" in described["parameters"][0]["meaning"].replace("`", "")
+    with pytest.raises(UserError, match=r"'task\.model' is a kind of part") as caught:
+        describe("task.model")
+    assert "fedsim describe inputs" in str(caught.value.hint)

@@ -183,6 +183,7 @@ def test_a_file_of_no_known_format_asks_for_its_name(tmp_path: Path) -> None:
         ("a,0,600000\nb,1200000,4800000", "were milliseconds or microseconds read as seconds"),
         ("a,0,600\nb,157000000,157000600", None),
         ("a,1700000000000,1700000600000", "reach 5.39e+04 years from time 0: were milliseconds"),
+        ("a,1700000000,1700003600", "begins 53.9 years after time 0: are these Unix times?"),
         ("a,0,0.6\nb,1.2,4.8\nc,1,1.5", "were seconds read as milliseconds or microseconds"),
     ],
 )
