@@ -29,7 +29,7 @@ from fedsim.composition.recorded import (
     check_timeline,
     world_seed,
 )
-from fedsim.composition.requirements import nothing_dispatched
+from fedsim.composition.requirements import nothing_aggregated, nothing_dispatched
 from fedsim.composition.resuming import load_original
 from fedsim.composition.rules import build_station
 from fedsim.composition.shared import Shared
@@ -509,6 +509,8 @@ class _Execution:
         scenario = self._assembly.scenario
         if not self._server.dispatched:
             yield nothing_dispatched(scenario.server.schedule.type)
+        elif not self._server.version:
+            yield nothing_aggregated(scenario.server.schedule.type, self._server.arrived)
         if scenario.stop.simulated_time is None:
             yield from drifting_hours(self._assembly.population, end_ns)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.formatting import format_share
+from fedsim.formatting import format_counted, format_share
 from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
 from fedsim.metrics import METRICS, MetricDefinition
@@ -125,6 +125,18 @@ def nothing_dispatched(schedule: type[Schedule]) -> UserError:
         where=place(schedule, "start"),
         hint="call self.server.dispatch(client) for the clients of self.selection.cohort(); if there are none, try "
         "again with self.server.call_when_available",
+    )
+
+
+def nothing_aggregated(schedule: type[Schedule], arrived: int) -> UserError:
+    """The warning about a run whose updates have never been aggregated; ``arrived`` is their number."""
+    own = place(schedule, "on_arrival")
+    return UserError(
+        f"no update was aggregated, so the model is the initial one; {format_counted(arrived, 'update')} arrived",
+        where="server.schedule" if is_bundled(schedule) else own,
+        hint="let the run last longer (stop), or lower the number of updates that a version needs"
+        if is_bundled(schedule)
+        else "call self.server.aggregate(dispatches) with the updates that have arrived",
     )
 
 

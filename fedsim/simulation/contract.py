@@ -129,6 +129,8 @@ class _Requests:
     QUERIES: ClassVar[tuple[str, ...]] = ("is_online", "is_busy", "expected_duration_s")
     CALLS: ClassVar[int] = 100_000
     """Calls at one instant, besides two per client, after which a run in which nothing else happens is stopped."""
+    IDLE_CALLS: ClassVar[int] = 5_000_000
+    """Calls without a dispatch between them after which a run is stopped: two months, if one is requested per second."""
 
     def __init__(
         self,
@@ -155,7 +157,7 @@ class _Requests:
         self._held = held
         self._standstill = Standstill("dispatches", allowance=2 * server.clients)
         self._instant_ns = -1
-        self._calls = 0
+        self._calls = self._idle_calls = 0
         self._dispatch = server.dispatch
         self._call_at = server.call_at
         self._call_when_available = server.call_when_available
@@ -171,6 +173,7 @@ class _Requests:
         deadline_ns: int | None = None,
         on_dispatched: Callable[[Dispatch], None] | None = None,
     ) -> Timer:
+        self._idle_calls = 0
         where = self._where()
         client = _client(client, self._server.clients, "dispatches", where)
         if self._handouts.is_waiting(client):
@@ -220,6 +223,14 @@ class _Requests:
         _check_callback(callback, "call_at", where)
         if time_ns == now_ns:
             self._count_call(now_ns, where)
+        self._idle_calls += 1
+        if self._idle_calls > self.IDLE_CALLS:
+            raise UserError(
+                f"has requested {self._idle_calls:,} calls without dispatching anything, up to "
+                f"{format_duration(to_s(now_ns))}, so the run may never end",
+                where=where,
+                hint="dispatch work, or give stop.simulated_time",
+            )
         return self._call_at(time_ns, callback)
 
     def _count_call(self, now_ns: int, where: str) -> None:

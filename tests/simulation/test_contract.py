@@ -242,6 +242,13 @@ def test_a_schedule_that_calls_itself_without_end(
     refused(result, "Rounds.begin", "a call at the current time, 0 s, for the 1,007th time")
 
 
+def test_a_schedule_that_only_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Requests, "IDLE_CALLS", 1000)
+    again = "pass\n        server.call_at(server.now_ns + 10**9, self.begin)\n"
+    message = "has requested 1,001 calls without dispatching anything, up to 16 min 40 s"
+    refused(run_with(tmp_path, DISPATCHED, again), "Rounds.begin", message)
+
+
 def test_work_that_takes_no_time_does_not_go_on_forever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +269,14 @@ def test_a_schedule_that_dispatches_nothing(tmp_path: Path) -> None:
     message = "no work was dispatched, so the tables are empty and the model is the initial one"
     assert f"rules.py: Rounds.start: {message}" in result.stderr
     assert json.loads((tmp_path / "out" / "run.json").read_text())["notes"] == [message]
+
+
+def test_a_schedule_that_aggregates_nothing(tmp_path: Path) -> None:
+    wrong = "pass\n\n    def unused(self, dispatch):"
+    result = run_with(tmp_path, AGGREGATED, wrong)
+    assert result.exit_code == 0, result.output
+    message = "no update was aggregated, so the model is the initial one; 2 updates arrived"
+    assert f"rules.py: Rounds.on_arrival: {message}" in result.stderr
 
 
 def test_parts_that_ship_with_fedsim_are_not_checked() -> None:
