@@ -130,7 +130,7 @@ class _Requests:
     CALLS: ClassVar[int] = 100_000
     """Calls at one instant, besides two per client, after which a run in which nothing else happens is stopped."""
     IDLE_CALLS: ClassVar[int] = 5_000_000
-    """Calls without a dispatch between them after which a run is stopped: two months, if one is requested per second."""
+    """Calls without a dispatch between them after which a run is stopped: two months of calls every second."""
 
     def __init__(
         self,
