@@ -51,7 +51,7 @@ def share_of(value: object) -> str:
     """The number to write instead of a percentage: ``"0.9"`` for ``"90%"``; empty if it is not one."""
     text = str(value).strip()
     try:
-        return f"{float(text[:-1]) / 100:g}" if text.endswith("%") else ""
+        return str(float(f"{text[:-1].strip()}e-2")) if text.endswith("%") else ""
     except ValueError:
         return ""
 
@@ -124,6 +124,13 @@ Rate = Annotated[
     WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]}),
 ]
 """Bits per second (SI); written as a number or with a unit: bps, kbps, Mbps, Gbps."""
+
+Level = Annotated[
+    float,
+    BeforeValidator(lambda value: share_of(value) or value),
+    WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string"}]}),
+]
+"""A value of a metric; written as a number, or as a percentage, which is a share: 90%."""
 
 
 def to_ns(seconds: float) -> int:

@@ -188,7 +188,7 @@ def _common_column(every: Sequence[BundleStatistics]) -> str:
 
 def _page(every: Sequence[BundleStatistics], panels: list[Panel]) -> str:
     figures = {panel.id: line_figure(panel) for panel in panels}
-    columns = [sections(each) for each in every]
+    columns = [sections(each, bars=False) for each in every]
     titles = dict.fromkeys(title for column in columns for title in column)
     tables = {
         f"table-{number}": _table(f"table-{number}", title, columns, every)
@@ -269,7 +269,8 @@ def _picture(every: Sequence[BundleStatistics], panels: list[Panel]) -> Any:
                 panel.x,
                 100 * line.values,
                 style,
-                color=look.light,
+                # In the color of its data, a good fit could not be seen.
+                color="black" if line.fit else look.light,
                 linewidth=1 if line.fit else 1.5,
             )
         axes.set_ylim(bottom=0)
@@ -279,7 +280,7 @@ def _picture(every: Sequence[BundleStatistics], panels: list[Panel]) -> Any:
         if picture.axes
     ]
     if handles and any(line.fit for panel in panels for line in panel.lines):
-        fit = picture.axes[0].plot([], [], ":", color="gray", linewidth=1, label="best fit")[0]
+        fit = picture.axes[0].plot([], [], ":", color="black", linewidth=1, label="best fit")[0]
         handles.append(fit)
     if handles and any(line.thin for panel in panels for line in panel.lines):
         handles.append(picture.axes[0].plot([], [], "--", color="gray", label="uplink")[0])

@@ -9,11 +9,13 @@ from rich.table import Table
 
 from fedsim.analysis.headline import resumptions
 from fedsim.analysis.statistics import participation_counts
+from fedsim.catalog import CATALOG
 from fedsim.components import is_user_reference
 from fedsim.formatting import format_counted, format_duration
 from fedsim.metrics import METRICS
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs.run import Run
+from fedsim.scheduling.continuous import Continuous
 
 
 def print_summary(run: Run) -> None:
@@ -27,7 +29,8 @@ def print_summary(run: Run) -> None:
     table.add_row("simulated time", format_duration(run.entry("simulated_s")))
     resumed = f" in all, {resumptions(run)}" if resumptions(run) else ""
     table.add_row("wall time", format_duration(run.entry("wall_s")) + resumed)
-    table.add_row("rounds", f"{run.entry('rounds'):,}")
+    if _has_rounds(run):
+        table.add_row("rounds", f"{run.entry('rounds'):,}")
     table.add_row("model versions", f"{run.entry('versions_made'):,}")
     counts = run.dispatches["outcome"].value_counts()
     outcomes = ", ".join(f"{counts[label]:,} {label}" for label in OUTCOME_LABELS if counts[label])
@@ -94,6 +97,14 @@ def print_summary(run: Run) -> None:
             highlight=False,
         )
     console.print(f"report: {run.folder.report}", soft_wrap=True, highlight=False)
+
+
+def _has_rounds(run: Run) -> bool:
+    """Whether rounds are not just another name for the versions."""
+    # A Flower app has no schedule in its scenario; a user's schedule counts its rounds itself.
+    name = run.scenario["server"].get("schedule", {}).get("name")
+    schedule = CATALOG.parts("schedule").get(name)
+    return schedule is None or not issubclass(schedule, Continuous)
 
 
 def _own_metrics(run: Run) -> list[str]:

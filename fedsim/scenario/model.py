@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from fedsim.parameters import Parameters
 from fedsim.scenario.parts import BY_DEFAULT, OfKind, Part
 from fedsim.scenario.training import Training
-from fedsim.units import Duration, Size, parse_duration_s
+from fedsim.units import Duration, Level, Size, parse_duration_s
 
 MOST_EVALUATIONS = 1_000_000
 """Maximum number of evaluations per run at a fixed interval of simulated time."""
@@ -151,9 +151,9 @@ class Stop(Parameters):
     stalled_after: int | None = Field(default=None, ge=1)
     """Number of consecutive dispatches without an aggregated update after which the run fails, because it may never
     end. If null, 100 per client, but at least 100,000."""
-    target: dict[str, float] = {}
-    """A metric and the value at which the run ends, such as ``{accuracy: 0.8}``; metrics of which lower
-    values are better, such as ``loss``, must fall to the value."""
+    target: dict[str, Level] = {}
+    """A metric and the value at which the run ends, such as ``{accuracy: 0.8}`` or ``{accuracy: 80%}``; metrics of
+    which lower values are better, such as ``loss``, must fall to the value."""
 
     @model_validator(mode="after")
     def _ends(self) -> Stop:

@@ -36,8 +36,13 @@ def _rate_text(bps: float) -> str:
 def _spread(spread: Spread, text: Text, percents: Sequence[float] = (10, 50, 90)) -> str:
     if not spread.count:
         return "-"
-    percentiles = " / ".join(text(spread.percentile(percent)) for percent in percents)
-    return f"{percentiles}  (mean {text(spread.mean)})"
+    return f"{_percentiles(spread, text, percents)}  (mean {text(spread.mean)})"
+
+
+def _percentiles(spread: Spread, text: Text, percents: Sequence[float]) -> str:
+    if not spread.count:
+        return "-"
+    return " / ".join(text(spread.percentile(percent)) for percent in percents)
 
 
 def _fit_text(fit: Fit) -> str:
@@ -53,8 +58,13 @@ def _bars(values: np.ndarray[Any, Any]) -> str:
     return "".join(BARS[level] for level in levels)
 
 
-def sections(statistics: BundleStatistics) -> dict[str, Rows]:
-    """Rows of text by section; bundles with the same tables have the same labels."""
+def sections(statistics: BundleStatistics, *, bars: bool = True) -> dict[str, Rows]:
+    """Rows of text by section; bundles with the same tables have the same labels.
+
+    Args:
+        statistics: the statistics of one bundle.
+        bars: whether the hours of the day are drawn with characters; a page has a chart of them.
+    """
     result: dict[str, Rows] = {
         "Devices": {
             "devices": f"{statistics.devices:,}",
@@ -66,7 +76,7 @@ def sections(statistics: BundleStatistics) -> dict[str, Rows]:
         }
     }
     if statistics.availability is not None:
-        result |= _availability(statistics.availability, statistics.clock)
+        result |= _availability(statistics.availability, statistics.clock if bars else None)
     compute: Rows = {}
     for name, spread in statistics.compute.items():
         text: Text = "{:,.4g}".format
@@ -99,17 +109,18 @@ def _column(name: str, spread: Spread, text: Text) -> Rows:
     return rows | {f"{name}, {fit.family}": _fit_text(fit) for fit in spread.fits}
 
 
-def _availability(online: AvailabilityStatistics, clock: str) -> dict[str, Rows]:
+def _availability(online: AvailabilityStatistics, clock: str | None) -> dict[str, Rows]:
     hours, rhythm = online.by_hour, online.rhythm
     when = {
         "online, share of the time": format_share(online.online_share),
         "share per device, 10 / 50 / 90%": _spread(online.share, format_share),
         "devices never online": f"{online.never_online:,}",
-        "share online at a moment, 0 / 50 / 100%": _spread(
+        "share online at full hours, 0 / 50 / 100%": _percentiles(
             online.moments, format_share, (0, 50, 100)
         ),
-        f"by hour, 0 to 23 ({clock} clock)": _bars(hours),
     }
+    if clock is not None:
+        when[f"by hour, 0 to 23 ({clock} clock)"] = _bars(hours)
     if np.isfinite(hours).all() and hours.max() > 0:
         low, high = hours.min(), hours.max()
         ratio = f", ratio {high / low:.2f}" if low > 0 else ""
@@ -132,7 +143,9 @@ def _availability(online: AvailabilityStatistics, clock: str) -> dict[str, Rows]
         ),
         "session, 10 / 50 / 90%": _spread(online.sessions_s, format_duration),
         "gap, 10 / 50 / 90%": _spread(online.gaps_s, format_duration),
-        "remaining time if picked online": _spread(online.remaining_s, format_duration),
+        "remaining time if picked online, 10 / 50 / 90%": _spread(
+            online.remaining_s, format_duration
+        ),
     }
     for level in online.at_least:
         label = f"at least {format_duration(level.length_s)}: sessions; devices picked online"

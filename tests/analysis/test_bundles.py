@@ -41,6 +41,8 @@ def test_only_what_the_bundles_hold_is_drawn(
 ) -> None:
     write_plot(described[:1], tmp_path / "hand.html")
     page = (tmp_path / "hand.html").read_text()
+    # The hours have a chart, and bars of characters would squeeze the names of a narrow table.
+    assert "█" not in page
     # The bundle made by hand has neither compute nor network.
     drawn = data_of(page)
     assert {"hour", "share", "sessions_s", "gaps_s"} <= set(drawn)
@@ -77,6 +79,10 @@ def test_the_picture_names_its_hours_and_dashes(described: list[BundleStatistics
     assert ("best fit" in shown) == (":" in lines)
     assert ("uplink" in shown) == ("--" in lines)
     assert ":" in lines
+    fits = [
+        line for axes in picture.axes for line in axes.get_lines() if line.get_linestyle() == ":"
+    ]
+    assert {line.get_color() for line in fits} == {"black"}
 
 
 @pytest.mark.browser

@@ -84,3 +84,18 @@ def test_labels_of_a_zoomed_axis_do_not_overlap(page: Page, width: int, tmp_path
     assert len(texts) >= 2
     assert len(set(texts)) == len(texts)
     assert sum(7.2 * len(text) + 14 for text in texts[1:]) <= width
+
+
+def test_ticks_below_a_second_share_a_unit(page: Page, tmp_path: Path) -> None:
+    from synthetic_runs import build_run
+
+    page.open(build_run(tmp_path / "run", clients=6, hours=1).report())
+
+    def texts(scale: str, low: float, high: float) -> list[str]:
+        axis = f"kind: 'time', low: {low}, high: {high}, scale: '{scale}'"
+        shown: list[str] = page.run(f"fedsim.axis({{{axis}, pixels: 380, horizontal: true}}).texts")
+        return shown
+
+    assert texts("log", 0.015, 0.36) == ["20 ms", "50 ms", "100 ms", "200 ms"]
+    assert texts("linear", 0, 0.3) == ["0", "100 ms", "200 ms", "300 ms"]
+    assert texts("linear", 0, 1.5) == ["0", "0.5 s", "1 s", "1.5 s"]

@@ -61,3 +61,14 @@ def test_a_target_that_the_initial_model_reaches_is_named(tmp_path: Path) -> Non
     assert result.exit_code == 0, result.output
     assert "the initial model already reaches the target" in result.stdout
     assert "no update reached the model" not in result.stdout
+
+
+def test_rounds_are_counted_only_where_there_are_rounds(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(PARABOLAS, encoding="utf-8")
+    for schedule, said in (("sync", True), ("async", False)):
+        option = f"server={{method: fedasync, schedule: {schedule}}}" if not said else "seed=0"
+        result = invoke("run", path, "-s", option, "-o", tmp_path / schedule)
+        assert result.exit_code == 0, result.output
+        assert ("│ rounds" in result.stdout) == said
+        assert "model versions" in result.stdout

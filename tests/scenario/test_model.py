@@ -56,3 +56,10 @@ def test_a_method_brings_its_schedule_unless_one_is_given(tmp_path: Path, catalo
 def test_a_section_whose_keys_are_commented_out_is_absent(tmp_path: Path, catalog: Catalog) -> None:
     text = MINIMAL + "training:\n  # local_steps: 3\ndevices:\nserver:\n"
     assert load(tmp_path, catalog, text).scenario == load(tmp_path, catalog, MINIMAL).scenario
+
+
+def test_a_target_may_be_a_percentage(tmp_path: Path, catalog: Catalog) -> None:
+    text = MINIMAL.replace("{rounds: 3}", "{rounds: 3, target: {accuracy: 58.3%, macro_f1: 0.9}}")
+    option = "stop.target.loss=0.2"
+    stop = load(tmp_path, catalog, text, option, "stop.target.r2=70%").resolved()["stop"]
+    assert stop["target"] == {"accuracy": 0.583, "macro_f1": 0.9, "loss": 0.2, "r2": 0.7}

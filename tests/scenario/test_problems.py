@@ -65,8 +65,8 @@ stop: {}
             "s.yaml:1:47: task.curvatures.1.0: must be a number, not 'x'",
         ),
         (
-            "task: {name: quadratic}\nstop: {rounds: 1, target: {accuracy: 90%}}\n",
-            "s.yaml:2:38: stop.target.accuracy: must be a number, not '90%'\n  write 0.9",
+            MINIMAL + "devices: {failures: {upload_loss: 90%}}\n",
+            "s.yaml:6:35: devices.failures.upload_loss: must be a number, not '90%'\n  write 0.9",
         ),
         (
             MINIMAL + "training: {local_steps: 1, local_epochs: 2}\n",

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from fedsim.traces.inspection import as_data, write_text
+from fedsim.traces.inspection import as_data, sections, write_text
 from fedsim.traces.statistics import describe
 from fedsim.traces.synthesis import NetworkSeriesParams, Synthesis, synthesize
 
@@ -26,6 +26,11 @@ def test_text_and_data_show_bundles_side_by_side(hand):
     text = out.getvalue()
     for expected in ("case", "phone_mostly_on", "Wed 20.0", "session: weibull", "below 0.1 Mbit/s"):
         assert expected in text
+    assert "remaining time if picked online, 10 / 50 / 90%" in text
+    # The share of the time has one mean.
+    (moments,) = (line for line in text.splitlines() if "at full hours" in line)
+    assert "mean" not in moments
+    assert any("by hour" in label for rows in sections(described[0]).values() for label in rows)
     data = as_data(described[0])
     assert data["availability"]["by_weekday"][0] is None
     assert data["availability"]["sessions_s"]["percentiles"]["100"] == 14400.0

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, cast, get_args
 from fedsim.analysis.comparison.facts import COSTS
 from fedsim.errors import UserError
 from fedsim.formatting import Kind
-from fedsim.units import parse_duration_s, parse_size_bytes
+from fedsim.units import parse_duration_s, parse_size_bytes, share_of
 
 Limits = tuple[float | None, float | None]
 """Ends of an axis; None if they follow from the data."""
@@ -242,8 +242,10 @@ def limits(value: str | Limits | None, kind: Kind, where: str) -> Limits:
             where=where,
             hint=f"write two values, the lower first: {example}",
         )
-    if kind == "share" and max(lower or 0.0, upper or 0.0) > 1:
-        ends = ("" if end is None else f"{end:g}%" for end in (lower, upper))
+    # A little above 1 is room above the curves.
+    if kind == "share" and max(lower or 0.0, upper or 0.0) >= 2:
+        percents = (end if end is None or end >= 1 else 100 * end for end in (lower, upper))
+        ends = ("" if end is None else f"{end:g}%" for end in percents)
         raise UserError(
             f"'{value}' is not a range of shares", where=where, hint=f"write {':'.join(ends)}"
         )
@@ -255,7 +257,7 @@ def _number(text: str, kind: Kind) -> float:
         return parse_duration_s(text)
     if kind == "bytes":
         return float(parse_size_bytes(text))
-    return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    return float(share_of(text) or text)
 
 
 def inches(value: str | float | None, where: str) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from fedsim.analysis.comparison import findings
@@ -28,7 +29,7 @@ def headline(comparison: ComparisonTables) -> str:
     if not comparison.metrics:
         return f"{format_count(len(groups))} variants, timing only"
     if comparison.goals:
-        return _goal(comparison, _main_goal(comparison))
+        return _goal(comparison, _in_order(comparison)[0])
     return best_at_the_end(comparison)
 
 
@@ -36,14 +37,22 @@ def other_targets(comparison: ComparisonTables) -> list[str]:
     """One sentence for every target that is not in the headline."""
     if comparison.no_difference or len(comparison.groups) == 1 or not comparison.metrics:
         return []
-    main = comparison.goals and _main_goal(comparison)
-    return [_goal(comparison, goal) for goal in comparison.goals if goal != main]
+    return [_goal(comparison, goal) for goal in _in_order(comparison)[1:]]
 
 
-def _main_goal(comparison: ComparisonTables) -> Target:
-    """The last target that some variant reached; the last of all if none was reached."""
-    reached = [goal for goal in comparison.goals if findings.winners(comparison, goal)]
-    return (reached or list(comparison.goals))[-1]
+def _in_order(comparison: ComparisonTables) -> list[Target]:
+    """The targets by metric: of each, those that some variant reached, the hardest first, and then the others.
+
+    Metrics of which no target was reached are last.
+    """
+    blocks = []
+    for _, goals in itertools.groupby(comparison.goals, key=lambda goal: goal.metric):
+        reached: list[Target] = []
+        missed: list[Target] = []
+        for goal in goals:
+            (reached if findings.winners(comparison, goal) else missed).append(goal)
+        blocks.append((not reached, [*reversed(reached), *missed]))
+    return [goal for _, block in sorted(blocks, key=lambda block: block[0]) for goal in block]
 
 
 def _goal(comparison: ComparisonTables, target: Target) -> str:

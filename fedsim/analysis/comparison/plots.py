@@ -249,7 +249,7 @@ def _limit_to_what_is_shown(
     for number, metric in enumerate(style.metrics):
         of_metric = panels[number * rows : (number + 1) * rows]
         size = style.resolved(comparison.definition(metric).unit, metric)
-        if size.ylim != (None, None):
+        if None not in size.ylim:
             continue
         shown = np.concatenate([_shown(axes) for axes in of_metric])
         if not len(shown):
@@ -262,8 +262,10 @@ def _limit_to_what_is_shown(
         if axes.get_yscale() == "linear":
             bottom = max(bottom, 0.0) if shown.min() >= 0 else bottom
             top = min(top, 100.0) if share[number] else top
+        scale = 100 if share[number] and style.log != "logit" else 1
         for axes in of_metric:
             axes.set_ylim(bottom, top)
+            _limit(axes.set_ylim, size.ylim, scale)
 
 
 def _shown(axes: Any) -> Any:

@@ -24,7 +24,7 @@ INTERVAL_RUNS = 3
 """Minimum number of runs for an interval: the interval of two runs would only be their range."""
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Target:
     """A value that a metric should reach.
 
@@ -158,13 +158,13 @@ def _interval(
 
 def default_targets(runs: Sequence[RunFacts]) -> tuple[Target, ...]:
     """The targets in the scenarios, or up to three round levels that some run reached."""
-    stated = {
+    stated = tuple(
         Target(str(metric), float(value))
         for run in runs
         for metric, value in ((run.scenario.get("stop") or {}).get("target") or {}).items()
-    }
+    )
     if stated:
-        return tuple(sorted(stated))
+        return tuple(dict.fromkeys(stated))
     measured = [run.progress["accuracy"].dropna() for run in runs if "accuracy" in run.metrics]
     if not measured:
         return ()

@@ -43,11 +43,11 @@ const fedsim = (() => {
   /* Ticks of a horizontal axis, as many as fit side by side with at least this many pixels each. */
   function ticksThatFit(kind, low, high, pixels, least) {
     const all = ticks(kind, low, high, pixels / least);
-    const widest = Math.max(0, ...all.map((tick) => onAxis(kind, tick).length)) * 7.2 + 14;
+    const widest = Math.max(0, ...all.map((tick) => onAxis(kind, tick, high).length)) * 7.2 + 14;
     return widest <= least ? all : ticks(kind, low, high, pixels / widest);
   }
   /* An axis from `low` to `high` over `pixels`: what ECharts draws, and where a value lies. */
-  function axis({ kind, low, high, scale = "linear", pixels, horizontal, label = (tick) => onAxis(kind, tick), marks }) {
+  function axis({ kind, low, high, scale = "linear", pixels, horizontal, label = (tick) => onAxis(kind, tick, scale === "linear" || high < 1 ? high : tick), marks }) {
     const { to, from } = SCALES[scale];
     const [a, b] = [to(low), to(high)];
     const at = (value) => ((to(value) - a) / (b - a || 1)) * pixels;
@@ -61,7 +61,7 @@ const fedsim = (() => {
           && at(mark) - last >= room && ((last = at(mark)), true));
       };
       // Narrow ranges have few round marks, or few with room beside each other.
-      const candidates = [kind === "time" && scale === "log" ? [1e-3, 1, 60, 3600, 86400, 2592000] : [], ROUND[scale](kind), kind === "time" ? TIME_STEPS : [], ticks(kind, low, high, count), ticks(kind, low, high, 3 * count)].map(spaced);
+      const candidates = [kind === "time" && scale === "log" ? [1e-3, 1, 60, 3600, 86400, 2592000] : [], ROUND[scale](kind), kind === "time" ? ROUND.log("number") : [], kind === "time" ? TIME_STEPS : [], ticks(kind, low, high, count), ticks(kind, low, high, 3 * count)].map(spaced);
       found = candidates.find((each) => each.length > 2) ?? candidates.reduce((best, each) => (each.length > best.length ? each : best));
     }
     const places = found.map(to), texts = found.map(label);
@@ -364,7 +364,8 @@ const fedsim = (() => {
       const tops = [];
       for (const mark of [...visible].sort((a, b) => b.value - a.value)) tops.push(Math.max(py(mark.value) - 7, (tops.at(-1) ?? -Infinity) + 15));
       const notes = [...visible].sort((a, b) => b.value - a.value).flatMap((mark, k) => {
-        const level = py(mark.value), style = { stroke: ink("goal"), lineWidth: 1.5, lineDash: [6, 4] };
+        // A level at the lower end is drawn above the axis, which would hide it.
+        const level = Math.min(py(mark.value), box.bottom - 3), style = { stroke: ink("goal"), lineWidth: 1.5, lineDash: [6, 4] };
         const drawn = [
           { type: "line", silent: true, shape: { x1: box.left, x2: box.right, y1: level, y2: level }, style },
           words(mark.label, box.right + 6, tops[k], { fill: ink("text") }),

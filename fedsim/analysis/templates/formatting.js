@@ -34,8 +34,9 @@ const format = (() => {
     }
     return `${whole(value / 86400)} d`;
   });
-  /* A duration in all its units, exact enough that neighboring ticks of an axis never have the same label. */
-  const exactDuration = (seconds) => signed(seconds, (value) => {
+  /* A duration in all its units, exact enough that neighboring ticks of an axis never have the same label; below a second
+     in the unit of the axis' last value. */
+  const exactDuration = (seconds, last = seconds) => signed(seconds, (value) => {
     const decimals = Math.max(0, Math.min(9, 14 - Math.floor(Math.log10(Math.max(value, 1)))));
     let rest = Number(value.toFixed(decimals));
     const parts = [];
@@ -45,7 +46,7 @@ const format = (() => {
       if (count) parts.push(`${whole(count)} ${unit}`);
     }
     rest = Number(rest.toFixed(decimals));
-    const [unit, perSecond] = parts.length ? ["s", 1] : smallUnit(rest);
+    const [unit, perSecond] = parts.length || last >= 1 ? ["s", 1] : smallUnit(last / 10);
     if (rest || !parts.length) parts.push(`${Number((rest * perSecond).toPrecision(12))} ${unit}`);
     return parts.join(" ");
   });
@@ -63,6 +64,6 @@ const format = (() => {
   };
   const value = (kind, item) => (item === null || item === undefined ? ABSENT : write[kind](item));
   const level = (kind, item) => (kind === "share" ? signed(item, (share) => `${significant(100 * share, 4)}%`) : value(kind, item));
-  const tick = (kind, item) => (item === 0 ? "0" : kind === "time" ? exactDuration(item) : level(kind, item));
+  const tick = (kind, item, last) => (item === 0 ? "0" : kind === "time" ? exactDuration(item, last) : level(kind, item));
   return { value, level, tick };
 })();

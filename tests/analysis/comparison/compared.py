@@ -128,4 +128,6 @@ def cells(page: str, figure: str) -> list[list[str]]:
         re.findall(r"<t[hd](?! class=\"range\")[^>]*>(.*?)</t[hd]>", part, re.S)
         for part in body.split("<tr>")[1:]
     ]
-    return [[html.unescape(re.sub(r"<[^>]+>", "", cell)).strip() for cell in row] for row in rows]
+    texts = [[html.unescape(re.sub(r"<[^>]+>", "", cell)).strip() for cell in row] for row in rows]
+    # Durations do not break.
+    return [[text.replace("\u00a0", " ") for text in row] for row in texts]

@@ -40,6 +40,21 @@ def test_ranges_that_are_none(text: Any, kind: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "meant"), [("85:95", "85%:95%"), (":95", ":95%"), ("0.5:95", "50%:95%")]
+)
+def test_percentages_without_their_sign(value: str, meant: str) -> None:
+    with pytest.raises(UserError, match="not a range of shares") as caught:
+        limits(value, "share", "ylim")
+    assert caught.value.hint == f"write {meant}"
+    assert limits("0.8:1.05", "share", "ylim") == (0.8, 1.05)
+
+
+def test_one_end_of_a_range_leaves_the_other_to_the_curves(with_loss: Comparison) -> None:
+    (axes,) = with_loss.plot("accuracy", ylim="30%:", xlim=":15s").axes
+    assert axes.get_ylim() == pytest.approx((30, 50 + 0.04 * 40))
+
+
+@pytest.mark.parametrize(
     ("text", "expected"), [("84mm", 84 / 25.4), ("3.25in", 3.25), ("5", 5), ("240pt", 240 / 72.27)]
 )
 def test_lengths(text: str, expected: float) -> None:

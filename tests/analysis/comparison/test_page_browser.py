@@ -8,6 +8,7 @@ import pytest
 from synthetic_runs import build_run
 
 from fedsim.analysis.comparison import Comparison, compare
+from fedsim.analysis.comparison.figure import FigureStyle
 from tests.analysis.browser import Page
 from tests.analysis.comparison import compared
 from tests.analysis.test_report_browser import CONTRASTS, WIDEST
@@ -131,6 +132,24 @@ def test_bands_can_be_switched_off_and_the_target_is_drawn(page: Page) -> None:
     assert "target 50%" in page.run(drawn)
     page.choose("metric", "loss")
     assert "target" not in page.run(drawn)
+
+
+def test_a_target_at_the_end_of_the_visible_range_is_drawn(
+    page: Page, comparison: Comparison, tmp_path: Path
+) -> None:
+    page.open(comparison.write(tmp_path, FigureStyle(("accuracy",), ylim="50%:100%")))
+    chart = "fedsim.charts.get(document.getElementById('chart-curves'))"
+    lines = f"{chart}.option.graphic.filter((each) => each.type === 'line')"
+    gaps = page.run(f"{lines}.map((each) => {chart}.state.drawn.box.bottom - each.shape.y1)")
+    assert min(gaps) >= 2
+
+
+def test_long_tables_are_printed_whole(page: Page) -> None:
+    height = "getComputedStyle(document.querySelector('#figure-pairs .scroll')).maxHeight"
+    assert page.run(height) != "none"
+    page.call("Emulation.setEmulatedMedia", media="print", features=[])
+    assert page.run(height) == "none"
+    page.call("Emulation.setEmulatedMedia", media="", features=[])
 
 
 def test_pointing_at_a_name_fades_the_other_lines(page: Page) -> None:
