@@ -29,8 +29,9 @@ def print_summary(run: Run) -> None:
     table.add_row("simulated time", format_duration(run.entry("simulated_s")))
     resumed = f" in all, {resumptions(run)}" if resumptions(run) else ""
     table.add_row("wall time", format_duration(run.entry("wall_s")) + resumed)
+    rounds = run.entry("rounds")
     if _has_rounds(run):
-        table.add_row("rounds", f"{run.entry('rounds'):,}")
+        table.add_row("rounds", f"{rounds:,}")
     table.add_row("model versions", f"{run.entry('versions_made'):,}")
     counts = run.dispatches["outcome"].value_counts()
     outcomes = ", ".join(f"{counts[label]:,} {label}" for label in OUTCOME_LABELS if counts[label])
