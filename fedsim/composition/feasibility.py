@@ -121,13 +121,6 @@ class Feasibility:
                     where="server.selection.cohort",
                     hint="rounds will have fewer clients than the scenario requests",
                 )
-        never = int(np.count_nonzero(self._never))
-        if self._count and never > _MANY * self.population.clients:
-            yield UserError(
-                f"{never:,} of {format_counted(self.population.clients, 'client')} {self._why_never}",
-                where="devices.availability",
-                hint="'fedsim traces sample' takes only usable devices",
-            )
         late = int(np.count_nonzero(self._late))
         if late > _MANY * self._count and not (late == self._count and self._is_certain):
             slowest = self._needed_s.max()

@@ -103,14 +103,27 @@ class World:
         return names
 
     def trace_doubts(self) -> list[UserError]:
-        """A warning if the times of the availability's trace were probably read in the wrong unit."""
+        """Warnings if the availability's trace was probably read in the wrong unit, or has unusable devices."""
         params: AvailabilityParams = self.scenario.devices.availability.params
         bundle = self._bundle("availability") if params.needs_tables() else None
-        doubt = None if bundle is None else implausible_times(bundle)
-        if doubt is None:
+        if bundle is None:
             return []
         where = "devices.trace" if params.trace is None else "devices.availability.trace"
-        return [UserError(f"{doubt.where}: {doubt.message}", where=where, hint=doubt.hint)]
+        doubts = []
+        if doubt := implausible_times(bundle):
+            message = f"{doubt.where}: {doubt.message}"
+            doubts.append(UserError(message, where=where, hint=doubt.hint))
+        invalid = int(np.count_nonzero(~bundle.valid[self._device_rows(bundle)]))
+        if invalid:
+            doubts.append(
+                UserError(
+                    f"{invalid} of {format_counted(self.task.clients, 'client')} are devices that the trace marks as "
+                    "invalid",
+                    where=where,
+                    hint="'fedsim traces sample' takes only usable devices",
+                )
+            )
+        return doubts
 
     def population(self, method: Method) -> Population:
         """The clients' devices, with their eligibility for the work of ``method``.

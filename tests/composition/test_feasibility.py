@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import fedsim
 from fedsim.api import read_scenario
 from fedsim.composition.checking import check
 from fedsim.errors import UserError
+from fedsim.traces.bundle import TraceBundle
 from tests.cli.invoking import run
+from tests.simulation.harness import online_bundle
 
 
 def world(**sections: Any) -> dict[str, Any]:
@@ -160,3 +163,15 @@ def test_traces_that_repeat_at_another_hour_are_named(
     assert any("hours of the day drift" in text for text in checked) == (
         drifts and "simulated_time" in stop
     )
+
+
+def test_devices_that_the_trace_marks_as_invalid_are_counted(tmp_path: Path) -> None:
+    bundle = online_bundle([(0.0, 86_400.0)], [], [])
+    devices = bundle.devices
+    place = devices.column_names.index("valid")
+    valid = pa.array([True, False, False])
+    tables = {**bundle.tables, "devices": devices.set_column(place, "valid", valid)}
+    TraceBundle(bundle.manifest, tables).write(tmp_path / "trace")
+    scenario = world(devices={"trace": str(tmp_path / "trace")})
+    found = [warning.message for warning in check(read_scenario(scenario))]
+    assert found == ["2 of 3 clients are devices that the trace marks as invalid"]
