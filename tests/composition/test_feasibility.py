@@ -174,4 +174,4 @@ def test_devices_that_the_trace_marks_as_invalid_are_counted(tmp_path: Path) -> 
     TraceBundle(bundle.manifest, tables).write(tmp_path / "trace")
     scenario = world(devices={"trace": str(tmp_path / "trace")})
     found = [warning.message for warning in check(read_scenario(scenario))]
-    assert found == ["2 of 3 clients are devices that the trace marks as invalid"]
+    assert found == ["devices.trace: 2 of 3 clients are devices that the trace marks as invalid"]
