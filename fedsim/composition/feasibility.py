@@ -29,6 +29,8 @@ _RARELY = 1e-3
 """Clients are reported if the share of their dispatches that survive is below this."""
 _MANY = 0.1
 """Clients that are too slow for a deadline are reported if their share is above this; some stragglers are intended."""
+_SLOWEST_LINK_BPS = 1000.0
+"""Links below this rate are reported; the slowest links that transfer models have a multiple of it."""
 
 
 @dataclass(frozen=True)
@@ -145,9 +147,23 @@ class Feasibility:
                 hint="it is the number of crashes per hour of computing",
             )
 
+        yield from self._slow_links()
         yield from self._silent_tiers()
         if self.scenario.stop.simulated_time is not None:
             yield from drifting_hours(self.population, self._end_ns)
+
+    def _slow_links(self) -> Iterator[UserError]:
+        """Warnings about rates that are so low that their unit was probably forgotten."""
+        for direction in Direction:
+            rates_bps = self.population.network.rates_bps(direction)[self._usable]
+            slow = int(np.count_nonzero((rates_bps > 0) & (rates_bps < _SLOWEST_LINK_BPS)))
+            if slow > _MANY * self._count:
+                yield UserError(
+                    f"the {direction.name.lower()}link of {slow:,} of {format_counted(self._count, 'client')} has less "
+                    f"than 1 kbit/s",
+                    where="devices.network",
+                    hint="a rate without a unit is in bits per second; write, for example, 5Mbps",
+                )
 
     def _silent_tiers(self) -> Iterator[UserError]:
         """A warning if the clients of a tier are rarely online."""

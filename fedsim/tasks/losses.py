@@ -15,9 +15,9 @@ class Loss:
     """A training loss: the mean over samples of a per-sample loss, and possibly a penalty on the parameters.
 
     Attributes:
-        kind: ``cross_entropy`` on (n, classes) outputs; ``logistic`` on (n, 1) outputs: log(1 + exp(-c z)) with c = +1
-            for the ``positive`` labels and -1 for the others; or ``squared`` on (n, 1) outputs: (z - y)^2, whose mean
-            is the mean squared error (MSE).
+        kind: ``cross_entropy`` on (n, classes) outputs; ``logistic`` on (n, 1) or (n,) outputs: log(1 + exp(-c z)) with
+            c = +1 for the ``positive`` labels and -1 for the others; or ``squared`` on (n, 1) or (n,) outputs:
+            (z - y)^2, whose mean is the mean squared error (MSE).
         positive: labels that count as +1 (``logistic`` only).
         penalty: rho of the non-convex penalty rho x sum over parameter tensors w of ||w||^2 / (1 + ||w||^2)
             (Chen et al., Sharper Convergence Guarantees for Federated Learning with Partial Model
@@ -37,15 +37,17 @@ class Loss:
         return torch.isin(labels, torch.tensor(self.positive, device=labels.device)).long()
 
     def per_sample(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Loss of each sample without penalty, (n,), from outputs (n, outputs) and dataset labels (n,)."""
+        """Loss of each sample without penalty, (n,), from outputs (n, outputs) or (n,) and dataset labels (n,)."""
         from torch.nn import functional
 
         if self.kind == "cross_entropy":
             return functional.cross_entropy(outputs, labels, reduction="none")
         if self.kind == "squared":
-            return (outputs.squeeze(-1) - labels.to(outputs.dtype)).square()
+            return (outputs.reshape(labels.shape) - labels.to(outputs.dtype)).square()
         return functional.binary_cross_entropy_with_logits(
-            outputs.squeeze(-1), self.targets(labels).to(outputs.dtype), reduction="none"
+            outputs.reshape(labels.shape),
+            self.targets(labels).to(outputs.dtype),
+            reduction="none",
         )
 
     def penalties(self, parameters: Iterable[Tensor]) -> Tensor:
@@ -59,4 +61,4 @@ class Loss:
         """Predicted classes, numbered as by :meth:`targets`, (n,) int64."""
         if self.kind == "cross_entropy":
             return outputs.argmax(dim=-1)
-        return (outputs.squeeze(-1) > 0).long()
+        return (outputs.reshape(len(outputs)) > 0).long()

@@ -110,6 +110,12 @@ def test_what_is_certain_is_refused(scenario: dict[str, Any], message: str) -> N
         (world(devices={"failures": {"upload_loss": 1}}), ["every upload is lost"]),
         # exp(-1e3 x 20 / 3600) is above 1 in 1,000; exp(-1e3 x 40 / 3600) is below.
         (world(devices={"failures": {"crash_rate": 1e3}}), ["for 1 of 3 clients, fewer than 1 in"]),
+        # Five bits per second; a client whose link is off is meant to be.
+        (
+            world(devices={"network": {"name": "static", "down": "8Mbps", "up": 5}}),
+            ["the uplink of 3 of 3 clients has less than 1 kbit/s"],
+        ),
+        (world(devices={"network": {"name": "static", "down": "1kbps", "up": "1kbps"}}), []),
         # Durations of 13, 23 and 43 s are tiers of one client each.
         (world(server=TIERED), []),
         (

@@ -49,7 +49,7 @@ class Predictions:
         """Predicted and actual quantities of a regression, (n,) float64 each."""
         assert self.outputs is not None
         assert self.labels is not None
-        return self.outputs.squeeze(-1).double(), self.labels.double()
+        return self.outputs.reshape(self.labels.shape).double(), self.labels.double()
 
 
 class Metric(Component, ABC):

@@ -12,6 +12,7 @@ from torch.nn.parameter import is_lazy
 
 from fedsim.components import users_line
 from fedsim.errors import UserError
+from fedsim.formatting import format_counted
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.losses import Loss
 from fedsim.tasks.model import ModelComponent
@@ -113,11 +114,12 @@ def _check_output(
     finally:
         module.train()
     width = dataset.classes if loss.kind == "cross_entropy" else 1
+    accepted = [(samples, width)] if loss.kind == "cross_entropy" else [(samples, 1), (samples,)]
     shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-    if shape != (samples, width):
+    if shape not in accepted:
         raise _refusal(
-            f"model {model.name} returns {shape} for {samples} samples, expected {(samples, width)}",
-            f"its last layer needs {width} outputs for dataset {dataset.name}"
+            f"model {model.name} returns {shape} for {samples} samples, expected {accepted[0]}",
+            f"its last layer needs {format_counted(width, 'output')} for dataset {dataset.name}"
             if isinstance(outputs, Tensor)
             else "return the logits alone, a tensor (n, classes), or an object with .logits",
         )
