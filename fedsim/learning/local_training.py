@@ -13,6 +13,7 @@ from fedsim.learning.kernels.base import Correction, Kernel, Pull, Shift
 from fedsim.learning.optimizers import Optimizer
 from fedsim.methods.base import Cohort, Collected, Corrected, LocalRule, Step, Trained
 from fedsim.scenario.training import Training
+from fedsim.signatures import is_bundled, wrong_return
 from fedsim.tasks.layout import Layout
 
 IntArray = npt.NDArray[np.int64]
@@ -56,6 +57,8 @@ class LocalTrainer:
         self._new_optimizer: Callable[[], Optimizer] = training.optimizer.create
         self._clip_norm = training.clip_norm
         self._plain = kernel.fused and self._new_optimizer().is_plain and training.clip_norm is None
+        # The first training with a user's optimizer shows whether its steps change the weights in place.
+        self._doubted = not is_bundled(training.optimizer.type)
         self._scratch: dict[str, Tensor] = {}
 
     @torch.no_grad()
@@ -132,6 +135,9 @@ class LocalTrainer:
                 moved = change[:active, :trainable]
                 optimizer.step(at, gradient, rates[:active], moved)
                 torch.add(start[:active, :trainable], moved, out=at)
+        if self._doubted and move and len(counts) and bool(rates.any()):
+            moved = weights - start if change is None else change
+            self._check_moved(optimizer, moved, gradients)
         if mean is not None and not corrected:
             mean /= divisors.unsqueeze(1)
         if change is not None:
@@ -144,6 +150,18 @@ class LocalTrainer:
         else:
             loss = loss / divisors
         return Trained(model, mean, last, loss, change)
+
+    def _check_moved(self, optimizer: Optimizer, moved: Tensor, gradients: Tensor) -> None:
+        trainable = self._trainable
+        if moved[:, :trainable].any():
+            self._doubted = False
+        elif gradients[:, :trainable].any():
+            raise wrong_return(
+                type(optimizer),
+                "step",
+                "without having changed the weights",
+                "change them in place, for example weights.sub_(direction * rates); weights = weights - ... does not",
+            )
 
     def _correction(self, rule: Corrected, start: Tensor) -> Correction:
         target = rule.target

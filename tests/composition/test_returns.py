@@ -16,6 +16,7 @@ import numpy as np
 from fedsim.components import Parameters
 from fedsim.devices.availability.base import AvailabilityModel, AvailabilityParams
 from fedsim.devices.compute.base import ComputeModel, ComputeParams
+from fedsim.learning.optimizers import Optimizer, OptimizerParams
 from fedsim.learning.rates import RateSchedule
 from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.partition import Assignment, CountedParameters, Partitioner
@@ -62,6 +63,13 @@ class Speed(ComputeModel):
         """Three times."""
         return np.ones(3)
 
+class Steps(Optimizer):
+    """Assigns new weights instead of changing them."""
+    Params = OptimizerParams
+    def step(self, weights, direction, rates, moved=None):
+        """A step."""
+        weights = weights - rates * direction
+
 class Online(AvailabilityModel):
     """Nothing."""
     Params = AvailabilityParams
@@ -96,6 +104,11 @@ CASES: list[tuple[str, Any, str]] = [
         "devices.compute",
         {"name": "own.py:Speed"},
         r"Speed\.step_s: returns an array of shape \(3,\)",
+    ),
+    (
+        "training.optimizer",
+        {"name": "own.py:Steps"},
+        r"own\.py: Steps\.step: returns without having changed the weights",
     ),
     ("devices.availability", {"name": "own.py:Online"}, r"Online\.index: returns an array"),
 ]
