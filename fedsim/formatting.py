@@ -1,4 +1,4 @@
-"""How fedsim writes numbers: the same text in a terminal, on a page, in a page's charts and in a LaTeX table.
+"""How fedsim writes numbers and commands: the same in a terminal, on a page, in a page's charts and in a LaTeX table.
 
 ``analysis/templates/formatting.js`` holds the same rules in JavaScript; a test compares both on one table of cases.
 The exact value is rounded half up, as in JavaScript. Values that are not finite are written as a dash.
@@ -7,6 +7,7 @@ The exact value is rounded half up, as in JavaScript. Values that are not finite
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Literal
@@ -160,6 +161,11 @@ def format_interval(low: float, high: float, written: Callable[[float], str]) ->
 def format_names(names: Sequence[str]) -> str:
     """Names in a sentence: ``A``, ``A and B``, ``A, B and C``."""
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def format_command(*words: object) -> str:
+    """A fedsim command, ready to be pasted into a shell."""
+    return shlex.join(["fedsim", *map(str, words)])
 
 
 def axis_unit(value: float, kind: Kind) -> tuple[float, str]:

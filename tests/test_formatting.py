@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from fedsim.formatting import (
     Kind,
     axis_unit,
+    format_command,
     format_counted,
     format_difference,
     format_duration,
@@ -163,3 +165,8 @@ def test_a_mean_and_its_spread_end_at_the_same_decimal_place(
     mean: float, spread: float, kind: Kind, text: str
 ) -> None:
     assert format_mean(mean, spread, kind) == text
+
+
+def test_a_command_can_be_pasted() -> None:
+    assert format_command("resume", Path("my runs/a")) == "fedsim resume 'my runs/a'"
+    assert format_command("compare", "runs/a") == "fedsim compare runs/a"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from fedsim.cli.options import (
 )
 from fedsim.components import Component, import_path, is_user_reference, load_user_component
 from fedsim.errors import UserError, nearest, nearest_or_all
-from fedsim.formatting import format_names
+from fedsim.formatting import format_command, format_names
 from fedsim.parameters import fields_by_key, without_markup
 from fedsim.scenario.description import example, keys_elsewhere, parameters, prose, section_of
 from fedsim.scenario.model import Scenario
@@ -154,18 +153,17 @@ def _something_else(name: str) -> tuple[str, str] | None:
     path = Path(name)
     trace = name.removeprefix(bundled.PREFIX)
     if trace in bundled.traces():
-        return "a trace bundle", f"fedsim traces inspect {bundled.PREFIX}{trace}"
+        return "a trace bundle", format_command("traces", "inspect", f"{bundled.PREFIX}{trace}")
     if name in {**PRESETS, **known_families()}:
-        return "a population of synthetic devices", f"fedsim traces synthesize {name}"
-    quoted = shlex.quote(name)
+        return "a population of synthetic devices", format_command("traces", "synthesize", name)
     if (path / "manifest.json").is_file():
-        return "a trace bundle", f"fedsim traces inspect {quoted}"
+        return "a trace bundle", format_command("traces", "inspect", name)
     if name in bundled.scenarios() or path.suffix in (".yaml", ".yml"):
-        return "a scenario", f"fedsim scenario show {quoted}"
+        return "a scenario", format_command("scenario", "show", name)
     if (path / "run.json").is_file():
-        return "a run", f"fedsim report {quoted}"
+        return "a run", format_command("report", name)
     if path.suffix == ".py":
-        return "a file", f"fedsim describe {quoted}:ClassName"
+        return "a file", format_command("describe", f"{name}:ClassName")
     return None
 
 

@@ -43,6 +43,12 @@ def trace_names() -> list[str]:
     return [name if after_colon else f"{bundled.PREFIX}{name}" for name in bundled.traces()]
 
 
+def _settings() -> list[str]:
+    from fedsim.scenario.description import known_keys
+
+    return [f"{key}=" for key in known_keys()]
+
+
 scenario_argument = click.argument(
     "scenario",
     type=click.Path(path_type=Path),
@@ -56,6 +62,7 @@ override_option = click.option(
     "overrides",
     multiple=True,
     metavar="PATH=VALUE",
+    shell_complete=completing(_settings),
     help="Set a value by its dotted path, such as -s training.optimizer.lr=0.05; may be repeated.",
 )
 

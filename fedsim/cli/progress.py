@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 
 from fedsim.errors import UserError
+from fedsim.formatting import format_command
 
 if TYPE_CHECKING:
     from fedsim.runs.progress import Progress
@@ -39,12 +39,12 @@ def bar_columns() -> tuple[ProgressColumn, ...]:
 
 def started(kind: str, folder: Path) -> str:
     """The first line of a run or a sweep: its folder, and the command that follows it from another terminal."""
-    return f"{kind} folder: {folder} (to watch it: fedsim watch {shlex.quote(str(folder))})"
+    return f"{kind} folder: {folder} (to watch it: {format_command('watch', folder)})"
 
 
 def same_command(*more: str) -> str:
     """The command line that is being executed, to be pasted."""
-    return shlex.join(["fedsim", *sys.argv[1:], *more])
+    return format_command(*sys.argv[1:], *more)
 
 
 def has_failed(folder: Path) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 
 import click
 
 from fedsim.cli.options import json_option, live_option, user_code_option
 from fedsim.cli.progress import following, next_command
+from fedsim.formatting import format_command
 
 
 @click.command(name="resume")
@@ -45,7 +45,7 @@ def command(run: Path, overrides: tuple[str, ...], live: bool, as_json: bool) ->
     with (
         next_command(
             run,
-            f"fedsim resume {shlex.quote(str(run))}",
+            format_command("resume", run),
             "give the command that began the run again: it replaces a failed run (a changed file cannot be resumed)",
         ),
         following(run.name, run, quiet=as_json) as on_progress,

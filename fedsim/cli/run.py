@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 
 import click
@@ -17,6 +16,7 @@ from fedsim.cli.options import (
 )
 from fedsim.cli.progress import following, next_command
 from fedsim.errors import further_checks
+from fedsim.formatting import format_command
 
 
 @click.command(name="run")
@@ -71,7 +71,7 @@ def command(
         loaded = load_scenario(scenario, overrides=overrides)
     folder = output or default_folder(loaded)
     with (
-        next_command(folder, f"fedsim resume {shlex.quote(str(folder))}"),
+        next_command(folder, format_command("resume", folder)),
         following(loaded.scenario.name, folder, quiet=as_json) as on_progress,
     ):
         run = execute(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,7 +16,7 @@ from rich.progress import TaskID
 from fedsim.cli.options import json_option, override_option, scenario_argument, user_code_option
 from fedsim.cli.progress import LINE_S, bar_columns, next_command, repeated, same_command, started
 from fedsim.errors import UserError
-from fedsim.formatting import format_counted
+from fedsim.formatting import format_command, format_counted
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.progress import Pace, progress_text, snapshot
 
@@ -110,7 +109,7 @@ def _print(outcome: SweepOutcome, as_json: bool) -> None:
     if outcome.failures:
         click.echo(f"after fixing the cause, retry the failed runs: {same_command()}")
     if done or outcome.skipped:
-        click.echo(f"compare them with: fedsim compare {shlex.quote(str(path))}")
+        click.echo(f"compare them with: {format_command('compare', path)}")
 
 
 class _Follower:

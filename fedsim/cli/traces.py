@@ -6,7 +6,6 @@ import contextlib
 import functools
 import inspect as inspection
 import json
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -29,13 +28,14 @@ from fedsim.cli.options import (
     user_code_option,
 )
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.formatting import format_counted
+from fedsim.formatting import format_command, format_counted
 from fedsim.scenario.overrides import apply_overrides
 from fedsim.scenario.problems import all_errors, problems
 from fedsim.scenario.source import Source
 
 if TYPE_CHECKING:
     from fedsim.traces.bundle import TraceBundle
+    from fedsim.traces.exporters import Exporter
     from fedsim.traces.importers import Importer
 
 path_type = click.Path(path_type=Path)
@@ -107,7 +107,7 @@ def _parameters(model: type[BaseModel], settings: tuple[str, ...], **given: Any)
 def _command_line() -> str:
     """The command that is running, without the options that only concern its output."""
     context = click.get_current_context()
-    words = ["fedsim", "traces", context.info_name or ""]
+    words = ["traces", context.info_name or ""]
     for parameter in context.command.params:
         value: Any = context.params.get(parameter.name or "")
         if isinstance(parameter, click.Argument):
@@ -119,7 +119,7 @@ def _command_line() -> str:
             name = max(parameter.secondary_opts if value is False else parameter.opts, key=len)
             for one in value if parameter.multiple else [value]:
                 words += [name] if parameter.is_flag else [name, str(one)]
-    return shlex.join(words)
+    return format_command(*words)
 
 
 def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> None:
@@ -196,7 +196,7 @@ def makes_bundle(function: Callable[..., TraceBundle]) -> Callable[..., None]:
 
 
 @command.command()
-@click.argument("population", required=False)
+@click.argument("population", required=False, shell_complete=completing(lambda: _populations()))
 @click.option("-n", "--devices", type=click.IntRange(min=1), help="Number of devices.")
 @click.option("--days", type=float, default=7.0, show_default=True, help="Length in days.")
 @seed_option
@@ -225,11 +225,11 @@ def synthesize(
     -s network_series.cv=0.4.
     """
     from fedsim.traces.bundle import check_output
-    from fedsim.traces.synthesis import PRESETS, Synthesis, known_families
+    from fedsim.traces.synthesis import Synthesis
     from fedsim.traces.synthesis import synthesize as make
 
     if population is None:
-        _print_names({**PRESETS, **known_families()}, as_json)
+        _print_names(_populations(), as_json)
         return
     if devices is None and output is None:
         _describe_population(population, as_json)
@@ -251,6 +251,12 @@ def synthesize(
     with _progress("devices", devices) as progress:
         bundle = make(spec, progress)
     _finish(bundle, output, force, as_json)
+
+
+def _populations() -> Mapping[str, Any]:
+    from fedsim.traces.synthesis import PRESETS, known_families
+
+    return {**PRESETS, **known_families()}
 
 
 def _describe_population(name: str, as_json: bool) -> None:
@@ -275,7 +281,12 @@ def _describe_population(name: str, as_json: bool) -> None:
 
 
 @command.command("import")
-@click.argument("format_", metavar="[FORMAT]", required=False)
+@click.argument(
+    "format_",
+    metavar="[FORMAT]",
+    required=False,
+    shell_complete=completing(lambda: _importers(), files=True),
+)
 @click.argument("files", nargs=-1, type=path_type)
 @click.option(
     "--format",
@@ -303,12 +314,11 @@ def import_(
     it is clear from the files, or be given with the option --format. What the importer dropped or merged is printed and
     kept in the manifest.
     """
-    from fedsim.catalog import CATALOG
     from fedsim.traces.bundle import check_output
     from fedsim.traces.importers import import_bundle
 
     if format_ is None and importer_name is None:
-        _print_names(CATALOG.parts("importer"), as_json)
+        _print_names(_importers(), as_json)
         return
     importer, paths = _importer(importer_name, format_, files)
     if not paths and output is None:
@@ -354,7 +364,9 @@ def _importer(
 
 
 @command.command()
-@click.argument("format_", metavar="FORMAT", required=False)
+@click.argument(
+    "format_", metavar="FORMAT", required=False, shell_complete=completing(lambda: _exporters())
+)
 @click.argument("bundle", type=bundle_type, required=False)
 @settings_option
 @click.option("-o", "--output", type=path_type, help="File or folder to write.")
@@ -370,10 +382,9 @@ def export(
 ) -> None:
     """Write a trace BUNDLE in another FORMAT. Without arguments, list the formats."""
     from fedsim.traces.bundle import TraceBundle
-    from fedsim.traces.exporters import registry
     from fedsim.traces.validation import require_sound
 
-    exporters = registry()
+    exporters = _exporters()
     if format_ is None:
         _print_names(exporters, as_json)
         return
@@ -395,6 +406,18 @@ def export(
         return
     _print_counts(counts)
     click.echo(f"written to {output}")
+
+
+def _exporters() -> Mapping[str, type[Exporter]]:
+    from fedsim.traces.exporters import registry
+
+    return registry()
+
+
+def _importers() -> Mapping[str, type[Any]]:
+    from fedsim.catalog import CATALOG
+
+    return CATALOG.parts("importer")
 
 
 def _describe_format(importer: type[Importer], as_json: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from rich.table import Table
 
 from fedsim.cli.progress import LINE_S
 from fedsim.errors import UserError
-from fedsim.formatting import format_duration
+from fedsim.formatting import format_command, format_duration
 from fedsim.locks import is_owned
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.progress import WAITING, Pace, Snapshot, progress_text, snapshot
@@ -118,15 +117,14 @@ def wrapped(name: str, width: int) -> str:
 
 
 def _print_next(folder: Path, shown: list[Snapshot]) -> None:
-    path = shlex.quote(str(folder))
     statuses = {one.status for one in shown}
     if is_sweep(folder):
         if statuses == {Status.COMPLETE}:
-            click.echo(f"compare the runs with: fedsim compare {path}")
+            click.echo(f"compare the runs with: {format_command('compare', folder)}")
         else:
             click.echo("to finish the other runs, give the command of the sweep again")
     elif statuses == {Status.INTERRUPTED}:
-        click.echo(f"continue with: fedsim resume {path}")
+        click.echo(f"continue with: {format_command('resume', folder)}")
     elif statuses == {Status.COMPLETE}:
         click.echo(f"report: {RunFolder(folder).report}")
     elif statuses == {Status.FAILED}:

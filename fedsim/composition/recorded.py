@@ -16,6 +16,7 @@ import pandas as pd
 from fedsim.composition.assembly import Assembly
 from fedsim.composition.world import full_work
 from fedsim.errors import UserError, raise_all
+from fedsim.formatting import format_command
 from fedsim.outcomes import Outcome
 from fedsim.runs.folder import Status
 from fedsim.runs.phases import outcome_codes
@@ -50,7 +51,7 @@ def check_timeline(run: Run, loaded: LoadedScenario) -> None:
         raise UserError(
             f"the run is {run.status}; --timeline needs a complete run",
             where=str(run.path),
-            hint=f"finish it: fedsim resume {run.path}",
+            hint=f"finish it: {format_command('resume', run.path)}",
         )
     recorded = run.scenario
     problems: list[UserError] = []

@@ -10,6 +10,7 @@ from typing import Any
 
 from fedsim.checksums import data_sha256, file_sha256
 from fedsim.errors import UserError, raise_all
+from fedsim.formatting import format_command
 from fedsim.runs.folder import INFO_FORMAT, RunFolder
 from fedsim.scenario import own_code
 from fedsim.scenario.comparing import differences, flattened, text
@@ -43,11 +44,11 @@ def load_original(
     """
     if info["format"] < INFO_FORMAT:
         version = info["versions"]["fedsim-des"]
+        again = format_command("run", folder.scenario, "-o", "NEW_FOLDER")
         raise UserError(
             f"the run was started by fedsim {version}, which simulates time differently",
             where=str(folder.path),
-            hint=f"finish it with that version (pip install fedsim-des=={version}), or run its scenario again: "
-            f"fedsim run {folder.scenario} -o NEW_FOLDER",
+            hint=f"finish it with that version (pip install fedsim-des=={version}), or run its scenario again: {again}",
         )
     _require_original_scenario(folder, info)
     raise_all(changed_files(folder, info))
@@ -57,6 +58,7 @@ def load_original(
 
 def changed_files(folder: RunFolder, info: Mapping[str, Any]) -> list[UserError]:
     """One error per file of a user's code or data that has changed since the run began; no file is imported."""
+    again = format_command("run", folder.scenario, "-o", "NEW_FOLDER")
     changed = []
     for name, digest in info.get("user_code", {}).items():
         path = folder.path / _in_moved_project(folder, info, name).rpartition(":")[0]
@@ -70,7 +72,7 @@ def changed_files(folder: RunFolder, info: Mapping[str, Any]) -> list[UserError]
         UserError(
             f"{what} since the run began",
             where=str(path),
-            hint=f"undo the change, or begin a new run: fedsim run {folder.scenario} -o NEW_FOLDER",
+            hint=f"undo the change, or begin a new run: {again}",
         )
         for what, path in changed
     ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -22,6 +21,7 @@ from typing_extensions import TypedDict
 from fedsim.checksums import file_sha256, is_unchanged, require_regular, stamped
 from fedsim.durable import TEMPORARY_PREFIX, is_disk_full, remove_temporaries, write_text
 from fedsim.errors import UserError
+from fedsim.formatting import format_command
 from fedsim.locks import LOCK_NAMES, is_owned, locked
 from fedsim.runs.schema import STREAMED, TABLES
 from fedsim.runs.sweep import is_sweep
@@ -191,7 +191,7 @@ class RunFolder:
                 if self._is_complete:
                     hint += f"; the run is complete, see {self.report}"
                 else:
-                    hint += f"; to finish it: fedsim resume {shlex.quote(str(self.path))}"
+                    hint += f"; to finish it: {format_command('resume', self.path)}"
             raise UserError(
                 "the output folder exists and is not empty", where=str(self.path), hint=hint
             )
@@ -229,7 +229,7 @@ class RunFolder:
     def no_room(self) -> UserError:
         """The error for a run that ran out of disk space, with the command that continues it."""
         began = self.info.exists() and self.has_begun
-        resume = f"continue with: fedsim resume {shlex.quote(str(self.path))}"
+        resume = f"continue with: {format_command('resume', self.path)}"
         command = resume if began else "run the scenario again"
         return UserError(
             "the disk is full, or a quota or file size limit has been reached",
@@ -437,7 +437,7 @@ class RunFolder:
             return UserError(
                 "no such file; the run has not ended",
                 where=str(path),
-                hint=f"finish it: fedsim resume {self.path}",
+                hint=f"finish it: {format_command('resume', self.path)}",
             )
         words = ["fedsim run", str(self.scenario), "-o", str(self.path), "--overwrite"]
         if info.get("timing_only"):

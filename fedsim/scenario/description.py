@@ -110,11 +110,8 @@ def section_of(kind: str) -> str:
     return _SECTIONS.get(kind, "fedsim traces import")
 
 
-def keys_elsewhere(unknown: str) -> str:
-    """``"did you mean 'a.x' or 'b.x'? "``, at most three keys that end as an unknown key does; empty if there is none.
-
-    Keys of the section that the unknown key begins with come first.
-    """
+def known_keys() -> list[str]:
+    """The dotted keys of scenarios and of the parameters of all bundled parts, sorted."""
     from fedsim.catalog import CATALOG
     from fedsim.scenario.model import Scenario
 
@@ -122,8 +119,16 @@ def keys_elsewhere(unknown: str) -> str:
     for kind in _SECTIONS.keys() - {*_LISTED} & CATALOG.kinds.keys():
         for component in CATALOG.parts(kind).values():
             rows += parameters(component.Params, f"{section_of(kind)}.")
+    return sorted({row.key for row in rows if "<" not in row.key})
+
+
+def keys_elsewhere(unknown: str) -> str:
+    """``"did you mean 'a.x' or 'b.x'? "``, at most three keys that end as an unknown key does; empty if there is none.
+
+    Keys of the section that the unknown key begins with come first.
+    """
     last = unknown.rpartition(".")[2]
-    keys = {row.key for row in rows if row.key.rpartition(".")[2] == last and "<" not in row.key}
+    keys = {key for key in known_keys() if key.rpartition(".")[2] == last}
     section = f"{unknown.partition('.')[0]}."
     nearest_first = sorted(keys, key=lambda key: (not key.startswith(section), key))
     names = " or ".join(f"'{key}'" for key in nearest_first[:3])

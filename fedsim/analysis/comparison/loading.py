@@ -11,6 +11,7 @@ from typing import Any
 from fedsim.analysis.comparison.facts import RunFacts, compared_scenario, read_facts
 from fedsim.analysis.comparison.reference import REFERENCE, Reference, read_reference
 from fedsim.errors import UserError
+from fedsim.formatting import format_command
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.run import Run
 from fedsim.runs.sweep import is_sweep, read_sweep
@@ -87,7 +88,7 @@ def load(
             remedy = (
                 "fix the cause and run it again"
                 if first.has_failed
-                else f"finish it: fedsim resume {first.path}"
+                else f"finish it: {format_command('resume', first.path)}"
             )
             hint = f"{first.path} {first.reason}; {remedy}"
         raise UserError(

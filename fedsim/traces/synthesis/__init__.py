@@ -6,7 +6,6 @@ A device is a function of the seed and its number: a bundle of 100 devices equal
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,6 +17,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError, nearest_or_all
+from fedsim.formatting import format_command
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.problems import all_errors, problems
 from fedsim.scenario.source import Source
@@ -162,7 +162,7 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
 
 def command_line(spec: Synthesis) -> str:
     """The command that creates the same bundle in a folder of its name."""
-    words = ["fedsim", "traces", "synthesize", spec.population, "--devices", str(spec.devices)]
+    words = ["traces", "synthesize", spec.population, "--devices", str(spec.devices)]
     words += ["--days", f"{spec.days:g}", "--seed", str(spec.seed)]
     settings = spec.model_dump(
         include={"availability", "compute", "network", "compute_series", "network_series"},
@@ -174,7 +174,7 @@ def command_line(spec: Synthesis) -> str:
     for section, values in settings.items():
         for key, value in values.items():
             words += ["-s", f"{section}.{key}={value}"]
-    return shlex.join([*words, "-o", spec.name or spec.population])
+    return format_command(*words, "-o", spec.name or spec.population)
 
 
 def find_population(name: str) -> tuple[type[Family], Preset | None]:

@@ -4,7 +4,7 @@ import numpy as np
 
 rng = np.random.default_rng(0)
 y = rng.integers(0, 3, size=3000)
-x = rng.normal(scale=0.7, size=(3000, 1, 12, 12)).astype(np.float32)
+x = rng.normal(scale=1.6, size=(3000, 1, 12, 12)).astype(np.float32)
 x[y == 0, :, 3:9, 3:9] += 1  # a square
 x[y == 1, :, 5:7, :] += 1  # a horizontal bar
 x[y == 2, :, :, 5:7] += 1  # a vertical bar
