@@ -29,6 +29,20 @@ from fedsim.traces.statistics import BundleStatistics, Spread
 SUFFIXES = (".html", ".png", ".svg", ".pdf")
 
 
+def require_drawable(path: Path) -> None:
+    """Check that :func:`write_plot` can draw a file of this name.
+
+    Raises:
+        UserError: it has another suffix.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise UserError(
+            f"cannot draw a '{path.suffix}' file",
+            where=str(path),
+            hint=f"use {', '.join(SUFFIXES)}",
+        )
+
+
 def write_plot(all_statistics: Sequence[BundleStatistics], path: Path) -> None:
     """Draw the distributions of one or several bundles into a file: .html (a self-contained page), .png, .svg or .pdf.
 
@@ -37,13 +51,9 @@ def write_plot(all_statistics: Sequence[BundleStatistics], path: Path) -> None:
     Raises:
         UserError: the file has another suffix, or cannot be written.
     """
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise UserError(
-            f"cannot draw a '{suffix}' file", where=str(path), hint=f"use {', '.join(SUFFIXES)}"
-        )
+    require_drawable(path)
     panels = list(_panels(all_statistics))
-    if suffix == ".html":
+    if path.suffix.lower() == ".html":
         write_page(path, _page(all_statistics, panels))
         return
     try:

@@ -114,7 +114,9 @@ def list_(folder: Path | None, as_json: bool) -> None:
     elif folder.is_dir():
         files = {str(path): path for path in sorted(folder.rglob("*.y*ml"))}
     else:
-        raise UserError("no such folder", where=str(folder))
+        is_part = any(folder.name in CATALOG.parts(kind) for kind in CATALOG.kinds)
+        hint = f"to describe the part: fedsim describe {folder.name}" if is_part else None
+        raise UserError("no such folder", where=str(folder), hint=hint)
     described = {name: _description(path) for name, path in files.items()}
     scenarios = {name: text for name, text in described.items() if text is not None}
     parts = {kind: summaries(CATALOG.parts(kind)) for kind in CATALOG.kinds}

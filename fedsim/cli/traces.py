@@ -497,8 +497,12 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
     from fedsim.traces.inspection import as_data, write_text
     from fedsim.traces.statistics import describe
 
-    if plot is not None and plot.exists() and not force:
-        raise UserError("the output already exists", where=str(plot), hint="use --force")
+    if plot is not None:
+        from fedsim.analysis.bundles import require_drawable, write_plot
+
+        if plot.exists() and not force:
+            raise UserError("the output already exists", where=str(plot), hint="use --force")
+        require_drawable(plot)
     with _progress("measuring"):
         loaded = [TraceBundle.read(path) for path in bundles]
         described = [describe(bundle) for bundle in loaded]
@@ -511,8 +515,6 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
         console = Console(width=None if sys.stdout.isatty() else 120 + 60 * (len(bundles) - 1))
         write_text(described, console)
     if plot is not None:
-        from fedsim.analysis.bundles import write_plot
-
         write_plot(described, plot)
         click.echo(f"plot written to {plot}", err=True)
 

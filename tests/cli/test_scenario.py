@@ -101,6 +101,7 @@ def test_list_names_files_by_their_first_comment_and_all_parts(scenario: Path) -
     assert {"uniform", "scripted"} <= set(data["parts"]["selection"])
     assert all(line for rows in data["parts"].values() for line in rows.values())
     assert run("scenario", "list", str(scenario.parent / "nope")).exit_code == 2
+    assert "fedsim describe sync" in run("scenario", "list", "sync").stderr
 
 
 def test_schema_is_json_with_all_parts() -> None:

@@ -104,6 +104,7 @@ def test_mistakes_end_with_code_2_and_a_message(tmp_path, arguments, message):
     result = call(*(word.format(tmp_path) for word in arguments), code=2)
     assert message in result.stderr
     assert "Traceback" not in result.output
+    assert not result.stdout, "nothing is printed before the refusal"
     assert not (tmp_path / "x").exists()
 
 

@@ -24,9 +24,9 @@ class TableParameters(HeldOutParameters):
     """Parameters of a table."""
 
     path: Path
-    """The file, .csv or .parquet, with a named column for each feature."""
+    """The file, .csv or .parquet, with a named column for each feature, such as `patients.csv`."""
     target: str
-    """Column of the class, or of the quantity to be predicted."""
+    """Column of the class, such as `diagnosis`, or of the quantity to be predicted."""
     target_kind: TargetKind = "class"
     """Type of the target: a class, or a quantity (regression), which keeps its unit."""
     group: str | None = None
@@ -121,10 +121,14 @@ class Table(DatasetComponent):
                 )
         missing = [name for name in [*self._not_features, *features] if name not in frame.columns]
         if missing:
+            hint = f"its columns are: {', '.join(map(str, frame.columns))}"
+            separators = [one for one in ";\t|" if one in str(frame.columns[0])]
+            if len(frame.columns) == 1 and separators:
+                hint = f"its columns are separated by {separators[0]!r}; separate them by commas"
             raise UserError(
                 f"no column {', '.join(repr(name) for name in missing)}",
                 where=str(path),
-                hint=f"its columns are: {', '.join(map(str, frame.columns))}",
+                hint=hint,
             )
         leaks = [name for name in features if name in self._not_features]
         if leaks:

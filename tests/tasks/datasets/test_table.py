@@ -111,6 +111,17 @@ def test_integer_columns_can_be_tokens(tmp_path: Path) -> None:
         load("table", path=tmp_path / "own.csv", target="kind", tokens=True)
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_another_separator_is_named(separator: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text(f"first{separator}kind\n1{separator}a\n2{separator}b\n")
+    with pytest.raises(UserError, match="no column 'kind'") as refusal:
+        load("table", path=path, target="kind")
+    assert (
+        refusal.value.hint == f"its columns are separated by {separator!r}; separate them by commas"
+    )
+
+
 def test_a_quantity_keeps_its_unit(tmp_path: Path) -> None:
     path = tmp_path / "houses.csv"
     path.write_text("area,price,town\n1,10.5,a\n2,20,b\n3,30,a\n4,40,b\n5,50,a\n")
