@@ -95,6 +95,37 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     assert (result.returncode, result.stdout, result.stderr) == (0, "{\n", "")
 
 
+OWN_PART = """
+import atexit, threading, time
+from fedsim.learning.rates import RateSchedule
+
+atexit.register(print, "the file's own end")
+threading.Thread(target=lambda: (time.sleep(0.2), print("its thread"))).start()
+
+class Rate(RateSchedule):
+    'A factor.'
+    def factor(self, round_number, time_s):
+        'One.'
+        return 1.0
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("own.py:Rate", 0), ("own.py:Raet", 2)])
+def test_the_process_ends_without_losing_anything(tmp_path: Path, name: str, code: int) -> None:
+    """Threads are waited for, functions of others for the end are called, all output is written."""
+    (tmp_path / "own.py").write_text(OWN_PART)
+    result = subprocess.run(
+        [sys.executable, "-m", "fedsim.cli", "describe", name],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == code, result.stderr
+    assert result.stdout.splitlines()[-2:] == ["its thread", "the file's own end"]
+    assert ("A factor." in result.stdout) == (not code)
+
+
 @pytest.mark.parametrize(
     ("raised", "message"),
     [

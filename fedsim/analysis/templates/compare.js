@@ -56,6 +56,7 @@
       const shown = series.filter((s) => !s.hidden);
       const focus = asked && view.ylim ? view.ylim : late(x, shown, byId("bands").checked);
       byId("focus").parentElement.style.display = focus ? "" : "none";
+      byId("focus_name").textContent = focus === view.ylim ? "range of --ylim" : "late range";
       const used = focus && byId("focus").checked ? [...focus] : null;
       const goals = targets.filter((goal) => goal.metric === metric.key);
       // A target at the very edge of the range would be hidden by the axis.

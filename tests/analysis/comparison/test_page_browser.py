@@ -140,6 +140,7 @@ def test_a_target_at_the_end_of_the_visible_range_is_drawn(
     page.open(comparison.write(tmp_path, FigureStyle(("accuracy",), ylim="50%:100%")))
     chart = "fedsim.charts.get(document.getElementById('chart-curves'))"
     lines = f"{chart}.option.graphic.filter((each) => each.type === 'line')"
+    assert page.run("document.getElementById('focus_name').textContent") == "range of --ylim"
     gaps = page.run(f"{lines}.map((each) => {chart}.state.drawn.box.bottom - each.shape.y1)")
     assert min(gaps) >= 2
 
