@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
 from fedsim.parameters import Parameters
+from fedsim.scenario.own_code import as_data
 from fedsim.scenario.parts import BY_DEFAULT, OfKind, Part
 from fedsim.scenario.training import Training
 from fedsim.units import Duration, Level, Size, parse_duration_s
@@ -217,6 +218,10 @@ class Sweep(Parameters):
     """Lists of equal length by dotted path; the i-th values of all lists are used together."""
     seeds: list[int] = []
     """Seeds; by default the scenario's seed."""
+
+    @field_serializer("grid", "zip")
+    def _as_data(self, values: dict[str, list[Any]]) -> Any:
+        return as_data(values)
 
     @model_validator(mode="after")
     def _varies_something(self) -> Sweep:

@@ -11,7 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from fedsim.components import Component
 from fedsim.durable import write_text
+from fedsim.parameters import Parameters
+from fedsim.signatures import is_bundled
 
 FOLDER = "python_parts"
 """Folder of a run that holds the source of classes without a file."""
@@ -28,6 +31,21 @@ def python_reference(given: Callable[..., Any]) -> tuple[str, Path | None]:
     if file and given.__module__ != "__main__" and "." not in given.__qualname__:
         return f"{Path(file).resolve()}:{given.__name__}", Path(file).resolve()
     return f"{FOLDER}/{given.__name__}.py:{given.__name__}", None
+
+
+def as_data(value: Any) -> Any:
+    """A value of a scenario as a file gives it: classes, functions and parts are named."""
+    if isinstance(value, Mapping):
+        return {key: as_data(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_data(item) for item in value]
+    if isinstance(value, Component):
+        given = getattr(value, "params", Parameters())
+        return {"name": as_data(type(value)), **given.model_dump(mode="json", by_alias=True)}
+    if isinstance(value, type) or inspect.isfunction(value):
+        name = getattr(value, "name", "")
+        return name if name and is_bundled(value) else python_reference(value)[0]
+    return value
 
 
 def python_source(given: Callable[..., Any]) -> str | None:

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsim import bundled
+from fedsim.components import is_user_reference
 from fedsim.errors import UserError, UserErrors
 from fedsim.scenario.comparing import Namer, differing, flattened, short_names, text
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override
+from fedsim.scenario.own_code import as_data
 
 _LONGEST_WORD = 40
 _RESERVED = ("seed", "name", "sweep")
@@ -79,14 +81,14 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
     seeds = sweep.seeds or [loaded.scenario.seed]
     keys = short_names([*sweep.grid, *sweep.zip])
     words = {
-        path: name_words(path, keys[path], listed)
+        path: name_words(path, keys[path], as_data(listed))
         for path, listed in [*sweep.grid.items(), *sweep.zip.items()]
     }
     planned: dict[str, PlannedRun] = {}
     problems: dict[str, UserError] = {}
     for chosen in _combinations(loaded):
         for seed in seeds:
-            values = {override.path: override.value for override in chosen}
+            values = {override.path: as_data(override.value) for override in chosen}
             of_values = [words[path][text(v)] for path, v in values.items() if v is not None]
             name = "_".join([*of_values, f"seed{seed}"])
             location = loaded.source.value_place(("sweep", "seeds"))
@@ -153,7 +155,7 @@ def name_words(path: str, key: str, values: Sequence[Any]) -> dict[str, str]:
     for known, value in distinct.items():
         label, name = namer(flats[known]), _name_of(value)
         if isinstance(value, str):
-            label = value.rpartition("/")[2]
+            label = name or value.rpartition("/")[2]
         elif name and label.partition(", ")[0] != name:
             label = f"{name}, {label}"
         words[known] = _safe(label) or key
@@ -167,14 +169,18 @@ def name_words(path: str, key: str, values: Sequence[Any]) -> dict[str, str]:
 def _whole(key: str, value: Any) -> str:
     """A value written out."""
     name = _name_of(value)
+    if isinstance(value, str):
+        return name or value
     if name:
         rest = [f"{path}{_plain(item)}" for path, item in value.items() if path != "name"]
         return "-".join([name, *rest])
-    return _plain(value) if isinstance(value, str) else f"{key}{_plain(value)}"
+    return f"{key}{_plain(value)}"
 
 
 def _name_of(value: Any) -> str:
-    """The name of a part; empty for anything else."""
+    """The name of a part: of one with parameters, or of a user's; empty for anything else."""
+    if isinstance(value, str):
+        return value.rpartition(":")[2] if is_user_reference(value) else ""
     name = value.get("name") if isinstance(value, Mapping) else None
     return name.rpartition(":")[2] if isinstance(name, str) else ""
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import fedsim
+from fedsim.methods.fedavg import FedAvg
 from fedsim.sweeps import Sweep
 from tests.sweeps.worlds import (
     SMALL,
@@ -35,6 +36,24 @@ def test_runs_are_those_that_would_be_run_one_by_one(tmp_path: Path) -> None:
         there = (sweep.path / entry.run / "scenario.yaml").read_text()
         assert there == (alone.path / "scenario.yaml").read_text()
     assert len({str(run) for run in all_digests(sweep).values()}) == 4
+
+
+def test_classes_from_python_can_be_varied(tmp_path: Path) -> None:
+    """As names of parts, with parameters or without; the folder knows them by name."""
+
+    class Halved(FedAvg):
+        """FedAvg under another name."""
+
+    for number, methods in enumerate((["fedavg", Halved], [{"name": "fedavg"}, {"name": Halved}])):
+        given = scenario(grid={"server.method": methods}, seeds=[0])
+        sweep = fedsim.sweep(given, tmp_path / f"sweep{number}", jobs=1)
+        assert [entry.run for entry in sweep.record.runs] == ["fedavg_seed0", "Halved_seed0"]
+        reference = "python_parts/Halved.py:Halved"
+        written = (sweep.path / "scenario.yaml").read_text()
+        assert reference in written
+        assert reference in (sweep.path / "Halved_seed0" / "scenario.yaml").read_text()
+        assert digests(sweep.path / "fedavg_seed0") == digests(sweep.path / "Halved_seed0")
+        assert fedsim.sweep(given, sweep.path, jobs=1).index["status"].tolist() == ["complete"] * 2
 
 
 def test_an_interrupted_sweep_is_gone_on_with(tmp_path: Path) -> None:
