@@ -28,6 +28,9 @@ from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs import Run
 from fedsim.runs.phases import WORK_PHASES, outcome_codes
 
+_SHORTEST_PAUSE = 0.1
+"""Share of the time from one round to the next from which a pause is shown."""
+
 PHASE_LABELS = {
     "download": "download",
     "compute": "compute",
@@ -128,7 +131,7 @@ def outcomes(run: Run) -> Figure | None:
     if not len(table):
         return None
     begun = table["dispatched_s"].to_numpy()
-    edges = _intervals(begun, run.simulated_s)
+    edges = _intervals(begun, _closed_s(run), run.simulated_s)
     codes = outcome_codes(table)
     # A dispatch at the very end belongs to the last bin.
     bins = np.minimum(np.searchsorted(edges, begun, side="right") - 1, len(edges) - 2)
@@ -156,13 +159,29 @@ def outcomes(run: Run) -> Figure | None:
     )
 
 
-def _intervals(begun_s: npt.NDArray[np.float64], duration_s: float) -> npt.NDArray[np.float64]:
+def _closed_s(run: Run) -> npt.NDArray[np.float64]:
+    """When each dispatch was aggregated, (dispatches,); minus infinity if it was not."""
+    version = run.dispatches["aggregated_version"]
+    used = version.notna().to_numpy()
+    closed_s = np.full(len(used), -np.inf)
+    times_s = run.aggregations["time_s"].to_numpy()
+    closed_s[used] = times_s[version.to_numpy()[used].astype(np.int64) - 1]
+    return closed_s
+
+
+def _intervals(
+    begun_s: npt.NDArray[np.float64], closed_s: npt.NDArray[np.float64], duration_s: float
+) -> npt.NDArray[np.float64]:
     """Edges of the intervals of time in which dispatches are counted.
 
     If many clients are dispatched at once, as in rounds, an interval goes from one such moment to the next (or to a
-    later one): bins of equal width would hold one, two or no rounds. If that is much longer than usual, as after the
-    last round while late work goes on, the interval ends early and an empty one follows, so that no bar is far wider
-    than the others.
+    later one): bins of equal width would hold one, two or no rounds. If the last update was aggregated long before, as
+    in a pause or after the last round while late work goes on, the interval ends there and an empty one follows.
+
+    Args:
+        begun_s: when each dispatch was handed out.
+        closed_s: when it was aggregated; minus infinity if it was not.
+        duration_s: duration of the run.
     """
     moments, counts = np.unique(begun_s, return_counts=True)
     usual = float(np.median(np.repeat(counts, counts))) if len(counts) else 0.0
@@ -174,10 +193,11 @@ def _intervals(begun_s: npt.NDArray[np.float64], duration_s: float) -> npt.NDArr
     edges = np.append(starts, max(duration_s, np.nextafter(starts[-1], np.inf)))
     # Dispatches before the first such moment belong to it.
     edges[0] = 0.0
-    widths = np.diff(edges)
-    usual_s = float(np.median(widths[:-1] if len(widths) > 1 else widths))
-    ends = edges[:-1][widths > 2 * usual_s] + usual_s
-    return np.sort(np.append(edges, ends))
+    bins = np.maximum(np.searchsorted(starts, begun_s, side="right") - 1, 0)
+    last_s = np.full(len(starts), -np.inf)
+    np.maximum.at(last_s, bins, closed_s)
+    is_early = (last_s > edges[:-1]) & (edges[1:] - last_s > _SHORTEST_PAUSE * np.diff(edges))
+    return np.sort(np.append(edges, last_s[is_early]))
 
 
 def online(run: Run) -> Figure | None:

@@ -52,15 +52,25 @@ def test_bars_of_a_run_in_rounds_go_from_round_to_round(tmp_path: Path) -> None:
 def test_intervals_of_time() -> None:
     """Two rounds of five with a client asked in between; more rounds than bars; an asynchronous run; none."""
     rounds = np.array([5.0] * 5 + [60.0] + [100.0] * 5)
-    assert time._intervals(rounds, 150.0).tolist() == [0.0, 100.0, 150.0]
-    # After the last round, late work goes on for an hour; before it, nobody was online for half an hour.
-    late = time._intervals(np.repeat([0.0, 100, 200, 300, 2100], 5), 5700.0)
-    assert late.tolist() == [0, 100, 200, 300, 400, 2100, 2200, 5700]
-    many = time._intervals(np.repeat(np.arange(300.0) * 7, 5), 2100.0)
+    assert time._intervals(rounds, rounds + 46, 150.0).tolist() == [0.0, 100.0, 150.0]
+    # After the last round, late work goes on for an hour; before it, nobody was online for half an hour. The third
+    # round takes three times as long as the others, and nothing of the fourth is used.
+    starts = np.array([0.0, 100, 200, 500, 2100])
+    closed = np.array([100.0, 195, 500, -np.inf, 2250])
+    late = time._intervals(np.repeat(starts, 5), np.repeat(closed, 5), 5700.0)
+    assert late.tolist() == [0, 100, 200, 500, 2100, 2250, 5700]
+    paused = time._intervals(np.repeat(starts, 5), np.repeat(starts + 90.0, 5), 5700.0)
+    assert paused.tolist() == [0, 100, 200, 290, 500, 590, 2100, 2190, 5700]
+    # A few updates of a round that were discarded do not matter.
+    closed = np.repeat(starts + 90.0, 5)
+    closed[::2] = -np.inf
+    assert time._intervals(np.repeat(starts, 5), closed, 5700.0).tolist() == paused.tolist()
+    starts = np.repeat(np.arange(300.0) * 7, 5)
+    many = time._intervals(starts, starts + 7, 2100.0)
     assert many.tolist() == [*range(0, 2100, 28), 2100]
     alone = np.arange(0.0, 3600.0, 7.3)
-    assert time._intervals(alone, 3600.0).tolist() == base.time_bins(3600.0).tolist()
-    assert time._intervals(alone[:0], 60.0).tolist() == base.time_bins(60.0).tolist()
+    assert time._intervals(alone, alone, 3600.0).tolist() == base.time_bins(3600.0).tolist()
+    assert time._intervals(alone[:0], alone[:0], 60.0).tolist() == base.time_bins(60.0).tolist()
 
 
 def test_rounding_is_not_taken_for_time(tmp_path: Path) -> None:
