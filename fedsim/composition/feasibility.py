@@ -29,6 +29,8 @@ _RARELY = 1e-3
 """Clients are reported if the share of their dispatches that survive is below this."""
 _MANY = 0.1
 """Clients that are too slow for a deadline are reported if their share is above this; some stragglers are intended."""
+_LONGEST_LATENCY_S = 5.0
+"""Longer latencies are reported; a signal by satellite takes a tenth of it."""
 _SLOWEST_LINK_BPS = 1000.0
 """Links below this rate are reported; the slowest links that transfer models have a multiple of it."""
 
@@ -147,15 +149,25 @@ class Feasibility:
                 hint="it is the number of crashes per hour of computing",
             )
 
-        yield from self._slow_links()
+        yield from self._forgotten_units()
         yield from self._silent_tiers()
         if self.scenario.stop.simulated_time is not None:
             yield from drifting_hours(self.population, self._end_ns)
 
-    def _slow_links(self) -> Iterator[UserError]:
-        """Warnings about rates that are so low that their unit was probably forgotten."""
+    def _forgotten_units(self) -> Iterator[UserError]:
+        """Warnings about links that are so slow that a unit was probably forgotten."""
+        network = self.population.network
+        latencies_s = network.latencies_ns(Direction.DOWN)[self._usable] / NS_PER_S
+        far = int(np.count_nonzero(latencies_s > _LONGEST_LATENCY_S))
+        if far > _MANY * self._count:
+            yield UserError(
+                f"the latency of {far:,} of {format_counted(self._count, 'client')} is above "
+                f"{format_duration(_LONGEST_LATENCY_S)}",
+                where="devices.network",
+                hint="a latency without a unit is in seconds; write, for example, 40ms",
+            )
         for direction in Direction:
-            rates_bps = self.population.network.rates_bps(direction)[self._usable]
+            rates_bps = network.rates_bps(direction)[self._usable]
             slow = int(np.count_nonzero((rates_bps > 0) & (rates_bps < _SLOWEST_LINK_BPS)))
             if slow > _MANY * self._count:
                 yield UserError(

@@ -44,6 +44,7 @@ def jittery() -> dict[str, Any]:
     return {"compute": {"name": "values", "step": step, "jitter": {"cv": 0.1}}}
 
 
+LINKS = {"down": "8Mbps", "up": "4Mbps"}
 TIERED = {
     "method": "fedat",
     "schedule": {"name": "tiered", "speed_ratio": 1.5, "profiled": "all"},
@@ -116,6 +117,12 @@ def test_what_is_certain_is_refused(scenario: dict[str, Any], message: str) -> N
             ["the uplink of 3 of 3 clients has less than 1 kbit/s"],
         ),
         (world(devices={"network": {"name": "static", "down": "1kbps", "up": "1kbps"}}), []),
+        # Forty seconds.
+        (
+            world(devices={"network": {"name": "static", **LINKS, "latency": 40}}),
+            ["the latency of 3 of 3 clients is above 5 s"],
+        ),
+        (world(devices={"network": {"name": "static", **LINKS, "latency": "5s"}}), []),
         # Durations of 13, 23 and 43 s are tiers of one client each.
         (world(server=TIERED), []),
         (
