@@ -504,12 +504,16 @@ class _Execution:
         with contextlib.suppress(Exception):
             Run(self._folder).report()
 
-    def _last_warnings(self, end_ns: int) -> Iterator[UserError]:
+    def _last_warnings(self, run: Run, end_ns: int) -> Iterator[UserError]:
         """Warnings that only the end of the run can give."""
         scenario = self._assembly.scenario
+        # The initial model may reach the target, which the summary of the run says.
+        meets_target = any(
+            run.time_to(name, target) == 0 for name, target in scenario.stop.target.items()
+        )
         if not self._server.dispatched:
             yield nothing_dispatched(scenario.server.schedule.type)
-        elif not self._server.version:
+        elif not (self._server.version or meets_target):
             yield nothing_aggregated(scenario.server.schedule.type, self._server.arrived)
         if scenario.stop.simulated_time is None:
             yield from drifting_hours(self._assembly.population, end_ns)
@@ -542,7 +546,7 @@ class _Execution:
         time_plane_s = self._wall()["wall_time_plane_s"]
         verify_run(run)
         down_bytes, up_bytes = assembly.rules.traffic_bytes
-        for warning in self._last_warnings(end_ns):
+        for warning in self._last_warnings(run, end_ns):
             self._on_warning(assembly.loaded.located(warning))
             folder.update_info(notes=[*folder.read_info().get("notes", []), warning.message])
         folder.report.unlink(missing_ok=True)  # It shows an earlier part of the run.

@@ -12,6 +12,7 @@ import torch
 from ruamel.yaml import YAML
 
 import fedsim
+from fedsim.composition.execution import execute
 from fedsim.errors import UserError
 from fedsim.learning.kernels.loop import BoundModule
 from fedsim.runs.folder import Status
@@ -182,3 +183,12 @@ def test_a_regression_may_drop_the_dimension_of_its_output(tmp_path: Path, execu
     assert column.metrics["r2"].notna().all()
     for name, values in column.metrics.items():
         assert (flat.metrics[name] == values).all(), name
+
+
+def test_a_target_that_the_initial_model_reaches_is_no_failed_aggregation(tmp_path: Path) -> None:
+    world = digits(stop={"rounds": 2, "target": {"accuracy": 0.001}})
+    warnings: list[UserError] = []
+    run = execute(fedsim.read_scenario(world), tmp_path / "run", on_warning=warnings.append)
+    assert run.time_to("accuracy", 0.001) == 0
+    assert warnings == []
+    assert "notes" not in run.info
