@@ -25,6 +25,7 @@ def figures(run: Run) -> dict[str, Figure]:
         participation.participation(run),
         participation.inequality(run),
         learning.client_accuracy(run),
+        learning.client_mae(run),
         participation.staleness(run),
         participation.age(run),
         participation.delay(run),

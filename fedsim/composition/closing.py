@@ -26,6 +26,7 @@ def write_population(
     samples: npt.NDArray[np.int64],
     end_ns: int,
     last_accuracy: npt.NDArray[np.float64] | None = None,
+    last_mae: npt.NDArray[np.float64] | None = None,
     names: Mapping[str, Any] | None = None,
 ) -> None:
     """Write ``clients``, ``online`` and ``presence`` of a run whose other tables are finished.
@@ -36,6 +37,7 @@ def write_population(
         samples: training samples of each client, (N,).
         end_ns: simulated nanoseconds that the run lasted.
         last_accuracy: last measured accuracy of each client, (N,).
+        last_mae: last measured mean absolute error of each client, (N,).
         names: names of the clients and their devices, as for :func:`~fedsim.runs.clients.clients_table`.
     """
     folder = run.folder
@@ -53,6 +55,7 @@ def write_population(
         up_bps=network.rates_bps(Direction.UP),
         online_fraction=online_ns / max(1, end_ns),
         last_accuracy=last_accuracy,
+        last_mae=last_mae,
         names=names,
     )
     run.written({CLIENTS.name: write_parquet(folder.parquet(CLIENTS.name), CLIENTS, table)})

@@ -535,6 +535,7 @@ class _Execution:
             assembly.task.samples,
             end_ns,
             None if own is None else own.accuracy,
+            None if own is None else own.error,
             assembly.world.names(),
         )
         labels = assembly.task.partition_rows()

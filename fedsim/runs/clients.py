@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from fedsim.outcomes import Outcome
 from fedsim.runs.phases import Floats, outcome_codes
-from fedsim.runs.schema import ADDED, CLIENTS
+from fedsim.runs.schema import CLIENTS
 from fedsim.runs.tables import from_columns
 
 _MOST_CLIENTS, _MOST_DISPATCHES, _LEAST_CLIENTS = 300, 5000, 40
@@ -29,6 +29,7 @@ def clients_table(
     up_bps: Floats,
     online_fraction: Floats,
     last_accuracy: Floats | None = None,
+    last_mae: Floats | None = None,
     names: Mapping[str, Any] | None = None,
 ) -> pa.Table:
     """One row per client, ready for ``clients.parquet``.
@@ -46,6 +47,7 @@ def clients_table(
         down_bps, up_bps: nominal rates in bit/s, shape (N,).
         online_fraction: share of ``duration_s`` that each client was online and eligible, shape (N,).
         last_accuracy: last measured accuracy of each client, shape (N,); NaN if none was measured.
+        last_mae: the same for the mean absolute error of a regression.
         names: the columns name, device and kind, texts of shape (N,); omitted columns are null.
     """
     count = len(samples)
@@ -81,7 +83,8 @@ def clients_table(
             "idle_s": rest_s - offline_s,
             "offline_s": offline_s,
             "last_accuracy": np.full(count, np.nan) if last_accuracy is None else last_accuracy,
-            **dict.fromkeys(sorted(ADDED), pa.nulls(count, pa.string())),
+            "last_mae": np.full(count, np.nan) if last_mae is None else last_mae,
+            **dict.fromkeys(("name", "device", "kind"), pa.nulls(count, pa.string())),
             **(names or {}),
         },
     )

@@ -207,9 +207,8 @@ class Run:
             if not ADDED.issuperset(missing):
                 raise self.folder.damaged(parquet, f"lacks the column '{missing[0]}'")
             for name in missing:
-                data = data.append_column(
-                    table.schema.field(name), pa.nulls(len(data), pa.string())
-                )
+                field = table.schema.field(name)
+                data = data.append_column(field, pa.nulls(len(data), field.type))
         frame: pd.DataFrame = data.to_pandas()
         for name in _NULLABLE.intersection(frame):
             # The type of a column must not depend on whether a run happened to have nulls in it.

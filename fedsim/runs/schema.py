@@ -140,11 +140,12 @@ CLIENTS = _table(
         _field("name", pa.string(), "", "its name in the data set; null if it has none"),
         _field("device", pa.string(), "", "its device in the trace; null without a trace"),
         _field("kind", pa.string(), "", "kind of its device, such as phone; null if unknown"),
+        _field("last_mae", pa.float64(), "", "its last mean absolute error; NaN if none"),
     ],
     ("client_id",),
 )
 
-ADDED = frozenset({"name", "device", "kind"})
+ADDED = frozenset({"name", "device", "kind", "last_mae"})
 """Columns of the clients that runs of earlier versions lack; their readers get nulls."""
 
 ONLINE = _table(

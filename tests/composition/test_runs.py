@@ -166,13 +166,14 @@ def test_a_regression_may_drop_the_dimension_of_its_output(tmp_path: Path, execu
         "target_kind": "quantity",
     }
     scenario = {
-        "task": {"dataset": dataset, "partition": {"name": "iid", "clients": 4}},
+        "task": {"dataset": dataset, "partition": {"name": "iid", "clients": 4, "test": "split"}},
         "training": {"batch_size": 2, "executor": executor},
         "devices": {
             "compute": {"name": "lognormal", "median": "1s"},
             "network": {"name": "static", "down": "8Mbps", "up": "8Mbps"},
         },
         "stop": {"rounds": 3},
+        "evaluation": {"per_client": True},
     }
     column, flat = (
         fedsim.run(
@@ -181,6 +182,11 @@ def test_a_regression_may_drop_the_dimension_of_its_output(tmp_path: Path, execu
         for model in (_Price, _FlatPrice)
     )
     assert column.metrics["r2"].notna().all()
+    clients, last = column.clients, column.metrics.iloc[-1]
+    assert clients["last_mae"].mean() == pytest.approx(last["client_mae"], rel=1e-12)
+    assert clients["last_mae"].max() == pytest.approx(last["client_mae_worst"], rel=1e-12)
+    assert clients["last_accuracy"].isna().all()
+    assert "Errors on the clients&#39; own data" in column.folder.report.read_text()
     for name, values in column.metrics.items():
         assert (flat.metrics[name] == values).all(), name
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import Column, Figure, histogram, section, sentence, thin
-from fedsim.formatting import format_share
+from fedsim.formatting import format_number, format_share
 from fedsim.metrics import MetricDefinition
 from fedsim.runs import Run
 
@@ -131,6 +131,22 @@ def time_to_targets(run: Run) -> Figure | None:
             ),
         ),
         {"stated": levels.index(stated) if stated is not None else None},
+    )
+
+
+def client_mae(run: Run) -> Figure | None:
+    """Distribution of the mean absolute error over clients; None if it was not measured."""
+    if not run.has_clients:
+        return None
+    values = run.clients["last_mae"].dropna().to_numpy(np.float64)
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return None
+    return Figure(
+        "client_mae",
+        f"Half of the clients have an error of at most {format_number(float(np.median(values)))}, "
+        f"the worst tenth of at least {format_number(float(np.quantile(values, 0.9)))}.",
+        histogram(values, np.linspace(0, values.max() or 1, 21), "number", "clients"),
     )
 
 

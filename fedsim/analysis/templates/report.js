@@ -65,6 +65,7 @@
   histogram("staleness", "count", "staleness in versions", "updates", "updates");
   histogram("age", "time", "time since dispatch", "updates", "updates", "from_s", "to_s", false);
   histogram("client_accuracy", "share", "accuracy", "clients", "clients", "from", "to", false);
+  histogram("client_mae", "number", "mean absolute error", "clients", "clients", "from", "to", false);
   if (host("inequality")) {
     lines("inequality", { ...column("inequality", "clients"), label: "share of clients" }, { kind: "share", label: "share of updates", zero: true }, [
       { label: "this run", color: "series", values: column("inequality", "updates").values, fill: true },
