@@ -36,6 +36,12 @@ def test_a_component_of_the_users_can_be_trained(users: Path) -> None:
     assert problem.initial(START).std() > 0
 
 
+def test_a_module_that_ends_with_a_softmax_is_doubted(users: Path) -> None:
+    (doubt,) = own_task(users, "Softmax").doubts()
+    assert doubt.message.endswith("returns probabilities, but the loss expects logits")
+    assert own_task(users, "Small").doubts() == []
+
+
 def test_frozen_parameters_stay_as_they_are(users: Path) -> None:
     """What remains to be trained is trained as torch trains it, with momentum and weight decay."""
     problem = own_task(users, "Frozen")

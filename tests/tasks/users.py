@@ -66,6 +66,10 @@ class Whole(Small):
     def forward(self, x):
         return super().forward(x).long()
 
+class Softmax(Small):
+    def forward(self, x):
+        return super().forward(x).softmax(1)
+
 class Detached(Small):
     def forward(self, x):
         return self.last(self.first(x.flatten(1))).detach()

@@ -302,8 +302,20 @@ class SupervisedTask(Task):
         return {"client_id": clients, "label": labels, "count": table[clients, labels]}
 
     def doubts(self) -> list[UserError]:
-        """Warnings about the data set."""
-        return self.dataset.doubts()
+        """Warnings about the data set, and about a module that ends with a softmax."""
+        doubts = self.dataset.doubts()
+        if self._outline is None and self.loss.kind == "cross_entropy":
+            from fedsim.tasks.modules.checks import returns_probabilities
+
+            if returns_probabilities(self.module, self._probe):
+                doubts.append(
+                    UserError(
+                        f"model {self.model.name} returns probabilities, but the loss expects logits",
+                        where="task.model",
+                        hint="return the outputs of the last linear layer, without softmax",
+                    )
+                )
+        return doubts
 
     def check(self, training: Training, evaluation: Evaluation) -> None:
         """Refuse augmentation, per-client evaluation or batch sizes that do not suit the samples or the model."""

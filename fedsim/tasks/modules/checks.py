@@ -82,6 +82,17 @@ def draws_in_functions(module: nn.Module, name: str, probe: Probe) -> bool:
     )
 
 
+def returns_probabilities(module: nn.Module, probe: Probe) -> bool:
+    """Whether the outputs of a checked module are shares that add up to 1."""
+    module.eval()
+    with torch.no_grad():
+        outputs = module(probe(2)[0])
+    module.train()
+    ones = torch.ones(len(outputs), dtype=outputs.dtype)
+    shares = bool((outputs >= 0).all()) and torch.allclose(outputs.sum(1), ones, atol=1e-3)
+    return outputs.shape[1] > 1 and shares
+
+
 def refusal_of_one_sample(module: nn.Module, loss: Loss, probe: Probe) -> str | None:
     """The reason why the module cannot be trained on a mini-batch of one sample; None if it can.
 
