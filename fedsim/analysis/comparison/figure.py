@@ -261,16 +261,17 @@ def _number(text: str, kind: Kind) -> float:
 
 
 def inches(value: str | float | None, where: str) -> float | None:
-    """A length in inches.
+    """A length in inches: a number, or text with its unit.
 
     Raises:
         UserError: it is not a length from 0.5 to 100 inches.
     """
     if value is None:
         return None
-    match = re.fullmatch(r"([\d.]+)\s*(in|cm|mm|pt)?", str(value).strip())
+    text = value.strip() if isinstance(value, str) else f"{value}in"
+    match = re.fullmatch(r"([\d.]+)\s*(in|cm|mm|pt)", text)
     try:
-        length = float(match[1]) * _INCHES[match[2] or "in"] if match else 0.0
+        length = float(match[1]) * _INCHES[match[2]] if match else 0.0
     except ValueError:
         length = 0.0
     if not 0.5 <= length <= 100:

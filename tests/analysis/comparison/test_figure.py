@@ -55,13 +55,13 @@ def test_one_end_of_a_range_leaves_the_other_to_the_curves(with_loss: Comparison
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("84mm", 84 / 25.4), ("3.25in", 3.25), ("5", 5), ("240pt", 240 / 72.27)]
+    ("text", "expected"), [("84mm", 84 / 25.4), ("3.25in", 3.25), (5, 5), ("240pt", 240 / 72.27)]
 )
-def test_lengths(text: str, expected: float) -> None:
+def test_lengths(text: str | float, expected: float) -> None:
     assert inches(text, "width") == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("length", ["wide", "0mm", "-3in", "1.2.3in", 300, -1.0, True])
+@pytest.mark.parametrize("length", ["wide", "84", "0mm", "-3in", "1.2.3in", 300, -1.0, True])
 def test_lengths_that_are_none(length: str | float) -> None:
     with pytest.raises(UserError, match="is not a length"):
         inches(length, "width")
