@@ -439,7 +439,7 @@ class RunFolder:
                 where=str(path),
                 hint=f"finish it: {format_command('resume', self.path)}",
             )
-        words = ["fedsim run", str(self.scenario), "-o", str(self.path), "--overwrite"]
+        words = ["run", self.scenario, "-o", self.path, "--overwrite"]
         if info.get("timing_only"):
             words.append("--timing-only")
         if info.get("timeline"):
@@ -447,7 +447,7 @@ class RunFolder:
         return UserError(
             "no such file, though the run is complete: the folder is damaged",
             where=str(path),
-            hint=f"restore the file from a copy, or repeat the run: {' '.join(words)}",
+            hint=f"restore the file from a copy, or repeat the run: {format_command(*words)}",
         )
 
     def damaged(self, path: Path, problem: str) -> UserError:

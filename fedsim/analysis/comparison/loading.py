@@ -85,11 +85,12 @@ def load(
         hint = None
         if left_out:
             first = left_out[0]
-            remedy = (
-                "fix the cause and run it again"
-                if first.has_failed
-                else f"finish it: {format_command('resume', first.path)}"
-            )
+            if first.has_failed:
+                remedy = "fix the cause and run it again"
+            elif first.scenario is None:
+                remedy = "give the command of the sweep again"
+            else:
+                remedy = f"finish it: {format_command('resume', first.path)}"
             hint = f"{first.path} {first.reason}; {remedy}"
         raise UserError(
             "there is no complete run to compare",

@@ -61,6 +61,15 @@ def test_runs_that_are_not_complete_are_left_out_and_named(sweep: Sweep, tmp_pat
     assert "3 runs left out" in output
 
 
+def test_a_sweep_without_runs_is_to_be_started_again(sweep: Sweep, tmp_path: Path) -> None:
+    shutil.copytree(sweep.path, tmp_path / "sweep")
+    for entry in sweep.record.runs:
+        shutil.rmtree(tmp_path / "sweep" / entry.run)
+    with pytest.raises(UserError, match="no complete run") as refusal:
+        compare(tmp_path / "sweep")
+    assert refusal.value.hint.endswith("was not started; give the command of the sweep again")
+
+
 def test_folders_without_runs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such folder"):
         compare(tmp_path / "nothing")
