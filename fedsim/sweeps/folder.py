@@ -97,6 +97,9 @@ class Sweep:
 
         return compare([self.path], **options)
 
+    def _repr_html_(self) -> str:
+        return str(self.index.to_html(index=False))
+
     def __repr__(self) -> str:
         return f"<Sweep {str(self.path)!r}: {len(self.record.runs)} runs>"
 

@@ -34,6 +34,7 @@ def test_runs_are_those_that_would_be_run_one_by_one(tmp_path: Path) -> None:
         alone = fedsim.run(plain, tmp_path / entry.run, overrides=overrides)
         assert digests(sweep.path / entry.run) == digests(alone.path)
         there = (sweep.path / entry.run / "scenario.yaml").read_text()
+        assert entry.run in sweep._repr_html_()
         assert there == (alone.path / "scenario.yaml").read_text()
     assert len({str(run) for run in all_digests(sweep).values()}) == 4
 
