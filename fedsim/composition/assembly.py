@@ -132,8 +132,8 @@ def check_server(assembly: Assembly) -> list[UserError]:
         assembly.scenario, assembly.population, assembly.world.work, assembly.rules.traffic_bytes
     )
     if errors := list(feasibility.errors()):
-        # Times in a wrong unit may be the cause.
-        raise combined([*errors, *assembly.trace_doubts])
+        # Values in a wrong unit may be the cause.
+        raise combined([*errors, *feasibility.forgotten_units(), *assembly.trace_doubts])
     return [
         *assembly.trace_doubts,
         *assembly.task.doubts(),

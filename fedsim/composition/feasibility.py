@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fedsim.devices.population import Population
 from fedsim.errors import UserError
-from fedsim.formatting import format_counted, format_duration, format_number
+from fedsim.formatting import format_counted, format_duration, format_energy, format_number
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.scenario.model import Scenario
@@ -129,7 +129,7 @@ class Feasibility:
         if late > _MANY * self._count and not (late == self._count and self._is_certain):
             slowest = self._needed_s.max()
             yield UserError(
-                f"at nominal speed, {late:,} of {format_counted(self._count, 'client')} cannot {self._finish}; "
+                f"at nominal speed, {late:,} of {self._those} cannot {self._finish}; "
                 f"the slowest needs {_duration(slowest)}",
                 where=self._limit_key,
                 hint=self._more_time(slowest),
@@ -149,19 +149,39 @@ class Feasibility:
                 hint="it is the number of crashes per hour of computing",
             )
 
-        yield from self._forgotten_units()
+        yield from self.forgotten_units()
+        yield from self._small_batteries()
         yield from self._silent_tiers()
         if self.scenario.stop.simulated_time is not None:
             yield from drifting_hours(self.population, self._end_ns)
 
-    def _forgotten_units(self) -> Iterator[UserError]:
+    def _small_batteries(self) -> Iterator[UserError]:
+        """A warning if a full battery does not last for a dispatch."""
+        battery_j = self.scenario.devices.energy.battery_j
+        if not battery_j:
+            return
+        down_s, up_s = self._transfers_s
+        power = self.population.power
+        watts = power.watts[power.of_client[self._usable]]
+        with np.errstate(all="ignore"):
+            needed_j = (watts * np.stack([down_s, self._compute_s, up_s], axis=1)).sum(axis=1)
+        empty = int(np.count_nonzero(needed_j > battery_j))
+        if empty > _MANY * self._count:
+            yield UserError(
+                f"for {empty:,} of {self._those}, a full battery ({format_energy(battery_j)}) does not last for a "
+                f"dispatch, which needs up to {format_energy(needed_j.max())}",
+                where="devices.energy.battery_j",
+                hint="it is in joules, 3,600 per watt-hour; a phone's battery has about 50 kJ",
+            )
+
+    def forgotten_units(self) -> Iterator[UserError]:
         """Warnings about links that are so slow that a unit was probably forgotten."""
         network = self.population.network
         latencies_s = network.latencies_ns(Direction.DOWN)[self._usable] / NS_PER_S
         far = int(np.count_nonzero(latencies_s > _LONGEST_LATENCY_S))
         if far > _MANY * self._count:
             yield UserError(
-                f"the latency of {far:,} of {format_counted(self._count, 'client')} is above "
+                f"the latency of {far:,} of {self._those} is above "
                 f"{format_duration(_LONGEST_LATENCY_S)}",
                 where="devices.network",
                 hint="a latency without a unit is in seconds; write, for example, 40ms",
@@ -171,7 +191,7 @@ class Feasibility:
             slow = int(np.count_nonzero((rates_bps > 0) & (rates_bps < _SLOWEST_LINK_BPS)))
             if slow > _MANY * self._count:
                 yield UserError(
-                    f"the {direction.name.lower()}link of {slow:,} of {format_counted(self._count, 'client')} has less "
+                    f"the {direction.name.lower()}link of {slow:,} of {self._those} has less "
                     f"than 1 kbit/s",
                     where="devices.network",
                     hint="a rate without a unit is in bits per second; write, for example, 5Mbps",
@@ -223,6 +243,14 @@ class Feasibility:
     @cached_property
     def _count(self) -> int:
         return int(np.count_nonzero(self._usable))
+
+    @property
+    def _those(self) -> str:
+        """The clients that can be given work."""
+        everybody = self._count == self.population.clients
+        return format_counted(self._count, "client") + (
+            "" if everybody else " that can be given work"
+        )
 
     @property
     def _available(self) -> str:
@@ -300,15 +328,22 @@ class Feasibility:
         return (steps * step_s)[self._usable]
 
     @cached_property
+    def _transfers_s(self) -> tuple[Seconds, Seconds]:
+        """Duration of download and upload at nominal rates, of each client that can be given work."""
+        network, usable = self.population.network, self._usable
+        with np.errstate(all="ignore"):
+            down_s, up_s = (
+                np.where(size > 0, size * 8 / network.rates_bps(direction)[usable], 0.0)
+                + network.latencies_ns(direction)[usable] / NS_PER_S
+                for direction, size in zip(Direction, self.traffic_bytes, strict=True)
+            )
+        return down_s, up_s
+
+    @cached_property
     def _needed_s(self) -> Seconds:
         """Least duration of a dispatch at nominal speed and rates, of each client that can be given work."""
-        network, usable, total = self.population.network, self._usable, self._compute_s
-        for direction, size in zip(Direction, self.traffic_bytes, strict=True):
-            rates = network.rates_bps(direction)[usable]
-            with np.errstate(all="ignore"):
-                wire_s = np.where(size > 0, size * 8 / rates, 0.0)
-            total = total + wire_s + network.latencies_ns(direction)[usable] / NS_PER_S
-        return total
+        down_s, up_s = self._transfers_s
+        return self._compute_s + down_s + up_s
 
     @property
     def _is_certain(self) -> bool:

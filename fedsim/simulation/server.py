@@ -232,7 +232,13 @@ class Server(Facts, ServerPort):
         """Stop a run in which too many dispatches were handed out since the last update was aggregated."""
         count = self.dispatched - self._dispatched_at_aggregation
         if count >= self._stalled_after:
-            raise stalled(count, self._updates.lost, len(self._updates.held), self._failures)
+            raise stalled(
+                count,
+                self._updates.lost,
+                len(self._updates.held),
+                self._failures,
+                has_batteries=self._batteries is not None,
+            )
         self._stall_check = self._dispatched_at_aggregation + self._stalled_after
 
     # -- Step 3. The dispatch ends: its update arrives, its client fails, or the schedule cuts it. ------------------

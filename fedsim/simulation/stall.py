@@ -31,7 +31,12 @@ def stalled_after(setting: int | None, clients: int) -> int:
 
 
 def stalled(
-    dispatches: int, lost: Mapping[Outcome, int], waiting: int, failures: Failures
+    dispatches: int,
+    lost: Mapping[Outcome, int],
+    waiting: int,
+    failures: Failures,
+    *,
+    has_batteries: bool,
 ) -> UserError:
     """The error of a run that is stopped.
 
@@ -40,6 +45,7 @@ def stalled(
         lost: number of dispatches that have ended since then, by outcome.
         waiting: updates that have arrived and wait to be aggregated.
         failures: the scenario's failures.
+        has_batteries: whether devices have batteries, which may be empty.
     """
     counts = {**lost, Outcome.UNFINISHED: waiting}
     cause = max(counts, key=counts.__getitem__)
@@ -48,6 +54,9 @@ def stalled(
     causes = [f"{key} ({rate:g})" for key, rate in rates.items() if rate]
     if cause is Outcome.DROPPED and causes:
         where, fix = "devices.failures", f"lower {' or '.join(causes)}"
+    if cause is Outcome.DROPPED and has_batteries:
+        where = "devices"
+        fix += ", or raise energy.battery_j if batteries are too small for a dispatch"
     outcomes = [f"{lost[outcome]:,} {outcome.label}" for outcome in Outcome if lost.get(outcome)]
     if waiting:
         outcomes.append(f"{waiting:,} waiting to be aggregated")

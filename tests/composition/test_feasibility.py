@@ -117,6 +117,12 @@ def test_what_is_certain_is_refused(scenario: dict[str, Any], message: str) -> N
             ["the uplink of 3 of 3 clients has less than 1 kbit/s"],
         ),
         (world(devices={"network": {"name": "static", "down": "1kbps", "up": "1kbps"}}), []),
+        # 1.05 s at 0.8 W, 10, 20 or 40 s at 2.5 W and 2.05 s at 1.2 W: 28.3, 53.3 and 103.3 J.
+        (
+            world(devices={"energy": {"battery_j": 53.2}}),
+            ["for 2 of 3 clients, a full battery (53.2 J) does not last for a dispatch, which"],
+        ),
+        (world(devices={"energy": {"battery_j": 103.4}}), []),
         # Forty seconds.
         (
             world(devices={"network": {"name": "static", **LINKS, "latency": 40}}),

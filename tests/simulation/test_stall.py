@@ -33,6 +33,12 @@ ASYNC = {"name": "async"}
             "lower crash_rate (1e+09)",
         ),
         (
+            {"schedule": ASYNC, "energy": {"battery_j": 1, "recharge_w": 1e9}, "rounds": 5},
+            "devices",
+            "49 dropped",
+            "raise energy.battery_j if batteries are too small",
+        ),
+        (
             {"schedule": {"name": "async", "timeout": 1e-9}, "rounds": 5},
             "server.schedule",
             "49 cut",

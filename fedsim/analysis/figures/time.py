@@ -190,14 +190,15 @@ def _intervals(
     if many.sum() < 2 or counts[many].sum() < 0.9 * len(begun_s):
         return time_bins(duration_s)
     starts = moments[many][:: math.ceil(many.sum() / MAX_BINS)]
+    # Dispatches before the first such moment belong to it; until then, nothing was dispatched.
+    starts[0] = moments[0]
     edges = np.append(starts, max(duration_s, np.nextafter(starts[-1], np.inf)))
-    # Dispatches before the first such moment belong to it.
-    edges[0] = 0.0
     bins = np.maximum(np.searchsorted(starts, begun_s, side="right") - 1, 0)
     last_s = np.full(len(starts), -np.inf)
     np.maximum.at(last_s, bins, closed_s)
     is_early = (last_s > edges[:-1]) & (edges[1:] - last_s > _SHORTEST_PAUSE * np.diff(edges))
-    return np.sort(np.append(edges, last_s[is_early]))
+    begin = [0.0] if starts[0] > 0 else []
+    return np.sort(np.concatenate([begin, edges, last_s[is_early]]))
 
 
 def online(run: Run) -> Figure | None:

@@ -52,7 +52,7 @@ def test_bars_of_a_run_in_rounds_go_from_round_to_round(tmp_path: Path) -> None:
 def test_intervals_of_time() -> None:
     """Two rounds of five with a client asked in between; more rounds than bars; an asynchronous run; none."""
     rounds = np.array([5.0] * 5 + [60.0] + [100.0] * 5)
-    assert time._intervals(rounds, rounds + 46, 150.0).tolist() == [0.0, 100.0, 150.0]
+    assert time._intervals(rounds, rounds + 46, 150.0).tolist() == [0.0, 5.0, 100.0, 150.0]
     # After the last round, late work goes on for an hour; before it, nobody was online for half an hour. The third
     # round takes three times as long as the others, and nothing of the fourth is used.
     starts = np.array([0.0, 100, 200, 500, 2100])
