@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,12 @@ def calibrate(
     stop: dict[str, Any] = {}
     if scenario is not None:
         stop = scenario.resolved()["stop"]
-        scenario = _without_target(scenario, horizon_s(log))
+        scenario = _for_the_log(scenario, horizon_s(log))
+        if scenario.scenario.devices.energy.classes:
+            scenario = scenario.changed(["devices.energy.classes={}"])
+            flags.append(
+                "Power by kind of device (devices.energy.classes) is left out, because a log does not give kinds."
+            )
         clients, assumptions, shares_links = known(scenario, clients, str(path))
     estimates = estimate(log, clients, assumptions)
     flags += estimates.flags
@@ -145,10 +151,15 @@ def calibrate(
     return Calibration(log, estimates, data, distributions, predictions, lateness, tuple(flags))
 
 
-def _without_target(scenario: LoadedScenario, end_s: float) -> LoadedScenario:
-    """A scenario that ends with its log instead of at a target, because time alone is simulated."""
+def _for_the_log(scenario: LoadedScenario, lasts_s: float) -> LoadedScenario:
+    """A scenario that ends with its log instead of at a target, because time alone is simulated.
+
+    The clock of a log begins with its first dispatch, that of a scenario perhaps while all clients are offline.
+    """
     if not scenario.scenario.stop.target:
         return scenario
+    first_s = simulated_log(scenario.changed(["stop={dispatches: 1}"]))["start_s"].min()
+    end_s = lasts_s + (0.0 if math.isnan(first_s) else first_s)
     return scenario.changed(["stop.target={}", f"stop.simulated_time={end_s}s"])
 
 

@@ -20,6 +20,7 @@ from fedsim.cli import cli
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from fedsim.traces.bundle import TraceBundle
 from tests.calibration.worlds import TRUTH
+from tests.simulation.harness import online_bundle
 
 SCHEDULES: dict[str, dict[str, Any]] = {
     "all": {"schedule": {"name": "sync"}},
@@ -203,3 +204,37 @@ def test_a_trained_run_whose_scenario_has_a_target(tmp_path: Path) -> None:
     assert found.scenario is not None
     assert found.scenario["stop"]["target"] == {"accuracy": 0.9}
     assert found.distributions["dispatch to arrival (s)"][1]
+
+
+def test_a_log_that_begins_long_after_the_scenario(tmp_path: Path) -> None:
+    """All clients are offline for two hours: the simulation lasts as long as the log after its first dispatch."""
+    hours = [(7200.0, 1e6)]
+    online_bundle(*[hours] * 4).write(tmp_path / "late")
+    scenario = {
+        "task": {
+            "dataset": {"name": "digits"},
+            "partition": {"name": "iid", "clients": 4},
+            "model": {"name": "logistic_regression"},
+        },
+        "devices": {
+            "compute": {"name": "lognormal", "median": "1s"},
+            "network": {"name": "static", "down": "8Mbps", "up": "8Mbps"},
+            "availability": {"name": "trace", "trace": str(tmp_path / "late")},
+        },
+        "server": {"method": "fedbuff", "schedule": {"name": "buffered", "buffer_size": 2}},
+        "stop": {"rounds": 20, "target": {"accuracy": 0.999}},
+    }
+    run = fedsim.run(scenario, tmp_path / "run")
+    found = calibrate(run.path, tmp_path / "bundle", load_scenario(run.folder.scenario))
+    assert not [flag for flag in found.flags if "has only" in flag]
+    assert len(found.distributions["dispatch to arrival (s)"][1]) > 0.8 * len(run.dispatches)
+
+
+def test_power_by_kind_is_left_out(tmp_path: Path) -> None:
+    watts = "{compute_w: 5, download_w: 1, upload_w: 1}"
+    overrides = [f"devices.energy.classes={{phone: {watts}}}", "stop={rounds: 3}"]
+    run = fedsim.run("quickstart", tmp_path / "run", overrides=overrides)
+    found = calibrate(run.path, tmp_path / "bundle", load_scenario(run.folder.scenario))
+    assert [flag for flag in found.flags if "devices.energy.classes" in flag]
+    assert found.scenario is not None
+    assert found.scenario["devices"]["energy"]["classes"] == {}
