@@ -9,6 +9,7 @@ import click
 from rich.console import Console
 
 from fedsim.cli.options import complete_scenario, json_option
+from fedsim.formatting import format_number
 
 
 @click.command(name="calibrate")
@@ -75,10 +76,19 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
     console = Console(highlight=False, soft_wrap=True)
     for name, text in texts.items():
         console.print(f"{name}: {text}")
-    for name, share in coverage.items():
-        console.print(
-            f"The 90% band for the {name} covers {share:.0%} of the values left out of the fit"
-        )
+    for each in result.predictions:
+        if len(each.logged) > 1:
+            console.print(
+                f"The 90% band for the {each.name} covers {each.coverage:.0%} of the values left out of the fit"
+            )
+        else:
+            low, logged, high = (
+                format_number(one[0]) for one in (each.low, each.logged, each.high)
+            )
+            place = "within" if each.coverage else "outside"
+            console.print(
+                f"The {each.name} after the fit, {logged}, lies {place} its 90% band, {low} to {high}"
+            )
     for flag in result.flags:
         console.print(flag, style="yellow")
     console.print(f"bundle: {bundle}")

@@ -149,6 +149,9 @@ def test_the_command_writes_bundle_page_and_scenario(folder: Path) -> None:
     arguments = ["calibrate", str(folder / "log.csv"), "--scenario", str(folder / "truth.json")]
     result = CliRunner().invoke(cli, [*arguments, "-o", str(folder / "out"), "--json"])
     document = json.loads(result.stdout)
+    said = CliRunner().invoke(cli, [*arguments, "-o", str(folder / "out"), "--force"]).stdout
+    assert "The 90% band for the duration of a round (s) covers " in said
+    assert " lies within its 90% band, " in said
     assert document["coverage"]["total time (s)"] == 1
     assert document["lateness"]["right"] > document["lateness"]["commonest"]
     assert 0 < document["variation"]["step_s"]["relative_error"] < 0.1
