@@ -15,7 +15,6 @@ from fedsim.cli.options import (
     user_code_option,
 )
 from fedsim.cli.progress import following, next_command
-from fedsim.errors import further_checks
 from fedsim.formatting import format_command
 
 
@@ -67,8 +66,7 @@ def command(
     from fedsim.composition.execution import default_folder, execute
     from fedsim.scenario.loading import load_scenario
 
-    with further_checks():
-        loaded = load_scenario(scenario, overrides=overrides)
+    loaded = load_scenario(scenario, overrides=overrides)
     folder = output or default_folder(loaded)
     with (
         next_command(folder, format_command("resume", folder)),

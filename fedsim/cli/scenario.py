@@ -18,7 +18,7 @@ from fedsim.cli.options import (
     scenario_argument,
     user_code_option,
 )
-from fedsim.errors import UserError, further_checks, without_numbers
+from fedsim.errors import UserError, without_numbers
 from fedsim.scenario.loading import load_scenario
 from fedsim.scenario.schema import json_schema
 from fedsim.scenario.source import read_yaml
@@ -49,13 +49,12 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     # Each note once, with the names of its runs: with another seed, only its numbers differ.
     shared, notes, names = Shared(), dict[str, str](), dict[str, list[str]]()
     with no_downloads():
-        with further_checks():
-            loaded = load_scenario(scenario, overrides=overrides)
-            runs = {loaded.scenario.name: loaded}
-            if loaded.scenario.sweep is not None:
-                from fedsim.sweeps.plan import plan_runs
+        loaded = load_scenario(scenario, overrides=overrides)
+        runs = {loaded.scenario.name: loaded}
+        if loaded.scenario.sweep is not None:
+            from fedsim.sweeps.plan import plan_runs
 
-                runs = {planned.name: planned.loaded for planned in plan_runs(loaded)}
+            runs = {planned.name: planned.loaded for planned in plan_runs(loaded)}
         for name, run in runs.items():
             try:
                 found = {
