@@ -69,11 +69,12 @@ class Catalog:
             )
         parts = self.parts(kind)
         if name not in parts:
+            every = f"known: {', '.join(sorted(parts))}, or file.py:ClassName"
             raise UserError(
                 f"there is no {kind_noun(kind)} named '{name}'",
-                hint=nearest_or_all(
-                    name, parts, f"known: {', '.join(sorted(parts))}, or file.py:ClassName"
-                ),
+                hint=f"name the class in the file: {name}:ClassName"
+                if name.endswith(".py")
+                else nearest_or_all(name, parts, every),
             )
         return parts[name]
 

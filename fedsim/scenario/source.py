@@ -117,11 +117,12 @@ def read_yaml(path: Path) -> Source:
             )
         text = content.decode("utf-8-sig")
     except FileNotFoundError:
-        nearby = sorted(item.name for item in path.parent.glob("*.y*ml")) if path.parent else []
+        nearby = sorted(item.name for item in path.parent.glob("*.y*ml"))
+        folder = "this folder" if path.parent == Path() else str(path.parent)
         raise UserError(
             "no such file",
             where=label,
-            hint=f"{path.parent} holds: {', '.join(nearby[:12])}" if nearby else None,
+            hint=f"{folder} holds: {', '.join(nearby[:12])}" if nearby else None,
         ) from None
     except IsADirectoryError:
         held = sorted(str(item) for item in path.glob("*.y*ml"))

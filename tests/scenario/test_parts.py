@@ -81,6 +81,10 @@ def test_a_class_that_ships_with_fedsim_keeps_its_name(catalog: Catalog, tmp_pat
         (int, "server.method: int is not a method\n  derive it from fedsim.components.Component"),
         ({"name": MyMethod, "alpha": 0}, "server.method.alpha: must be greater than 0"),
         ({"name": MyMethod, "beta": 0}, "server.method.beta: unknown key"),
+        (
+            "mine.py",
+            "server.method: there is no method named 'mine.py'\n  name the class in the file: mine.py:ClassName",
+        ),
         ("fedavgg", "server.method: there is no method named 'fedavgg'\n  did you mean 'fedavg'?"),
     ],
 )
