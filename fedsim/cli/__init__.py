@@ -132,10 +132,14 @@ class Commands(Suggesting):
 
         users = users_traceback(error)
         if users is not None:
+            # What to do next belongs below the error, not into the traceback.
+            notes, error.__notes__ = getattr(error, "__notes__", []), []
             # Its author needs the lines of the file, but none of fedsim's above them.
             traceback.print_exception(type(error), error, users)
             file = users.tb_frame.f_code.co_filename
             show([UserError("your own code failed with the error above", where=file)])
+            for note in notes:
+                click.echo(note, err=True)
             return EXIT_USER
         traceback.print_exc()
         kind = "" if isinstance(error, FedsimError) else f"{type(error).__name__}: "

@@ -22,7 +22,9 @@ def test_an_exception_in_ones_own_file_is_no_defect_of_fedsim(tmp_path: Path) ->
     assert "has no attribute 'modle'" in result.stderr
     assert "line 13, in local_update" in result.stderr
     assert "fedsim/cli" not in result.stderr
-    assert result.stderr.endswith("your own code failed with the error above\n")
+    *_, error, advice = result.stderr.splitlines()
+    assert error.endswith("your own code failed with the error above")
+    assert advice.startswith("after fixing the cause, run the same command again: fedsim ")
 
 
 def test_a_sweep_tells_an_exception_in_ones_own_file_as_the_users(tmp_path: Path) -> None:
