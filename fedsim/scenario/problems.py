@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from fedsim.errors import UserError, combined, nearest, nearest_or_all
 from fedsim.scenario.source import KeyPath, Source
-from fedsim.units import share_of
+from fedsim.units import NS_PER_S, share_of
 
 
 @dataclass(frozen=True)
@@ -178,12 +178,18 @@ def _translate(entry: _Entry) -> Problem:
         return Problem(path, f"must be a mapping of keys to values, not {shown(value)}", hint)
     if kind == "path_type":
         return Problem(path, f"must be a path, not {shown(value)}")
+    if kind == "greater_than_equal" and context["ge"] == 1 / NS_PER_S:
+        return Problem(path, f"must be longer than 0 s, not {shown(value)}")
     message = error["msg"].replace("Input should be", "must be").replace("a valid ", "a ")
     message = message.replace("a integer", "an integer")
     message = f"{message[0].lower()}{message[1:].split(', ')[0]}, not {shown(value)}"
     example = share_of(value) if kind.startswith("float") else ""
+    if example and path[-1] == "over_selection":
+        example = f"{1 + float(example):g} for {shown(value)} more".replace("'", "")
     if kind == "list_type" and isinstance(value, int | float | str):
         example = f"[{shown(value)}]"
+        if path[-1] == "seeds":
+            example += " for this seed, or [0, 1, 2] for three"
     return Problem(path, message, f"write {example}" if example else None)
 
 
