@@ -186,7 +186,9 @@ class RunFolder:
         ):
             return
         if not overwrite:
-            if self.info.exists():
+            if self.info.exists() and self.status(self.read_info()) is Status.RUNNING:
+                hint += f"; its run is in progress: {format_command('watch', self.path)}"
+            elif self.info.exists():
                 hint += ", or replace the run with --overwrite (overwrite=True)"
                 if self._is_complete:
                     hint += f"; the run is complete, see {self.report}"

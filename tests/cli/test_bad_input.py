@@ -655,3 +655,8 @@ stop: {rounds: 2}
 """
     result = run(text)
     assert_refused(result, "s.yaml:2:35: task.dataset.path: ", "nothere.npz: no such file")
+
+
+def test_a_share_of_over_selection_is_added_to_the_cohort() -> None:
+    result = invoke("scenario", "check", "quickstart", "-s", "server.schedule.over_selection=30%")
+    assert_refused(result, "must be a number, not '30%'", "write 1.3 for 30% more")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedsim.errors import UserError
+from fedsim.locks import locked
 from fedsim.runs import RunFolder
 from tests.runs.synthetic_runs import build_run
 
@@ -25,6 +26,16 @@ def test_existing_folder_is_refused_and_overwriting_spares_the_users_files(tmp_p
     claim(tmp_path / "run", overwrite=True)
     left = sorted(p.name for p in (tmp_path / "run").iterdir())
     assert left == [".lock", "notes.txt"]
+
+
+def test_a_run_in_progress_is_to_be_followed(tmp_path: Path) -> None:
+    build_run(tmp_path / "run", hours=1, finish=False)
+    with pytest.raises(UserError) as refusal:
+        claim(tmp_path / "run")
+    assert "to finish it: fedsim resume " in str(refusal.value.hint)
+    with locked(tmp_path / "run"), pytest.raises(UserError) as refusal:
+        claim(tmp_path / "run")
+    assert "its run is in progress: fedsim watch " in str(refusal.value.hint)
 
 
 def test_folder_that_is_no_run_is_never_overwritten(tmp_path: Path) -> None:

@@ -77,10 +77,6 @@ stop: {}
             "s.yaml:6:16: sweep.seeds: must be a list, not 3\n  write [3] for this seed, or [0, 1, 2]",
         ),
         (
-            MINIMAL + "server: {schedule: {name: sync, over_selection: 30%}}\n",
-            "s.yaml:6:49: server.schedule.over_selection: must be a number, not '30%'\n  write 1.3 for 30% more",
-        ),
-        (
             MINIMAL + "evaluation: {every: 0s}\n",
             "s.yaml:6:21: evaluation.every: must be longer than 0 s, not '0s'",
         ),
