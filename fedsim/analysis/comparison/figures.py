@@ -111,9 +111,11 @@ def best_at_the_end(comparison: ComparisonTables) -> str:
     """The groups that ended best in the first metric, as a sentence without its period."""
     metric = comparison.definition(comparison.metrics[0])
     names, value = findings.best_at_the_end(comparison, metric.name)
+    if math.isnan(value):
+        return f"No variant has a final {metric.label}"
     tied = len(names) == len(comparison.groups) > 1
     winner = "All tied" if tied else f"{format_names(names)} ended best"
-    return f"{winner}: {metric.format(value)} {metric.label}"
+    return f"{winner}: {metric.format_named(value)}"
 
 
 def quality(comparison: ComparisonTables) -> Figure | None:

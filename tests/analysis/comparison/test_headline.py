@@ -71,9 +71,9 @@ def test_the_headline_names_the_hardest_target_that_was_reached_and_tables_go_fr
         *("loss=0.5", "loss=0.2"),
     ]
     # Accuracy never reached 90%.
-    shown = ["70% accuracy", "30% accuracy", "90% accuracy", "0.5 loss", "0.2 loss"]
+    shown = ["70% accuracy", "30% accuracy", "90% accuracy", "loss of 0.5", "loss of 0.2"]
     sentences = [headline(comparison), *other_targets(comparison)]
     assert [title in text for title, text in zip(shown, sentences, strict=True)] == [True] * 5
     missed = of(*runs, goals=(Target("accuracy", 0.9), Target("loss", 0.5)))
-    assert "0.5 loss" in headline(missed)
+    assert "oss of 0.5" in headline(missed)
     assert "No variant reached 90% accuracy" in other_targets(missed)[0]
