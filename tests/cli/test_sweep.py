@@ -88,7 +88,7 @@ def test_models_that_diverged_are_named_and_have_no_final_values(tmp_path: Path)
     (tmp_path / "one.yaml").write_text(text.removesuffix(rates), encoding="utf-8")
     command("run", tmp_path / "one.yaml", *options, "-o", run)
     page = (run / "report.html").read_text(encoding="utf-8")
-    assert f"L{since}; the best evaluation was " in page
+    assert f"L{since}; the best evaluation was " in page.replace("\u00a0", " ")
     assert "<strong>–</strong><small>not finite; best " in page
 
     comparison = compare(out)

@@ -57,7 +57,8 @@ def _diverged(comparison: ComparisonTables) -> Iterator[str]:
     subject = f"{format_counted(len(times), 'run')} {'has' if len(times) == 1 else 'have'}"
     first = f"{', the first' if len(times) > 1 else ''} after {format_duration(min(times))}"
     yield (
-        f"{subject} diverged{first}: {'; '.join(names)}. Final values that are not finite are left out, and so are means over them."
+        f"{subject} diverged{first}: {'; '.join(names)}. Final values that are not finite are left out, "
+        "and so are means over them."
     )
 
 
