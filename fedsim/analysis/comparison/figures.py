@@ -192,9 +192,13 @@ def _target_finding(
 
 
 def when(first: findings.First) -> str:
-    """When a target was first reached; and by how many runs if not by all, because the mean is then biased."""
-    runs = "" if first.reached == first.runs else f" ({first.reached} of {first.runs} runs)"
-    return f"after {format_duration(first.time_s)}{runs}"
+    """When a target was first reached; and by how many runs if not by all."""
+    return f"after {format_duration(first.time_s)}{some_runs(first.reached, first.runs)}"
+
+
+def some_runs(reached: int, runs: int) -> str:
+    """How many runs reached a target if not all did, because their mean is then biased; else empty."""
+    return "" if reached == runs else f" ({reached} of {runs} runs)"
 
 
 def _small_sample(comparison: ComparisonTables) -> str:

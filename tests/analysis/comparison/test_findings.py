@@ -62,8 +62,22 @@ def test_a_lead_may_be_chance_if_the_interval_includes_1(
     row = {"setting": "", "reached": 3, "runs": 3}
     frame = pd.DataFrame(
         [
-            {**row, "label": "a", "time_s": 10.0, "relative_low": 1.0, "relative_high": 1.0},
-            {**row, "label": "b", "time_s": 8.0, "relative_low": low, "relative_high": high},
+            {
+                **row,
+                "label": "a",
+                "time_s": 10.0,
+                "relative": 1.0,
+                "relative_low": 1.0,
+                "relative_high": 1.0,
+            },
+            {
+                **row,
+                "label": "b",
+                "time_s": 8.0,
+                "relative": 0.8,
+                "relative_low": low,
+                "relative_high": high,
+            },
         ]
     )
     first = first_to(frame, "a")
