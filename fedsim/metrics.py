@@ -156,7 +156,7 @@ def to_document(definitions: Iterable[MetricDefinition]) -> dict[str, dict[str, 
 
 def from_document(document: Mapping[str, Mapping[str, Any]]) -> dict[str, MetricDefinition]:
     """Definitions by name from the entry :data:`DEFINITIONS_KEY`; a unit that is not known becomes ``number``."""
-    units = set(get_args(Kind)) - {"text"}
+    units = set(get_args(Kind)) - {"mean", "text"}
     return {
         name: MetricDefinition(
             name,

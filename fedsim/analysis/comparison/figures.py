@@ -46,14 +46,14 @@ _WORK: Columns = (
 )
 _PARTICIPATION: Columns = (
     ("updates", "server updates", "count"),
-    ("per_update", "client updates per server update", "number"),
+    ("per_update", "client updates per server update", "mean"),
     ("contributed", "clients that contributed", "share"),
     ("gini", "Gini coefficient", "number"),
     ("staleness_mean", "mean staleness", "number"),
-    ("staleness_max", "largest", "number"),
+    ("staleness_max", "largest", "mean"),
     ("age_s", "age of updates", "time"),
     ("tau_avg", "mean delay τ", "number"),
-    ("tau_max", "largest τ", "number"),
+    ("tau_max", "largest τ", "mean"),
 )
 _PAIRS: Columns = (
     ("setting", "setting", "text"),
@@ -73,7 +73,7 @@ _TARGET: Columns = (
     ("time_median_s", "median", "time"),
     ("relative", "relative", "text"),
     ("relative_range", "95% interval", "text"),
-    ("round", "rounds", "number"),
+    ("round", "rounds", "mean"),
     ("bytes", "data moved", "bytes"),
     ("compute_s", "client compute", "time"),
 )
@@ -299,8 +299,7 @@ def _quantity(table: ReferenceTable, label: str, unit: Kind) -> tuple[str, Kind 
     if table.quantity == "relative_time":
         return "time relative to the baseline", None
     name, kind = COSTS[table.quantity]
-    # Means of counts need not be whole.
-    return name, "number" if kind == "count" else kind
+    return name, "mean" if kind == "count" else kind
 
 
 def time_spent(comparison: ComparisonTables) -> Figure:
