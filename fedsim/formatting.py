@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Literal
 
-Kind = Literal["time", "count", "share", "number", "bytes", "energy", "text"]
-"""The type of a value: seconds, a whole number, a share of 1, any number, bytes, joules, or text."""
+Kind = Literal["time", "count", "mean", "share", "number", "bytes", "energy", "text"]
+"""The type of a value: seconds, a whole number, a mean of whole numbers, a share of 1, any number, bytes, joules, or
+text."""
 
 ABSENT = "–"
 """Text for a missing value."""
@@ -61,6 +62,17 @@ def format_duration(seconds: float) -> str:
 def format_count(value: float) -> str:
     """A whole number with thousands separated: ``12,345``."""
     return _signed(value, lambda size: f"{_whole(size):,}")
+
+
+def format_mean_count(value: float) -> str:
+    """A mean of whole numbers with one decimal, unless it is whole: ``66.3``, ``12,345``."""
+
+    def written(size: float) -> str:
+        # A mean of equal numbers may have a rounding error.
+        is_whole = abs(size - _whole(size)) < 1e-9
+        return f"{_whole(size):,}" if is_whole else f"{_rounded(size, 1):,f}"
+
+    return _signed(value, written)
 
 
 def format_counted(count: int, noun: str) -> str:
@@ -144,8 +156,7 @@ def format_mean(mean: float, spread: float, kind: Kind) -> str:
         places = min(max(alone, first), first + 1, alone + 2)
 
     def written(value: float) -> str:
-        rounded = Decimal(value * factor).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)
-        return f"{rounded:,f}{unit}"
+        return f"{_rounded(value * factor, places):,f}{unit}"
 
     return f"{_signed(mean, written)} ± {written(spread)}"
 
@@ -196,7 +207,11 @@ def _whole(value: float) -> int:
 
 
 def _fixed(value: float, decimals: int) -> str:
-    return f"{Decimal(value).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP):f}"
+    return f"{_rounded(value, decimals):f}"
+
+
+def _rounded(value: float, decimals: int) -> Decimal:
+    return Decimal(value).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP)
 
 
 def _significant(value: float, digits: int) -> str:
@@ -219,6 +234,7 @@ def _prefixed(value: float, unit: str) -> str:
 _FORMATS: dict[Kind, Callable[[float], str]] = {
     "time": format_duration,
     "count": format_count,
+    "mean": format_mean_count,
     "share": format_share,
     "number": format_number,
     "bytes": format_bytes,

@@ -84,8 +84,17 @@ class MetricDefinition:
         return format_value(value, self.unit)
 
     def format_target(self, value: float) -> str:
-        """A target in a sentence: ``90% accuracy``."""
-        return f"{format_level(value, self.unit)} {self.label}"
+        """A target in a sentence: ``90% accuracy``, ``loss of 0.4``."""
+        return self._named(format_level(value, self.unit))
+
+    def format_named(self, value: float) -> str:
+        """A measured value in a sentence: ``93.0% accuracy``, ``loss of 0.2487``."""
+        return self._named(self.format(value))
+
+    def _named(self, value: str) -> str:
+        """A kind of accuracy follows its value; the name of any other metric precedes it."""
+        follows = self.unit == "share" and "accuracy" in self.label
+        return f"{value} {self.label}" if follows else f"{self.label} of {value}"
 
 
 METRICS: Mapping[str, MetricDefinition] = {
@@ -147,7 +156,7 @@ def to_document(definitions: Iterable[MetricDefinition]) -> dict[str, dict[str, 
 
 def from_document(document: Mapping[str, Mapping[str, Any]]) -> dict[str, MetricDefinition]:
     """Definitions by name from the entry :data:`DEFINITIONS_KEY`; a unit that is not known becomes ``number``."""
-    units = set(get_args(Kind)) - {"text"}
+    units = set(get_args(Kind)) - {"mean", "text"}
     return {
         name: MetricDefinition(
             name,

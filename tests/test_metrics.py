@@ -50,8 +50,14 @@ def test_lower_is_better(name: str) -> None:
 
 def test_shares_are_written_in_percent() -> None:
     assert definition("macro_f1").format(0.5) == "50.0%"
+
+
+def test_only_a_kind_of_accuracy_follows_its_value() -> None:
     assert definition("client_accuracy_worst").format_target(0.9) == "90% client accuracy worst"
-    assert definition("loss").format_target(0.1) == "0.1 loss"
+    assert definition("accuracy").format_named(0.9) == "90.0% accuracy"
+    assert definition("loss").format_target(0.1) == "loss of 0.1"
+    assert definition("r2").format_named(0.9) == "R² of 0.9"
+    assert MetricDefinition("ece", False, "share").format_target(0.1) == "ece of 10%"
 
 
 def test_an_unknown_metric_is_a_number_of_which_more_is_better() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import population, section, sentence
-from fedsim.analysis.figures.learning import metric_names, targets
+from fedsim.analysis.figures.learning import metric_names, not_finite, targets
 from fedsim.formatting import (
     format_bytes,
     format_count,
@@ -21,6 +21,7 @@ from fedsim.formatting import (
     format_watt_hours,
 )
 from fedsim.runs import Run, Status
+from fedsim.runs.divergence import has_diverged, last_metrics, lost_since
 
 _ENDED = {
     Status.RUNNING: "in progress",
@@ -46,6 +47,15 @@ class Tile:
 
 def headline(run: Run) -> str:
     """The run in one sentence: when it reached its target, or how good it became, or how much happened."""
+    result = _result(run)
+    if has_diverged(run):
+        diverged = f"the model has diverged: {not_finite(run, lost_since(run)[0])}"
+        result = "; ".join(filter(None, (diverged, result)))
+    return sentence(result)
+
+
+def _result(run: Run) -> str:
+    """The result; empty for a model that has diverged without reaching a target."""
     names = metric_names(run)
     simulated = format_duration(run.simulated_s)
     for name, value in targets(run).items():
@@ -56,14 +66,18 @@ def headline(run: Run) -> str:
         goal = metric.format_target(value)
         if math.isfinite(time_s):
             return f"{goal} after {format_duration(time_s)}"
+        if has_diverged(run):
+            return ""
         best = metric.best(run.metrics[name])
         so_far = "" if run.status is Status.COMPLETE else " so far,"
         return f"{goal} was not reached{so_far} in {simulated}; the best was {metric.format(best)}"
+    if has_diverged(run):
+        return ""
     if names:
         metric = run.metric_definition(names[0])
         measured = run.metrics[["time_s", metric.name]].dropna().iloc[-1]
         after = format_duration(measured["time_s"])
-        return f"{metric.format(measured[metric.name])} {metric.label} after {after}"
+        return f"{metric.format_named(measured[metric.name])} after {after}"
     return f"{format_counted(len(run.aggregations), 'server update')} in {simulated}"
 
 
@@ -72,14 +86,15 @@ def tiles(run: Run) -> list[Tile]:
     shown = []
     table = run.dispatches
     for metric in map(run.metric_definition, metric_names(run)[:1]):
-        values = run.metrics[metric.name].dropna().tolist()
-        best = metric.best(values)
-        note = f"best {metric.format(best)}" if best != values[-1] else "the best value of the run"
+        last, best = last_metrics(run)[metric.name], metric.best(run.metrics[metric.name])
+        note = "the best value of the run" if best == last else f"best {metric.format(best)}"
+        if not math.isfinite(last):
+            note = f"not finite; {note}"
         label = f"Final {metric.label}"
         if run.status is not Status.COMPLETE:
             label = f"{sentence(metric.label)} so far"
             note = f"{_ENDED[run.status]} at {format_duration(run.simulated_s)}; {note}"
-        shown.append(Tile(label, metric.format(values[-1]), note))
+        shown.append(Tile(label, metric.format(last), note))
     shown.append(_simulated(run))
     wall_s = run.info.get("wall_s")
     if wall_s is not None:

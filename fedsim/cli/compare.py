@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import textwrap
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fedsim.analysis.comparison import Comparison
+    from fedsim.metrics import MetricDefinition
+
+_NAME = 8
+"""Least width for the name of a variant or a setting; in narrower terminals, values break anywhere."""
 
 
 @click.command(name="compare")
@@ -168,11 +173,8 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _print(comparison: Comparison, page: Path) -> None:
-    from rich.table import Table
-
     from fedsim.analysis.comparison.cautions import cautions
     from fedsim.analysis.comparison.headline import headline, other_targets
-    from fedsim.formatting import format_mean
 
     console = Console()
     console.print(headline(comparison), style="bold", highlight=False)
@@ -180,29 +182,63 @@ def _print(comparison: Comparison, page: Path) -> None:
         console.print(sentence, highlight=False)
     for caution in cautions(comparison):
         console.print(caution, style="yellow", highlight=False)
-    table = Table(show_edge=False)
-    several = len(comparison.grouping.settings) > 1
-    for name in (*(("setting",) if several else ()), "variant", "runs"):
-        # Names wrap rather than end in an ellipsis.
-        table.add_column(name, overflow="fold", no_wrap=name == "runs")
-    metrics = [comparison.definition(name) for name in comparison.main_metrics]
-    for metric in metrics:
-        table.add_column(f"final {metric.label}", justify="right")
-    for goal in comparison.goals:
-        table.add_column(f"time to {comparison.title(goal)}", justify="right")
-    for row in comparison.summary.to_dict("records"):
-        cells = [str(row["setting"])] if several else []
-        cells += [str(row["label"]), str(row["runs"])]
-        for metric in metrics:
-            mean, spread = row[f"final_{metric.name}"], row[f"final_{metric.name}_sd"]
-            cells.append(format_mean(mean, spread, metric.unit))
-        for at in comparison.targets.to_dict("records"):
-            if (at["setting"], at["label"]) == (row["setting"], row["label"]):
-                cells.append(_reached(at))
-        table.add_row(*cells)
-    console.print(table)
+    _print_table(console, comparison)
     _print_differing(console, comparison.grouping.differing)
     console.print(f"page: {page}", soft_wrap=True, highlight=False)
+
+
+def _print_table(console: Console, comparison: Comparison) -> None:
+    """Print final values and times; in a narrow terminal, values break only between their parts."""
+    from rich.table import Table
+
+    rows = comparison.summary.to_dict("records")
+    columns = [
+        (f"final {metric.label}", [_final(row, metric) for row in rows])
+        for metric in map(comparison.definition, comparison.main_metrics)
+    ]
+    columns += [
+        (
+            f"time to {comparison.title(goal)}",
+            [_reached(at) for at in comparison.targets_of(goal).to_dict("records")],
+        )
+        for goal in comparison.goals
+    ]
+    names = ["setting"] * (len(comparison.grouping.settings) > 1) + ["label"]
+
+    def table(*, narrow: bool) -> Table:
+        shown = Table(show_edge=False)
+        widths = [
+            max(len(part) for parts in (heading.split(), *values) for part in parts)
+            for heading, values in columns
+        ]
+        taken = sum(width + 3 for width in (*widths, len("runs"), *(_NAME for _ in names)))
+        for name in names:
+            # Names wrap rather than end in an ellipsis.
+            shown.add_column("variant" if name == "label" else name, overflow="fold")
+        shown.add_column("runs", no_wrap=True)
+        for (heading, _), width in zip(columns, widths, strict=True):
+            lines = textwrap.wrap(heading, width, break_long_words=False)
+            unbroken = narrow and taken <= console.width
+            text = "\n".join(lines) if narrow else heading
+            shown.add_column(text, justify="right", no_wrap=unbroken)
+        for number, row in enumerate(rows):
+            values = [("\n" if narrow else " ").join(values[number]) for _, values in columns]
+            shown.add_row(*(str(row[name]) for name in names), str(row["runs"]), *values)
+        return shown
+
+    wide = table(narrow=False)
+    unlimited = console.options.update(max_width=10_000)
+    fits = console.measure(wide, options=unlimited).maximum <= console.width
+    console.print(wide if fits else table(narrow=True))
+
+
+def _final(row: dict[Hashable, Any], metric: MetricDefinition) -> list[str]:
+    """The mean of the last values and its deviation."""
+    from fedsim.formatting import format_mean
+
+    text = format_mean(row[f"final_{metric.name}"], row[f"final_{metric.name}_sd"], metric.unit)
+    mean, sign, spread = text.partition(" ±")
+    return [mean, f"±{spread}"] if sign else [mean]
 
 
 def _print_differing(console: Console, paths: Sequence[str]) -> None:
@@ -223,14 +259,16 @@ def _print_differing(console: Console, paths: Sequence[str]) -> None:
         console.print(more, highlight=False)
 
 
-def _reached(at: dict[Hashable, Any]) -> str:
+def _reached(at: dict[Hashable, Any]) -> list[str]:
     """When a variant reached a target, by how many of its runs where that is not all, and relative to the baseline."""
     from fedsim.formatting import format_duration, format_ratio
 
-    shown = format_duration(at["time_s"])
+    parts = [format_duration(at["time_s"])]
     if at["reached"] < at["runs"]:
-        shown += f" [{at['reached']} of {at['runs']}]"
-    return shown if math.isnan(at["relative"]) else f"{shown} ({format_ratio(at['relative'])})"
+        parts.append(f"[{at['reached']} of {at['runs']}]")
+    if math.isfinite(at["relative"]):
+        parts.append(f"({format_ratio(at['relative'])})")
+    return parts
 
 
 @contextlib.contextmanager

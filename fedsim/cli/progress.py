@@ -47,6 +47,12 @@ def same_command(*more: str) -> str:
     return format_command(*sys.argv[1:], *more)
 
 
+def diverged_runs(count: int) -> str:
+    """How many runs of a sweep have diverged, and what to do."""
+    models = "the model of 1 run has" if count == 1 else f"the models of {count:,} runs have"
+    return f"{models} diverged; try a smaller learning rate, or training.clip_norm"
+
+
 def has_failed(folder: Path) -> bool:
     """Whether the folder holds a run that failed."""
     from fedsim.runs.folder import RunFolder, Status

@@ -10,10 +10,9 @@ from rich.table import Table
 from fedsim.analysis.headline import resumptions
 from fedsim.analysis.statistics import participation_counts
 from fedsim.catalog import CATALOG
-from fedsim.components import is_user_reference
-from fedsim.formatting import format_counted, format_duration
-from fedsim.metrics import METRICS
+from fedsim.formatting import format_counted, format_duration, format_names
 from fedsim.outcomes import OUTCOME_LABELS
+from fedsim.runs.divergence import has_diverged, lost_metrics, own_metrics
 from fedsim.runs.run import Run
 from fedsim.scheduling.continuous import Continuous
 
@@ -80,20 +79,19 @@ def print_summary(run: Run) -> None:
             soft_wrap=True,
             highlight=False,
         )
-    lost = [name for name, value in metrics.items() if not math.isfinite(value)]
-    own_metrics = _own_metrics(run)
-    if lost and own_metrics and not METRICS.keys() & lost:
-        named = [name for name in own_metrics if name.rpartition(":")[2] in lost] or own_metrics
+    lost = lost_metrics(run)
+    named = f"{format_names(lost)} {'is' if len(lost) == 1 else 'are'} not finite" if lost else ""
+    if has_diverged(run):
         console.print(
-            f"[yellow]undefined for the last model:[/yellow] {', '.join(lost)} is not finite, but the loss is; see"
-            f" {', '.join(named)}",
+            f"[yellow]the model has diverged:[/yellow] {named}; try a smaller learning rate, or training.clip_norm",
             soft_wrap=True,
             highlight=False,
         )
     elif lost:
+        own = own_metrics(run.scenario)
+        files = [name for name in own if name.rpartition(":")[2] in lost] or own
         console.print(
-            f"[yellow]the model has diverged:[/yellow] {', '.join(lost)} is not finite; try a smaller learning"
-            " rate, or training.clip_norm",
+            f"[yellow]undefined for the last model:[/yellow] {named}, but the loss is; see {', '.join(files)}",
             soft_wrap=True,
             highlight=False,
         )
@@ -106,10 +104,3 @@ def _has_rounds(run: Run) -> bool:
     name = run.scenario["server"].get("schedule", {}).get("name")
     schedule = CATALOG.parts("schedule").get(name)
     return schedule is None or not issubclass(schedule, Continuous)
-
-
-def _own_metrics(run: Run) -> list[str]:
-    """The user's own metrics, as ``file.py:name``."""
-    metrics = run.scenario.get("evaluation", {}).get("metrics", [])
-    names = (metric["name"] if isinstance(metric, dict) else metric for metric in metrics)
-    return list(filter(is_user_reference, names))

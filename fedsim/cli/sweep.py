@@ -14,9 +14,18 @@ from rich.progress import Progress as Bars
 from rich.progress import TaskID
 
 from fedsim.cli.options import json_option, override_option, scenario_argument, user_code_option
-from fedsim.cli.progress import LINE_S, bar_columns, next_command, repeated, same_command, started
+from fedsim.cli.progress import (
+    LINE_S,
+    bar_columns,
+    diverged_runs,
+    next_command,
+    repeated,
+    same_command,
+    started,
+)
 from fedsim.errors import UserError
 from fedsim.formatting import format_command, format_counted
+from fedsim.runs.divergence import has_diverged
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.progress import Pace, progress_text, snapshot
 
@@ -106,6 +115,8 @@ def _print(outcome: SweepOutcome, as_json: bool) -> None:
     if outcome.failures:
         parts.append(f"{len(outcome.failures)} failed")
     click.echo(f"{', '.join(parts)}; index: {path / 'index.csv'}")
+    if diverged := sum(map(has_diverged, outcome.sweep.runs)):
+        click.echo(diverged_runs(diverged))
     if outcome.failures:
         click.echo(f"after fixing the cause, retry the failed runs: {same_command()}")
     if done or outcome.skipped:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from fedsim.cli.progress import LINE_S
+from fedsim.cli.progress import LINE_S, diverged_runs
 from fedsim.errors import UserError
 from fedsim.formatting import format_command, format_duration
 from fedsim.locks import is_owned
@@ -89,6 +89,8 @@ def _cells(one: Snapshot, paces: dict[str, Pace]) -> tuple[str, str]:
     if one.status == Status.RUNNING and one.silent_s > _SILENT_S:
         # On another machine, a process that was killed cannot be told from one at work.
         text += f", no news for {format_duration(round(one.silent_s))}"
+    if one.has_diverged:
+        text += ", the model has diverged"
     return f"{one.progress.share:.0%}", f"{text}, {one.error}" if one.error else text
 
 
@@ -119,6 +121,8 @@ def wrapped(name: str, width: int) -> str:
 def _print_next(folder: Path, shown: list[Snapshot]) -> None:
     statuses = {one.status for one in shown}
     if is_sweep(folder):
+        if diverged := sum(one.has_diverged for one in shown):
+            click.echo(diverged_runs(diverged))
         if statuses == {Status.COMPLETE}:
             click.echo(f"compare the runs with: {format_command('compare', folder)}")
         else:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from fedsim.formatting import format_duration
 from fedsim.metrics import MetricDefinition, definition
+from fedsim.runs.divergence import has_diverged
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.run import Run
 
@@ -102,6 +103,7 @@ class Snapshot:
         progress: its progress, according to the rows that have reached the disk.
         definitions: of the metrics.
         silent_s: seconds since a file of the folder was last written.
+        has_diverged: whether its model has diverged.
     """
 
     name: str
@@ -110,6 +112,7 @@ class Snapshot:
     progress: Progress
     definitions: Mapping[str, MetricDefinition]
     silent_s: float = 0.0
+    has_diverged: bool = False
 
     @classmethod
     def waiting(cls, name: str) -> Snapshot:
@@ -124,8 +127,10 @@ def snapshot(folder: RunFolder) -> Snapshot:
         UserError: it holds no run, or a damaged one.
     """
     run = Run(folder)
+    diverged = False
     try:
         progress = _progress(run)
+        diverged = has_diverged(run)
     except (OSError, pa.ArrowException):
         progress = Progress(
             0.0, 0, 0, 0, 0.0, {}
@@ -138,6 +143,7 @@ def snapshot(folder: RunFolder) -> Snapshot:
         progress,
         run.metric_definitions,
         silent_s=_silent_s(folder),
+        has_diverged=diverged,
     )
 
 

@@ -8,7 +8,7 @@ from fedsim.analysis.headline import headline, notice, tiles
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run, load_run
 from fedsim.formatting import format_bytes, format_duration, format_share
-from tests.analysis.documents import embedded
+from tests.analysis.documents import columns, embedded
 from tests.runs.synthetic_runs import build_run
 
 
@@ -48,3 +48,23 @@ def test_headline_of_other_runs(tmp_path: Path) -> None:
     young = render(load_run(timing.path))
     assert "timing-only" not in young, "a run that learns, before its first evaluation"
     assert "No evaluation of the model has reached the disk yet" in young
+
+
+def test_the_metric_of_the_target_is_the_main_one(tmp_path: Path) -> None:
+    run = build_run(tmp_path / "run", clients=10, hours=24)
+    text = run.folder.scenario.read_text().replace("target: {accuracy: 0.8}", "target: {loss: 1.5}")
+    run.folder.scenario.write_text(text)
+    run.folder.update_info(files={})
+    run = load_run(run.path)
+    assert headline(run).startswith("Loss of 1.5 after ")
+    assert tiles(run)[0].label == "Final loss"
+    page = render(run)
+    data = embedded(page)
+    assert data["learning"]["metrics"] == ["loss", "accuracy"]
+    shown = columns(data, "targets")
+    assert shown["level"][data["targets"]["stated"]] == 1.5
+    assert (
+        "The scenario's target is labeled" in page or "The scenario&#39;s target is labeled" in page
+    )
+    run.folder.scenario.write_text(text.replace("target: {loss: 1.5}", "target: {}"))
+    assert "target is labeled" not in render(load_run(run.path))

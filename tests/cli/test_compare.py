@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def test_command(sweep: Sweep, tmp_path: Path) -> None:
             number = math.nan if shown[name] is None else shown[name]
             assert number == pytest.approx(known[name], nan_ok=True)
     assert document["headline"] == headline(expected)
-    shown = CliRunner().invoke(command, args).output
+    shown = CliRunner().invoke(command, args, env={"COLUMNS": "200"}).output
     for line in expected.summary.itertuples():
         assert format_mean(line.final_accuracy, line.final_accuracy_sd, "share") in shown
     assert "– [0 of 3]" in shown
@@ -120,3 +121,22 @@ def test_long_names_wrap_in_a_narrow_terminal(
     shown = "".join(line.split("│")[0].strip() for line in lines)
     assert shown == "".join(names)
     assert max(map(len, lines)) <= 80
+
+
+def test_values_break_only_between_their_parts_in_a_narrow_terminal(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    goals = ["accuracy=0.5", "accuracy=0.7", "accuracy=0.75"]
+    comparison = compare(sweep.path, targets=goals)
+    monkeypatch.setenv("COLUMNS", "80")
+    _print(comparison, Path("page"))
+    lines = [line for line in capsys.readouterr().out.splitlines() if "│" in line]
+    cells = [[cell.strip() for cell in line.split("│")] for line in lines]
+    parts = {cell for row in cells for cell in row[3:]} - {""}
+    whole = r"(± )?\d+(\.\d)?%|–|\[\d of \d\]|\(\d\.\d\d×\)|\d+(\.\d)? s"
+    assert [part for part in parts if not re.fullmatch(whole, part)] == []
+    assert max(map(len, lines)) <= 80
+    monkeypatch.setenv("COLUMNS", "200")
+    _print(comparison, Path("page"))
+    wide = [line for line in capsys.readouterr().out.splitlines() if "│" in line]
+    assert len(wide) == len(comparison.groups)

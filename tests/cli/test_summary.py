@@ -49,7 +49,7 @@ def test_a_users_metric_that_is_nan_is_named_and_no_learning_rate_blamed(tmp_pat
     assert "diverged" not in result.stdout
     rate = "training.optimizer.lr=1e38"
     result = invoke("run", path, "-s", rate, "-o", tmp_path / "diverged")
-    assert "the model has diverged: " in result.stdout
+    assert "the model has diverged: late and loss are not finite; try" in result.stdout
     assert "undefined" not in result.stdout
 
 

@@ -6,7 +6,10 @@ import json
 import sys
 from pathlib import Path
 
+from fedsim.analysis.comparison import compare
+from fedsim.formatting import format_duration
 from fedsim.sweeps import Sweep
+from tests.cli.invoking import DIGITS
 from tests.sweeps.worlds import (
     SMALL,
     broken,
@@ -59,3 +62,43 @@ def test_mistakes_of_the_user_end_with_two(tmp_path: Path) -> None:
     result = command("sweep", write(tmp_path / "s.yaml", data), "-j", 1, "-o", tmp_path / "sweep")
     assert result.exit_code == 2, result.output
     assert Sweep(tmp_path / "sweep").index["status"].tolist() == ["failed", "complete"]
+
+
+def test_models_that_diverged_are_named_and_have_no_final_values(tmp_path: Path) -> None:
+    rates = "sweep: {grid: {training.optimizer.lr: [1.0e+38, 0.1]}}\n"
+    text = DIGITS.replace("local_steps: 2", "local_steps: 2, optimizer: {lr: 0.1}") + rates
+    (tmp_path / "s.yaml").write_text(text, encoding="utf-8")
+    out = tmp_path / "sweep"
+    said = "the model of 1 run has diverged; try a smaller learning rate"
+    assert said in command("sweep", tmp_path / "s.yaml", "-j", 1, "-o", out).stdout
+    watched = command("watch", out).stdout
+    assert said in watched
+    assert watched.count(", the model has diverged\n") == 1
+
+    diverged, other = Sweep(out).runs
+    version, first = diverged.metrics[["version", "time_s"]].iloc[1]
+    page = diverged.report().read_text(encoding="utf-8")
+    since = f"oss is not finite from version {version:.0f} ({format_duration(first)}) on"
+    assert f'<h1 id="headline">The model has diverged: l{since}</h1>' in page
+    assert "has diverged" not in other.report().read_text(encoding="utf-8")
+
+    # The curve of the metric ends where the evaluation is not finite.
+    options = "-s", "stop.target={loss: 0.0}", "-s", "training.optimizer.lr=1e+38"
+    run = tmp_path / "run"
+    (tmp_path / "one.yaml").write_text(text.removesuffix(rates), encoding="utf-8")
+    command("run", tmp_path / "one.yaml", *options, "-o", run)
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert f"L{since}; the best evaluation was " in page.replace("\u00a0", " ")
+    assert "<strong>–</strong><small>not finite; best " in page
+
+    comparison = compare(out)
+    assert comparison.summary["final_loss"].isna().tolist() == [True, False]
+    assert comparison.runs["final_loss"].isna().tolist() == [True, False]
+    drawn = comparison.curves("loss").query("label == 'lr=1e+38'")
+    assert drawn["mean"].notna().tolist() == [True] + [False] * (len(drawn) - 1)
+    shown = " ".join(command("compare", out).stdout.split())
+    name = "lr=1e+38"
+    assert f"1 run has diverged after {format_duration(first)}: {name}." in shown
+    rows = (out / "comparison" / "summary.csv").read_text(encoding="utf-8").splitlines()
+    column = rows[0].split(",").index("final_loss")
+    assert rows[1].split(",")[column] == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.base import sentence
 from fedsim.components import is_user_reference
-from fedsim.formatting import format_count, format_counted
+from fedsim.formatting import format_count, format_counted, format_duration
 from fedsim.scenario.comparing import key_of, text
 
 _DATA = "task.dataset."
@@ -31,7 +32,7 @@ def cautions(comparison: ComparisonTables) -> list[str]:
         else:
             for setting in settings:
                 sentences += find(comparison, setting, f" in {setting}")
-    return [*sentences, *_not_measured(comparison)]
+    return [*_diverged(comparison), *sentences, *_not_measured(comparison)]
 
 
 def left_out(comparison: ComparisonTables) -> str:
@@ -41,6 +42,24 @@ def left_out(comparison: ComparisonTables) -> str:
     count = len(comparison.left_out)
     names = _listed([item.path.name for item in comparison.left_out])
     return f"{format_counted(count, 'run')} left out ({names}): {shown}."
+
+
+def _diverged(comparison: ComparisonTables) -> Iterator[str]:
+    """Runs whose models have diverged."""
+    times = [run.diverged_s for run in comparison.facts if math.isfinite(run.diverged_s)]
+    if not times:
+        return
+    names = []
+    for group in comparison.groups:
+        if count := sum(math.isfinite(run.diverged_s) for run in group.runs):
+            of = f" ({count} of {len(group.runs)} runs)" if len(group.runs) > 1 else ""
+            names.append(f"{group.name}{of}")
+    subject = f"{format_counted(len(times), 'run')} {'has' if len(times) == 1 else 'have'}"
+    first = f"{', the first' if len(times) > 1 else ''} after {format_duration(min(times))}"
+    yield (
+        f"{subject} diverged{first}: {'; '.join(names)}. Final values that are not finite are left out, "
+        "and so are means over them."
+    )
 
 
 def _other_world(comparison: ComparisonTables, setting: str, where: str) -> Iterator[str]:

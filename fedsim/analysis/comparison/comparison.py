@@ -58,13 +58,19 @@ class Comparison(ComparisonTables):
     """
 
     def plot(
-        self, metric: str | Sequence[str] | None = None, against: str = "time_s", **style: Any
+        self,
+        metric: str | Sequence[str] | None = None,
+        against: str = "time_s",
+        *,
+        labels: Mapping[str, str] | None = None,
+        **style: Any,
     ) -> Figure:
         """A Matplotlib figure of :meth:`curves`, in the colors of the page.
 
         Args:
             metric: a metric, or several for one panel each; the first one if None.
             against: ``time_s``, ``version``, ``round``, ``bytes`` or ``compute_s``.
+            labels: other names for variants and settings, as for :func:`compare`.
             style: ``xlim``, ``ylim``, ``log``, ``width``, ``height`` and ``inset`` of
                 :class:`~fedsim.analysis.comparison.figure.FigureStyle`.
 
@@ -74,10 +80,12 @@ class Comparison(ComparisonTables):
         from fedsim.analysis.comparison.plots import plot_curves
         from fedsim.runs.notebook import show_figures
 
+        if labels:
+            return self._relabeled(labels).plot(metric, against, **style)
         show_figures()
         named = [metric] if isinstance(metric, str) or not isinstance(metric, Sequence) else metric
         metrics = tuple(self.measured(name) for name in named)
-        known = [field.name for field in dataclasses.fields(FigureStyle)][2:]
+        known = ["labels", *(field.name for field in dataclasses.fields(FigureStyle)[2:])]
         for name in style:
             if name not in known:
                 raise UserError(
@@ -87,15 +95,40 @@ class Comparison(ComparisonTables):
                 )
         return plot_curves(self, FigureStyle(metrics, against, **style))
 
-    def write(self, folder: PathLike, style: FigureStyle | None = None) -> Path:
+    def write(
+        self,
+        folder: PathLike,
+        style: FigureStyle | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+    ) -> Path:
         """Write page, tables and figure into a folder, and return the page's path.
 
         The files: ``compare.html``, ``summary`` and ``targets`` as ``.csv`` and ``.parquet``, ``table.tex``,
         ``curves.pdf``, ``curves.svg`` and ``curves.png`` (if something was learned).
+
+        Args:
+            folder: the folder.
+            style: the figure, and the initial view of the page.
+            labels: other names for variants and settings, as for :func:`compare`.
+
+        Raises:
+            UserError: there is no variant or setting of such a name, or a file cannot be written.
         """
         from fedsim.analysis.comparison.files import write_files
 
-        return write_files(self, path_of("folder", folder), style or FigureStyle())
+        comparison = self._relabeled(labels) if labels else self
+        return write_files(comparison, path_of("folder", folder), style or FigureStyle())
+
+    def _relabeled(self, labels: Mapping[str, str]) -> Comparison:
+        """The same comparison with other names for variants and settings, by their default names."""
+        default = {new: old for old, new in self.renamed.items()}.get(self.baseline, self.baseline)
+        return Comparison(
+            (self.facts, self.left_out, self.reference),
+            targets=self.goals,
+            baseline={**self.renamed, **labels}.get(default, default),
+            labels={**self.labels, **labels},
+        )
 
     def _repr_html_(self) -> str:
         shown = self.targets if self.goals else self.summary

@@ -1,7 +1,7 @@
 """A metric against time or cost, as mean and band over the runs of a group.
 
 Between two evaluations, and after the last one, a run's value is that of its last evaluation. A group's curve begins
-when all its runs have been measured and ends with its longest run.
+when all its runs have been measured and ends with its longest run, or when a run's value is no longer finite.
 """
 
 from __future__ import annotations
@@ -24,8 +24,14 @@ def points(run: RunFacts, metric: str, against: str) -> tuple[Floats, Floats]:
     """Costs and values of a run's evaluations of a metric."""
     if metric not in run.metrics:
         return np.zeros(0), np.zeros(0)
-    known = run.progress[metric].notna()
-    rows = run.progress[known]
+    values = run.progress[metric]
+    known = values.notna()
+    if metric in run.lost:
+        # The curve ends at the first evaluation that is not finite.
+        values = values.where(np.isfinite(values))
+        known = values.notna()
+        known.iloc[int(np.flatnonzero(known).max(initial=-1)) + 1] = True
+    rows = run.progress.assign(**{metric: values})[known]
     return rows[against].to_numpy(dtype=np.float64), rows[metric].to_numpy(dtype=np.float64)
 
 

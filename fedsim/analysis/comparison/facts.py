@@ -20,6 +20,7 @@ from fedsim.formatting import Kind
 from fedsim.metrics import MetricDefinition, definition
 from fedsim.outcomes import Outcome
 from fedsim.runs import Run
+from fedsim.runs.divergence import has_diverged, lost_metrics, lost_since
 from fedsim.runs.tables import read_parquet
 
 Floats = npt.NDArray[np.float64]
@@ -55,6 +56,8 @@ class RunFacts:
         digest: hash of all events and learned values; equal for runs with identical results.
         definitions: definitions of the user's own metrics, by name.
         unequal_samples: whether clients hold different numbers of training samples.
+        lost: the metrics whose last value is not finite.
+        diverged_s: simulated time of the first evaluation of a model that has diverged; NaN for one that has not.
     """
 
     path: Path
@@ -69,6 +72,8 @@ class RunFacts:
     digest: str = field(repr=False)
     definitions: Mapping[str, MetricDefinition] = field(default_factory=dict)
     unequal_samples: bool = False
+    lost: tuple[str, ...] = ()
+    diverged_s: float = np.nan
 
     @property
     def seed(self) -> int:
@@ -80,8 +85,10 @@ class RunFacts:
         return definition(metric, self.definitions)
 
     def final(self, metric: str) -> float:
-        """The last value of a metric; NaN if it was not measured."""
-        return float(self.progress[metric].dropna().iloc[-1]) if metric in self.metrics else np.nan
+        """The last value of a metric; NaN if it was not measured or is not finite."""
+        if metric not in self.metrics or metric in self.lost:
+            return np.nan
+        return float(self.progress[metric].dropna().iloc[-1])
 
     def best(self, metric: str) -> float:
         """The best value of a metric; NaN if it was not measured."""
@@ -131,6 +138,8 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
         digest=_digest(run),
         definitions=run.metric_definitions,
         unequal_samples=table is not None and table["samples"].nunique() > 1,
+        lost=tuple(lost_metrics(run)),
+        diverged_s=lost_since(run)[0].time_s if has_diverged(run) else np.nan,
     )
 
 

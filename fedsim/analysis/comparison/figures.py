@@ -46,14 +46,14 @@ _WORK: Columns = (
 )
 _PARTICIPATION: Columns = (
     ("updates", "server updates", "count"),
-    ("per_update", "client updates per server update", "number"),
+    ("per_update", "client updates per server update", "mean"),
     ("contributed", "clients that contributed", "share"),
     ("gini", "Gini coefficient", "number"),
     ("staleness_mean", "mean staleness", "number"),
-    ("staleness_max", "largest", "number"),
+    ("staleness_max", "largest", "mean"),
     ("age_s", "age of updates", "time"),
     ("tau_avg", "mean delay τ", "number"),
-    ("tau_max", "largest τ", "number"),
+    ("tau_max", "largest τ", "mean"),
 )
 _PAIRS: Columns = (
     ("setting", "setting", "text"),
@@ -73,7 +73,7 @@ _TARGET: Columns = (
     ("time_median_s", "median", "time"),
     ("relative", "relative", "text"),
     ("relative_range", "95% interval", "text"),
-    ("round", "rounds", "number"),
+    ("round", "rounds", "mean"),
     ("bytes", "data moved", "bytes"),
     ("compute_s", "client compute", "time"),
 )
@@ -111,9 +111,11 @@ def best_at_the_end(comparison: ComparisonTables) -> str:
     """The groups that ended best in the first metric, as a sentence without its period."""
     metric = comparison.definition(comparison.metrics[0])
     names, value = findings.best_at_the_end(comparison, metric.name)
+    if math.isnan(value):
+        return f"No variant has a final {metric.label}"
     tied = len(names) == len(comparison.groups) > 1
     winner = "All tied" if tied else f"{format_names(names)} ended best"
-    return f"{winner}: {metric.format(value)} {metric.label}"
+    return f"{winner}: {metric.format_named(value)}"
 
 
 def quality(comparison: ComparisonTables) -> Figure | None:
@@ -190,9 +192,13 @@ def _target_finding(
 
 
 def when(first: findings.First) -> str:
-    """When a target was first reached; and by how many runs if not by all, because the mean is then biased."""
-    runs = "" if first.reached == first.runs else f" ({first.reached} of {first.runs} runs)"
-    return f"after {format_duration(first.time_s)}{runs}"
+    """When a target was first reached; and by how many runs if not by all."""
+    return f"after {format_duration(first.time_s)}{some_runs(first.reached, first.runs)}"
+
+
+def some_runs(reached: int, runs: int) -> str:
+    """How many runs reached a target if not all did, because their mean is then biased; else empty."""
+    return "" if reached == runs else f" ({reached} of {runs} runs)"
 
 
 def _small_sample(comparison: ComparisonTables) -> str:
@@ -293,8 +299,7 @@ def _quantity(table: ReferenceTable, label: str, unit: Kind) -> tuple[str, Kind 
     if table.quantity == "relative_time":
         return "time relative to the baseline", None
     name, kind = COSTS[table.quantity]
-    # Means of counts need not be whole.
-    return name, "number" if kind == "count" else kind
+    return name, "mean" if kind == "count" else kind
 
 
 def time_spent(comparison: ComparisonTables) -> Figure:

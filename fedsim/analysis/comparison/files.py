@@ -84,8 +84,8 @@ def latex(comparison: ComparisonTables) -> str:
             else ""
         )
         caption = (
-            f"Mean time to target over seeds{interval}, and relative to {comparison.baseline}; a dash if fewer than"
-            f" half of the seeds reached it{some}."
+            f"Mean time to target over seeds{interval}, and relative to {comparison.baseline} over the seeds with which"
+            f" both reached it; a dash if fewer than half of the seeds reached it{some}."
         )
         unit = axis_unit(float(comparison.targets["time_s"].median()), "time")
         heads = [f"{comparison.title(goal)} ({unit[1]})" for goal in comparison.goals]
@@ -110,7 +110,9 @@ def latex(comparison: ComparisonTables) -> str:
         table[column] = by_label.reindex(labels).fillna(_ABSENT)
     if len(settings) > 1 and heads:
         table.columns = pd.MultiIndex.from_product([settings, heads])
-    styler = table.style.format_index(escape="latex").format_index(escape="latex", axis=1)
+    # Formulas between dollar signs stay as they are, as in the figure.
+    styler = table.style.format_index(escape="latex-math")
+    styler = styler.format_index(escape="latex-math", axis=1)
     text: str = styler.to_latex(
         hrules=True, multicol_align="c", column_format="l" + "r" * table.shape[1]
     )

@@ -32,7 +32,8 @@ class First:
         setting: setting of the first of them.
         time_s: mean time over its runs that reached the target.
         reached, runs: number of these runs, and of all its runs.
-        speedup: the baseline's time over this time; NaN if the baseline has none or is among the first.
+        speedup: the baseline's time over this time, over the seeds with which both reached the target; NaN if there
+            are none, or if the baseline is among the first.
         may_be_chance: whether the 95% interval of the relative time includes 1.
     """
 
@@ -60,8 +61,6 @@ def first_to(frame: pd.DataFrame, baseline: str) -> First | None:
     share = first["reached"] / first["runs"]
     first = first[share == share.max()]
     row = first.iloc[0]
-    base_s = frame["time_s"][frame["label"] == baseline].dropna()
-    behind = len(base_s) > 0 and baseline not in set(first["label"])
     return First(
         labels=first["label"].tolist(),
         names=_names(first),
@@ -69,7 +68,9 @@ def first_to(frame: pd.DataFrame, baseline: str) -> First | None:
         time_s=float(row["time_s"]),
         reached=int(row["reached"]),
         runs=int(row["runs"]),
-        speedup=float(np.divide(base_s.iloc[0], row["time_s"])) if behind else math.nan,
+        speedup=math.nan
+        if baseline in set(first["label"])
+        else float(np.divide(1, row["relative"])),
         may_be_chance=bool(row["relative_low"] < 1 < row["relative_high"]),
     )
 

@@ -6,7 +6,7 @@ import itertools
 import math
 
 from fedsim.analysis.comparison import findings
-from fedsim.analysis.comparison.figures import best_at_the_end, when
+from fedsim.analysis.comparison.figures import best_at_the_end, some_runs, when
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.headline import Tile
@@ -27,7 +27,7 @@ def headline(comparison: ComparisonTables) -> str:
     if len(groups) == 1:
         return f"{groups[0].label}: {format_counted(len(groups[0].runs), 'run')}"
     if not comparison.metrics:
-        return f"{format_count(len(groups))} variants, timing only"
+        return f"{format_counted(len(_variants(comparison)), 'variant')}, timing only"
     if comparison.goals:
         return _goal(comparison, _in_order(comparison)[0])
     return best_at_the_end(comparison)
@@ -57,11 +57,18 @@ def _in_order(comparison: ComparisonTables) -> list[Target]:
 
 def _goal(comparison: ComparisonTables, target: Target) -> str:
     """Who was first to a target, and how many variants reached it if not all did."""
-    first, times = _first(comparison, target), comparison.targets_of(target)["time_s"]
-    count = int(times.notna().sum())
-    if not 0 < count < len(times):
+    first, frame = _first(comparison, target), comparison.targets_of(target)
+    good = frame["time_s"].notna()
+    if not good.any() or good.all():
         return first
-    return f"{first}; {count} of {len(times)} variants reached it"
+    several = len(comparison.grouping.settings) > 1
+    noun = "combinations of variant and setting" if several else "variants"
+    half = " in at least half of their runs" if frame["reached"][~good].any() else ""
+    return f"{first}; {good.sum()} of {len(frame)} {noun} reached it{half}"
+
+
+def _variants(comparison: ComparisonTables) -> set[str]:
+    return {group.label for group in comparison.groups}
 
 
 def _first(comparison: ComparisonTables, target: Target) -> str:
@@ -88,9 +95,10 @@ def _first(comparison: ComparisonTables, target: Target) -> str:
         text += ", tied at the resolution of the evaluations"
     if math.isnan(first.speedup):
         return text
-    text += (
-        f": {format_number(float(f'{first.speedup:.3g}'))} times as fast as {comparison.baseline}"
-    )
+    base = frame[frame["label"] == comparison.baseline].iloc[0]
+    factor = format_number(float(f"{first.speedup:.3g}"))
+    text += f": {factor} times as fast as {comparison.baseline}"
+    text += some_runs(int(base["reached"]), int(base["runs"]))
     return (
         f"{text}, which may be chance (the 95% interval includes 1)"
         if first.may_be_chance
@@ -102,7 +110,6 @@ def tiles(comparison: ComparisonTables) -> list[Tile]:
     """The numbers below the headline."""
     settings = comparison.grouping.settings
     seeds = sorted({len(group.runs) for group in comparison.groups})
-    labels = {group.label for group in comparison.groups}
     left_out = len(comparison.left_out)
     frame = comparison.runs
     return [
@@ -111,7 +118,9 @@ def tiles(comparison: ComparisonTables) -> list[Tile]:
             format_count(len(comparison.facts)),
             f"{format_count(left_out)} left out" if left_out else "all complete",
         ),
-        Tile("Variants", format_count(len(labels)), f"baseline {comparison.baseline}"),
+        Tile(
+            "Variants", format_count(len(_variants(comparison))), f"baseline {comparison.baseline}"
+        ),
         *([Tile("Settings", format_count(len(settings)))] if len(settings) > 1 else []),
         Tile(
             "Seeds",

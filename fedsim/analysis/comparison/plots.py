@@ -16,7 +16,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import (
     FuncFormatter,
     Locator,
@@ -38,11 +38,15 @@ _BANDS_UP_TO = 5
 _PANEL_INCHES = 3.4
 _HEIGHT = (1.7, 0.27)
 """Height of a panel: inches, and inches per inch of its width; wide panels are flatter."""
+_LOW_INCHES = 1.3
+"""Least height of one of several panels, unless the height of the figure is given."""
 _COLUMNS = 3
 _INSET = (0.45, 0.44)
 """Width and height of an inset with its labels, as shares of its panel."""
 _NARROWEST_INCHES = 1.6
 """Least width of a panel, which limits the number side by side; if there are several, narrower ones get no insets."""
+_INSET_PANEL_INCHES = 2.2
+"""The same for panels with insets: in narrower ones, an inset is too small to read."""
 _LOWEST_INCHES = 0.9
 """Least height of a panel with an inset."""
 _SMALLEST_REGION = 0.01
@@ -58,6 +62,8 @@ _HANDLE = 3.2
 """Length of a line in a legend, in letters: the longest pattern of dashes appears twice."""
 _LEGEND_INCHES = 0.4
 """Height reserved for a legend below the panels; a taller legend makes the figure taller."""
+_LOG_ROOM = 0.03
+"""Room before the curves on a logarithmic axis, as a share of their range."""
 _MARGIN = 0.04
 """Room above and below the curves, as a share of their range."""
 _POINTS = 4000
@@ -74,7 +80,8 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
     """
     settings, metrics = comparison.grouping.settings, style.metrics
     size = style.resolved(comparison.definition(metrics[0]).unit)
-    most = max(1, int(size.width / _NARROWEST_INCHES)) if size.width else _COLUMNS
+    narrowest = _NARROWEST_INCHES if size.inset is None else _INSET_PANEL_INCHES
+    most = max(1, int(size.width / narrowest)) if size.width else _COLUMNS
     columns = len(settings) if len(metrics) > 1 else min(_COLUMNS, most, len(settings))
     rows = len(metrics) if len(metrics) > 1 else math.ceil(len(settings) / columns)
     # Several metrics of one setting are side by side if the figure is wide enough.
@@ -104,9 +111,14 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
         if len(handles) > 4 or size.inset is not None or len(figure.axes) > 1:
             used = _legend_below(figure, handles, names)
             if size.height is None:
-                figure.set_size_inches(width, height + max(0.0, used - _LEGEND_INCHES))
+                height += max(0.0, used - _LEGEND_INCHES)
+                figure.set_size_inches(width, height)
         else:
             figure.axes[0].legend(frameon=False, handlelength=_HANDLE)
+        if size.height is None and rows * columns > 1:
+            _lay_out(figure)
+            lowest = min(axes.get_window_extent().height for axes in figure.axes) / figure.dpi
+            figure.set_size_inches(width, height + rows * max(0.0, _LOW_INCHES - lowest))
         _fit_labels(figure)
         if size.inset is not None and len(insets) > 1 and width / columns < _NARROWEST_INCHES:
             _log.warning("the panels are too narrow for insets; choose a larger --width")
@@ -234,6 +246,17 @@ def _panel(
     axes.spines[["top", "right"]].set_visible(False)
     if "x" not in (style.log or ""):
         axes.set_xlim(left=0)
+    elif size.ylim != (None, None):
+        # A logarithmic axis begins where the first curve enters the visible range, with a little room before.
+        bottom, top = size.ylim
+        visible = measured[
+            measured["mean"].between(
+                -math.inf if bottom is None else bottom, math.inf if top is None else top
+            )
+        ]
+        entered = float(visible["x"][visible["x"] > 0].min())
+        if math.isfinite(entered):
+            axes.set_xlim(left=entered / scale * (entered / last) ** _LOG_ROOM)
     _limit(axes.set_xlim, size.xlim, 1 / scale)
     _limit(axes.set_ylim, size.ylim, share)
     return lambda: size.inset is not None and _inset(axes, draw, size.inset, scale, share)
@@ -431,10 +454,8 @@ def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> bool
     hidden = [_hidden(np.asarray(place), region, covered) for place in places]
     least = min(hidden)
     corner = places[hidden.index(least)]
-    if least[1]:
+    if least[0]:
         _log.warning("the inset hides parts of curves; choose a larger --height, or another region")
-    frame = Rectangle(corner, *_INSET, transform=axes.transAxes, color="white", zorder=4)
-    axes.add_patch(frame)
     # Room for the labels of the ticks, in inches.
     box = axes.get_window_extent()
     dpi = axes.get_figure().dpi
@@ -458,8 +479,10 @@ def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> bool
     part.tick_params(labelsize="x-small", pad=1.5, length=2)
     part.grid(True, color="#dddddd", linewidth=0.4)
     part.set_in_layout(False)
-    # Below the frame, so that no line crosses the labels of the inset.
-    axes.indicate_inset_zoom(part, edgecolor="#666666", zorder=3.9)
+    # The labels of the inset are above the grid and the lines that lead to it.
+    for text in (*part.get_xticklabels(), *part.get_yticklabels()):
+        text.set_path_effects([withStroke(linewidth=2, foreground="white")])
+    axes.indicate_inset_zoom(part, edgecolor="#666666")
     return True
 
 
@@ -473,12 +496,12 @@ def _values(axes: Any, x: Any) -> Any:
     return np.stack(rows) if rows else np.zeros((0, len(x)))
 
 
-def _hidden(corner: Any, region: Any, covered: Any) -> tuple[float, int]:
-    """The area of the region and the number of curve points that an inset hides with its lower left corner here."""
+def _hidden(corner: Any, region: Any, covered: Any) -> tuple[int, float]:
+    """The number of curve points and the area of the region that an inset hides with its lower left corner here."""
     end = corner + _INSET
     sides = np.minimum(end, region[1]) - np.maximum(corner, region[0])
     inside = ((covered >= corner) & (covered <= end)).all(axis=1)
-    return float(np.prod(sides.clip(0))), int(inside.sum())
+    return int(inside.sum()), float(np.prod(sides.clip(0)))
 
 
 def _draw(

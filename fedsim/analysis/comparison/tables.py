@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,14 +63,14 @@ class ComparisonTables:
     ) -> None:
         self.facts, self.left_out, self.reference = loaded
         scenarios = [item.scenario for item in self.left_out if item.scenario is not None]
-        labels = labels or {}
-        renamed = {**(self.reference.labels if self.reference else {}), **labels}
+        self.labels: Mapping[str, str] = labels or {}
+        self.renamed = {**(self.reference.labels if self.reference else {}), **self.labels}
         settings = self.reference.settings if self.reference else []
-        self.grouping: Grouping = group_runs(self.facts, scenarios, renamed, settings)
+        self.grouping: Grouping = group_runs(self.facts, scenarios, self.renamed, settings)
         known = {name for group in self.groups for name in (group.label, group.setting)}
-        if missing := [old for old, new in labels.items() if new not in known]:
+        if missing := [old for old, new in self.labels.items() if new not in known]:
             raise _no_such_name(
-                missing[0], labels, group_runs(self.facts, scenarios, settings=settings)
+                missing[0], self.labels, group_runs(self.facts, scenarios, settings=settings)
             )
         self.metrics: tuple[str, ...] = tuple(
             dict.fromkeys(name for run in self.facts for name in run.metrics)
@@ -219,7 +219,8 @@ class ComparisonTables:
 
         ``runs`` and ``reached`` count runs; ``time_s`` is the mean over those that reached the target, between
         ``time_low_s`` and ``time_high_s`` (95% bootstrap interval over seeds); ``time_median_s`` is the time by which
-        half of the runs had; ``relative`` is the mean divided by the baseline's in the setting, with its interval;
+        half of the runs had; ``relative`` is the mean divided by the baseline's in the setting, both over the seeds
+        with which both reached the target, with its interval;
         ``version``, ``round``, ``bytes`` and ``compute_s`` are means at the same evaluations. All are NaN if fewer than
         half of the runs reached the target.
         """
@@ -251,13 +252,9 @@ class ComparisonTables:
 
     def _relative(self, group: Group, target: Target) -> Estimate:
         base = self.baseline_of(group.setting)
-        below = self._reaching(base, target)["time_s"] if base is not None else np.zeros(0)
-        if base is None or not enough(below):
+        if base is None or not enough(self._reaching(base, target)["time_s"]):
             return Estimate()
-        if base is group:
-            return Estimate(1.0)
-        paired = base.replicates == group.replicates
-        return ratio_of_means(self._reaching(group, target)["time_s"], below, paired=paired)
+        return Estimate(1.0) if base is group else ratio_of_means(*_times(group, base, target))
 
     @functools.cached_property
     def pairs(self) -> pd.DataFrame:
@@ -281,10 +278,7 @@ class ComparisonTables:
                     up = self.definition(name).higher_is_better
                     rows.append(_pair(first, second, f"final {name}", ends, up=up))
                 for target in self.goals:
-                    times = [
-                        (reaching(a, target)["time_s"], reaching(b, target)["time_s"])
-                        for a, b in matched
-                    ]
+                    times = _times(first, second, target).T
                     rows.append(_pair(first, second, f"time to {target}", times, up=False))
         return pd.DataFrame(rows, columns=list(_PAIR))
 
@@ -377,8 +371,27 @@ def _matched(first: Group, second: Group) -> list[tuple[RunFacts, RunFacts]]:
     return [(run, others[run.replicate]) for run in first.runs if run.replicate in others]
 
 
+def _times(first: Group, second: Group, target: Target) -> Floats:
+    """Times to a target of two variants, by seed that both were run with (2, seeds); NaN if it was not reached."""
+    return (
+        np.array(
+            [
+                (reaching(a, target)["time_s"], reaching(b, target)["time_s"])
+                for a, b in _matched(first, second)
+            ]
+        )
+        .reshape(-1, 2)
+        .T
+    )
+
+
 def _pair(
-    first: Group, second: Group, quantity: str, values: Sequence[tuple[float, float]], *, up: bool
+    first: Group,
+    second: Group,
+    quantity: str,
+    values: Iterable[tuple[float, float]],
+    *,
+    up: bool,
 ) -> dict[str, Any]:
     known = np.array([pair for pair in values if not any(map(math.isnan, pair))]).reshape(-1, 2)
     first_values, second_values = known.T

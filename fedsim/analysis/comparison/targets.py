@@ -90,17 +90,16 @@ def mean_of_reached(values: Floats) -> Estimate:
     return Estimate(float(_mean(values)), *_interval((values,), _mean))
 
 
-def ratio_of_means(values: Floats, baseline: Floats, *, paired: bool) -> Estimate:
-    """Mean of ``values`` over mean of ``baseline``, each over the values that are not NaN.
+def ratio_of_means(values: Floats, baseline: Floats) -> Estimate:
+    """Mean of ``values`` over mean of ``baseline``, both over the pairs in which neither is NaN.
 
     Args:
-        values, baseline: one value per run.
-        paired: the i-th values of both have the same seed and are resampled together.
+        values, baseline: one value per seed, in the same order; the two of a seed are resampled together.
     """
-    ratio = float(_ratio(values, baseline))
-    if not math.isfinite(ratio):
-        return Estimate()
-    return Estimate(ratio, *_interval((values, baseline), _ratio, paired=paired))
+    both = np.isfinite(values) & np.isfinite(baseline)
+    pairs = values[both], baseline[both]
+    ratio = float(_ratio(*pairs))
+    return Estimate(ratio, *_interval(pairs, _ratio)) if math.isfinite(ratio) else Estimate()
 
 
 def median_of_reached(values: Floats) -> float:
@@ -129,10 +128,8 @@ def _ratio(values: Floats, baseline: Floats, axis: int = -1) -> Floats:
         return np.asarray(_mean(values, axis) / _mean(baseline, axis))
 
 
-def _interval(
-    samples: tuple[Floats, ...], statistic: Callable[..., Floats], *, paired: bool = False
-) -> tuple[float, float]:
-    """The percentile bootstrap interval of a statistic, over the resamples in which it is defined.
+def _interval(samples: tuple[Floats, ...], statistic: Callable[..., Floats]) -> tuple[float, float]:
+    """The percentile bootstrap interval of a statistic of paired samples, over the resamples in which it is defined.
 
     Equal samples give equal intervals: the seed of the resampling is fixed.
     """
@@ -147,7 +144,7 @@ def _interval(
             samples,
             statistic,
             n_resamples=RESAMPLES,
-            paired=paired,
+            paired=len(samples) > 1,
             method="percentile",
             rng=Stream(0, Purpose.ANALYSIS).generator(),
         ).bootstrap_distribution

@@ -10,23 +10,33 @@ import numpy.typing as npt
 
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import Column, Figure, histogram, section, sentence, thin
-from fedsim.formatting import format_number, format_share
+from fedsim.formatting import format_count, format_duration, format_number, format_share
 from fedsim.metrics import MetricDefinition
 from fedsim.runs import Run
+from fedsim.runs.divergence import Lost, last_metrics, lost_since
 
 
 def metric_names(run: Run) -> list[str]:
-    """The measured metrics, accuracy first."""
+    """The measured metrics, the main one first: one of the scenario's target, else accuracy, else a share."""
     names = [name for name in run.metrics.columns[3:] if run.metrics[name].notna().any()]
-    return sorted(
-        names,
-        key=lambda name: (name != "accuracy", run.metric_definition(name).unit != "share"),
-    )
+    goals = list(targets(run))
+
+    def rank(name: str) -> tuple[int, bool, bool]:
+        place = goals.index(name) if name in goals else len(goals)
+        return place, name != "accuracy", run.metric_definition(name).unit != "share"
+
+    return sorted(names, key=rank)
 
 
 def targets(run: Run) -> dict[str, float]:
     """The scenario's target values, by metric."""
     return {str(name): float(value) for name, value in section(run, "stop", "target").items()}
+
+
+def not_finite(run: Run, lost: Lost) -> str:
+    """Since when a metric is not finite, as a clause."""
+    since = f"version {format_count(lost.version)} ({format_duration(lost.time_s)})"
+    return f"{run.metric_definition(lost.metric).label} is not finite from {since} on"
 
 
 def _costs(run: Run, times_s: npt.NDArray[np.float64]) -> tuple[Column, Column]:
@@ -58,11 +68,12 @@ def learning(run: Run) -> Figure | None:
     rows = thin(len(table), keep=keep)
     times = table["time_s"].to_numpy()[rows]
     main = run.metric_definition(names[0])
-    values = table[main.name].dropna()
+    since = next((lost for lost in lost_since(run) if lost.metric == main.name), None)
+    end = f"{main.label} ended at {main.format(last_metrics(run)[main.name])}"
     return Figure(
         "learning",
-        f"{sentence(main.label)} ended at {main.format(values.iloc[-1])}; "
-        f"the best evaluation was {main.format(main.best(values))}.",
+        f"{sentence(not_finite(run, since) if since else end)}; "
+        f"the best evaluation was {main.format(main.best(table[main.name]))}.",
         (
             Column("time_s", "simulated time", "time", times),
             Column("version", "server updates", "count", table["version"].to_numpy()[rows]),
@@ -89,14 +100,24 @@ def target_levels(
     if metric.unit == "share":
         levels = [level / 20 for level in range(1, 20) if first < level / 20 <= best][-6:]
     else:
-        levels = (
-            [first + (best - first) * share for share in (0.5, 0.75, 0.9, 0.95, 0.99)]
-            if best != first
-            else []
-        )
+        shares = (0.5, 0.75, 0.9, 0.95, 0.99) if best != first else ()
+        levels = [_round_level(first + (best - first) * share, best) for share in shares]
+        # Of those, the ones that the page can show exactly.
+        exact = [level for level in levels if level == float(f"{level:.4g}")]
+        levels = [level for level in exact if not metric.reached(first, level)]
     if stated is not None:
         levels.append(stated)
     return sorted(set(levels), reverse=not metric.higher_is_better)
+
+
+def _round_level(value: float, best: float) -> float:
+    """A round number near a value that is worse than the best one: on its far side, the rounder the farther away."""
+    size = abs(value - best)
+    power = math.floor(math.log10(size))
+    step = next(digit for digit in (5, 2, 1) if digit * 10.0**power <= size * (1 + 1e-9))
+    count = value / (step * 10.0**power)
+    whole = math.floor(count + 1e-9) if value < best else math.ceil(count - 1e-9)
+    return float(f"{whole * step}e{power}")
 
 
 def time_to_targets(run: Run) -> Figure | None:

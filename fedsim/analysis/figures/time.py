@@ -21,7 +21,7 @@ from fedsim.formatting import (
     format_bytes,
     format_count,
     format_counted,
-    format_number,
+    format_mean_count,
     format_share,
 )
 from fedsim.outcomes import OUTCOME_LABELS
@@ -227,10 +227,10 @@ def online(run: Run) -> Figure | None:
     return Figure(
         "online",
         f"{finding} At most {format_count(peak)} clients were working at once; "
-        f"the curve shows means and peaks at {format_number(mean)}.",
+        f"the curve shows means and peaks at {format_mean_count(mean)}.",
         (
             Column("time_s", "simulated time", "time", times),
             *columns,
-            Column("working", "working, on average", "number", working),
+            Column("working", "working, on average", "mean", working),
         ),
     )

@@ -6,7 +6,8 @@ const format = (() => {
   const LARGE_UNITS = [["min", 60, 60, "s", 1], ["h", 3600, 24, "min", 60], ["d", 86400, 1000, "h", 3600]];
   const PREFIXES = ["", "k", "M", "G", "T", "P"];
 
-  const whole = (value) => Math.round(value).toFixed(0).replace(/\B(?=(\d{3})+$)/g, ",");
+  const separated = (digits) => digits.replace(/\B(?=(\d{3})+(\.|$))/g, ",");
+  const whole = (value) => separated(Math.round(value).toFixed(0));
   function significant(value, digits) {
     const [mantissa, exponent] = value.toExponential(digits - 1).split("e");
     const power = Number(exponent);
@@ -53,6 +54,7 @@ const format = (() => {
   const write = {
     time: duration,
     count: (value) => signed(value, whole),
+    mean: (value) => signed(value, (size) => (Math.abs(size - Math.round(size)) < 1e-9 ? whole(size) : separated(size.toFixed(1)))),
     share: (value) => signed(value, (share) => {
       const percent = 100 * share;
       return `${percent && percent < 0.095 ? significant(percent, 1) : percent.toFixed(1)}%`;

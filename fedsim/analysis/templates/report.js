@@ -50,7 +50,7 @@
     const recorded = column("online", "online"), present = recorded && new Set(recorded.values).size > 1 ? recorded : null;
     lines("online", column("online", "time_s"), { kind: "count", label: "clients", zero: true }, [
       ...(present ? [{ label: "online", color: "online", values: present.values, fill: true, plain: true }] : []),
-      { label: "working, on average", color: "working", kind: "number", values: column("online", "working").values },
+      { label: "working, on average", color: "working", kind: "mean", values: column("online", "working").values },
     ]);
   }
   const histogram = (name, kind, label, key, unit, from = "from", to = "to", whole = true) => {

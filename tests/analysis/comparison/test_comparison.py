@@ -15,6 +15,7 @@ from fedsim.errors import UserError
 from fedsim.runs import RunFolder
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison.compared import GROUPS, SETTINGS, parquet, row
+from tests.analysis.comparison.made import of, run
 from tests.runs.synthetic_runs import build_run
 
 
@@ -89,3 +90,27 @@ def test_timing_only_runs_are_compared_without_learning(tmp_path: Path) -> None:
     assert found.summary["runs"].tolist() == [2]
     with pytest.raises(UserError, match="timing-only"):
         found.plot()
+
+
+def test_figures_and_files_take_the_labels_of_the_command(tmp_path: Path) -> None:
+    comparison = of(run("fedavg"), run("fedbuff"), baseline="fedbuff")
+    labels = {"fedavg": r"FedAvg $\alpha_1$", "fedbuff": "50% & more"}
+    figure = comparison.plot("accuracy", labels=labels)
+    names = figure.axes[0].get_legend_handles_labels()[1]
+    assert names == list(labels.values())
+    assert comparison.groups[0].label == "fedavg", "the comparison itself keeps its names"
+    for use in (comparison.plot, comparison.write):
+        target = "accuracy" if use == comparison.plot else tmp_path
+        with pytest.raises(UserError, match="labels: there is no variant or setting 'nobody'"):
+            use(target, labels={"nobody": "A"})
+
+
+def test_files_have_labels_with_formulas(sweep: Sweep, tmp_path: Path) -> None:
+    comparison = compare(sweep.path, baseline="fedbuff", targets=["accuracy=0.5"])
+    labels = {"fedavg": r"FedAvg $\alpha_1$", "fedbuff": "50% & more"}
+    comparison.write(tmp_path, labels=labels)
+    table = (tmp_path / "table.tex").read_text(encoding="utf-8")
+    assert r"FedAvg $\alpha_1$ &" in table
+    assert r"50\% \& more &" in table
+    assert "relative to 50% & more over" in table
+    assert r"FedAvg $\alpha_1$" in (tmp_path / "summary.csv").read_text(encoding="utf-8")

@@ -285,3 +285,39 @@ def test_logit_axes_have_round_labels(comparison: Comparison) -> None:
     labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert {"20", "50", "80"} <= set(labels)
     assert len(labels) <= 11
+
+
+@pytest.mark.parametrize("inset", [None, "10s:20s"])
+def test_several_panels_of_a_narrow_figure_are_high_enough(
+    comparison: Comparison, inset: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    for metrics in ("accuracy", ["accuracy", "loss"]):
+        figure = comparison.plot(metrics, width="ieee", inset=inset)
+        figure.draw_without_rendering()
+        heights = [axes.get_window_extent().height / figure.dpi for axes in figure.axes]
+        assert min(heights) >= 1.25, metrics
+    assert "too low" not in caplog.text
+    (low, *_) = comparison.plot("accuracy", width="ieee", height="1.5in").axes
+    assert low.get_window_extent().height / low.get_figure().dpi < 1
+    # Panels with insets are below each other, so that the insets can be read.
+    panels = comparison.plot("accuracy", width="ieee", inset=inset).axes
+    assert len({axes.get_subplotspec().rowspan.start for axes in panels}) == (2 if inset else 1)
+    assert [len(axes.child_axes) for axes in panels] == [1 if inset else 0] * 2
+
+
+def test_nothing_hides_the_grid_and_the_lines_to_an_inset(with_loss: Comparison) -> None:
+    (axes,) = with_loss.plot("accuracy", inset="10s:20s").axes
+    assert len(axes.child_axes) == 1
+    assert not [patch for patch in axes.patches if patch.get_facecolor() == (1, 1, 1, 1)]
+
+
+def test_a_logarithmic_axis_begins_where_the_first_curve_is_visible() -> None:
+    times = tuple(float(2**power) for power in range(12))
+    first = facts(server("fedavg"), 0, "a", times, tuple(0.05 * place for place in range(12)))
+    second = facts(server("fedbuff"), 0, "b", times, tuple(0.04 * place for place in range(12)))
+    comparison = Comparison(((first, second), (), None))
+    (axes,) = comparison.plot("accuracy", against="version", log="x", ylim="40%:").axes
+    # 40% after 256 s, at version 512.
+    assert 400 < axes.get_xlim()[0] < 512
+    (axes,) = comparison.plot("accuracy", against="version", log="x", ylim="40%:", xlim="4:").axes
+    assert axes.get_xlim()[0] == 4

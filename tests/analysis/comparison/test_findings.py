@@ -36,20 +36,20 @@ def test_variants_that_no_evaluation_tells_apart_tie(tmp_path: Path) -> None:
     both = compare([quick, quicker], targets=["loss=0.1"])
     assert (
         headline(both)
-        == "All reached 0.1 loss after 10 s: a tie at the resolution of the evaluations"
+        == "All reached loss of 0.1 after 10 s: a tie at the resolution of the evaluations"
     )
     finding = "All reached it after 10 s: a tie at the resolution of the evaluations."
     assert page_figures(both)["target-0"].finding == finding
     every = compare([slow, quick, quicker], targets=["loss=0.1"])
     a, b, c = (group.label for group in every.groups if group.values)
     assert headline(every) == (
-        f"{b} and {c} reached 0.1 loss first, after 10 s, tied at the resolution of the evaluations: "
+        f"{b} and {c} reached loss of 0.1 first, after 10 s, tied at the resolution of the evaluations: "
         f"4 times as fast as {a}"
     )
     finding = f"{b} and {c} were first, after 10 s: a tie at the resolution of the evaluations."
     assert page_figures(every)["target-0"].finding == finding
     one = compare([slow, quick], targets=["loss=0.1"])
-    assert headline(one) == f"{b} reached 0.1 loss first, after 10 s: 4 times as fast as {a}"
+    assert headline(one) == f"{b} reached loss of 0.1 first, after 10 s: 4 times as fast as {a}"
     targets = ["--target", "loss=0.1"]
     printed = CliRunner().invoke(command, [str(quick.path), str(quicker.path), *targets])
     assert "a tie at the resolution" in printed.output
@@ -62,8 +62,22 @@ def test_a_lead_may_be_chance_if_the_interval_includes_1(
     row = {"setting": "", "reached": 3, "runs": 3}
     frame = pd.DataFrame(
         [
-            {**row, "label": "a", "time_s": 10.0, "relative_low": 1.0, "relative_high": 1.0},
-            {**row, "label": "b", "time_s": 8.0, "relative_low": low, "relative_high": high},
+            {
+                **row,
+                "label": "a",
+                "time_s": 10.0,
+                "relative": 1.0,
+                "relative_low": 1.0,
+                "relative_high": 1.0,
+            },
+            {
+                **row,
+                "label": "b",
+                "time_s": 8.0,
+                "relative": 0.8,
+                "relative_low": low,
+                "relative_high": high,
+            },
         ]
     )
     first = first_to(frame, "a")

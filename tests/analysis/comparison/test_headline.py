@@ -8,12 +8,13 @@ from pathlib import Path
 
 import fedsim
 from fedsim.analysis.comparison import Target, compare
-from fedsim.analysis.comparison.headline import headline, other_targets
+from fedsim.analysis.comparison.headline import headline, other_targets, tiles
 from fedsim.analysis.comparison.page import render
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison import compared
 from tests.analysis.comparison.compared import GROUPS, folders
 from tests.analysis.comparison.made import of, run
+from tests.analysis.comparison.test_groups import facts
 
 
 def test_two_identical_runs_show_no_difference(sweep: Sweep, tmp_path: Path) -> None:
@@ -71,9 +72,49 @@ def test_the_headline_names_the_hardest_target_that_was_reached_and_tables_go_fr
         *("loss=0.5", "loss=0.2"),
     ]
     # Accuracy never reached 90%.
-    shown = ["70% accuracy", "30% accuracy", "90% accuracy", "0.5 loss", "0.2 loss"]
+    shown = ["70% accuracy", "30% accuracy", "90% accuracy", "loss of 0.5", "loss of 0.2"]
     sentences = [headline(comparison), *other_targets(comparison)]
     assert [title in text for title, text in zip(shown, sentences, strict=True)] == [True] * 5
     missed = of(*runs, goals=(Target("accuracy", 0.9), Target("loss", 0.5)))
-    assert "0.5 loss" in headline(missed)
+    assert "oss of 0.5" in headline(missed)
     assert "No variant reached 90% accuracy" in other_targets(missed)[0]
+
+
+def test_the_headline_compares_times_over_shared_seeds_and_names_incomplete_sides() -> None:
+    runs = []
+    for seed, (base, other) in enumerate([(10, 5), (40, 8), (None, 100), (None, 200)]):
+        for method, reached_s in (("fedavg", base), ("fedbuff", other)):
+            times = (0.0, float(reached_s or 500))
+            scenario = {"server": {"method": {"name": method}}}
+            last = 0.9 if reached_s else 0.5
+            runs.append(facts(scenario, seed, f"{method}{seed}", times, (0.1, last)))
+    comparison = of(*runs, goals=(Target("accuracy", 0.9),))
+    # fedavg took 25 s with the two seeds, with which fedbuff took 6.5 s.
+    assert comparison.targets["relative"].tolist() == [1.0, 6.5 / 25]
+    assert headline(comparison) == "fedavg reached 90% accuracy first, after 25 s (2 of 4 runs)"
+    assert headline(of(*runs[:5], goals=(Target("accuracy", 0.9),))) == (
+        "fedbuff reached 90% accuracy first, after 6.5 s: 3.85 times as fast as fedavg (2 of 3 runs)"
+    )
+
+
+def test_the_words_for_what_reached_a_target_fit_the_counts() -> None:
+    goals = (Target("accuracy", 0.85),)
+    good, bad = (0.1, 0.9), (0.1, 0.5)
+    none = of(run("a", accuracy=good), run("b", accuracy=bad), goals=goals)
+    assert headline(none).endswith("; 1 of 2 variants reached it")
+    runs = [run("a", seed, good) for seed in range(3)]
+    runs += [run("b", seed, bad if seed else good) for seed in range(3)]
+    assert headline(of(*runs, goals=goals)).endswith(
+        "; 1 of 2 variants reached it in at least half of their runs"
+    )
+    figures = {"simulated_s": 1.0, "wall_s": 1.0}
+    settings = [
+        run(method, 0, bad if (method, alpha) == ("b", 2) else good, task={"alpha": alpha})
+        for method in "ab"
+        for alpha in (1, 2)
+    ]
+    comparison = of(*(replace(each, figures=figures) for each in settings), goals=goals)
+    assert headline(comparison).endswith("; 3 of 4 combinations of variant and setting reached it")
+    assert tiles(comparison)[1].value == "2"
+    timing = of(*(replace(each, metrics=()) for each in settings))
+    assert headline(timing) == "2 variants, timing only"

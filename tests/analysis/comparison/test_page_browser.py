@@ -9,6 +9,7 @@ from synthetic_runs import build_run
 
 from fedsim.analysis.comparison import Comparison, compare
 from fedsim.analysis.comparison.figure import FigureStyle
+from fedsim.sweeps import Sweep
 from tests.analysis.browser import Page
 from tests.analysis.comparison import compared
 from tests.analysis.test_report_browser import CONTRASTS, WIDEST
@@ -61,6 +62,21 @@ def test_fits_every_width(page: Page, width: int) -> None:
     page.settle()
     assert page.run("document.documentElement.scrollWidth") <= width
     assert page.run(WIDEST) <= width
+
+
+def test_the_table_of_times_fits_a_laptop_and_has_no_gap_above_it_on_a_phone(
+    chromium: Page, sweep: Sweep, tmp_path: Path
+) -> None:
+    labels = {"fedavg": "x" * 36, "fedbuff": "another variant"}
+    chromium.open(compare(sweep.path, targets=["accuracy=0.5"], labels=labels).write(tmp_path))
+    chromium.resize(1300)
+    chromium.settle()
+    table = "document.querySelector('#figure-target-0 .scroll')"
+    assert chromium.run(f"{table}.scrollWidth <= {table}.clientWidth")
+    chromium.resize(390)
+    chromium.settle()
+    one_line = 40
+    assert chromium.run(f"{table}.querySelector('thead').offsetHeight") < one_line
 
 
 def test_tab_reaches_every_control(page: Page) -> None:

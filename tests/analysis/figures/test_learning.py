@@ -56,7 +56,9 @@ def test_target_levels() -> None:
         0.9,
     ]
     assert target_levels(definition("accuracy"), [0.1, 0.3], 0.8) == [0.15, 0.2, 0.25, 0.3, 0.8]
-    assert target_levels(definition("loss"), [2.0, 1.0, math.nan], None) == pytest.approx(
-        [1.5, 1.25, 1.1, 1.05, 1.01]
-    )
+    # Metrics without natural levels have round ones, closer to each other near the best value.
+    assert target_levels(definition("loss"), [2.3, 0.21, math.nan], None) == [2, 1, 0.6, 0.4, 0.24]
+    assert target_levels(definition("r2"), [-44.1, 0.9713], 0.9) == [-40, -20, -4, -2, 0.4, 0.9]
+    assert target_levels(definition("loss"), [2.29005, 2.29004], None) == []
+    assert target_levels(definition("loss"), [1.0, 1.0], None) == []
     assert target_levels(definition("loss"), [], 0.5) == [0.5]

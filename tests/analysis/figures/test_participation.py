@@ -9,7 +9,7 @@ import pytest
 
 from fedsim.analysis.figures import time
 from fedsim.analysis.run import Run
-from fedsim.formatting import format_number
+from fedsim.formatting import format_mean_count
 from tests.analysis.documents import columns, parquet
 
 
@@ -28,7 +28,7 @@ def test_online_and_at_work(run: Run, document: dict[str, Any]) -> None:
         )
         assert shown["working"][place] == pytest.approx(worked.sum() / (end - begin), abs=1e-9)
     # The finding gives the highest point of the curve beside the most clients at one moment.
-    highest = format_number(max(mean for mean in shown["working"] if mean is not None))
+    highest = format_mean_count(max(mean for mean in shown["working"] if mean is not None))
     figure = time.online(run)
     assert figure is not None
     assert figure.finding.endswith(f"means and peaks at {highest}.")

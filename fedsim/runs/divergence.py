@@ -1,0 +1,61 @@
+"""Whether the model of a run has diverged: the values of its last evaluation that are not finite."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedsim.components import is_user_reference
+from fedsim.metrics import METRICS
+from fedsim.runs.run import Run
+
+
+class Lost(NamedTuple):
+    """The first of the evaluations from which on a metric is not finite."""
+
+    metric: str
+    version: int
+    time_s: float
+
+
+def last_metrics(run: Run) -> dict[str, float]:
+    """The last value of every metric, by name; NaN or infinite if it was not finite."""
+    values = run.metrics.iloc[:, 3:]
+    measured = dict(values.ffill().iloc[-1]) if len(values) else {}
+    # The table also has NaN for metrics that an evaluation of a Flower app did not measure; a finished run has its own
+    # record.
+    last = {} if run.info.get("app") or not len(values) else dict(values.iloc[-1])
+    return measured | (run.info.get("metrics") or last)
+
+
+def lost_metrics(run: Run) -> list[str]:
+    """The metrics whose last value is not finite."""
+    recorded: dict[str, float] | None = run.info.get("metrics")
+    values = last_metrics(run) if recorded is None else recorded
+    return [name for name, value in values.items() if not math.isfinite(value)]
+
+
+def has_diverged(run: Run) -> bool:
+    """Whether a last value is not finite for a reason other than the definition of a user's own metric."""
+    lost = lost_metrics(run)
+    return bool(lost) and (bool(METRICS.keys() & lost) or not own_metrics(run.scenario))
+
+
+def lost_since(run: Run) -> list[Lost]:
+    """Since when each metric of :func:`lost_metrics` is not finite, from the earliest to the latest."""
+    found = []
+    for name in set(lost_metrics(run)) & set(run.metrics.columns[3:]):
+        finite = np.flatnonzero(np.isfinite(run.metrics[name].to_numpy()))
+        row = run.metrics.iloc[finite[-1] + 1 if len(finite) else 0]
+        found.append(Lost(name, int(row["version"]), float(row["time_s"])))
+    order = list(run.metrics.columns)
+    return sorted(found, key=lambda lost: (lost.time_s, order.index(lost.metric)))
+
+
+def own_metrics(scenario: dict[str, Any]) -> list[str]:
+    """The user's own metrics of a scenario, as ``file.py:name``."""
+    metrics = (scenario.get("evaluation") or {}).get("metrics", [])
+    names = (metric["name"] if isinstance(metric, dict) else metric for metric in metrics)
+    return list(filter(is_user_reference, names))
