@@ -153,7 +153,7 @@ def test_the_bundle_without_the_mistakes_runs(run: Callable[..., Result], tmp_pa
         ),
         pytest.param(
             PARABOLAS + "evaluation: {every: 0}\n",
-            ["s.yaml:7:21: evaluation.every: must be greater than"],
+            ["s.yaml:7:21: evaluation.every: must be longer than 0 s"],
             id="evaluations without time between them",
         ),
         pytest.param(
