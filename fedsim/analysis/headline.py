@@ -22,6 +22,7 @@ from fedsim.formatting import (
 )
 from fedsim.runs import Run, Status
 from fedsim.runs.divergence import has_diverged, last_metrics, lost_since
+from fedsim.scenario.model import Energy
 
 _ENDED = {
     Status.RUNNING: "in progress",
@@ -116,15 +117,20 @@ def tiles(run: Run) -> list[Tile]:
     ineligible = int(run.info.get("ineligible_clients") or 0)
     if ineligible:
         note += f"; {format_count(ineligible)} lack the memory to train"
+    away = int((run.clients["online_fraction"] == 0).sum()) if run.has_clients else 0
+    if away:
+        note += f"; {format_count(away)} never online"
     shown.append(Tile("Clients that contributed", format_count(int((given > 0).sum())), note))
     down, up = int(table["bytes_down"].sum()), int(table["bytes_up"].sum())
     note = f"{format_bytes(down)} down, {format_bytes(up)} up"
     shown.append(Tile("Data moved", format_bytes(down + up), note))
     energy = float(np.nansum(table["energy_j"].to_numpy()))
     if energy:
-        shown.append(
-            Tile("Energy of the devices", format_energy(energy), format_watt_hours(energy))
-        )
+        watts = run.scenario.get("devices", {}).get("energy", {})
+        default = Energy().model_dump(include={"compute_w", "download_w", "upload_w"})
+        by_default = watts == {**watts, **default} and not watts.get("classes")
+        note = format_watt_hours(energy) + ("; default watts" if by_default else "")
+        shown.append(Tile("Energy of the devices", format_energy(energy), note))
     return shown
 
 

@@ -65,7 +65,7 @@ def time_spent(run: Run) -> Figure:
         busiest = max(work_s, key=lambda name: work_s[name])
         finding = (
             f"Of the time clients spent on dispatches, {format_share(work_s[busiest] / at_work)} "
-            f"went to {PHASE_LABELS[busiest]}."
+            f"went to {PHASE_LABELS[busiest]}.{_ends_of_rounds(run)}"
         )
     return Figure(
         "time",
@@ -77,6 +77,22 @@ def time_spent(run: Run) -> Figure:
             Column("work_share", "of time on dispatches", "share", work_shares),
         ),
         {"parts": list(spent), "shares": shares, "work_shares": work_shares},
+    )
+
+
+def _ends_of_rounds(run: Run) -> str:
+    """A sentence about the rounds that lasted until their deadline, if rounds have one."""
+    schedule = run.scenario.get("server", {}).get("schedule", {})
+    deadline_s = schedule.get("deadline")
+    if schedule.get("name") != "sync" or deadline_s is None or not len(run.aggregations):
+        return ""
+    begun_s = run.dispatches.groupby("round")["dispatched_s"].min()
+    closed_s = run.aggregations.groupby("round")["time_s"].max()
+    # Instants are whole nanoseconds.
+    share = float(((closed_s - begun_s).dropna() > deadline_s - 5e-9).mean())
+    return (
+        f" {format_share(share)} of the rounds ended at their deadline, the others with the last update that they "
+        "waited for."
     )
 
 

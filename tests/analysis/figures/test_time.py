@@ -10,9 +10,11 @@ import pytest
 
 import fedsim
 from fedsim.analysis.figures import base, time
+from fedsim.analysis.headline import tiles
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run
 from fedsim.analysis.statistics import gini, where_time_went
+from fedsim.formatting import format_share
 from tests.analysis.documents import columns, embedded, parquet
 from tests.runs.synthetic_runs import build_run
 
@@ -113,3 +115,40 @@ def test_late_updates_of_over_selection_are_told_from_those_after_the_deadline(
     scenario["server"]["schedule"] |= {"over_selection": 1}  # type: ignore[index]
     scenario["server"]["selection"]["cohort"] = 3  # type: ignore[index]
     assert time.work(fedsim.run(scenario, tmp_path / "all")).finding.endswith("never aggregated.")
+
+
+def test_rounds_that_last_until_their_deadline_are_counted(tmp_path: Path) -> None:
+    """Steps of 1, 2 and 20 s, two clients per round, 10 s: a round lasts so long if the third client is drawn."""
+    scenario = {
+        "task": {"name": "timing", "clients": 3, "parameters": 1},
+        "training": {"local_steps": 1},
+        "devices": {
+            "compute": {"name": "values", "step": ["1s", "2s", "20s"]},
+            "network": {"name": "static", "down": "1Mbps", "up": "1Mbps"},
+        },
+        "server": {
+            "selection": {"name": "uniform", "cohort": 2},
+            "schedule": {"name": "sync", "deadline": "10s", "pause": "60s"},
+        },
+        "stop": {"rounds": 40},
+    }
+    run = fedsim.run(scenario, tmp_path / "run")
+    slow = run.dispatches.groupby("round")["client_id"].max().eq(2).mean()
+    assert 0.4 < slow < 0.9
+    assert (
+        f"{format_share(slow)} of the rounds ended at their deadline"
+        in time.time_spent(run).finding
+    )
+    scenario["server"]["schedule"] |= {"deadline": None}  # type: ignore[index]
+    assert "deadline" not in time.time_spent(fedsim.run(scenario, tmp_path / "none")).finding
+
+
+def test_clients_that_were_never_online_and_default_watts_are_named(tmp_path: Path) -> None:
+    run = fedsim.run("quickstart", tmp_path / "run", overrides=["stop={rounds: 1}"])
+    notes = {tile.label: tile.note for tile in tiles(run)}
+    away = (run.clients["online_fraction"] == 0).sum()
+    assert away > 0
+    assert notes["Clients that contributed"].endswith(f"of 200; {away} never online")
+    assert notes["Energy of the devices"].endswith(" Wh; default watts")
+    run.scenario["devices"]["energy"]["compute_w"] = 3
+    assert {tile.label: tile.note for tile in tiles(run)}["Energy of the devices"].endswith(" Wh")
