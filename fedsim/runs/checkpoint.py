@@ -5,6 +5,7 @@ Torch is imported only when tensors are saved or loaded, so that timing-only run
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -104,6 +105,14 @@ class Checkpoints:
             )
         return None
 
+    def newest_state(self) -> dict[str, Any]:
+        """The state of the newest checkpoint whose state can be read, without its tensors; empty if there is none."""
+        for path in reversed(self._numbered()):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, UserError):
+                state: dict[str, Any] = _content(path)["state"]
+                return state
+        return {}
+
     def damaged(self) -> list[tuple[Path, str]]:
         """Every file of a checkpoint that is missing or has changed, with the problem."""
         problems = []
@@ -132,6 +141,16 @@ def _read_state(path: Path) -> dict[str, Any]:
         UserError: a file has changed.
         OSError, ValueError, KeyError, TypeError: the state is missing or damaged.
     """
+    content = _content(path)
+    for number, expected in enumerate(content["tensors"]):
+        file = path / _TENSORS.format(number)
+        if expected is not None and file_sha256(file) != expected:
+            raise UserError("has changed since fedsim wrote it", where=str(file))
+    return content
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """The state of a checkpoint and the checksums of its tensors, which are not compared; errors as above."""
     require_regular(path / _STATE)
     document = json.loads((path / _STATE).read_text(encoding="utf-8"))
     if "files" in document:
@@ -140,10 +159,6 @@ def _read_state(path: Path) -> dict[str, Any]:
     if text_sha256(document["content"]) != document["sha256"]:
         raise UserError("has changed since fedsim wrote it", where=str(path / _STATE))
     content: dict[str, Any] = json.loads(document["content"])
-    for number, expected in enumerate(content["tensors"]):
-        file = path / _TENSORS.format(number)
-        if expected is not None and file_sha256(file) != expected:
-            raise UserError("has changed since fedsim wrote it", where=str(file))
     return content
 
 

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from fedsim.formatting import format_duration
 from fedsim.metrics import MetricDefinition, definition
+from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.divergence import has_diverged
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.run import Run
@@ -135,6 +136,17 @@ def snapshot(folder: RunFolder) -> Snapshot:
         progress = Progress(
             0.0, 0, 0, 0, 0.0, {}
         )  # It has no tables yet, or is finishing them now.
+    if run.status is Status.INTERRUPTED:
+        # A resumed run writes its tables again from the start; its checkpoint may be ahead of them.
+        state = Checkpoints(folder.checkpoint).newest_state()
+        if state.get("version", 0) > progress.version and "share" in state:
+            progress = replace(
+                progress,
+                simulated_s=state["simulated_s"],
+                version=state["version"],
+                share=state["share"],
+                metrics={},
+            )
     error = str(run.info.get("error") or "")
     return Snapshot(
         folder.path.name,

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import fedsim
 from fedsim.errors import UserError
 from fedsim.locks import locked
 from fedsim.runs import RunFolder
 from fedsim.runs import progress as module
+from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import Status
 from fedsim.runs.progress import Pace, share_done, snapshot
 
@@ -70,6 +72,19 @@ def test_a_run_without_a_process_is_interrupted_in_every_view(tmp_path: Path) ->
         at_work = fedsim.load(run.path)
         assert snapshot(run.folder).status == at_work.status == Status.RUNNING
         assert "This run is in progress" in at_work.report().read_text()
+
+
+def test_an_interrupted_run_is_as_far_as_its_checkpoint(tmp_path: Path) -> None:
+    """A resumed run that was killed at once has few rows, but has lost nothing."""
+    folder = fedsim.run(SCENARIO, tmp_path / "run").folder
+    folder.update_info(status="interrupted")
+    assert (snapshot(folder).progress.version, snapshot(folder).progress.share) == (4, 0.75)
+    state = {"version": 236, "simulated_s": 500.0, "share": 0.42}
+    Checkpoints(folder.checkpoint).save({"model": torch.ones(2)}, state)
+    found = snapshot(folder).progress
+    assert (found.version, found.simulated_s, found.share) == (236, 500.0, 0.42)
+    Checkpoints(folder.checkpoint).save({"model": torch.ones(2)}, {**state, "version": 3})
+    assert snapshot(folder).progress.version == 4
 
 
 def test_a_failed_run_is_replaced_and_an_interrupted_one_is_not(tmp_path: Path) -> None:
