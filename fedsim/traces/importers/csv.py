@@ -305,7 +305,7 @@ class _Clock:
                 raise UserError(
                     f"start is '{first}', which is neither a number nor an ISO 8601 timestamp",
                     where=table.location(row),
-                    hint="write 2024-05-01T08:00:00+02:00",
+                    hint="write it as in 2024-05-01T08:00:00+02:00",
                 )
             table.need("start", "time_unit")
             factor = DURATION_UNITS[self.params.time_unit or "s"]
@@ -348,7 +348,7 @@ class _Clock:
             raise UserError(
                 f"{name} is '{cell}', which is not an ISO 8601 timestamp as in other rows",
                 where=where,
-                hint="write 2024-05-01T08:00:00+02:00, or numbers in every row",
+                hint="write all as in 2024-05-01T08:00:00+02:00, or numbers in every row",
             )
         if moment.tzinfo is None:
             if self.zone is None:
