@@ -7,24 +7,26 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
+from pydantic import BaseModel
 
 from fedsim import bundled
 from fedsim.bundled import references
-from fedsim.catalog import CATALOG, kind_noun
+from fedsim.catalog import CATALOG, kind_noun, summaries
 from fedsim.cli.options import (
     completing,
     echo_text,
     json_option,
     print_parameters,
+    print_rows,
     user_code_option,
 )
 from fedsim.components import Component, import_path, is_user_reference, load_user_component
 from fedsim.errors import UserError, nearest, nearest_or_all
 from fedsim.formatting import format_command, format_names
-from fedsim.parameters import fields_by_key, without_markup
+from fedsim.parameters import alternatives, fields_by_key, without_markup
 from fedsim.scenario.description import example, keys_elsewhere, parameters, prose, section_of
 from fedsim.scenario.model import Scenario
 from fedsim.tasks.user_model import ModuleParameters
@@ -45,8 +47,18 @@ def command(part: str, kind: str | None, bibtex: bool, as_json: bool) -> None:
 
     PART is a name, such as fedavg, sync, dirichlet or sgd ('fedsim scenario list' names them all), or file.py:Class for
     a part of your own, whose file is imported. It may also be a section or a key of a scenario, such as stop or
-    training.batch_size.
+    training.batch_size, or a kind of part, such as method, whose parts are then listed.
     """
+    listed = next((one for one in CATALOG.kinds if part in (one, section_of(one))), None)
+    if listed is not None and kind is None:
+        print_rows(summaries(CATALOG.parts(listed)), as_json)
+        if not as_json:
+            inputs = "; what a module gets: fedsim describe inputs" if listed == "model" else ""
+            click.echo(
+                f"describe one of them by its name, or your own: file.py:ClassName{inputs}",
+                err=True,
+            )
+        return
     described = describe(part, kind)
     if as_json:
         click.echo(json.dumps(described, indent=2))
@@ -81,7 +93,36 @@ def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
         for one in kinds
         if part in CATALOG.parts(one)
     ]
-    return found or [_section(part, kinds)]
+    return found or _choices(part, kinds) or [_section(part, kinds)]
+
+
+def _choices(name: str, kinds: list[str]) -> list[dict[str, Any]]:
+    """Facts about what a parameter of some parts can be by this name, such as the topology of a network."""
+    found: dict[type[BaseModel], dict[str, Any]] = {}
+    for kind in kinds:
+        for part, component in CATALOG.parts(kind).items():
+            for key, info in fields_by_key(component.Params).items():
+                for choice in alternatives(info.annotation):
+                    named = getattr(choice, "model_fields", {}).get("name")
+                    if named is None or get_args(named.annotation) != (name,):
+                        continue
+                    found.setdefault(
+                        choice,
+                        {
+                            "kind": f"{key} of {part}",
+                            "name": name,
+                            "written_in": f"{section_of(kind)}.{key}",
+                            "description": without_markup(prose(choice)),
+                            "parameters": [
+                                vars(row) for row in parameters(choice) if row.key != "name"
+                            ],
+                            "paper": "",
+                            "links": [],
+                            "bibtex": [],
+                            "example": "",
+                        },
+                    )
+    return list(found.values())
 
 
 def _section(part: str, kinds: list[str]) -> dict[str, Any]:
@@ -90,14 +131,6 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
     Raises:
         UserError: it is neither; the hint gives the command that describes it, if it is something else.
     """
-    for kind in kinds:
-        if part in (kind, section_of(kind)):
-            inputs = "; what a module gets: fedsim describe inputs" if kind == "model" else ""
-            raise UserError(
-                f"'{part}' is a kind of part",
-                hint=f"describe one of this kind: {', '.join(CATALOG.parts(kind))}, or your own: file.py:ClassName"
-                f"{inputs}",
-            )
     every = list(parameters(Scenario)) if len(kinds) > 1 else []
     # A key of the user's own modules, which are not in the catalog.
     if "model" in kinds and part in ("inputs", "task.model.inputs"):

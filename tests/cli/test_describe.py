@@ -12,6 +12,7 @@ from fedsim.catalog import CATALOG
 from fedsim.cli.describe import describe
 from fedsim.errors import UserError
 from fedsim.scenario.loading import load_part
+from tests.cli.invoking import invoke
 from tests.docs.pages import exit_code, fedsim, working_in
 
 PARTS = [(kind, name) for kind, entry in CATALOG.kinds.items() for name in entry.registry()]
@@ -110,8 +111,6 @@ def test_sections_and_keys_of_a_scenario_are_described(name: str, keys: list[str
         ("s.yaml", "fedsim scenario show s.yaml"),
         ("runs/a", "fedsim report runs/a"),
         ("mine.py", "fedsim describe mine.py:ClassName"),
-        ("server.method", "describe one of this kind: ditto, fedadagrad, "),
-        ("partition", "describe one of this kind: class_partition, "),
     ],
 )
 def test_names_of_other_things_lead_to_what_describes_them(
@@ -212,6 +211,21 @@ def test_the_inputs_of_a_module_are_described(part: str) -> None:
     (described,) = describe(part)
     assert described["written_in"] == "task.model"
     assert "Arguments of forward" in described["parameters"][0]["meaning"].replace("`", "")
-    with pytest.raises(UserError, match=r"'task\.model' is a kind of part") as caught:
-        describe("task.model")
-    assert "fedsim describe inputs" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("name", ["model", "task.model"])
+def test_the_parts_of_a_kind_are_listed(name: str) -> None:
+    result = invoke("describe", name)
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.stdout.splitlines()] == sorted(
+        CATALOG.parts("model")
+    )
+    assert "fedsim describe inputs" in result.stderr
+    assert set(json.loads(invoke("describe", name, "--json").stdout)) == set(CATALOG.parts("model"))
+
+
+def test_what_a_parameter_can_be_is_described() -> None:
+    (star,) = describe("star")
+    assert (star["kind"], star["written_in"]) == ("topology of shared", "devices.network.topology")
+    assert "sites" in [row["key"] for row in star["parameters"]]
+    assert "name" not in [row["key"] for row in star["parameters"]]
