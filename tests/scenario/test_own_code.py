@@ -24,7 +24,7 @@ def test_an_exception_in_ones_own_file_is_no_defect_of_fedsim(tmp_path: Path) ->
     assert "fedsim/cli" not in result.stderr
     *_, error, advice = result.stderr.splitlines()
     assert error.endswith("your own code failed with the error above")
-    assert advice.startswith("after fixing the cause, run the same command again: fedsim ")
+    assert advice.startswith("after fixing the cause, run the same command again: fedsim")
 
 
 def test_a_sweep_tells_an_exception_in_ones_own_file_as_the_users(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ class Metric(Component, ABC):
 # Values that attributes of a user's metric may have, of these types.
 _CHOICES: Mapping[str, tuple[Any, ...]] = {
     "higher_is_better": (True, False),
-    "unit": tuple(unit for unit in get_args(Kind) if unit != "text"),
+    "unit": tuple(unit for unit in get_args(Kind) if unit not in ("mean", "text")),
     "target_kind": (None, *get_args(TargetKind)),
     "needs_outputs": (True, False),
 }
