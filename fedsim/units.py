@@ -45,6 +45,9 @@ SIZE_UNITS = {
 RATE_UNITS = {"bps": 1.0, "kbps": 1e3, "Mbps": 1e6, "Gbps": 1e9}
 
 _QUANTITY = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*\Z")
+_OTHER_RATE = re.compile(
+    r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(([kmgt]?)(bit|byte|b)s?(?:/s|ps)?)\s*\Z", re.IGNORECASE
+)
 
 
 def share_of(value: object) -> str:
@@ -73,8 +76,10 @@ def parse_quantity(value: object, units: dict[str, float], kind: str, base: str)
             )
         number, unit = float(match.group(1)), match.group(2)
         if unit and unit not in units:
+            near = next((known for known in units if known.lower() == unit.lower()), None)
             raise ValueError(
-                f"'{value}' has no known unit of a {kind}: use one of {', '.join(units)}"
+                f"'{value}' has no known unit of a {kind}: "
+                + (f"did you mean {number:g}{near}?" if near else f"use one of {', '.join(units)}")
             )
         result = number * units[unit] if unit else number
     else:
@@ -101,6 +106,21 @@ def parse_size_bytes(value: object) -> float:
 
 def parse_rate_bps(value: object) -> float:
     """SI bits per second from a number or text such as ``"20Mbps"``."""
+    if (
+        isinstance(value, str)
+        and (match := _OTHER_RATE.match(value))
+        and match[2] not in RATE_UNITS
+    ):
+        number, _, prefix, base = match.groups()
+        in_bytes = base == "B" or base.lower() == "byte"
+        bps = float(number) * SIZE_UNITS[f"{prefix.upper()}B"] * (8 if in_bytes else 1)
+        size, unit = max((size, unit) for unit, size in RATE_UNITS.items() if size <= max(bps, 1))
+        suggested = f"{bps / size:.6g}{unit}"
+        raise ValueError(
+            f"'{value}' is in bytes; rates are in bits per second: write {suggested}"
+            if in_bytes
+            else f"'{value}' has no known unit of a rate: did you mean {suggested}?"
+        )
     return parse_quantity(value, RATE_UNITS, "rate", "bits per second")
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 import pytest
 
 from fedsim.units import parse_duration_s, parse_rate_bps, parse_size_bytes, to_ns, to_s
@@ -40,6 +43,24 @@ def test_sizes_and_rates() -> None:
 def test_what_is_not_a_duration_is_refused_with_the_reason(given: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_duration_s(given)
+
+
+@pytest.mark.parametrize(
+    ("parse", "given", "hint"),
+    [
+        (parse_rate_bps, "20mbps", "did you mean 20Mbps?"),
+        (parse_rate_bps, "20 Mbit/s", "did you mean 20Mbps?"),
+        (parse_rate_bps, "20MB", "rates are in bits per second: write 160Mbps"),
+        (parse_rate_bps, "20MB/s", "rates are in bits per second: write 160Mbps"),
+        (parse_rate_bps, "3parsec", "use one of bps, kbps"),
+        (parse_size_bytes, "20mb", "did you mean 20MB?"),
+    ],
+)
+def test_other_spellings_of_a_unit_lead_to_fedsims(
+    parse: Callable[[object], float], given: str, hint: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(hint)):
+        parse(given)
 
 
 def test_the_clock_counts_whole_nanoseconds() -> None:
