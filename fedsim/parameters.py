@@ -62,6 +62,11 @@ class Parameters(BaseModel):
             raise _explained(cls, error) from None
 
     @classmethod
+    def how_to_give(cls, key: str) -> str:
+        """How a scenario gives a parameter that is missing, besides its description."""
+        return ""
+
+    @classmethod
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
@@ -306,7 +311,8 @@ def _explanation(model: type[Parameters], item: ErrorDetails) -> str | PydanticC
     key = str(location[0])
     meaning = " ".join(without_markup(descriptions(model).get(key, "")).split()) or None
     if kind == "missing":
-        return mistake(kind, "is missing", meaning)
+        hint = "\n  ".join(filter(None, (meaning, model.how_to_give(key))))
+        return mistake(kind, "is missing", hint or None)
     if kind == "extra_forbidden":
         known = list(fields_by_key(model))
         if f"'{_NAME}'" in nearest(key, [*known, _NAME]) and _NAME not in known:

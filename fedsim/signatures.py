@@ -7,14 +7,16 @@ import math
 import re
 import reprlib
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, ClassVar, TypeVar, get_type_hints
 
 from pydantic import Field, TypeAdapter, create_model
 
 from fedsim.components import import_path
 from fedsim.errors import UserError
+from fedsim.formatting import format_names
 from fedsim.parameters import Parameters
 
 _T = TypeVar("_T")
@@ -25,7 +27,23 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 
 class FunctionParameters(Parameters):
-    """Arguments of a function, by name."""
+    """Arguments of a function, by name.
+
+    Attributes:
+        reference: the function as a scenario names it, relative to the folder of its file.
+        filled: arguments that need not be given.
+    """
+
+    reference: ClassVar[str] = ""
+    filled: ClassVar[Sequence[str]] = ()
+
+    @classmethod
+    def how_to_give(cls, key: str) -> str:
+        """The function with this argument, as written in a scenario."""
+        written = f"write {{name: {cls.reference}, {key}: ...}}"
+        return (
+            f"{written}; only {format_names(cls.filled)} are filled in" if cls.filled else written
+        )
 
     def arguments(self) -> dict[str, Any]:
         """The arguments, by name."""
@@ -37,7 +55,7 @@ class FunctionParameters(Parameters):
 def parameters_of(
     function: Callable[..., Any],
     *supplied: str,
-    filled: Collection[str] = (),
+    filled: Sequence[str] = (),
     base: type[FunctionParameters] = FunctionParameters,
 ) -> type[FunctionParameters]:
     """The model of a function's parameters after the first ones, which fedsim supplies by position.
@@ -92,9 +110,13 @@ def parameters_of(
         )
     takes_more = any(item.kind is inspect.Parameter.VAR_KEYWORD for item in further)
     extra = {"extra": "allow"} if takes_more else {}
-    return create_model(
+    model = create_model(
         f"{function.__name__}_parameters", __base__=base, __cls_kwargs__=extra, **fields
     )
+    file = Path(getattr(sys.modules.get(function.__module__), "__file__", None) or "")
+    model.reference = f"{file.name}:{function.__name__}".lstrip(":")
+    model.filled = filled
+    return model
 
 
 def check_overrides(user_class: type[Any], base: type[Any]) -> None:

@@ -429,6 +429,23 @@ def test_a_method_file_without_the_class(run: Callable[..., Result], tmp_path: P
     assert_refused(result, "has no class named 'Mine'", "Yours")
 
 
+def test_a_required_argument_of_an_own_function_is_missing(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "def score(outputs, labels, k): return 0.5\ndef net(in_features, classes): return None\n"
+    )
+    assert_refused(
+        run(
+            DIGITS.replace("logistic_regression", "mine.py:net"),
+            "-s",
+            "evaluation.metrics=[mine.py:score]",
+        ),
+        "task.model.in_features: is missing\n  write {name: mine.py:net, in_features: ...}; only input_shape, classes",
+        "evaluation.metrics.0.k: is missing\n  write {name: mine.py:score, k: ...}\n",
+    )
+
+
 def test_a_model_that_does_not_fit_the_data(run: Callable[..., Result], tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "rows.npz", x=rng.normal(size=(40, 5)), y=rng.integers(0, 2, 40))
