@@ -122,8 +122,10 @@ def test_arguments_of_a_run_are_checked(tmp_path: Path) -> None:
     run = fedsim.run(digits(stop={"rounds": 1}), tmp_path / "run")
     with pytest.raises(UserError, match="argument timeline: must be a run or its folder, not 5"):
         fedsim.run(digits(), tmp_path / "again", timeline=5)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="argument target: must be a number, not 'half'"):
-        run.time_to("accuracy", "half")  # type: ignore[arg-type]
+    with pytest.raises(
+        UserError, match="argument target: must be a number or a percentage, not 'half'"
+    ):
+        run.time_to("accuracy", "half")
     with pytest.raises(UserError, match=r"plot: has no argument 'widht'\n  did you mean 'width'\?"):
         run.plot(widht=3)
     with pytest.raises(UserError, match="no run measured '5'"):

@@ -31,6 +31,7 @@ from fedsim.runs.schema import (
 )
 from fedsim.runs.tables import read_parquet, read_stream, spread_metrics
 from fedsim.scenario.source import parse_yaml
+from fedsim.units import share_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -258,15 +259,20 @@ class Run:
             )
         raise self.folder.missing(self.info, path)
 
-    def time_to(self, metric: str, target: float) -> float:
+    def time_to(self, metric: str, target: float | str) -> float:
         """Simulated seconds until the first evaluation that reached ``target``; NaN if none did.
 
+        Args:
+            metric: the metric.
+            target: its value; a percentage such as ``"90%"`` is a share.
+
         Raises:
-            UserError: the run did not measure this metric, or the target is not a number.
+            UserError: the run did not measure this metric, or the target is neither a number nor a percentage.
         """
-        if not isinstance(target, Real):
+        level = target if isinstance(target, Real) else share_of(target)
+        if level == "":
             raise argument_error(
-                "target", target, "a number", 'for example time_to("accuracy", 0.9)'
+                "target", target, "a number or a percentage", 'for example time_to("accuracy", 0.9)'
             )
         if metric not in self.metrics.columns[3:]:
             measured = ", ".join(self.metrics.columns[3:]) or "none (timing-only)"
@@ -275,7 +281,7 @@ class Run:
                 where=str(self.path),
                 hint=f"measured: {measured}",
             )
-        reached = self.metric_definition(metric).reached(self.metrics[metric], float(target))
+        reached = self.metric_definition(metric).reached(self.metrics[metric], float(level))
         times = self.metrics["time_s"].to_numpy()
         return float(times[reached.argmax()]) if reached.any() else float("nan")
 

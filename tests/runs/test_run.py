@@ -104,7 +104,7 @@ def test_time_to_target(tmp_path: Path) -> None:
         writer.append_metrics(time_s, 0, 0, {"accuracy": accuracy, "loss": loss})
     writer.finish()
     run = load_run(folder.path)
-    assert run.time_to("accuracy", 0.8) == 5.0
+    assert run.time_to("accuracy", 0.8) == run.time_to("accuracy", "80%") == 5.0
     assert run.time_to("loss", 0.5) == 9.0
     assert math.isnan(run.time_to("accuracy", 0.9))
     with pytest.raises(UserError, match="accuracy, loss"):
