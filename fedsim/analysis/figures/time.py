@@ -90,6 +90,8 @@ def _ends_of_rounds(run: Run) -> str:
     closed_s = run.aggregations.groupby("round")["time_s"].max()
     # Instants are whole nanoseconds.
     share = float(((closed_s - begun_s).dropna() > deadline_s - 5e-9).mean())
+    if not share:
+        return " No round ended at its deadline: each had all updates that it waited for."
     return (
         f" {format_share(share)} of the rounds ended at their deadline, the others with the last update that they "
         "waited for."
@@ -191,8 +193,9 @@ def _intervals(
     """Edges of the intervals of time in which dispatches are counted.
 
     If many clients are dispatched at once, as in rounds, an interval goes from one such moment to the next (or to a
-    later one): bins of equal width would hold one, two or no rounds. If the last update was aggregated long before, as
-    in a pause or after the last round while late work goes on, the interval ends there and an empty one follows.
+    later one): bins of equal width would hold one, two or no rounds. If that takes much longer than usual although all
+    updates were aggregated long before, as in a night without clients or after the last round while late work goes on,
+    the interval ends early and an empty one follows.
 
     Args:
         begun_s: when each dispatch was handed out.
@@ -212,9 +215,13 @@ def _intervals(
     bins = np.maximum(np.searchsorted(starts, begun_s, side="right") - 1, 0)
     last_s = np.full(len(starts), -np.inf)
     np.maximum.at(last_s, bins, closed_s)
-    is_early = (last_s > edges[:-1]) & (edges[1:] - last_s > _SHORTEST_PAUSE * np.diff(edges))
+    widths = np.diff(edges)
+    usual_s = float(np.median(widths[:-1] if len(widths) > 1 else widths))
+    ends = np.maximum(last_s, edges[:-1] + usual_s)
+    is_early = (widths > 2 * usual_s) & (edges[1:] - ends > _SHORTEST_PAUSE * widths)
+    is_early &= last_s > edges[:-1]
     begin = [0.0] if starts[0] > 0 else []
-    return np.sort(np.concatenate([begin, edges, last_s[is_early]]))
+    return np.sort(np.concatenate([begin, edges, ends[is_early]]))
 
 
 def online(run: Run) -> Figure | None:

@@ -60,9 +60,10 @@ def test_intervals_of_time() -> None:
     starts = np.array([0.0, 100, 200, 500, 2100])
     closed = np.array([100.0, 195, 500, -np.inf, 2250])
     late = time._intervals(np.repeat(starts, 5), np.repeat(closed, 5), 5700.0)
-    assert late.tolist() == [0, 100, 200, 500, 2100, 2250, 5700]
+    assert late.tolist() == [0, 100, 200, 500, 2100, 2300, 5700]
+    # Pauses that are as long as usual are part of the bars.
     paused = time._intervals(np.repeat(starts, 5), np.repeat(starts + 90.0, 5), 5700.0)
-    assert paused.tolist() == [0, 100, 200, 290, 500, 590, 2100, 2190, 5700]
+    assert paused.tolist() == [0, 100, 200, 500, 700, 2100, 2300, 5700]
     # A few updates of a round that were discarded do not matter.
     closed = np.repeat(starts + 90.0, 5)
     closed[::2] = -np.inf
