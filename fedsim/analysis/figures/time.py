@@ -91,11 +91,8 @@ def _ends_of_rounds(run: Run) -> str:
     # Instants are whole nanoseconds.
     share = float(((closed_s - begun_s).dropna() > deadline_s - 5e-9).mean())
     if not share:
-        return " No round ended at its deadline: each had all updates that it waited for."
-    return (
-        f" {format_share(share)} of the rounds ended at their deadline, the others with the last update that they "
-        "waited for."
-    )
+        return " No round lasted until its deadline."
+    return f" {format_share(share)} of the rounds lasted until their deadline."
 
 
 def work(run: Run) -> Figure:

@@ -137,7 +137,7 @@ def test_rounds_that_last_until_their_deadline_are_counted(tmp_path: Path) -> No
     slow = run.dispatches.groupby("round")["client_id"].max().eq(2).mean()
     assert 0.4 < slow < 0.9
     assert (
-        f"{format_share(slow)} of the rounds ended at their deadline"
+        f"{format_share(slow)} of the rounds lasted until their deadline."
         in time.time_spent(run).finding
     )
     scenario["server"]["schedule"] |= {"deadline": None}  # type: ignore[index]
