@@ -75,8 +75,9 @@ def run(
 
     Args:
         scenario: a YAML file, the name of a built-in scenario (``"quickstart"``), or nested mappings with the same
-            content as a file (relative paths then refer to the working directory), in which a part may also be a class
-            or an instance, ``{"method": MyMethod}``, and a metric or model a function.
+            content as a file (relative paths then refer to the working directory), in which a part may also be a class,
+            ``{"method": MyMethod}`` or ``{"method": {"name": MyMethod, "beta": 0.9}}``; for a metric or model, a
+            function; or an instance, if it is built from its parameters alone, as a data set or a metric is.
         output: the run folder; ``runs/<name>-seed<seed>`` if None.
         overrides: values by dotted path, such as ``"training.optimizer.lr=0.1"``.
         overwrite: replace an existing run; a failed one is always replaced.

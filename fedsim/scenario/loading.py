@@ -162,7 +162,7 @@ def load_scenario_dict(
 ) -> LoadedScenario:
     """Check a scenario given as nested dicts and lists, as a YAML file would hold them.
 
-    A part may also be given as a class or an instance.
+    A part may also be given as a class, or as an instance that is built from its parameters alone.
 
     Args:
         data: the sections; left unchanged.

@@ -1,8 +1,8 @@
 """The parts of a scenario: found by name, in a user's file or given as Python classes, and validated, once.
 
 A field annotated ``Annotated[Part[Any], OfKind("method", default="fedavg")]`` takes a name (``fedavg``,
-``my_file.py:MyClass``), a mapping with the name and the parameters, and from Python a class, an instance, or a function
-for the kinds that have them.
+``my_file.py:MyClass``), a mapping with the name and the parameters, and from Python a class, an instance (if it is
+built from its parameters alone, as a data set is), or a function for the kinds that have them.
 """
 
 from __future__ import annotations
@@ -155,10 +155,7 @@ class OfKind:
         elif isinstance(value, Mapping):
             location = ("name",)
         else:
-            raise mistake(
-                "part",
-                f"must be the name of a {self.kind}, or a mapping of its name and parameters, not {value!r}",
-            )
+            raise self._no_part(value, reading)
         raw = {key: item for key, item in value.items() if key != "name"}
         name = value.get("name")
         if name is None:
@@ -169,6 +166,22 @@ class OfKind:
             what = "is missing" if name is None else f"must be text, not {name!r}"
             raise _at(location, mistake("missing", what), value)
         return self._named(name, raw, location, reading)
+
+    def _no_part(self, value: Any, reading: Reading) -> Exception:
+        """The error for a value that stands for no part."""
+        written, hint = repr(value), None
+        if isinstance(value, Parameters):
+            given = ", ".join(
+                f'"{key}": {one!r}' for key, one in value.model_dump(by_alias=True).items()
+            )
+            hint = f'give the class with these parameters: {{"name": ClassName, {given}}}'
+        elif not isinstance(value, bool | int | float | list | tuple):
+            # An object from Python, such as a torch module, whose text may have many lines.
+            written = f"an object of type {type(value).__name__}"
+            takes_functions = reading.catalog.kinds[self.kind].of_function is not None
+            hint = f"give a class{', or a function that returns the object' if takes_functions else ''}"
+        message = f"must be the name of a {self.kind}, or a mapping of its name and parameters, not {written}"
+        return mistake("part", message, hint)
 
     def _named(
         self, name: str, raw: dict[str, Any], location: tuple[str, ...], reading: Reading

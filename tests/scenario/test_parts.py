@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -68,6 +69,9 @@ def test_classes_and_instances_are_parts(
     assert again.params.alpha == alpha
 
 
+NO_METHOD = "server.method: must be the name of a method, or a mapping of its name and parameters"
+
+
 def test_a_class_that_ships_with_fedsim_keeps_its_name(catalog: Catalog, tmp_path: Path) -> None:
     shipped = catalog.kinds["method"].registry()["fedbuff"]
     assert scenario(catalog, tmp_path, method=shipped).server.method.name == "fedbuff"
@@ -76,7 +80,16 @@ def test_a_class_that_ships_with_fedsim_keeps_its_name(catalog: Catalog, tmp_pat
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (3, "server.method: must be the name of a method, or a mapping of its name and parameters"),
+        (3, f"{NO_METHOD}, not 3"),
+        (
+            MyMixing(alpha=2),
+            f"{NO_METHOD}, not {MyMixing(alpha=2)}\n"
+            '  give the class with these parameters: {"name": ClassName, "alpha": 2',
+        ),
+        (
+            SimpleNamespace(text="\n"),
+            f"{NO_METHOD}, not an object of type SimpleNamespace\n  give a class",
+        ),
         ({"name": 3}, "server.method.name: must be text, not 3"),
         (int, "server.method: int is not a method\n  derive it from fedsim.components.Component"),
         ({"name": MyMethod, "alpha": 0}, "server.method.alpha: must be greater than 0"),
