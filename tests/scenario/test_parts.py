@@ -83,7 +83,7 @@ def test_a_class_that_ships_with_fedsim_keeps_its_name(catalog: Catalog, tmp_pat
         (3, f"{NO_METHOD}, not 3"),
         (
             MyMixing(alpha=2),
-            f"{NO_METHOD}, not {MyMixing(alpha=2)}\n"
+            f"{NO_METHOD}, not {MyMixing(alpha=2)!r}\n"
             '  give the class with these parameters: {"name": ClassName, "alpha": 2',
         ),
         (
