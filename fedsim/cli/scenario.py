@@ -19,6 +19,7 @@ from fedsim.cli.options import (
     user_code_option,
 )
 from fedsim.errors import UserError, without_numbers
+from fedsim.formatting import format_command
 from fedsim.scenario.loading import load_scenario
 from fedsim.scenario.schema import json_schema
 from fedsim.scenario.source import read_yaml
@@ -114,7 +115,9 @@ def list_(folder: Path | None, as_json: bool) -> None:
         files = {str(path): path for path in sorted(folder.rglob("*.y*ml"))}
     else:
         is_part = any(folder.name in CATALOG.parts(kind) for kind in CATALOG.kinds)
-        hint = f"to describe the part: fedsim describe {folder.name}" if is_part else None
+        hint = (
+            f"to describe the part: {format_command('describe', folder.name)}" if is_part else None
+        )
         raise UserError("no such folder", where=str(folder), hint=hint)
     described = {name: _description(path) for name, path in files.items()}
     scenarios = {name: text for name, text in described.items() if text is not None}

@@ -125,8 +125,8 @@ class Feasibility:
                     where="server.selection.cohort",
                     hint="rounds will have fewer clients than the scenario requests",
                 )
-        late = int(np.count_nonzero(self._late))
-        if late > _MANY * self._count and not (late == self._count and self._is_certain):
+        late = self._if_many(self._late)
+        if late and not (late == self._count and self._is_certain):
             slowest = self._needed_s.max()
             yield UserError(
                 f"at nominal speed, {late:,} of {self._those} cannot {self._finish}; "
@@ -165,8 +165,7 @@ class Feasibility:
         watts = power.watts[power.of_client[self._usable]]
         with np.errstate(all="ignore"):
             needed_j = (watts * np.stack([down_s, self._compute_s, up_s], axis=1)).sum(axis=1)
-        empty = int(np.count_nonzero(needed_j > battery_j))
-        if empty > _MANY * self._count:
+        if empty := self._if_many(needed_j > battery_j):
             yield UserError(
                 f"for {empty:,} of {self._those}, a full battery ({format_energy(battery_j)}) does not last for a "
                 f"dispatch, which needs up to {format_energy(needed_j.max())}",
@@ -178,21 +177,17 @@ class Feasibility:
         """Warnings about links that are so slow that a unit was probably forgotten."""
         network = self.population.network
         latencies_s = network.latencies_ns(Direction.DOWN)[self._usable] / NS_PER_S
-        far = int(np.count_nonzero(latencies_s > _LONGEST_LATENCY_S))
-        if far > _MANY * self._count:
+        if far := self._if_many(latencies_s > _LONGEST_LATENCY_S):
             yield UserError(
-                f"the latency of {far:,} of {self._those} is above "
-                f"{format_duration(_LONGEST_LATENCY_S)}",
+                f"the latency of {far:,} of {self._those} is above {format_duration(_LONGEST_LATENCY_S)}",
                 where="devices.network",
                 hint="a latency without a unit is in seconds; write, for example, 40ms",
             )
         for direction in Direction:
             rates_bps = network.rates_bps(direction)[self._usable]
-            slow = int(np.count_nonzero((rates_bps > 0) & (rates_bps < _SLOWEST_LINK_BPS)))
-            if slow > _MANY * self._count:
+            if slow := self._if_many((rates_bps > 0) & (rates_bps < _SLOWEST_LINK_BPS)):
                 yield UserError(
-                    f"the {direction.name.lower()}link of {slow:,} of {self._those} has less "
-                    f"than 1 kbit/s",
+                    f"the {direction.name.lower()}link of {slow:,} of {self._those} has less than 1 kbit/s",
                     where="devices.network",
                     hint="a rate without a unit is in bits per second; write, for example, 5Mbps",
                 )
@@ -243,6 +238,11 @@ class Feasibility:
     @cached_property
     def _count(self) -> int:
         return int(np.count_nonzero(self._usable))
+
+    def _if_many(self, affected: npt.NDArray[np.bool_]) -> int:
+        """How many of the clients that can be given work are affected, (count,); 0 if they are only a few."""
+        number = int(np.count_nonzero(affected))
+        return number if number > _MANY * self._count else 0
 
     @property
     def _those(self) -> str:

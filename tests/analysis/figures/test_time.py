@@ -92,47 +92,41 @@ def test_work_without_a_loss(tmp_path: Path) -> None:
     assert time.work(run).finding == "No work was lost."
 
 
+def three_clients(
+    slowest: str, cohort: int, schedule: dict[str, Any], stop: dict[str, Any]
+) -> dict[str, Any]:
+    """Rounds of one local step, which takes 1 s, 2 s, or as long as that of the slowest client."""
+    return {
+        "task": {"name": "timing", "clients": 3, "parameters": 1},
+        "training": {"local_steps": 1},
+        "devices": {
+            "compute": {"name": "values", "step": ["1s", "2s", slowest]},
+            "network": {"name": "static", "down": "1Mbps", "up": "1Mbps"},
+        },
+        "server": {"selection": {"name": "uniform", "cohort": cohort}, "schedule": schedule},
+        "stop": stop,
+    }
+
+
 def test_late_updates_of_over_selection_are_told_from_those_after_the_deadline(
     tmp_path: Path,
 ) -> None:
     """Three clients that take 1, 2 and 400 s for one update: the second is spare, the third misses the 10 s."""
-    scenario = {
-        "task": {"name": "timing", "clients": 3, "parameters": 1},
-        "training": {"local_steps": 1},
-        "devices": {
-            "compute": {"name": "values", "step": ["1s", "2s", "400s"]},
-            "network": {"name": "static", "down": "1Mbps", "up": "1Mbps"},
-        },
-        "server": {
-            "selection": {"name": "uniform", "cohort": 1},
-            "schedule": {"name": "sync", "deadline": "10s", "over_selection": 3, "pause": "500s"},
-        },
-        "stop": {"simulated_time": "450s"},
-    }
+    schedule = {"name": "sync", "deadline": "10s", "over_selection": 3, "pause": "500s"}
+    scenario = three_clients("400s", 1, schedule, {"simulated_time": "450s"})
     found = time.work(fedsim.run(scenario, tmp_path / "run")).finding
     assert found.endswith(
         "1 of 2 late updates arrived before the deadline, in rounds that over-selection had filled earlier."
     )
-    scenario["server"]["schedule"] |= {"over_selection": 1}  # type: ignore[index]
-    scenario["server"]["selection"]["cohort"] = 3  # type: ignore[index]
+    scenario["server"]["schedule"] |= {"over_selection": 1}
+    scenario["server"]["selection"]["cohort"] = 3
     assert time.work(fedsim.run(scenario, tmp_path / "all")).finding.endswith("never aggregated.")
 
 
 def test_rounds_that_last_until_their_deadline_are_counted(tmp_path: Path) -> None:
     """Steps of 1, 2 and 20 s, two clients per round, 10 s: a round lasts so long if the third client is drawn."""
-    scenario = {
-        "task": {"name": "timing", "clients": 3, "parameters": 1},
-        "training": {"local_steps": 1},
-        "devices": {
-            "compute": {"name": "values", "step": ["1s", "2s", "20s"]},
-            "network": {"name": "static", "down": "1Mbps", "up": "1Mbps"},
-        },
-        "server": {
-            "selection": {"name": "uniform", "cohort": 2},
-            "schedule": {"name": "sync", "deadline": "10s", "pause": "60s"},
-        },
-        "stop": {"rounds": 40},
-    }
+    schedule = {"name": "sync", "deadline": "10s", "pause": "60s"}
+    scenario = three_clients("20s", 2, schedule, {"rounds": 40})
     run = fedsim.run(scenario, tmp_path / "run")
     slow = run.dispatches.groupby("round")["client_id"].max().eq(2).mean()
     assert 0.4 < slow < 0.9
@@ -140,7 +134,7 @@ def test_rounds_that_last_until_their_deadline_are_counted(tmp_path: Path) -> No
         f"{format_share(slow)} of the rounds lasted until their deadline."
         in time.time_spent(run).finding
     )
-    scenario["server"]["schedule"] |= {"deadline": None}  # type: ignore[index]
+    scenario["server"]["schedule"] |= {"deadline": None}
     assert "deadline" not in time.time_spent(fedsim.run(scenario, tmp_path / "none")).finding
 
 
