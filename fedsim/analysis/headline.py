@@ -126,7 +126,7 @@ def tiles(run: Run) -> list[Tile]:
     shown.append(Tile("Data moved", format_bytes(down + up), note))
     energy = float(np.nansum(table["energy_j"].to_numpy()))
     if energy:
-        watts = run.scenario.get("devices", {}).get("energy", {})
+        watts = section(run, "devices", "energy")
         default = Energy().model_dump(include={"compute_w", "download_w", "upload_w"})
         by_default = watts == {**watts, **default} and not watts.get("classes")
         note = format_watt_hours(energy) + ("; default watts" if by_default else "")

@@ -155,12 +155,17 @@ def time_to_targets(run: Run) -> Figure | None:
     )
 
 
+def _of_clients(run: Run, column: str) -> npt.NDArray[np.float64]:
+    """The finite values of a column of the table of clients; empty if a run has no such table."""
+    if not run.has_clients:
+        return np.empty(0)
+    values: npt.NDArray[np.float64] = run.clients[column].dropna().to_numpy(np.float64)
+    return values[np.isfinite(values)]
+
+
 def client_mae(run: Run) -> Figure | None:
     """Distribution of the mean absolute error over clients; None if it was not measured."""
-    if not run.has_clients:
-        return None
-    values = run.clients["last_mae"].dropna().to_numpy(np.float64)
-    values = values[np.isfinite(values)]
+    values = _of_clients(run, "last_mae")
     if not len(values):
         return None
     return Figure(
@@ -173,9 +178,7 @@ def client_mae(run: Run) -> Figure | None:
 
 def client_accuracy(run: Run) -> Figure | None:
     """Distribution of accuracy over clients; None if it was not measured."""
-    if not run.has_clients:
-        return None
-    values = run.clients["last_accuracy"].dropna().to_numpy()
+    values = _of_clients(run, "last_accuracy")
     if not len(values):
         return None
     return Figure(

@@ -14,6 +14,7 @@ from fedsim.analysis.figures.base import (
     Columns,
     Figure,
     columns_of,
+    section,
     thin,
     time_bins,
 )
@@ -82,7 +83,7 @@ def time_spent(run: Run) -> Figure:
 
 def _ends_of_rounds(run: Run) -> str:
     """A sentence about the rounds that lasted until their deadline, if rounds have one."""
-    schedule = run.scenario.get("server", {}).get("schedule", {})
+    schedule = section(run, "server", "schedule")
     deadline_s = schedule.get("deadline")
     if schedule.get("name") != "sync" or deadline_s is None or not len(run.aggregations):
         return ""
@@ -126,7 +127,7 @@ def work(run: Run) -> Figure:
 
 def _spare(run: Run) -> str:
     """A sentence about late updates that were in time for the deadline, but that over-selection made superfluous."""
-    schedule = run.scenario.get("server", {}).get("schedule", {})
+    schedule = section(run, "server", "schedule")
     table = run.dispatches
     late = table[table["outcome"] == "late"]
     if not len(late) or (schedule.get("over_selection") or 1) == 1:
