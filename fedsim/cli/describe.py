@@ -116,10 +116,7 @@ def _choices(name: str, kinds: list[str]) -> list[dict[str, Any]]:
                             "parameters": [
                                 vars(row) for row in parameters(choice) if row.key != "name"
                             ],
-                            "paper": "",
-                            "links": [],
-                            "bibtex": [],
-                            "example": "",
+                            **_NO_PART,
                         },
                     )
     return list(found.values())
@@ -172,11 +169,12 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
         "written_in": part.rpartition(".")[0] if part != "inputs" else section_of("model"),
         "description": rows[0].meaning,
         "parameters": [vars(row) for row in rows[1:] or rows],
-        "paper": "",
-        "links": [],
-        "bibtex": [],
-        "example": "",
+        **_NO_PART,
     }
+
+
+_NO_PART: dict[str, Any] = {"needs": [], "paper": "", "links": [], "bibtex": [], "example": ""}
+"""Facts that only a part has; those of a section, a key or a choice."""
 
 
 def _something_else(name: str) -> tuple[str, str] | None:
@@ -229,6 +227,8 @@ def _of_user(part: str, kinds: list[str]) -> dict[str, Any]:
 
 
 def _described(kind: str, name: str, component: type[Component]) -> dict[str, Any]:
+    from fedsim.composition.requirements import declared_needs
+
     papers = references.of_part(kind, name)
     return {
         "kind": kind,
@@ -236,6 +236,7 @@ def _described(kind: str, name: str, component: type[Component]) -> dict[str, An
         "written_in": section_of(kind),
         "description": without_markup(prose(component)),
         "parameters": [vars(parameter) for parameter in parameters(component.Params)],
+        "needs": declared_needs(component),
         "paper": getattr(component, "paper", "") or _titles(papers),
         "links": [paper.link for paper in papers],
         "bibtex": [paper.bibtex for paper in papers],
@@ -270,6 +271,10 @@ def _print(described: dict[str, Any], *, first: bool) -> None:
     # That of a single key is printed with its type and default.
     if described["description"] and described["kind"] != "key":
         echo_text(described["description"])
+    if described["needs"]:
+        click.secho("\nneeds", bold=True)
+        for need in described["needs"]:
+            echo_text(need, indent="  ")
     print_parameters(described["parameters"])
     if described["paper"]:
         click.secho("\npaper", bold=True)

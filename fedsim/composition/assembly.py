@@ -11,7 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.composition.feasibility import Feasibility
-from fedsim.composition.requirements import doubts, nothing_measured, population_doubts
+from fedsim.composition.requirements import (
+    doubts,
+    nothing_measured,
+    population_doubts,
+    seldom_evaluated,
+)
 from fedsim.composition.rules import Rules, build_rules
 from fedsim.composition.shared import Shared
 from fedsim.composition.world import World, build_world
@@ -138,6 +143,11 @@ def check_server(assembly: Assembly) -> list[UserError]:
         *assembly.trace_doubts,
         *assembly.task.doubts(),
         *nothing_measured(assembly.rules.learns, assembly.rules.measured),
+        *(
+            seldom_evaluated(assembly.scenario.evaluation, assembly.scenario.stop)
+            if assembly.rules.learns
+            else []
+        ),
         *doubts(assembly.method, assembly.scenario.server),
         *population_doubts(assembly.method, assembly.population.availability),
         *feasibility.warnings(),

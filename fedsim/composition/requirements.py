@@ -8,15 +8,17 @@ Parts declare their needs: methods, schedules and selections as class attributes
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from fedsim.components import Component
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.formatting import format_counted, format_share
 from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
 from fedsim.metrics import METRICS, MetricDefinition
-from fedsim.scenario.model import Server
+from fedsim.scenario.model import Evaluation, Server, Stop
 from fedsim.scheduling.base import Schedule
 from fedsim.signatures import is_bundled, place
 from fedsim.traces.availability import AvailabilityIndex
@@ -64,6 +66,39 @@ def unmet_requirements(
     return [need.error() for need in needs if need.unmet]
 
 
+_DECLARED = {
+    "only_synchronous": "a synchronous schedule",
+    "needs_plain_sgd": "sgd without momentum and weight_decay",
+    "needs_no_momentum": "sgd without momentum",
+    "needs_sgd": "sgd",
+    "needs_all_clients": "all clients in every round (no cohort)",
+    "needs_choice": "a selection that chooses among the available clients",
+    "needs_training": "a run that trains",
+    "needs_client_tests": "clients' own test samples (task.partition.test)",
+    "needs_classes": "a data set with classes",
+}
+
+
+def declared_needs(component: type[Component]) -> list[str]:
+    """The needs that a part's class declares, in words, with the reason if it gives one.
+
+    Needs that depend on parameters are those with the defaults, if every parameter has one.
+    """
+    needs = [
+        f"{words}: {reason}" if isinstance(reason, str) else words
+        for attribute, words in _DECLARED.items()
+        if (reason := getattr(component, attribute, None))
+    ]
+    params = component.Params
+    required = any(field.is_required() for field in params.model_fields.values())
+    if issubclass(params, TraceParameters) and not required:
+        needs += [
+            f"a trace bundle with the table {table} (devices.trace), or {instead}"
+            for table, instead in params().needs_tables().items()
+        ]
+    return needs
+
+
 def doubts(method: Method, server: Server) -> list[UserError]:
     """A warning if the method's paper does not use the scenario's schedule."""
     schedule, named = server.schedule.type.name, method.paper_schedules
@@ -91,6 +126,24 @@ def nothing_measured(learns: bool, measured: Mapping[str, MetricDefinition]) -> 
             where="task.dataset",
             hint="give it test samples, or give clients their own: task.partition.test: split with "
             "evaluation.per_client: true",
+        )
+    ]
+
+
+def seldom_evaluated(evaluation: Evaluation, stop: Stop) -> list[UserError]:
+    """A warning if the run ends before its first periodic evaluation."""
+    by_time = evaluation.every is not None and evaluation.every > (stop.simulated_time or math.inf)
+    by_rounds = evaluation.every_rounds is not None and evaluation.every_rounds > (
+        stop.rounds or math.inf
+    )
+    if not by_time and not by_rounds:
+        return []
+    models = "the initial and the final model" if evaluation.at_start else "the final model"
+    return [
+        UserError(
+            f"only {models} will be evaluated, because the run ends before the first interval does",
+            where=f"evaluation.{'every' if by_time else 'every_rounds'}",
+            hint="evaluate more often, or leave the setting out",
         )
     ]
 

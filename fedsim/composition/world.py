@@ -103,13 +103,13 @@ class World:
         return names
 
     def trace_doubts(self) -> list[UserError]:
-        """Warnings if the availability's trace was probably read in the wrong unit, or has unusable devices."""
+        """Warnings about settings that the trace overrides, times in a wrong unit, and unusable devices."""
+        doubts = self._overridden()
         params: AvailabilityParams = self.scenario.devices.availability.params
         bundle = self._bundle("availability") if params.needs_tables() else None
         if bundle is None:
-            return []
+            return doubts
         where = "devices.trace" if params.trace is None else "devices.availability.trace"
-        doubts = []
         if doubt := implausible_times(bundle):
             message = f"{doubt.where}: {doubt.message}"
             doubts.append(UserError(message, where=where, hint=doubt.hint))
@@ -124,6 +124,19 @@ class World:
                 )
             )
         return doubts
+
+    def _overridden(self) -> list[UserError]:
+        bundle = self._main_bundle()
+        in_trace = _memory_in_trace(bundle, self._device_rows(bundle))
+        if self.scenario.devices.memory is None or in_trace is None or np.isnan(in_trace).any():
+            return []
+        return [
+            UserError(
+                "has no effect, because the trace gives the memory of every device",
+                where="devices.memory",
+                hint="leave it out, or change ram_bytes in the trace's compute table",
+            )
+        ]
 
     def population(self, method: Method) -> Population:
         """The clients' devices, with their eligibility for the work of ``method``.
@@ -330,15 +343,25 @@ def _memory_of(
 ) -> npt.NDArray[np.float64] | None:
     """Memory of each client's device in bytes, infinite if unknown; None if it is unknown for all devices."""
     memory = np.inf if devices.memory is None else devices.memory
+    of_client = _memory_in_trace(bundle, rows)
+    if of_client is None:
+        return None if devices.memory is None else np.asarray(memory, dtype=np.float64)
+    return np.where(np.isnan(of_client), memory, of_client)
+
+
+def _memory_in_trace(
+    bundle: TraceBundle | None, rows: Int64Array
+) -> npt.NDArray[np.float64] | None:
+    """Memory of each client's device in bytes, NaN if the trace lacks it; None if it has no such column."""
     table = None if bundle is None else bundle.tables.get("compute")
     if bundle is None or table is None or "ram_bytes" not in table.column_names:
-        return None if devices.memory is None else np.asarray(memory, dtype=np.float64)
+        return None
     of_device = np.full(bundle.device_count, np.nan)
     told = bundle.numpy("compute", "ram_bytes").astype(np.float64)
     known = np.flatnonzero(~np.isnan(told))
     of_device[bundle.device_rows("compute")[known]] = told[known]
-    of_client = of_device[rows]
-    return np.where(np.isnan(of_client), memory, of_client)
+    of_client: npt.NDArray[np.float64] = of_device[rows]
+    return of_client
 
 
 def _power(energy: Energy, bundle: TraceBundle | None, rows: Int64Array, clients: int) -> Power:

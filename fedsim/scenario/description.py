@@ -255,6 +255,8 @@ def _type_words(annotation: Any) -> str:
         if len(models) > 1:
             return f"one of {', '.join(_name_of(model) for model in models)}"
         words = [_type_words(item) for item in arguments if item is not type(None)]
+        if "number" in words:  # integers are numbers
+            words = [word for word in words if word != "integer"]
         return " or ".join(dict.fromkeys(words))
     if origin is Literal:
         return " or ".join(str(item) for item in arguments)

@@ -229,3 +229,27 @@ def test_what_a_parameter_can_be_is_described() -> None:
     assert (star["kind"], star["written_in"]) == ("topology of shared", "devices.network.topology")
     assert "sites" in [row["key"] for row in star["parameters"]]
     assert "name" not in [row["key"] for row in star["parameters"]]
+
+
+@pytest.mark.parametrize(
+    ("part", "need"),
+    [
+        ("fedawe", "a synchronous schedule: clients wait for the model that contains their update"),
+        ("fednova", "sgd: the distance that local steps cover along a gradient is known only for"),
+        ("compass", "all clients in every round (no cohort)"),
+        ("tiered", "a selection that chooses among the available clients"),
+        ("tifl_adaptive", "clients' own test samples (task.partition.test)"),
+        ("shards", "a data set with classes"),
+        ("flash", ""),
+    ],
+)
+def test_what_a_part_needs_is_said(part: str, need: str) -> None:
+    printed = fedsim(f"fedsim describe {part}")
+    assert (f"\n  {need}" in printed) if need else ("\nneeds\n" not in printed)
+
+
+def test_what_reads_a_trace_names_its_table() -> None:
+    [described] = describe("trace", "availability")
+    assert described["needs"] == [
+        "a trace bundle with the table availability (devices.trace), or use {name: always}"
+    ]

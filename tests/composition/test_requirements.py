@@ -287,6 +287,45 @@ def test_clients_that_are_seldom_online_and_keep_a_weight_are_doubted(
 
 
 @pytest.mark.parametrize(
+    ("evaluation", "stop", "warned"),
+    [
+        (
+            {"every": "2h"},
+            {"simulated_time": "1h"},
+            ["evaluation.every: only the initial and the final"],
+        ),
+        (
+            {"every": "61min", "at_start": False},
+            {"simulated_time": "1h"},
+            ["evaluation.every: only the final"],
+        ),
+        (
+            {"every_rounds": 6},
+            {"rounds": 5},
+            ["evaluation.every_rounds: only the initial and the final"],
+        ),
+        ({"every_rounds": 5}, {"rounds": 5}, []),
+        ({"every": "2h"}, {"rounds": 5}, []),
+        ({}, {"rounds": 1}, []),
+    ],
+)
+def test_an_evaluation_that_never_comes_is_named(
+    evaluation: dict[str, Any], stop: dict[str, Any], warned: list[str]
+) -> None:
+    scenario = {
+        "task": {"name": "quadratic", "centers": [[0.0], [1.0]]},
+        "devices": {
+            "compute": {"name": "uniform", "low": "0.1s", "high": "0.2s"},
+            "network": {"name": "static", "down": "20Mbps", "up": "5Mbps"},
+        },
+        "evaluation": evaluation,
+        "stop": stop,
+    }
+    warnings = [str(each) for each in check(read_scenario(scenario)) if "evaluation" in str(each)]
+    assert [one.removeprefix("scenario: ").partition(" model")[0] for one in warnings] == warned
+
+
+@pytest.mark.parametrize(
     ("arrays", "message"),
     [
         ({"is_test": np.zeros(20)}, "no test samples, so the run measures no metric"),

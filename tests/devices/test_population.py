@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import fedsim
+from fedsim.api import read_scenario
 from fedsim.composition.assembly import assemble
+from fedsim.composition.checking import check
 from fedsim.errors import UserError
 from fedsim.network import Direction
 from fedsim.network.static import VaryingNetwork
@@ -217,3 +219,22 @@ def test_each_dispatch_has_the_rates_drawn_for_it(tmp_path: Path, policy: str) -
         assert (row.bytes_down, row.bytes_up) == (4000, 4000)
         seen[client] += 1
     assert seen == {0: 3, 1: 2}
+
+
+@pytest.mark.parametrize(
+    ("ram_bytes", "devices", "warned"),
+    [
+        ([10 * NEEDED] * 4, {"memory": NEEDED}, 1),
+        ([10 * NEEDED] * 4, {}, 0),
+        ([10 * NEEDED] * 3 + [None], {"memory": NEEDED}, 0),
+    ],
+)
+def test_memory_that_the_trace_gives_for_every_device_is_not_set_in_silence(
+    ram_bytes: list[int | None], devices: dict[str, Any], warned: int, tmp_path: Path
+) -> None:
+    columns = {"task": ["*"] * 4, "phase": ["training"] * 4, "sample_s": [0.01] * 4}
+    folder = phones(tmp_path, compute={**columns, "ram_bytes": ram_bytes})
+    world = timing({"trace": folder, "network": LINKS, **devices})
+    named = [str(each) for each in check(read_scenario(world)) if "memory" in str(each)]
+    assert len(named) == warned
+    assert all("devices.memory: has no effect" in each for each in named)
