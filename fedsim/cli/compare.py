@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import re
 import textwrap
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
@@ -131,9 +132,11 @@ def command(
 
 
 def _renaming(text: str) -> tuple[str, str]:
-    # A variant's name may hold "=", such as mu=0.1.
-    old, sign, new = text.rpartition("=")
-    if not (old and sign and new):
+    # A variant's name may hold "=", such as mu=0.1, and so may a formula in its new name.
+    without_formulas = re.sub(r"\$[^$]*\$", lambda formula: "$" * len(formula[0]), text)
+    at = without_formulas.rfind("=")
+    old, new = text[:at], text[at + 1 :]
+    if at < 1 or not new:
         raise UserError(
             "write the current name, '=' and the new name",
             where=f"--labels {text}",

@@ -170,7 +170,8 @@ def _silent_s(folder: RunFolder) -> float:
 def _progress(run: Run) -> Progress:
     aggregations, metrics, stop = run.aggregations, run.metrics, run.scenario["stop"]
     version = int(aggregations["version"].max()) if len(aggregations) else 0
-    rounds = int(aggregations["round"].max()) if len(aggregations) else 0
+    # The aggregation closed its round, whose number counts from 0.
+    rounds = int(aggregations["round"].max()) + 1 if len(aggregations) else 0
     # The table of dispatches may be long; it is read only if the run is limited by their number.
     counted = stop.get("dispatches") or stop.get("arrivals")
     dispatches = len(run.dispatches) if counted else 0

@@ -97,6 +97,20 @@ def test_mistakes_in_options(sweep: Sweep, tmp_path: Path) -> None:
     assert FigureStyle().resolved("share").width is None
 
 
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        ("fedavg=FedAvg", "fedavg", "FedAvg"),
+        ("fedprox, mu=0.1=FedProx", "fedprox, mu=0.1", "FedProx"),
+        ("fedavg=$K=2$ steps", "fedavg", "$K=2$ steps"),
+        ("lr=0.1=$\\eta=0.1$, $K=2$", "lr=0.1", "$\\eta=0.1$, $K=2$"),
+        ("fedavg=1=5$", "fedavg=1", "5$"),
+    ],
+)
+def test_a_formula_in_a_label_may_hold_an_equals_sign(text: str, old: str, new: str) -> None:
+    assert _renaming(text) == (old, new)
+
+
 def test_an_unknown_label_is_answered_with_an_option_that_works() -> None:
     runs = tuple(
         facts({"server": {"method": {"name": "fedavg"}, "schedule": {"deadline": deadline}}})

@@ -78,7 +78,7 @@ def test_an_interrupted_run_is_as_far_as_its_checkpoint(tmp_path: Path) -> None:
     """A resumed run that was killed at once has few rows, but has lost nothing."""
     folder = fedsim.run(SCENARIO, tmp_path / "run").folder
     folder.update_info(status="interrupted")
-    assert (snapshot(folder).progress.version, snapshot(folder).progress.share) == (4, 0.75)
+    assert (snapshot(folder).progress.version, snapshot(folder).progress.share) == (4, 1.0)
     state = {"version": 236, "simulated_s": 500.0, "share": 0.42}
     Checkpoints(folder.checkpoint).save({"model": torch.ones(2)}, state)
     found = snapshot(folder).progress

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from fedsim.analysis.comparison.figure import FigureStyle
+from fedsim.analysis.comparison.loading import PAGE
 from fedsim.analysis.comparison.page import render
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.pages import write_page
@@ -18,7 +19,6 @@ from fedsim.errors import UserError
 from fedsim.formatting import axis_unit
 from fedsim.runs.tables import csv_text
 
-PAGE = "compare.html"
 _ABSENT = "--"
 
 

@@ -18,6 +18,8 @@ from fedsim.runs.sweep import is_sweep, read_sweep
 from fedsim.runs.tables import read_parquet
 
 PathLike = str | os.PathLike[str]
+PAGE = "compare.html"
+"""Name of a comparison's page in its folder."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def load(
     named = [path.path if isinstance(path, Run) else Path(path) for path in paths]
     folders: dict[Path, Path] = {}
     for path in named:
-        for folder in _run_folders(path):
+        for folder in _run_folders(path, several=len(named) > 1):
             folders.setdefault(folder.resolve(), folder)
     runs: list[RunFacts] = []
     left_out: list[LeftOut] = []
@@ -100,14 +102,15 @@ def load(
     return tuple(runs), tuple(left_out), _reference(named)
 
 
-def _run_folders(path: Path) -> Iterator[Path]:
+def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:
     if RunFolder(path).info.exists():
         yield path
     elif is_sweep(path):
         yield from (path / entry.run for entry in read_sweep(path).runs)
     else:
         folders = sorted(item.parent for item in path.glob("*/run.json"))
-        if not folders:
+        # 'runs/*' also matches the comparison that an earlier command wrote there.
+        if not folders and not (several and (path / PAGE).is_file()):
             raise UserError(
                 "no such folder" if not path.exists() else "the folder holds no run",
                 where=str(path),

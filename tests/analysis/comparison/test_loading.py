@@ -86,3 +86,12 @@ def test_a_folder_as_second_argument_is_explained(runs: list[Path], tmp_path: Pa
     with pytest.raises(UserError, match="takes one list of runs") as caught:
         fedsim.compare(runs, tmp_path / "out")
     assert ".write(" in str(caught.value.hint)
+
+
+def test_an_earlier_comparison_among_the_runs_is_no_run(runs: list[Path], tmp_path: Path) -> None:
+    """As in ``fedsim compare runs/*``, given again."""
+    page = fedsim.compare(runs).write(tmp_path / "comparison")
+    again = fedsim.compare([*runs, page.parent])
+    assert sum(len(group.runs) for group in again.groups) == len(runs)
+    with pytest.raises(UserError, match="the folder holds no run"):
+        fedsim.compare(page.parent)
