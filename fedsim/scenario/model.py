@@ -92,7 +92,8 @@ class Devices(Parameters):
     (``trace:``)."""
     assign: Literal["in_order", "sample"] = "in_order"
     """``in_order``: client i is device i of the bundle, which must have at least as many devices as there are clients.
-    ``sample``: each client is a device drawn with replacement."""
+    ``sample``: each client is a device drawn with replacement; clients with the same device are online at the same
+    times, unless the availability shifts them (``{name: trace, shift: days}``)."""
     compute: Annotated[Part[Any], OfKind("compute", "trace")] = BY_DEFAULT
     """Compute speed; by default from the trace's compute table."""
     availability: Annotated[Part[Any], OfKind("availability", _availability)] = BY_DEFAULT
