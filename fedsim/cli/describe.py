@@ -93,7 +93,7 @@ def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
         for one in kinds
         if part in CATALOG.parts(one)
     ]
-    return found or _choices(part, kinds) or [_section(part, kinds)]
+    return [*found, *_choices(part, kinds)] or [_section(part, kinds)]
 
 
 def _choices(name: str, kinds: list[str]) -> list[dict[str, Any]]:

@@ -55,6 +55,8 @@ def test_a_name_of_several_kinds_is_described_for_each() -> None:
     assert kinds == ["compute", "availability"]
     [one] = json.loads(fedsim("fedsim describe trace --kind availability --json"))
     assert one["kind"] == "availability"
+    kinds = [one["kind"] for one in json.loads(fedsim("fedsim describe file --json"))]
+    assert kinds == ["partition", "topology of shared"]
 
 
 def test_an_unknown_name_suggests_the_nearest() -> None:
