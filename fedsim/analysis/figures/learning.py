@@ -100,8 +100,9 @@ def target_levels(
     if metric.unit == "share":
         levels = [level / 20 for level in range(1, 20) if first < level / 20 <= best][-6:]
     else:
-        shares = (0.5, 0.75, 0.9, 0.95, 0.99) if best != first else ()
-        levels = [_round_level(first + (best - first) * share, best) for share in shares]
+        between = [first + (best - first) * share for share in (0.5, 0.75, 0.9, 0.95, 0.99)]
+        # Between two neighboring numbers there is none.
+        levels = [_round_level(value, best) for value in between if value != best]
         # Of those, the ones that the page can show exactly.
         exact = [level for level in levels if level == float(f"{level:.4g}")]
         levels = [level for level in exact if not metric.reached(first, level)]
