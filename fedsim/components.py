@@ -55,6 +55,7 @@ class _Parts(Mapping[str, type[ComponentType]]):
         self._package, self._base = package, base
         root = importlib.import_module(package)
         self._modules = sorted(module.name for module in pkgutil.iter_modules(root.__path__))
+        self._defined: dict[str, dict[str, type[ComponentType]]] = {}
 
     def __getitem__(self, name: str) -> type[ComponentType]:
         if name in self._modules:
@@ -80,6 +81,11 @@ class _Parts(Mapping[str, type[ComponentType]]):
         return dict(sorted(found.items()))
 
     def _defined_in(self, name: str) -> dict[str, type[ComponentType]]:
+        if name not in self._defined:
+            self._defined[name] = self._read(name)
+        return self._defined[name]
+
+    def _read(self, name: str) -> dict[str, type[ComponentType]]:
         module = importlib.import_module(f"{self._package}.{name}")
         return {
             value.name: value

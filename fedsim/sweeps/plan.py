@@ -8,7 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedsim import bundled
@@ -16,7 +16,7 @@ from fedsim.components import is_user_reference
 from fedsim.errors import UserError, UserErrors
 from fedsim.scenario.comparing import Namer, differing, flattened, short_names, text
 from fedsim.scenario.loading import LoadedScenario
-from fedsim.scenario.overrides import Override
+from fedsim.scenario.overrides import Override, apply_overrides
 from fedsim.scenario.own_code import as_data
 
 _LONGEST_WORD = 40
@@ -86,16 +86,17 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
     }
     planned: dict[str, PlannedRun] = {}
     problems: dict[str, UserError] = {}
+    location = loaded.source.value_place(("sweep", "seeds"))
+    # Removed once, because a copy of it for each run takes most of the time.
+    alone = [Override("sweep", None, location)]
+    single = replace(loaded, source=apply_overrides(loaded.source, alone))
     for chosen in _combinations(loaded):
         for seed in seeds:
             values = {override.path: as_data(override.value) for override in chosen}
             of_values = [words[path][text(v)] for path, v in values.items() if v is not None]
             name = "_".join([*of_values, f"seed{seed}"])
-            location = loaded.source.value_place(("sweep", "seeds"))
             try:
-                changed = loaded.changed(
-                    [*chosen, Override("seed", seed, location), Override("sweep", None, location)],
-                )
+                changed = single.changed([*chosen, Override("seed", seed, location)])
             except UserError as error:
                 for one in error.errors if isinstance(error, UserErrors) else (error,):
                     problems.setdefault(str(one), one)
