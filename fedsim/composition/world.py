@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fedsim import bundled
 from fedsim.components import Component
@@ -21,9 +23,10 @@ from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError, raise_all
-from fedsim.formatting import format_counted
+from fedsim.formatting import format_counted, format_names
 from fedsim.methods.base import Method
 from fedsim.network.base import Direction, Network, NetworkContext
+from fedsim.network.columns import AccessParams
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Devices, Energy, EnergyClass, Scenario
@@ -104,7 +107,7 @@ class World:
 
     def trace_doubts(self) -> list[UserError]:
         """Warnings about settings that the trace overrides, times in a wrong unit, and unusable devices."""
-        doubts = self._overridden()
+        doubts = [*self._paired_in_order(), *self._overridden(), *self._unused_latencies()]
         params: AvailabilityParams = self.scenario.devices.availability.params
         bundle = self._bundle("availability") if params.needs_tables() else None
         if bundle is None:
@@ -271,6 +274,8 @@ class World:
         if bundle is None:
             return np.empty(0, dtype=np.int64)
         count, clients = bundle.device_count, self.task.clients
+        if self.scenario.devices.assign == "by_name":
+            return self._rows_by_name(bundle)
         if self.scenario.devices.assign == "sample":
             u = Stream(self.scenario.seed, Purpose.TRACE).uniforms(np.arange(clients))
             return np.minimum((u * count).astype(np.int64), count - 1)
@@ -281,6 +286,72 @@ class World:
                 hint="use fewer clients, a larger bundle (fedsim traces scale), or devices.assign: sample",
             )
         return np.arange(clients, dtype=np.int64)
+
+    def _unused_latencies(self) -> list[UserError]:
+        """A warning if the user's trace has round-trip times, but the latency is the default."""
+        params, bundle = self.scenario.devices.network.params, self._bundle("network")
+        if (
+            bundle is None
+            or not isinstance(params, AccessParams)
+            or "latency" in params.model_fields_set
+        ):
+            return []
+        is_builtin = bundled.written(Path(bundle.where)).startswith(bundled.PREFIX)
+        if is_builtin or not bundle.has("network", "rtt_s"):
+            return []
+        if np.isnan(bundle.numpy("network", "rtt_s")).all():
+            return []
+        return [
+            UserError(
+                "every client has the default of 40 ms, but the trace has round-trip times",
+                where="devices.network.latency",
+                hint="give bundle, to use half of a device's round-trip time, or a duration",
+            )
+        ]
+
+    def _rows_by_name(self, bundle: TraceBundle) -> Int64Array:
+        names = self.task.client_names
+        if not names:
+            raise UserError(
+                "the clients have no names",
+                where="devices.assign",
+                hint="give the data set's samples groups and use task.partition: natural, or pair clients and devices "
+                "in_order",
+            )
+        rows = _rows_of_names(names, bundle)
+        if missing := [name for name, row in zip(names, rows, strict=True) if row < 0]:
+            raise UserError(
+                f"the trace has no device with the name of {format_counted(len(missing), 'client')}: "
+                f"{format_names(missing[:3])}{', ...' if missing[3:] else ''}",
+                where=bundle.where,
+                hint="add them to the trace, or leave these clients out of the data set",
+            )
+        return rows
+
+    def _paired_in_order(self) -> list[UserError]:
+        """A warning if clients have the names of devices, but are on others."""
+        bundle, names = self._main_bundle(), self.task.client_names
+        if bundle is None or not names or self.scenario.devices.assign != "in_order":
+            return []
+        rows = _rows_of_names(names, bundle)
+        wrong = int(np.count_nonzero((rows >= 0) & (rows != np.arange(len(rows)))))
+        if not wrong:
+            return []
+        return [
+            UserError(
+                f"{wrong} of {format_counted(len(names), 'client')} {'is' if wrong == 1 else 'are'} not on the device "
+                "of that name, because clients and devices are paired in their order",
+                where="devices.assign",
+                hint="pair them by name: devices.assign: by_name",
+            )
+        ]
+
+
+def _rows_of_names(names: Sequence[str], bundle: TraceBundle) -> Int64Array:
+    """Row of the device of each name in a bundle; -1 if there is none."""
+    rows = pc.index_in(pa.array(names, pa.string()), value_set=bundle.device_ids.cast(pa.string()))
+    found: Int64Array = rows.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
 
 
 def build_world(

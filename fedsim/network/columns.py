@@ -132,6 +132,8 @@ class LinkParams(TraceParameters):
 
     up_ratio: float = Field(1.0, gt=0)
     """Ratio of uplink to downlink, for devices with only one known rate. About 0.2 on 4G, 0.5 on low-band 5G."""
+    rate_factor: float = Field(1.0, gt=0)
+    """Factor on the rates of all clients' links: 0.5 halves the bandwidth of a trace."""
     transport: Annotated[Part[Any], OfKind("transport", "fluid")] = BY_DEFAULT
     """How a transfer sends its bytes: fluid (at the rate of the links), or tcp (connection setup, slow start, headers,
     loss)."""
@@ -209,21 +211,16 @@ def drawn(
     return np.full(count, float(source))
 
 
-def rate_columns(
-    down: RateSource, up: RateSource, up_ratio: float, context: NetworkContext
-) -> tuple[FloatArray, FloatArray]:
+def rate_columns(params: AccessParams, context: NetworkContext) -> tuple[FloatArray, FloatArray]:
     """Rates (bit/s) of all clients, down and up; shape ``(clients,)`` each.
 
-    Args:
-        down: source of the rates from the server.
-        up: source of the rates to the server. ``bundle`` means the bundle's uplink if it is known and the downlink
-            comes from the bundle too; otherwise the downlink times ``up_ratio``.
-        up_ratio: ratio of uplink to downlink.
-        context: clients, bundle and random streams.
+    ``up: bundle`` means the bundle's uplink if it is known and the downlink comes from the bundle too; otherwise the
+    downlink times ``up_ratio``.
 
     Raises:
         UserError: the bundle lacks a client's rate.
     """
+    down, up, factor = params.down, params.up, params.rate_factor
     if down == "bundle":
         known = bundle_rates(context)[:, context.device_rows]
         down_bps, up_known = known[Direction.DOWN], known[Direction.UP]
@@ -238,10 +235,10 @@ def rate_columns(
         down_bps = drawn(down, context.clients, context, Draw.DOWN)
         up_known = np.full(context.clients, np.nan)
     if up != "bundle":
-        return down_bps, drawn(up, context.clients, context, Draw.UP)
+        return down_bps * factor, drawn(up, context.clients, context, Draw.UP) * factor
     with np.errstate(over="ignore"):
-        up_bps = down_bps * up_ratio
-    return down_bps, np.where(np.isnan(up_known), up_bps, up_known)
+        up_bps = down_bps * params.up_ratio
+    return down_bps * factor, np.where(np.isnan(up_known), up_bps, up_known) * factor
 
 
 def bundle_rates(context: NetworkContext) -> FloatArray:

@@ -90,8 +90,9 @@ class Devices(Parameters):
     trace: Path | None = None
     """Folder of a trace bundle, relative to the scenario file; each part below may name a different one
     (``trace:``)."""
-    assign: Literal["in_order", "sample"] = "in_order"
-    """``in_order``: client i is device i of the bundle, which must have at least as many devices as there are clients.
+    assign: Literal["in_order", "sample", "by_name"] = "in_order"
+    """``in_order``: client i is device i of the bundle, which must have at least as many devices as there are clients;
+    names do not matter. ``by_name``: each client of a natural partition is the device of its name.
     ``sample``: each client is a device drawn with replacement; clients with the same device are online at the same
     times, unless the availability shifts them (``{name: trace, shift: days}``)."""
     compute: Annotated[Part[Any], OfKind("compute", "trace")] = BY_DEFAULT

@@ -15,6 +15,7 @@ from fedsim.composition.checking import check
 from fedsim.errors import UserError
 from fedsim.network import Direction
 from fedsim.network.static import VaryingNetwork
+from fedsim.scenario.loading import LoadedScenario
 from tests.devices.worlds import LINKS, STEPS, S, phones, timing
 from tests.traces.cases import DAY, HOUR, bundle_of
 
@@ -238,3 +239,74 @@ def test_memory_that_the_trace_gives_for_every_device_is_not_set_in_silence(
     named = [str(each) for each in check(read_scenario(world)) if "memory" in str(each)]
     assert len(named) == warned
     assert all("devices.memory: has no effect" in each for each in named)
+
+
+def named_world(tmp_path: Path, groups: list[str], **devices: Any) -> LoadedScenario:
+    """One sample for each of the groups, which are clients, on the devices d0 to d3."""
+    np.savez(
+        tmp_path / "data.npz",
+        x=np.ones((2 * len(groups), 2), np.float32),
+        y=np.arange(2 * len(groups)) % 2,
+        group=groups * 2,
+        is_test=np.repeat([False, True], len(groups)),
+    )
+    world = timing(
+        {"trace": phones(tmp_path), "compute": STEPS, "network": LINKS, **devices},
+        task={
+            "dataset": {"name": "npz", "path": str(tmp_path / "data.npz")},
+            "partition": "natural",
+            "model": "logistic_regression",
+        },
+        server={},
+    )
+    return read_scenario(world)
+
+
+@pytest.mark.parametrize(
+    ("groups", "wrong"),
+    [
+        (["d0", "d1", "d2", "d3"], None),
+        (["d1", "d2", "d3"], "3 of 3 clients are"),
+        (["a", "d0"], "1 of 2 clients is"),
+        (["a", "b"], None),
+    ],
+)
+def test_clients_on_devices_of_other_names_are_named(
+    groups: list[str], wrong: str | None, tmp_path: Path
+) -> None:
+    warnings = [str(each) for each in check(named_world(tmp_path, groups)) if "name" in str(each)]
+    assert len(warnings) == (wrong is not None)
+    assert all(f"devices.assign: {wrong} not on the device of that name" in w for w in warnings)
+
+
+def test_clients_are_paired_with_the_devices_of_their_names(tmp_path: Path) -> None:
+    loaded = named_world(tmp_path, ["d3", "d1"], assign="by_name")
+    assert not [each for each in check(loaded) if "name" in str(each)]
+    names = assemble(loaded).world.names()
+    assert list(names["name"]) == names["device"].to_pylist() == ["d1", "d3"]
+    with pytest.raises(UserError, match=r"no device with the name of 1 client: d9"):
+        (tmp_path / "other").mkdir()
+        check(named_world(tmp_path / "other", ["d3", "d9"], assign="by_name"))
+    with pytest.raises(UserError, match="the clients have no names"):
+        check(read_scenario(timing({"trace": phones(tmp_path, "b"), "assign": "by_name"})))
+
+
+@pytest.mark.parametrize(
+    ("rtt_s", "latency", "warned"),
+    [
+        (0.08, {}, 1),
+        (0.08, {"latency": "40ms"}, 0),
+        (0.08, {"latency": "bundle"}, 0),
+        (None, {}, 0),
+    ],
+)
+def test_round_trip_times_are_not_ignored_in_silence(
+    rtt_s: float | None, latency: dict[str, Any], warned: int, tmp_path: Path
+) -> None:
+    columns = {"direction": ["both"] * 4, "bandwidth_bps": [1e6] * 4, "rtt_s": [rtt_s] * 4}
+    devices = {"trace": phones(tmp_path, network=columns), "compute": STEPS, "network": latency}
+    named = [each for each in check(read_scenario(timing(devices))) if "round-trip" in str(each)]
+    assert len(named) == warned
+    assert all("default of 40 ms" in str(each) for each in named)
+    builtin = timing({"trace": "builtin:phones_week"})
+    assert not [each for each in check(read_scenario(builtin)) if "round-trip" in str(each)]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from fedsim.network import Direction
 from tests.network.bundles import ASSIGN, NETWORK, SERIES, build, context_of
 
@@ -20,3 +24,23 @@ def test_nominal_rates_of_all_clients_are_those_of_each() -> None:
         for direction in Direction:
             each = [network.rate_bps(client, direction) for client in range(3)]
             assert network.rates_bps(direction).tolist() == each
+
+
+@pytest.mark.parametrize(
+    ("kind", "params"),
+    [
+        ("static", {"up_ratio": 0.5}),
+        ("static", {"down": "8Mbps", "up": "2Mbps"}),
+        ("traced", {"up_ratio": 0.5}),
+        ("shared", {"server_up": "1Gbps"}),
+    ],
+)
+def test_half_the_bandwidth_takes_twice_as_long(kind: str, params: dict[str, Any]) -> None:
+    tables = {"network_series": SERIES, "network_assign": ASSIGN, "network": NETWORK}
+    full, half = (
+        build(context_of(tables), kind, **params, rate_factor=factor) for factor in (1, 0.5)
+    )
+    for direction in Direction:
+        rates = full.rates_bps(direction)
+        assert (rates > 0).all()
+        assert half.rates_bps(direction).tolist() == (rates / 2).tolist()

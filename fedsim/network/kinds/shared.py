@@ -72,7 +72,7 @@ class Shared(NetworkKind):
         """The links of the topology and of all clients."""
         params = self.params
         topology = params.topology.topology(context)
-        down_bps, up_bps = rate_columns(params.down, params.up, params.up_ratio, context)
+        down_bps, up_bps = rate_columns(params, context)
         flows = [Flow(flow.source, flow.target, flow.size, to_ns(flow.at)) for flow in params.flows]
         return SharedNetwork(
             topology,

@@ -44,7 +44,7 @@ class Static(NetworkKind):
     def build(self, context: NetworkContext) -> Network:
         """The links of all clients, with constant or drawn rates."""
         params = self.params
-        down_bps, up_bps = rate_columns(params.down, params.up, params.up_ratio, context)
+        down_bps, up_bps = rate_columns(params, context)
         links: dict[str, Any] = {
             "latency_s": latency_column(params.latency, context),
             "down_bps": down_bps,

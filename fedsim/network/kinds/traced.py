@@ -61,8 +61,8 @@ class Traced(NetworkKind):
         series, numbers = _read_series(bundle, params.on_end or bundle.manifest.on_end)
         links = TracedNetwork(
             series,
-            down=_ride(Direction.DOWN, numbers, series, 1.0, context),
-            up=_ride(Direction.UP, numbers, series, params.up_ratio, context),
+            down=_ride(Direction.DOWN, numbers, series, 1.0, params.rate_factor, context),
+            up=_ride(Direction.UP, numbers, series, params.up_ratio, params.rate_factor, context),
             latency_s=None if latency == "series" else latency_column(latency, context),
         )
         return with_transport(links, params, context)
@@ -103,9 +103,19 @@ def _ride(
     numbers: dict[tuple[str, str], int],
     series: RateSeries,
     ratio: float,
+    rate_factor: float,
     context: NetworkContext,
 ) -> Ride:
-    """The series of each client in one direction; ``ratio`` is the factor on series for both directions."""
+    """The series of each client in one direction.
+
+    Args:
+        direction: the direction.
+        numbers: of the series, by name and direction.
+        series: all series.
+        ratio: factor on series for both directions.
+        rate_factor: factor on every rate.
+        context: clients and bundle.
+    """
     # Reading the parameters of a network must not import the reader of tables.
     from fedsim.traces.intervals import device_periods
 
@@ -151,7 +161,7 @@ def _ride(
     return Ride(
         number,
         offset_us * NS_PER_US + context.offset_ns,
-        scale,
+        scale * rate_factor,
         np.where(drifts, lap_us * NS_PER_US, 0),
         window_start[clients] * NS_PER_US - context.offset_ns,
     )
