@@ -22,6 +22,7 @@ def figures(run: Run) -> dict[str, Figure]:
         time.outcomes(run),
         time.online(run),
         timeline.timeline(run),
+        participation.contribution(run),
         participation.participation(run),
         participation.inequality(run),
         learning.client_accuracy(run),

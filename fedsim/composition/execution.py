@@ -158,6 +158,7 @@ def execute(
             {
                 "name": loaded.scenario.name,
                 "seed": loaded.scenario.seed,
+                "clients": assembly.task.clients,
                 "timing_only": not assembly.rules.learns,
                 "user_code": loaded.user_code(),
                 "data_files": loaded.data_files(),

@@ -182,7 +182,8 @@ def execute(
         info = {"name": scenario.name, "seed": scenario.seed, "timing_only": False, **versions}
         if isinstance(app.server, AppSource):
             info["app"] = app.name
-        folder.begin(to_yaml(resolved(loaded)), {**info, "run_config": dict(app.run_config)})
+        begun = {**info, "clients": params.clients, "run_config": dict(app.run_config)}
+        folder.begin(to_yaml(resolved(loaded)), begun)
         with RunWriter(folder, clients=params.clients) as writer:
             stop, server = scenario.stop, scenario.server
             detection = server.failure_detection

@@ -58,6 +58,7 @@ class _Info(TypedDict, total=False):
 
     status: Required[Status]
     seed: StrictInt | None
+    clients: StrictInt | None
     simulated_s: _Seconds | None
     wall_s: _Seconds | None
     rounds: StrictInt | None

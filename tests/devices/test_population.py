@@ -284,9 +284,10 @@ def test_clients_are_paired_with_the_devices_of_their_names(tmp_path: Path) -> N
     assert not [each for each in check(loaded) if "name" in str(each)]
     names = assemble(loaded).world.names()
     assert list(names["name"]) == names["device"].to_pylist() == ["d1", "d3"]
+    (tmp_path / "other").mkdir()
+    missing = named_world(tmp_path / "other", ["d3", "d9"], assign="by_name")
     with pytest.raises(UserError, match=r"no device with the name of 1 client: d9"):
-        (tmp_path / "other").mkdir()
-        check(named_world(tmp_path / "other", ["d3", "d9"], assign="by_name"))
+        check(missing)
     with pytest.raises(UserError, match="the clients have no names"):
         check(read_scenario(timing({"trace": phones(tmp_path, "b"), "assign": "by_name"})))
 

@@ -92,6 +92,7 @@ def test_a_failed_run_is_replaced_and_an_interrupted_one_is_not(tmp_path: Path) 
     with pytest.raises(RuntimeError):
         fedsim.run(SCENARIO, folder.path, on_progress=interrupt_after(2, RuntimeError))
     assert folder.read_info()["status"] == Status.FAILED
+    assert "8 clients" in fedsim.load(folder.path).report().read_text()
     with pytest.raises(KeyboardInterrupt):
         fedsim.run(SCENARIO, folder.path, on_progress=interrupt_after(2, KeyboardInterrupt))
     assert folder.read_info()["status"] == Status.INTERRUPTED

@@ -127,9 +127,11 @@ def section(run: Run, *keys: str) -> dict[str, Any]:
 
 
 def population(run: Run) -> int:
-    """Number of clients: from the table of clients, the scenario, or the largest id in the dispatches."""
+    """Number of clients; if an earlier version began the run and it has not ended, as far as its files show."""
     if run.has_clients:
         return len(run.clients)
+    if clients := run.info.get("clients"):
+        return int(clients)
     stated = section(run, "task", "partition").get("clients")
     seen = int(run.dispatches["client_id"].max()) + 1 if len(run.dispatches) else 0
     return max(seen, stated) if isinstance(stated, int) else seen

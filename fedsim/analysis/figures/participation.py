@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import (
@@ -15,7 +16,13 @@ from fedsim.analysis.figures.base import (
     thin,
     time_bins,
 )
-from fedsim.formatting import format_count, format_duration, format_number, format_share
+from fedsim.formatting import (
+    format_count,
+    format_counted,
+    format_duration,
+    format_number,
+    format_share,
+)
 from fedsim.runs import Run
 
 MAX_CELLS = 6000
@@ -34,6 +41,64 @@ def participation(run: Run) -> Figure | None:
         histogram(counts, integer_bins(counts), "count", "clients", "updates from"),
         {"never": never},
     )
+
+
+def contribution(run: Run) -> Figure | None:
+    """How many clients contributed, by kind of device, and why the others did not; None if all did."""
+    if not run.has_clients:
+        return None
+    reason = _reasons(run)
+    if (reason == _CONTRIBUTED).all():
+        return None
+    kinds = run.clients["kind"].fillna("unknown")
+    most = kinds.value_counts().index[:_MOST_KINDS]
+    counted = pd.crosstab(kinds.where(kinds.isin(most), "others"), reason)
+    if len(counted) > 1:
+        counted.loc["all"] = counted.sum()
+    else:
+        counted.index = pd.Index(["all"])
+    contributed = counted.get(_CONTRIBUTED, pd.Series(0, counted.index))
+    clients = counted.sum(axis=1)
+    shares = contributed / clients
+    reasons = [str(name) for name in counted if name != _CONTRIBUTED]
+    reasons.sort(key=lambda name: [*_NO_WORK, name].index(name))
+    numbers = [(int(counted.at["all", name]), name) for name in reasons]
+    finding = "; ".join(
+        f"{format_count(n)} {'was' if n == 1 else 'were'} {name}" for n, name in numbers
+    )
+    if len(counted) > 1:
+        least = str(shares.iloc[:-1].idxmin())
+        finding += f". Of the clients of kind {least}, {format_share(shares[least])} contributed"
+    return Figure(
+        "contribution",
+        f"{format_count(contributed['all'])} of {format_counted(clients['all'], 'client')} contributed; {finding}.",
+        (
+            Column("kind", "kind of device", "text", counted.index.tolist()),
+            Column("clients", "clients", "count", clients.to_numpy()),
+            Column("contributed", "contributed", "count", contributed.to_numpy()),
+            Column("share", "share", "share", shares.to_numpy()),
+            *(Column(name, name, "count", counted[name].to_numpy()) for name in reasons),
+        ),
+    )
+
+
+_CONTRIBUTED = "contributed"
+_NO_WORK = ("never online", "never selected")
+_MOST_KINDS = 12
+
+
+def _reasons(run: Run) -> pd.Series:
+    """For each client, that it contributed, or why not: no work, or the most frequent outcome of its dispatches."""
+    clients, dispatches = run.clients, run.dispatches
+    contributes = clients["aggregated"].to_numpy() > 0
+    is_away = clients["online_fraction"].to_numpy() == 0
+    reason = np.where(contributes, _CONTRIBUTED, np.where(is_away, *_NO_WORK)).astype(object)
+    in_vain = ~contributes[dispatches["client_id"].to_numpy()]
+    if in_vain.any():
+        lost = dispatches.loc[in_vain, ["client_id", "outcome"]].astype({"outcome": str})
+        usual = pd.crosstab(lost["client_id"], lost["outcome"]).idxmax(axis=1)
+        reason[usual.index.to_numpy()] = [f"mostly {outcome}" for outcome in usual]
+    return pd.Series(reason, clients.index)
 
 
 def inequality(run: Run) -> Figure | None:

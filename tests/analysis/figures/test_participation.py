@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fedsim.analysis.figures import time
+import fedsim
+from fedsim.analysis.figures import participation, time
 from fedsim.analysis.run import Run
 from fedsim.formatting import format_mean_count
 from tests.analysis.documents import columns, parquet
+from tests.devices.worlds import LINKS, STEPS, timing
+from tests.traces.cases import bundle_of
 
 
 def test_online_and_at_work(run: Run, document: dict[str, Any]) -> None:
@@ -81,3 +85,51 @@ def test_partition_matrix(run: Run, document: dict[str, Any]) -> None:
             rows[rows["label"] == label].set_index("client_id").loc[shown["client_id"], "count"]
         )
         assert shown[f"label_{label}"] == expected.tolist()
+
+
+def test_why_clients_did_not_contribute(tmp_path: Path) -> None:
+    """Of five devices, one is always away, one is never selected, one is too slow, and one leaves at once."""
+    week, minute = [(0, 7 * 86_400 * 10**6)], 60 * 10**6
+    bundle = bundle_of(
+        {"a": week, "away": [], "idle": week, "slow": week, "gone": [(0, 1), (1, minute // 6)]},
+        devices={"kind": ["phone", "phone", "phone", "tv", "tv"]},
+    )
+    bundle.write(tmp_path / "trace")
+    run = fedsim.run(
+        {
+            "task": {"name": "timing", "clients": 5, "parameters": 1000},
+            "training": {"local_steps": 10},
+            "devices": {
+                "trace": str(tmp_path / "trace"),
+                "compute": {"name": "values", "step": [1, 1, 1, 6.5, 2]},
+                "network": {"name": "static", "latency": 0, "down": "1Gbps", "up": "1Gbps"},
+            },
+            "server": {
+                "selection": {"name": "scripted", "rounds": [[0, 3, 4], [0]]},
+                "schedule": {"name": "sync", "deadline": "1min"},
+            },
+            "stop": {"rounds": 2},
+        },
+        tmp_path / "run",
+    )
+    figure = participation.contribution(run)
+    assert figure is not None
+    assert [column.key for column in figure.columns] == [
+        *("kind", "clients", "contributed", "share", "never online", "never selected"),
+        *("mostly dropped", "mostly late"),
+    ]
+    assert figure.rows == [
+        ("phone", 3, 1, pytest.approx(1 / 3), 1, 1, 0, 0),
+        ("tv", 2, 0, 0, 0, 0, 1, 1),
+        ("all", 5, 1, 0.2, 1, 1, 1, 1),
+    ]
+    assert figure.finding == (
+        "1 of 5 clients contributed; 1 was never online; 1 was never selected; 1 was mostly dropped; "
+        "1 was mostly late. Of the clients of kind tv, 0.0% contributed."
+    )
+    assert "Clients that contributed, and why others did not" in run.report().read_text()
+
+
+def test_a_run_to_which_all_contributed_has_no_table_of_reasons(tmp_path: Path) -> None:
+    world = timing({"compute": STEPS, "network": LINKS})
+    assert participation.contribution(fedsim.run(world, tmp_path / "run")) is None
