@@ -62,7 +62,7 @@ def contribution(run: Run) -> Figure | None:
     shares = contributed / clients
     reasons = [str(name) for name in counted if name != _CONTRIBUTED]
     reasons.sort(key=lambda name: [*_NO_WORK, name].index(name))
-    numbers = [(int(counted.at["all", name]), name) for name in reasons]
+    numbers = [(int(counted[name].iloc[-1]), name) for name in reasons]
     finding = "; ".join(
         f"{format_count(n)} {'was' if n == 1 else 'were'} {name}" for n, name in numbers
     )
