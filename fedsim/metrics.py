@@ -35,7 +35,7 @@ class MetricDefinition:
         higher_is_better: whether a larger value is better.
         unit: how values are written; ``share`` in percent.
         label: the name in a sentence; ``name`` with spaces when empty.
-        low: smallest possible value; 0 for shares.
+        low, high: smallest and largest possible value; 0 and 1 for shares.
     """
 
     name: str
@@ -43,25 +43,27 @@ class MetricDefinition:
     unit: Kind = "number"
     label: str = ""
     low: float = -math.inf
+    high: float = math.inf
 
     def __post_init__(self) -> None:
         if not self.label:
             object.__setattr__(self, "label", self.name.replace("_", " "))
         if self.unit == "share":
             object.__setattr__(self, "low", 0.0)
-
-    @property
-    def high(self) -> float:
-        """Largest possible value."""
-        return 1.0 if self.unit == "share" else math.inf
+            object.__setattr__(self, "high", 1.0)
 
     def unreachable(self, value: float, where: str) -> UserError | None:
         """The error for a target that the metric cannot reach; None if it can."""
         if self.low <= value <= self.high:
             return None
         percent = self.high == 1 and 1 < value <= 100
+        limits = f"lie between {self.low:g} and {self.high:g}"
+        if math.isinf(self.low):
+            limits = f"are at most {self.high:g}"
+        elif math.isinf(self.high):
+            limits = f"are at least {self.low:g}"
         return UserError(
-            f"{self.name} never reaches {value:g}; its values lie between {self.low:g} and {self.high:g}",
+            f"{self.name} never reaches {value:g}; its values {limits}",
             where=where,
             hint=f"write {value / 100:g} for {value:g}%" if percent else None,
         )
@@ -107,7 +109,7 @@ METRICS: Mapping[str, MetricDefinition] = {
         MetricDefinition("perplexity", higher_is_better=False, low=1.0),
         MetricDefinition("mse", higher_is_better=False, label="MSE", low=0.0),
         MetricDefinition("mae", higher_is_better=False, label="MAE", low=0.0),
-        MetricDefinition("r2", label="R²"),
+        MetricDefinition("r2", label="R²", high=1.0),
         MetricDefinition("client_accuracy", unit="share"),
         MetricDefinition("client_accuracy_weighted", unit="share"),
         MetricDefinition("client_accuracy_worst", unit="share"),

@@ -52,6 +52,22 @@ def test_shares_are_written_in_percent() -> None:
     assert definition("macro_f1").format(0.5) == "50.0%"
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "limits"),
+    [
+        ("r2", 70, "are at most 1\n  write 0.7 for 70%"),
+        ("mse", -1, "are at least 0"),
+        ("accuracy", -0.1, "lie between 0 and 1"),
+    ],
+)
+def test_values_that_a_metric_cannot_have_are_refused_as_targets(
+    name: str, value: float, limits: str
+) -> None:
+    error = definition(name).unreachable(value, "stop.target")
+    assert f"{name} never reaches {value:g}; its values {limits}" in str(error)
+    assert definition("r2").unreachable(-3, "stop.target") is None
+
+
 def test_only_a_kind_of_accuracy_follows_its_value() -> None:
     assert definition("client_accuracy_worst").format_target(0.9) == "90% client accuracy worst"
     assert definition("accuracy").format_named(0.9) == "90.0% accuracy"

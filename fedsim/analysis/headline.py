@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import population, section, sentence
 from fedsim.analysis.figures.learning import metric_names, not_finite, targets
+from fedsim.components import is_user_reference
 from fedsim.formatting import (
     format_bytes,
     format_count,
@@ -157,7 +159,8 @@ def subtitle(run: Run) -> str:
 
 
 def _name(part: Any) -> str:
-    return str(part.get("name", "")) if isinstance(part, dict) else str(part or "")
+    name = str(part.get("name", "")) if isinstance(part, dict) else str(part or "")
+    return Path(name).name if is_user_reference(name) else name
 
 
 def notice(run: Run) -> str:

@@ -19,7 +19,7 @@ from fedsim.cli.options import (
     user_code_option,
 )
 from fedsim.errors import UserError, without_numbers
-from fedsim.formatting import format_command
+from fedsim.formatting import format_command, format_counted
 from fedsim.scenario.loading import load_scenario
 from fedsim.scenario.schema import json_schema
 from fedsim.scenario.source import read_yaml
@@ -73,7 +73,8 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
         return
     for key, note in notes.items():
         click.echo(note + _in_runs(names[key], len(runs)))
-    click.echo(f"{scenario}: scenario '{loaded.scenario.name}' is valid")
+    of_sweep = f": a sweep of {format_counted(len(runs), 'run')}" if loaded.scenario.sweep else ""
+    click.echo(f"{scenario}: scenario '{loaded.scenario.name}' is valid{of_sweep}")
 
 
 def _in_runs(names: list[str], of: int) -> str:

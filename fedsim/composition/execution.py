@@ -515,7 +515,8 @@ class _Execution:
         if not self._server.dispatched:
             yield nothing_dispatched(scenario.server.schedule.type)
         elif not (self._server.version or meets_target):
-            yield nothing_aggregated(scenario.server.schedule.type, self._server.arrived)
+            late = int((run.dispatches["outcome"] == "late").sum())
+            yield nothing_aggregated(scenario.server.schedule.type, self._server.arrived, late)
         if scenario.stop.simulated_time is None:
             yield from drifting_hours(self._assembly.population, end_ns)
 

@@ -181,15 +181,27 @@ def nothing_dispatched(schedule: type[Schedule]) -> UserError:
     )
 
 
-def nothing_aggregated(schedule: type[Schedule], arrived: int) -> UserError:
-    """The warning about a run whose updates have never been aggregated; ``arrived`` is their number."""
-    own = place(schedule, "on_arrival")
+def nothing_aggregated(schedule: type[Schedule], arrived: int, late: int) -> UserError:
+    """The warning about a run whose updates have never been aggregated.
+
+    Args:
+        schedule: the schedule.
+        arrived: number of updates that arrived.
+        late: number of those that arrived too late.
+    """
+    happened = f"{format_counted(arrived, 'update')} arrived"
+    where = "server.schedule"
+    hint = "let the run last longer (stop), or lower the number of updates that a version needs"
+    if not is_bundled(schedule):
+        where = place(schedule, "on_arrival")
+        hint = "call self.server.aggregate(dispatches) with the updates that have arrived"
+    elif arrived and late == arrived:
+        happened = "every update that arrived was late"
+        hint = "give the clients more time (server.schedule.deadline) or less work"
     return UserError(
-        f"no update was aggregated, so the model is the initial one; {format_counted(arrived, 'update')} arrived",
-        where="server.schedule" if is_bundled(schedule) else own,
-        hint="let the run last longer (stop), or lower the number of updates that a version needs"
-        if is_bundled(schedule)
-        else "call self.server.aggregate(dispatches) with the updates that have arrived",
+        f"no update was aggregated, so the model is the initial one; {happened}",
+        where=where,
+        hint=hint,
     )
 
 

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+import fedsim
 from fedsim.cli import cli
 from fedsim.scheduling.base import CohortParams, Selection
 from fedsim.scheduling.standstill import Standstill
 from fedsim.simulation.contract import _Requests, check_selection
+from tests.devices.worlds import LINKS, STEPS, timing
 
 RULES = """\
 import numpy as np
@@ -277,6 +279,19 @@ def test_a_schedule_that_aggregates_nothing(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     message = "no update was aggregated, so the model is the initial one; 2 updates arrived"
     assert f"rules.py: Rounds.on_arrival: {message}" in result.stderr
+
+
+def test_a_deadline_that_no_update_meets(tmp_path: Path) -> None:
+    """Nominally, a dispatch takes 8 s."""
+    slower = {**STEPS, "perturbations": [{"at": 0, "factor": 2}]}
+    scenario = timing(
+        {"compute": slower, "network": LINKS},
+        server={"schedule": {"name": "sync", "deadline": "9s"}},
+    )
+    run = fedsim.run(scenario | {"stop": {"rounds": 3}}, tmp_path / "run")
+    assert set(run.dispatches["outcome"]) <= {"late", "unfinished"}
+    [note] = [each for each in run.info["notes"] if "no update was" in each]
+    assert note.endswith("the model is the initial one; every update that arrived was late")
 
 
 def test_parts_that_ship_with_fedsim_are_not_checked() -> None:
