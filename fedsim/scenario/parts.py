@@ -140,7 +140,7 @@ class OfKind:
         """
         if isinstance(value, Part):
             return replace(value)
-        if value is None or value == {}:
+        if value is None or (isinstance(value, Mapping) and not value):
             value = self._companion(section)
             if value is None:
                 return Part(self.kind, "", None, None)
@@ -180,6 +180,8 @@ class OfKind:
             written = f"an object of type {type(value).__name__}"
             takes_functions = reading.catalog.kinds[self.kind].of_function is not None
             hint = f"give a class{', or a function that returns the object' if takes_functions else ''}"
+            if self.kind == "dataset":
+                hint += ', or write the data to a file: {"name": "table", "path": "data.parquet", "target": "y"}'
         message = f"must be the name of a {self.kind}, or a mapping of its name and parameters, not {written}"
         return mistake("part", message, hint)
 

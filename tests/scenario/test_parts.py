@@ -7,6 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from fedsim.catalog import Catalog
@@ -69,6 +71,13 @@ def test_classes_and_instances_are_parts(
     assert again.params.alpha == alpha
 
 
+def test_an_instance_without_parameters_has_the_defaults() -> None:
+    class Plain(Component):
+        Params = MyMixing
+
+    assert Plain().params == MyMixing()
+
+
 NO_METHOD = "server.method: must be the name of a method, or a mapping of its name and parameters"
 
 
@@ -90,6 +99,8 @@ def test_a_class_that_ships_with_fedsim_keeps_its_name(catalog: Catalog, tmp_pat
             SimpleNamespace(text="\n"),
             f"{NO_METHOD}, not an object of type SimpleNamespace\n  give a class",
         ),
+        (np.ones(2), f"{NO_METHOD}, not an object of type ndarray\n  give a class"),
+        (pd.DataFrame({"x": [1]}), f"{NO_METHOD}, not an object of type DataFrame\n  give a class"),
         ({"name": 3}, "server.method.name: must be text, not 3"),
         (int, "server.method: int is not a method\n  derive it from fedsim.components.Component"),
         ({"name": MyMethod, "alpha": 0}, "server.method.alpha: must be greater than 0"),
