@@ -41,9 +41,8 @@ class Component:
     Params: ClassVar[type[Parameters]] = Parameters
     companions: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType({})
 
-    def __init__(self, params: Any = None) -> None:
-        """Without ``params``, with the defaults of all parameters."""
-        self.params = self.Params() if params is None else params
+    def __init__(self, params: Any) -> None:
+        self.params = params
 
 
 ComponentType = TypeVar("ComponentType", bound=Component)

@@ -71,13 +71,6 @@ def test_classes_and_instances_are_parts(
     assert again.params.alpha == alpha
 
 
-def test_an_instance_without_parameters_has_the_defaults() -> None:
-    class Plain(Component):
-        Params = MyMixing
-
-    assert Plain().params == MyMixing()
-
-
 NO_METHOD = "server.method: must be the name of a method, or a mapping of its name and parameters"
 
 
