@@ -29,7 +29,11 @@ from fedsim.composition.recorded import (
     check_timeline,
     world_seed,
 )
-from fedsim.composition.requirements import nothing_aggregated, nothing_dispatched
+from fedsim.composition.requirements import (
+    nothing_aggregated,
+    nothing_dispatched,
+    small_rounds,
+)
 from fedsim.composition.resuming import load_original
 from fedsim.composition.rules import build_station
 from fedsim.composition.shared import Shared
@@ -138,7 +142,7 @@ def execute(
         raise UserError(
             "this scenario describes a sweep of many runs",
             where=f"{loaded.path or 'scenario'}: sweep",
-            hint="use fedsim sweep (in Python: fedsim.sweep()), or leave the section out",
+            hint="use fedsim sweep (in Python: fedsim.sweep()), or leave the section out: -s sweep=null",
         )
     if timeline is not None and timing_only:
         raise UserError(
@@ -517,6 +521,7 @@ class _Execution:
         elif not (self._server.version or meets_target):
             late = int((run.dispatches["outcome"] == "late").sum())
             yield nothing_aggregated(scenario.server.schedule.type, self._server.arrived, late)
+        yield from small_rounds(scenario.server, run.dispatches["round"].to_numpy())
         if scenario.stop.simulated_time is None:
             yield from drifting_hours(self._assembly.population, end_ns)
 

@@ -12,6 +12,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from fedsim.components import Component
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.formatting import format_counted, format_share
@@ -203,6 +206,27 @@ def nothing_aggregated(schedule: type[Schedule], arrived: int, late: int) -> Use
         where=where,
         hint=hint,
     )
+
+
+def small_rounds(server: Server, round_of_dispatch: npt.NDArray[np.int64]) -> list[UserError]:
+    """A warning if most rounds began with less than half of a cohort, and the schedule could have waited for more."""
+    cohort = getattr(server.selection.params, "cohort", None)
+    could_wait = getattr(server.schedule.params, "min_cohort", None) == 1
+    sizes = np.bincount(round_of_dispatch)
+    sizes = sizes[sizes > 0]
+    if not cohort or not could_wait:
+        return []
+    small = int(np.count_nonzero(sizes < _FEW_ONLINE * cohort))
+    if small <= _FEW_ONLINE * len(sizes):
+        return []
+    return [
+        UserError(
+            f"{small} of {format_counted(len(sizes), 'round')} began with less than half of the cohort of {cohort}, "
+            "because few clients were available",
+            where="server.schedule.min_cohort",
+            hint=f"raise it, so that rounds wait for more clients, or give a smaller cohort than {cohort}",
+        )
+    ]
 
 
 def _needs_of_method(method: Method, schedule: Any) -> tuple[_Need, ...]:

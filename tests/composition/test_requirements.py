@@ -13,7 +13,7 @@ import pytest
 from fedsim.api import read_scenario
 from fedsim.catalog import CATALOG
 from fedsim.composition.checking import check
-from fedsim.composition.requirements import doubts, unmet_requirements
+from fedsim.composition.requirements import doubts, small_rounds, unmet_requirements
 from fedsim.errors import UserError, UserErrors, raise_all
 from fedsim.methods.base import Method
 from fedsim.scenario.model import Scenario
@@ -353,3 +353,31 @@ def test_doubtful_data_are_reported(arrays: dict[str, Any], message: str, tmp_pa
     assert not check(read_scenario(scenario), timing_only=True) or "class 0" in message
     scenario["evaluation"] = {"per_client": True}
     assert not check(read_scenario(scenario)) or "class 0" in message
+
+
+@pytest.mark.parametrize(
+    ("rounds", "schedule", "warned"),
+    [
+        ([0, 1, 2, 2], {}, "3 of 3 rounds"),
+        ([0, 1, 3, 3, 3], {}, "2 of 3 rounds"),
+        ([0, 1, 1, 1, 2, 2, 2], {}, ""),
+        ([0, 1, 2], {"min_cohort": 2}, ""),
+        ([0, 1, 2], {"name": "async"}, ""),
+        ([], {}, ""),
+    ],
+)
+def test_rounds_of_few_clients_are_named(
+    rounds: list[int], schedule: dict[str, Any], warned: str
+) -> None:
+    scenario = {
+        "task": {"name": "timing", "clients": 10},
+        "server": {
+            "schedule": {"name": "sync", **schedule},
+            "selection": {"name": "uniform", "cohort": 6},
+        },
+        "stop": {"rounds": 1},
+    }
+    found = small_rounds(read_scenario(scenario).scenario.server, np.array(rounds, np.int64))
+    assert [str(each).partition(" began")[0] for each in found] == (
+        [f"server.schedule.min_cohort: {warned}"] if warned else []
+    )

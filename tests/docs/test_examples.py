@@ -25,6 +25,7 @@ from fedsim.parameters import alternatives
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from fedsim.scenario.model import Scenario
 from fedsim.scheduling.base import Selection
+from tests.devices.worlds import LINKS, STEPS, timing
 from tests.docs.pages import (
     Block,
     blocks,
@@ -280,9 +281,17 @@ def test_every_figure_of_the_report_is_explained(tmp_path: Path) -> None:
     # Clients contribute unequally often, or their evenness would be left out.
     scenario = quick(CHECKOUT / "scenarios" / "fedcompass.yaml", rounds=13)
     scenario["task"]["partition"]["test"] = "split"
-    page = render(fedsim_run(scenario, tmp_path / "run"))
-    titles = set(map(html.unescape, re.findall(r'<h3 id="title-.*?">(.*?)</h3>', page)))
-    assert len(titles) == 15
+    one_of_four = timing(
+        {"compute": STEPS, "network": LINKS},
+        server={"selection": {"name": "scripted", "rounds": [[0]]}},
+    )
+    pages = [
+        render(fedsim_run(scenario, tmp_path / "run")),
+        render(fedsim_run(one_of_four, tmp_path / "one")),
+    ]
+    found = re.findall(r'<h3 id="title-.*?">(.*?)</h3>', "".join(pages))
+    titles = set(map(html.unescape, found))
+    assert len(titles) == 16
     text = (CHECKOUT / "docs" / "runs.md").read_text(encoding="utf-8")
     explained = set(re.findall(r"^- \*\*(.+?)\*\*:", text, flags=re.MULTILINE))
     assert "### The life of clients\n" in text
