@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import os
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
@@ -49,25 +50,55 @@ def as_data(value: Any) -> Any:
 
 
 def python_source(given: Callable[..., Any]) -> str | None:
-    """Source of a class or function without a file, with the imports it needs; None if it cannot be read."""
-    source = _source(given)
-    if source is None:
+    """Source of a class or function without a file, with what it needs; None if it cannot be read.
+
+    It needs imports, and from a notebook or a script also the classes, functions and constants that it names.
+    """
+    imports, pieces = set[str](), dict[str, str]()
+    if not _collect(given, imports, pieces):
         return None
-    names = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
-    imports = []
-    for name, value in vars(sys.modules[given.__module__]).items():
-        origin = getattr(value, "__module__", "__main__")
-        if name in names and inspect.ismodule(value):
-            imports.append(f"import {value.__name__} as {name}")
-        elif name in names and origin != "__main__" and hasattr(value, "__name__"):
-            imports.append(f"from {origin} import {value.__name__} as {name}")
     attributes = [
         f"{given.__name__}.{name} = {value!r}"
         for name, value in vars(given).items()
         if inspect.isfunction(given) and isinstance(value, bool | int | float | str)
     ]
     head = ["from __future__ import annotations\n", *sorted(imports), "\n"]
-    return "\n".join([*head, source, *attributes])
+    return "\n".join([*head, *pieces.values(), *attributes])
+
+
+def _collect(given: Callable[..., Any], imports: set[str], pieces: dict[str, str]) -> bool:
+    """Add a class or function to ``pieces``, after those that it names; False if its source cannot be read."""
+    source = _source(given)
+    if source is None:
+        return False
+    pieces[given.__name__] = ""  # It may name itself, or something that names it.
+    names = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+    for name, value in list(vars(sys.modules[given.__module__]).items()):
+        if name not in names or name in pieces:
+            continue
+        origin = getattr(value, "__module__", "__main__")
+        if inspect.ismodule(value):
+            imports.add(f"import {value.__name__} as {name}")
+        elif origin != "__main__" and hasattr(value, "__name__"):
+            imports.add(f"from {origin} import {value.__name__} as {name}")
+        elif isinstance(value, type) or inspect.isfunction(value):
+            if value.__name__ not in pieces:
+                _collect(value, imports, pieces)
+            if value.__name__ != name:
+                pieces[name] = f"{name} = {value.__name__}\n"
+        elif _is_literal(value):
+            pieces[name] = f"{name} = {value!r}\n"
+    del pieces[given.__name__]
+    pieces[given.__name__] = source
+    return True
+
+
+def _is_literal(value: Any) -> bool:
+    """Whether Python's text for a value gives the value again, as that of numbers, text, and lists of them does."""
+    try:
+        return bool(ast.literal_eval(repr(value)) == value)
+    except (ValueError, SyntaxError, TypeError):
+        return False
 
 
 def write_sources(folder: Path, sources: Mapping[str, str]) -> None:
@@ -82,10 +113,17 @@ def _source(given: Callable[..., Any]) -> str | None:
         return textwrap.dedent(inspect.getsource(given))
     except (OSError, TypeError):
         pass
-    # Before Python 3.13, only the functions of a class know the cell of a notebook that defined them.
-    for function in filter(inspect.isfunction, vars(given).values()):
-        lines = linecache.getlines(function.__code__.co_filename)
-        for node in ast.walk(ast.parse("".join(lines))):
+    # Before Python 3.13, only the functions of a class know the cell of a notebook that defined them. One without
+    # functions of its own is in the last cell that defines a class of this name.
+    functions = filter(inspect.isfunction, vars(given).values())
+    cells = [name for name in list(linecache.cache)[::-1] if not os.path.exists(name)]
+    for cell in [*(function.__code__.co_filename for function in functions), *cells]:
+        lines = linecache.getlines(cell)
+        try:
+            tree = ast.parse("".join(lines))
+        except SyntaxError:
+            continue
+        for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and node.name == given.__name__:
                 first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
                 return textwrap.dedent("".join(lines[first - 1 : node.end_lineno]))

@@ -19,7 +19,7 @@ from fedsim.analysis.run import Run, load_run
 from fedsim.catalog import CATALOG
 from fedsim.checksums import file_sha256, text_sha256
 from fedsim.durable import remove_temporaries, replacing, write_text
-from fedsim.errors import UserError
+from fedsim.errors import UserError, raise_all
 from fedsim.locks import locked
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.progress import WAITING
@@ -139,7 +139,7 @@ def record(path: Path, loaded: LoadedScenario, planned: Sequence[PlannedRun]) ->
         The runs under the names of their folders; an existing run keeps its folder.
 
     Raises:
-        UserError: an existing run was made from a different scenario.
+        UserError: an existing run was made from a different scenario, or a complete one from other code or data.
     """
     digests = [text_sha256(text(run.resolved())) for run in planned]
     earlier = read_sweep(path).runs if is_sweep(path) else ()
@@ -152,6 +152,7 @@ def record(path: Path, loaded: LoadedScenario, planned: Sequence[PlannedRun]) ->
         if folder.has_begun and (run.name, scenario) not in known:
             _require_same(Run(folder), run)
         entries.append(SweepEntry(run.name, run.seed, run.values, scenario))
+    raise_all(_changed_since(path, settled))
     source = None if loaded.path is None else str(loaded.path)
     # This file marks the folder as a sweep; it comes first, so that a sweep killed here can be started again.
     resolved = loaded.resolved_yaml()
@@ -214,6 +215,35 @@ def _require_same(there: Run, planned: PlannedRun) -> None:
             f"this run was made from a different scenario: {'; '.join(shown)}",
             where=str(there.path),
             hint="choose another folder for the sweep with -o, or remove this run's folder",
+        )
+
+
+def _changed_since(path: Path, planned: Sequence[PlannedRun]) -> Iterator[UserError]:
+    """One error per file of code or data that complete runs of a sweep were made from and that has changed since."""
+    from fedsim.composition.resuming import changed_files
+
+    compared, changed = set[str](), set[Path]()
+    for run in planned:
+        folder = RunFolder(path / run.name)
+        info = folder.read_info() if folder.info.exists() else {}
+        if info.get("status") != Status.COMPLETE:
+            continue
+        project = (info.get("folders") or {}).get("project")
+        files = text([info.get("user_code"), info.get("data_files"), project])
+        if files not in compared:
+            compared.add(files)
+            changed |= {Path(str(error.where)) for error in changed_files(folder, info)}
+        # Classes without a file have one in the sweep's folder, which is written after this.
+        now = {path.resolve() / name: source for name, source in run.loaded.sources().items()}
+        for name, digest in (info.get("user_code") or {}).items():
+            file = Path(name.rpartition(":")[0])
+            if file in now and text_sha256(now[file]) != digest:
+                changed.add(file)
+    for file in sorted(changed):
+        yield UserError(
+            "complete runs of the sweep were made before this file changed",
+            where=str(file),
+            hint="undo the change, choose another folder for the sweep with -o, or remove the folders of these runs",
         )
 
 

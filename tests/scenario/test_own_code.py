@@ -135,3 +135,39 @@ def test_a_function_of_a_notebook_is_a_metric(
 def test_functions_that_are_no_parts(section: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         fedsim.read_scenario(digits(**section))
+
+
+WITH_HELPERS = """
+FACTOR = 2
+NOT_NEEDED = object()
+
+class ScaledParams(FedAvgParams):
+    power: int = 1
+
+def scale(params):
+    return FACTOR**params.power
+
+class Scaled(FedAvg):
+    Params = ScaledParams
+    def aggregate(self, server, updates):
+        moved = super().aggregate(server, updates)["model"]
+        return {"model": server["model"] + scale(self.params) * (moved - server["model"])}
+"""
+
+
+def test_what_a_class_of_a_notebook_needs_is_kept_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a sweep, each run imports the file."""
+    from fedsim.methods.fedavg import FedAvg, FedAvgParams
+
+    names = {"FedAvg": FedAvg, "FedAvgParams": FedAvgParams}
+    scaled = notebook_class(WITH_HELPERS, "Scaled", monkeypatch, **names)
+    world = {**scenario({"name": scaled, "power": 1}), "sweep": {"seeds": [0]}}
+    sweep = fedsim.sweep(world, tmp_path / "sweep", jobs=1)
+    assert sweep.failures == {}
+    [run] = sweep.runs
+    assert run.metrics["loss"].tolist() == [8.0, 0.0], "half of the way, doubled"
+    kept = (sweep.path / "python_parts" / "Scaled.py").read_text()
+    assert "FACTOR = 2\n" in kept
+    assert "NOT_NEEDED" not in kept

@@ -143,3 +143,29 @@ def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
     with claimed(tmp_path / "sweep"), pytest.raises(UserError, match="another fedsim process"):
         fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
     assert fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1).failures == {}
+
+
+def test_complete_runs_of_other_code_or_data_are_not_taken_for_those_of_the_sweep(
+    tmp_path: Path,
+) -> None:
+    code = tmp_path / "mine.py"
+    code.write_text(
+        "from fedsim.methods.fedavg import FedAvg\n\n\nclass Mine(FedAvg):\n    name = 'mine'\n"
+    )
+    world = scenario(seeds=[0, 1])
+    world["server"] = {**world.get("server", {}), "method": f"{code}:Mine"}
+    sweep = fedsim.sweep(world, tmp_path / "sweep", jobs=1)
+    fedsim.sweep(world, tmp_path / "sweep", jobs=1)
+    before = code.read_text()
+    code.write_text(f"{before}\n\nCHANGED = True\n")
+    with pytest.raises(UserError, match="were made before this file changed") as caught:
+        fedsim.sweep(world, tmp_path / "sweep", jobs=1)
+    assert caught.value.where == str(code)
+    # A run that is not complete begins again with the new code.
+    for run in sweep.runs:
+        run.folder.update_info(status="interrupted")
+    again = fedsim.sweep(world, tmp_path / "sweep", jobs=1)
+    assert set(again.index["status"]) == {"complete"}
+    code.write_text(before)
+    with pytest.raises(UserError, match="were made before this file changed"):
+        fedsim.sweep(world, tmp_path / "sweep", jobs=1)
