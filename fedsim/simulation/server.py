@@ -335,6 +335,8 @@ class Server(Facts, ServerPort):
             self._handouts.busy_until_ns = now + self._rules.aggregation_ns
         if closes_round:
             self.close_round()
+        elif not (self.round or self._schedule.synchronous):
+            self._end_after(version)
         # Step 5. The version is evaluated if an evaluation is due.
         self._evaluations.on_version(version, self.round, dispatches)
         if self._on_progress is not None:
@@ -345,7 +347,11 @@ class Server(Facts, ServerPort):
     def close_round(self) -> None:
         self.round += 1
         self._evaluations.on_round(self.round)
-        if self._limits.rounds is not None and self.round >= self._limits.rounds:
+        self._end_after(self.round)
+
+    def _end_after(self, rounds: int) -> None:
+        """Stop the run if these are all its rounds; those of a schedule that has closed none are its versions."""
+        if self._limits.rounds is not None and rounds >= self._limits.rounds:
             self._is_over = True
             self._engine.call_at(self._clock.now, self._engine.stop, LEAVING_ORDER)
 

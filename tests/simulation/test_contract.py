@@ -281,6 +281,13 @@ def test_a_schedule_that_aggregates_nothing(tmp_path: Path) -> None:
     assert f"rules.py: Rounds.on_arrival: {message}" in result.stderr
 
 
+def test_versions_are_rounds_of_a_schedule_that_closes_none(tmp_path: Path) -> None:
+    result = run_with(tmp_path, ", closes_round=True", "")
+    assert result.exit_code == 0, result.output
+    run = fedsim.load(tmp_path / "out")
+    assert run.aggregations["version"].tolist() == [1, 2, 3]
+
+
 def test_a_deadline_that_no_update_meets(tmp_path: Path) -> None:
     """Nominally, a dispatch takes 8 s."""
     slower = {**STEPS, "perturbations": [{"at": 0, "factor": 2}]}
