@@ -14,6 +14,7 @@ from fedsim.composition.feasibility import Feasibility
 from fedsim.composition.requirements import (
     doubts,
     nothing_measured,
+    personal_models_unmeasured,
     population_doubts,
     seldom_evaluated,
 )
@@ -139,16 +140,18 @@ def check_server(assembly: Assembly) -> list[UserError]:
     if errors := list(feasibility.errors()):
         # Values in a wrong unit may be the cause.
         raise combined([*errors, *feasibility.forgotten_units(), *assembly.trace_doubts])
+    scenario, of_learning = assembly.scenario, list[UserError]()
+    if assembly.rules.learns:
+        of_learning += seldom_evaluated(scenario.evaluation, scenario.stop)
+        of_learning += personal_models_unmeasured(
+            assembly.method, assembly.task, scenario.evaluation
+        )
     return [
         *assembly.trace_doubts,
         *assembly.task.doubts(),
         *nothing_measured(assembly.rules.learns, assembly.rules.measured),
-        *(
-            seldom_evaluated(assembly.scenario.evaluation, assembly.scenario.stop)
-            if assembly.rules.learns
-            else []
-        ),
-        *doubts(assembly.method, assembly.scenario.server),
+        *of_learning,
+        *doubts(assembly.method, scenario.server),
         *population_doubts(assembly.method, assembly.population.availability),
         *feasibility.warnings(),
     ]

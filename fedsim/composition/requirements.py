@@ -24,6 +24,7 @@ from fedsim.metrics import METRICS, MetricDefinition
 from fedsim.scenario.model import Evaluation, Server, Stop
 from fedsim.scheduling.base import Schedule
 from fedsim.signatures import is_bundled, place
+from fedsim.tasks.base import Task
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.parameters import TraceParameters
@@ -129,6 +130,24 @@ def nothing_measured(learns: bool, measured: Mapping[str, MetricDefinition]) -> 
             where="task.dataset",
             hint="give it test samples, or give clients their own: task.partition.test: split with "
             "evaluation.per_client: true",
+        )
+    ]
+
+
+def personal_models_unmeasured(
+    method: Method, task: Task, evaluation: Evaluation
+) -> list[UserError]:
+    """A warning if clients have personal models, and only the shared one is measured on test samples."""
+    of_all = task.evaluation_passes(per_client=False, objective=False)
+    of_clients = task.evaluation_passes(per_client=True, objective=False) - of_all
+    if not method.personal or evaluation.objective or not of_all or of_clients:
+        return []
+    return [
+        UserError(
+            f"{method.title or method.name} trains a personal model for each client, but only the shared model will be "
+            "measured, because the clients have no test samples of their own",
+            where="task.partition.test",
+            hint="give them test samples: split, or same_distribution",
         )
     ]
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import pytest
+
+import fedsim
 from fedsim.analysis.headline import headline, notice, tiles
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run, load_run
 from fedsim.formatting import format_bytes, format_duration, format_share
 from tests.analysis.documents import columns, embedded
+from tests.composition.worlds import digits
 from tests.runs.synthetic_runs import build_run
 
 
@@ -68,3 +73,14 @@ def test_the_metric_of_the_target_is_the_main_one(tmp_path: Path) -> None:
     )
     run.folder.scenario.write_text(text.replace("target: {loss: 1.5}", "target: {}"))
     assert "target is labeled" not in render(load_run(run.path))
+
+
+@pytest.mark.parametrize(
+    ("method", "metric"), [("fedper", "client accuracy"), ("fedavg", "accuracy")]
+)
+def test_personal_models_come_first(method: str, metric: str, tmp_path: Path) -> None:
+    world = digits(server={"method": method}, stop={"rounds": 1})
+    world["task"]["partition"]["test"] = "split"
+    run = fedsim.run(world, tmp_path / "run")
+    assert re.search(rf"% {metric} after ", headline(run))
+    assert tiles(run)[0].label == f"Final {metric}"

@@ -381,3 +381,29 @@ def test_rounds_of_few_clients_are_named(
     assert [str(each).partition(" began")[0] for each in found] == (
         [f"server.schedule.min_cohort: {warned}"] if warned else []
     )
+
+
+@pytest.mark.parametrize(
+    ("method", "partition", "warned"),
+    [
+        ("fedper", {}, True),
+        ("fedper", {"test": "split"}, False),
+        ("fedavg", {}, False),
+    ],
+)
+def test_personal_models_that_nothing_measures_are_named(
+    method: str, partition: dict[str, Any], warned: bool
+) -> None:
+    scenario = {
+        "task": {
+            "dataset": "digits",
+            "partition": {"name": "iid", "clients": 3, **partition},
+            "model": {"name": "mlp", "hidden": [8]},
+        },
+        "devices": DEVICES,
+        "server": {"method": method},
+        "stop": {"rounds": 1},
+    }
+    found = [str(each) for each in check(read_scenario(scenario)) if "personal" in str(each)]
+    assert len(found) == warned
+    assert all("task.partition.test: FedPer trains a personal model" in each for each in found)

@@ -17,13 +17,19 @@ from fedsim.runs.divergence import Lost, last_metrics, lost_since
 
 
 def metric_names(run: Run) -> list[str]:
-    """The measured metrics, the main one first: one of the scenario's target, else accuracy, else a share."""
+    """The measured metrics, the main one first: one of the scenario's target, else accuracy, else a share.
+
+    If the clients have personal models, theirs are measured without being asked for, and come before the shared one.
+    """
     names = [name for name in run.metrics.columns[3:] if run.metrics[name].notna().any()]
     goals = list(targets(run))
+    asked = section(run, "evaluation").get("per_client")
+    mains = ["accuracy"] if asked else ["client_accuracy", "client_mae", "accuracy"]
+    mains = [name for name in mains if name in names][:1]
 
     def rank(name: str) -> tuple[int, bool, bool]:
         place = goals.index(name) if name in goals else len(goals)
-        return place, name != "accuracy", run.metric_definition(name).unit != "share"
+        return place, name not in mains, run.metric_definition(name).unit != "share"
 
     return sorted(names, key=rank)
 
