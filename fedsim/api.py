@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -224,7 +225,7 @@ def sweep(
             loaded.scenario.name, execution.SweepProgress.text, shown=on_progress is None
         ) as bar,
     ):
-        return execution.sweep(
+        done = execution.sweep(
             loaded,
             folder,
             jobs=jobs,
@@ -232,3 +233,6 @@ def sweep(
             address=address,
             on_progress=on_progress or bar,
         ).sweep
+    if done.failures:
+        logging.getLogger("fedsim").warning("%r: .failures says why", done)
+    return done

@@ -8,6 +8,7 @@ from typing import Any
 from fedsim.methods.base import Method, Prologue, Vector
 from fedsim.signatures import is_bundled, returned_number, wrong_return
 
+_MOST_BITS = 64
 _TRAFFIC = ("download", "first_download", "upload")
 _COSTS = ("compute_factor", "extra_passes", "vector_operations")
 
@@ -40,4 +41,7 @@ def _check_vectors(kind: type[Method], function: str, value: Any) -> None:
     for vector in value:
         if not isinstance(vector.elements, int) or vector.elements < 0:
             hint = "its elements are the length, an integer"
+            raise wrong_return(kind, function, repr(vector), hint)
+        if vector.bits is not None and not 0 < vector.bits <= _MOST_BITS:
+            hint = f"its bits are those of one entry, more than 0 and at most {_MOST_BITS}"
             raise wrong_return(kind, function, repr(vector), hint)

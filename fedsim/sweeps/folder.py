@@ -6,7 +6,7 @@ import functools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from fedsim.catalog import CATALOG
 from fedsim.checksums import file_sha256, text_sha256
 from fedsim.durable import remove_temporaries, replacing, write_text
 from fedsim.errors import UserError, raise_all
+from fedsim.formatting import format_counted
 from fedsim.locks import locked
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.progress import WAITING
@@ -101,7 +102,11 @@ class Sweep:
         return str(self.index.to_html(index=False))
 
     def __repr__(self) -> str:
-        return f"<Sweep {str(self.path)!r}: {len(self.record.runs)} runs>"
+        described = format_counted(len(self.record.runs), "run")
+        with suppress(UserError):  # There is no table yet.
+            if failed := len(self.failures):
+                described += f", {failed} failed"
+        return f"<Sweep {str(self.path)!r}: {described}>"
 
 
 @contextmanager

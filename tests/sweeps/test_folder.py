@@ -113,7 +113,7 @@ def test_runs_of_one_scenario_keep_their_own_folders(tmp_path: Path) -> None:
     assert len({entry.digest for entry in sweep.record.runs}) == 1
 
 
-def test_folders_that_are_taken(tmp_path: Path) -> None:
+def test_folders_that_are_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("")
     with pytest.raises(UserError, match="not a sweep folder"):
@@ -125,6 +125,8 @@ def test_folders_that_are_taken(tmp_path: Path) -> None:
     (tmp_path / "sweep" / "lr0.1_seed0" / "thesis.tex").write_text("")
     sweep = fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
     assert "not empty" in sweep.failures["lr0.1_seed0"]
+    assert repr(sweep).endswith(f"sweep': {len(sweep.record.runs)} runs, 1 failed>")
+    assert ".failures says why" in caplog.text
     assert (tmp_path / "sweep" / "lr0.1_seed0" / "thesis.tex").exists()
     with pytest.raises(UserError, match=r"holds no sweep\.json"):
         Sweep(tmp_path / "other")
