@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from fedsim.analysis.comparison.facts import Replicate
+from fedsim.analysis.comparison.facts import Replicate, RunFacts
 from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.comparison.tables import ComparisonTables
+from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.figures.base import sentence
 from fedsim.components import is_user_reference
-from fedsim.formatting import format_count, format_counted, format_duration
+from fedsim.formatting import format_count, format_counted, format_duration, format_names
 from fedsim.scenario.comparing import key_of, text
 
 _DATA = "task.dataset."
@@ -32,7 +33,12 @@ def cautions(comparison: ComparisonTables) -> list[str]:
         else:
             for setting in settings:
                 sentences += find(comparison, setting, f" in {setting}")
-    return [*_diverged(comparison), *sentences, *_not_measured(comparison)]
+    return [
+        *_diverged(comparison),
+        *_stopped(comparison),
+        *sentences,
+        *_not_measured(comparison),
+    ]
 
 
 def left_out(comparison: ComparisonTables) -> str:
@@ -44,22 +50,53 @@ def left_out(comparison: ComparisonTables) -> str:
     return f"{format_counted(count, 'run')} left out ({names}): {shown}."
 
 
+def not_comparable(comparison: ComparisonTables, target: Target) -> str:
+    """Why the times to a target do not rank the variants, as a clause; empty if they do."""
+    names = [group.name for group in comparison.stopped_before(target)]
+    return (
+        f"not comparable: runs of {_listed(names)} had stopped at their own target" if names else ""
+    )
+
+
 def _diverged(comparison: ComparisonTables) -> Iterator[str]:
     """Runs whose models have diverged."""
     times = [run.diverged_s for run in comparison.facts if math.isfinite(run.diverged_s)]
     if not times:
         return
-    names = []
-    for group in comparison.groups:
-        if count := sum(math.isfinite(run.diverged_s) for run in group.runs):
-            of = f" ({count} of {len(group.runs)} runs)" if len(group.runs) > 1 else ""
-            names.append(f"{group.name}{of}")
+    names = _with_counts(comparison, lambda run: math.isfinite(run.diverged_s))
     subject = f"{format_counted(len(times), 'run')} {'has' if len(times) == 1 else 'have'}"
     first = f"{', the first' if len(times) > 1 else ''} after {format_duration(min(times))}"
     yield (
         f"{subject} diverged{first}: {'; '.join(names)}. Final values that are not finite are left out, "
         "and so are means over them."
     )
+
+
+def _stopped(comparison: ComparisonTables) -> Iterator[str]:
+    """Runs of several groups that ended at the target of their scenario."""
+    if len(comparison.groups) == 1:
+        return
+    counts = Counter(tuple(run.stopped_at.items()) for run in comparison.facts if run.stopped_at)
+    for target, count in counts.items():
+        names = _with_counts(comparison, lambda run, it=target: tuple(run.stopped_at.items()) == it)
+        everyone = count == len(comparison.facts)
+        subject = "Every run" if everyone else format_counted(count, "run")
+        titles = [comparison.title(Target(*each)) for each in target]
+        yield (
+            f"{subject} stopped at stop.target ({format_names(titles)})"
+            f"{'' if everyone else f': {_listed(names)}'}. Harder levels and final values of these runs are not "
+            "comparable; to compare them, run without stop.target."
+        )
+
+
+def _with_counts(comparison: ComparisonTables, is_one: Callable[[RunFacts], bool]) -> list[str]:
+    """The groups with such runs, and how many of their runs are such."""
+    names = []
+    for group in comparison.groups:
+        if count := sum(map(is_one, group.runs)):
+            of = f" ({count} of {len(group.runs)} runs)" if len(group.runs) > 1 else ""
+            names.append(f"{group.name}{of}")
+    return names
 
 
 def _other_world(comparison: ComparisonTables, setting: str, where: str) -> Iterator[str]:
