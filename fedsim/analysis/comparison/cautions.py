@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fedsim.analysis.comparison.facts import Replicate, RunFacts
@@ -60,10 +60,10 @@ def not_comparable(comparison: ComparisonTables, target: Target) -> str:
 
 def _diverged(comparison: ComparisonTables) -> Iterator[str]:
     """Runs whose models have diverged."""
-    times = [run.diverged_s for run in comparison.facts if math.isfinite(run.diverged_s)]
-    if not times:
+    runs = [run for run in comparison.facts if math.isfinite(run.diverged_s)]
+    if not runs:
         return
-    names = _with_counts(comparison, lambda run: math.isfinite(run.diverged_s))
+    names, times = _with_counts(comparison, runs), [run.diverged_s for run in runs]
     subject = f"{format_counted(len(times), 'run')} {'has' if len(times) == 1 else 'have'}"
     first = f"{', the first' if len(times) > 1 else ''} after {format_duration(min(times))}"
     yield (
@@ -76,11 +76,14 @@ def _stopped(comparison: ComparisonTables) -> Iterator[str]:
     """Runs of several groups that ended at the target of their scenario."""
     if len(comparison.groups) == 1:
         return
-    counts = Counter(tuple(run.stopped_at.items()) for run in comparison.facts if run.stopped_at)
-    for target, count in counts.items():
-        names = _with_counts(comparison, lambda run, it=target: tuple(run.stopped_at.items()) == it)
-        everyone = count == len(comparison.facts)
-        subject = "Every run" if everyone else format_counted(count, "run")
+    by_target: dict[tuple[tuple[str, float], ...], list[RunFacts]] = {}
+    for run in comparison.facts:
+        if run.stopped_at:
+            by_target.setdefault(tuple(run.stopped_at.items()), []).append(run)
+    for target, runs in by_target.items():
+        names = _with_counts(comparison, runs)
+        everyone = len(runs) == len(comparison.facts)
+        subject = "Every run" if everyone else format_counted(len(runs), "run")
         titles = [comparison.title(Target(*each)) for each in target]
         yield (
             f"{subject} stopped at stop.target ({format_names(titles)})"
@@ -89,11 +92,11 @@ def _stopped(comparison: ComparisonTables) -> Iterator[str]:
         )
 
 
-def _with_counts(comparison: ComparisonTables, is_one: Callable[[RunFacts], bool]) -> list[str]:
-    """The groups with such runs, and how many of their runs are such."""
-    names = []
+def _with_counts(comparison: ComparisonTables, runs: Sequence[RunFacts]) -> list[str]:
+    """The groups of these runs, each with their number."""
+    names, paths = [], {run.path for run in runs}
     for group in comparison.groups:
-        if count := sum(map(is_one, group.runs)):
+        if count := sum(run.path in paths for run in group.runs):
             of = f" ({count} of {len(group.runs)} runs)" if len(group.runs) > 1 else ""
             names.append(f"{group.name}{of}")
     return names

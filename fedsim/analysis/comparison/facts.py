@@ -89,8 +89,10 @@ class RunFacts:
     @property
     def stopped_at(self) -> dict[str, float]:
         """The target if it ended the run: its last evaluation met it; else empty."""
-        last = self.progress.tail(1).to_dict("records")
-        return self.target if last and meets(self.target, last[0], self.definition) else {}
+        last = {
+            name: values.iloc[-1] for name in self.metrics if len(values := self.progress[name])
+        }
+        return self.target if meets(self.target, last, self.definition) else {}
 
     def definition(self, metric: str) -> MetricDefinition:
         """Direction, unit and label of a metric."""

@@ -145,9 +145,9 @@ def waiting_share(comparison: ComparisonTables) -> pd.DataFrame:
 def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
     """Every metric against every cost, for the chart of curves.
 
-    ``metrics`` and ``against`` list key, label and kind; ``settings`` holds by setting, metric and cost the grid
-    ``x`` and per group ``mean``, and ``low`` and ``high`` if it has several runs; ``points`` is the approximate maximum
-    number of points per curve, smaller if there are many curves.
+    ``metrics`` and ``against`` list key, label and kind, metrics also whether ``higher`` is better; ``settings`` holds
+    by setting, metric and cost the grid ``x`` and per group ``mean``, and ``low`` and ``high`` if it has several runs;
+    ``points`` is the approximate maximum number of points per curve, smaller if there are many curves.
     """
 
     limit = _points(comparison)
@@ -161,7 +161,10 @@ def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
     metrics = [comparison.definition(name) for name in comparison.metrics]
     return {
         "points": limit,
-        "metrics": [{"key": m.name, "label": m.label, "kind": m.unit} for m in metrics],
+        "metrics": [
+            {"key": m.name, "label": m.label, "kind": m.unit, "higher": m.higher_is_better}
+            for m in metrics
+        ],
         "against": [{"key": k, "label": label, "kind": kind} for k, (label, kind) in COSTS.items()],
         "settings": {
             setting: {

@@ -22,6 +22,10 @@ from fedsim.runs import Run
 MAX_POINTS = 1000
 _NUMBER = re.compile(r"[−+±]?[\d.]+|–$")
 MAX_BINS = 96
+LATE = 0.15
+"""Where the late part of a curve begins, as a share of its length."""
+COMPRESSED = 0.6
+"""The largest share of a curve's range that its late part covers if the early part compresses it."""
 
 
 @dataclass(frozen=True)
