@@ -75,6 +75,20 @@ def first_to(frame: pd.DataFrame, baseline: str) -> First | None:
     )
 
 
+def unclear_lead(comparison: ComparisonTables, target: Target, first: First) -> str:
+    """The next best variant to a target in the only setting if the 95% interval of the difference per seed includes 0;
+    else empty."""
+    frame = comparison.targets_of(target)
+    others = frame[~frame["label"].isin(first.labels) & frame["time_s"].notna()]
+    if not len(others):
+        return ""
+    second = str(others.sort_values("time_s", kind="stable")["label"].iloc[0])
+    pairs, two = comparison.pairs, (first.labels[0], second)
+    of_two = pairs["first"].isin(two) & pairs["second"].isin(two)
+    row = pairs[of_two & (pairs["quantity"] == f"time to {target}")].iloc[0]
+    return second if row["low"] <= 0 <= row["high"] else ""
+
+
 def winners(comparison: ComparisonTables, target: Target) -> tuple[list[str], int, bool] | None:
     """The variants that were first to a target in most settings; None if none reached it.
 

@@ -99,17 +99,17 @@ def _first(comparison: ComparisonTables, target: Target) -> str:
     text = f"{format_names(first.labels)} reached {title} first, {when(first)}"
     if len(first.labels) > 1:
         text += ", tied at the resolution of the evaluations"
+    second = findings.unclear_lead(comparison, target, first)
+    lead = f"; the lead over {second} is within the spread over seeds" if second else ""
     if math.isnan(first.speedup):
-        return text
+        return text + lead
     base = frame[frame["label"] == comparison.baseline].iloc[0]
     factor = format_number(float(f"{first.speedup:.3g}"))
     text += f": {factor} times as fast as {comparison.baseline}"
     text += some_runs(int(base["reached"]), int(base["runs"]))
-    return (
-        f"{text}, which may be chance (the 95% interval includes 1)"
-        if first.may_be_chance
-        else text
-    )
+    if first.may_be_chance:
+        return f"{text}, which may be chance (the 95% interval includes 1)"
+    return text if second == comparison.baseline else text + lead
 
 
 def tiles(comparison: ComparisonTables) -> list[Tile]:

@@ -98,6 +98,29 @@ def test_the_headline_compares_times_over_shared_seeds_and_names_incomplete_side
     )
 
 
+def test_a_lead_within_the_spread_over_seeds_is_named() -> None:
+    def of_times(**times: tuple[float, ...]) -> str:
+        runs = [
+            facts({"server": {"method": {"name": name}}}, seed, f"{name}{seed}", (0, end), (0, 1))
+            for name, ends in times.items()
+            for seed, end in enumerate(ends)
+        ]
+        return headline(of(*runs, goals=(Target("accuracy", 0.7),)))
+
+    first = "a reached 70% accuracy first, after 58 s"
+    unclear = "; the lead over b is within the spread over seeds"
+    assert of_times(a=(50, 54, 70), b=(75, 55, 52), c=(90, 91, 92)) == first + unclear
+    assert of_times(a=(50, 54, 70), b=(60, 64, 75), c=(60, 64, 80)) == first
+    # The next best may not be the baseline, with which the interval of the ratio is compared.
+    speed = ": 1.57 times as fast as c"
+    assert of_times(c=(90, 91, 92), b=(75, 55, 52), a=(50, 54, 70)) == first + speed + unclear
+    assert of_times(b=(75, 55, 52), a=(50, 54, 70)).endswith(
+        ", which may be chance (the 95% interval includes 1)"
+    )
+    # Two seeds have no interval.
+    assert of_times(a=(50, 66), b=(75, 52)) == first
+
+
 def test_a_variant_that_stopped_at_its_target_is_not_beaten_at_a_harder_level() -> None:
     stop = {"stop": {"target": {"accuracy": 0.7}}}
     runs = [run("a", accuracy=(0.1, 0.5, 0.7), **stop), run("b", accuracy=(0.1, 0.6, 0.9), **stop)]
