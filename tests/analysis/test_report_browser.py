@@ -224,6 +224,11 @@ def test_an_untrained_model_does_not_compress_the_chart(chromium: Page, run: Run
     chromium.settle()
     assert chromium.run(bottom) < -20
     assert chromium.run(clipped) == ""
+    # A single value beside the untrained one has no range.
+    other.metrics = metrics.drop(columns="accuracy").iloc[:2]
+    chromium.open(other.report(run.path / "r2.html"))
+    chromium.choose("metric", "r2")
+    assert chromium.run(bottom) < -20
 
 
 @pytest.mark.parametrize("scale", ["log", "logit"])

@@ -104,14 +104,18 @@ def learning(comparison: ComparisonTables) -> Figure | None:
     """The finding on the chart of curves, whose numbers are in :func:`findings.curves_document`."""
     if not comparison.metrics:
         return None
+    return Figure("curves", f"{_ending(comparison)}.", ())
+
+
+def _ending(comparison: ComparisonTables) -> str:
+    if any(run.stopped_at for run in comparison.facts) and len(comparison.groups) > 1:
+        return "Runs stopped at their target, so their final values do not rank the variants"
     several = " on average over seeds" if int(comparison.summary["runs"].max()) > 1 else ""
-    return Figure("curves", f"{best_at_the_end(comparison)}{several}.", ())
+    return f"{best_at_the_end(comparison)}{several}"
 
 
 def best_at_the_end(comparison: ComparisonTables) -> str:
     """The groups that ended best in the first metric, as a sentence without its period."""
-    if any(run.stopped_at for run in comparison.facts) and len(comparison.groups) > 1:
-        return "Runs stopped at their target, so their final values do not rank the variants"
     metric = comparison.definition(comparison.metrics[0])
     names, value = findings.best_at_the_end(comparison, metric.name)
     if math.isnan(value):

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedsim.formatting import Kind
+from fedsim.formatting import ABSENT, Kind, format_value
 from fedsim.runs import Run
 
 MAX_POINTS = 1000
@@ -77,6 +77,15 @@ class Figure:
             for c in self.columns
         ]
         return {"columns": columns, **{name: plain(value) for name, value in self.extra.items()}}
+
+    def has_dashes(self, key: str = "") -> bool:
+        """Whether the table has absent values, in the column of this key if it is given."""
+        return any(
+            format_value(value, column.kind) == ABSENT
+            for column in self.columns
+            if key in ("", column.key)
+            for value in column.values
+        )
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:

@@ -293,18 +293,20 @@ const fedsim = (() => {
       return sum / whole;
     });
   }
-  /* The range of the late part of curves, with the last and the best value of each, if the early part would compress it on
-     a linear scale. The rule is that of late_range in fedsim/analysis/comparison/curves.py; a test compares both. */
-  function lateRange({ x, lists, kind, higher, scales = {}, marks = [] }) {
+  /* The range of the late part of curves, with the last and the best value of each and, with `reach`, the marks, if the
+     early part would compress it on a linear scale. The rule is that of late_range in fedsim/analysis/comparison/curves.py; a test compares both. */
+  function lateRange({ x, lists, kind, higher, scales = {}, marks = [], reach = false }) {
     if (scales.y !== "linear" || scales.x === "log") return null;
     const from = x[0] + 0.15 * (x.at(-1) - x[0]);
     const known = lists.map((list) => list.filter((value) => value !== null));
-    const [first, last] = extent(known.flat());
-    const [low, high] = extent([
+    const wanted = reach ? marks : [];
+    const [first, last] = extent([...known.flat(), ...wanted]);
+    const ends = extent([
       ...lists.flatMap((list) => list.filter((_, index) => x[index] >= from)),
       ...known.flatMap((list) => (list.length ? [list.at(-1), extent(list)[higher ? 1 : 0]] : [])),
     ]);
-    if (!(high > low) || high - low > 0.6 * (last - first)) return null;
+    const [low, high] = extent([...ends, ...wanted]);
+    if (!(ends[1] > ends[0]) || high - low > 0.6 * (last - first)) return null;
     // Room above and below, but not beyond the possible values.
     const room = 0.06 * (high - low);
     const range = [low >= 0 ? Math.max(low - room, 0) : low - room, kind === "share" && high <= 1 ? Math.min(high + room, 1) : high + room];

@@ -18,7 +18,7 @@
       const stated = data.learning.targets[choice.value];
       const reached = stated && stated.time_s !== null ? column("learning", "time_s").values.indexOf(stated.time_s) : -1;
       const scales = { y: byId("scale").value }, marks = stated ? [stated.target] : [];
-      const late = fedsim.lateRange({ x: against.values, lists: [metric.values, marks], kind: metric.kind, higher: data.learning.higher[choice.value], scales, marks });
+      const late = fedsim.lateRange({ x: against.values, lists: [metric.values], kind: metric.kind, higher: data.learning.higher[choice.value], scales, marks, reach: true });
       curves(host("learning"), finding("learning"), {
         x: against,
         y: { kind: metric.kind, label: metric.label },

@@ -81,6 +81,17 @@ def test_the_table_of_times_fits_a_laptop_and_has_no_gap_above_it_on_a_phone(
     assert chromium.run(f"{table}.querySelector('thead').offsetHeight") < one_line
 
 
+def test_a_long_word_of_the_headline_wraps_on_a_phone(
+    chromium: Page, sweep: Sweep, tmp_path: Path
+) -> None:
+    labels = {"fedavg": "over_selection_and_deadline=1", "fedbuff": "over_selection_or_deadline=2"}
+    chromium.open(compare(sweep.path, targets=["accuracy=0.5"], labels=labels).write(tmp_path))
+    chromium.resize(390)
+    chromium.settle()
+    headline = "document.getElementById('headline')"
+    assert chromium.run(f"{headline}.scrollWidth <= {headline}.clientWidth")
+
+
 def test_tab_reaches_every_control(page: Page) -> None:
     expected = page.run(
         """(() => {
