@@ -72,7 +72,7 @@ def late_range(
     curves: pd.DataFrame, metric: MetricDefinition, *, bands: bool
 ) -> tuple[float, float] | None:
     """The range of the late part of curves, with the last and the best value of each; None if the early part does not
-    compress it.
+    compress it. The rule is that of ``lateRange`` in ``charts.js``; a test compares both.
 
     Args:
         curves: rows ``setting label x mean low high``.

@@ -317,6 +317,9 @@ def _say_what_is_hidden(
         )
         if is_hidden
     ]
+    if not hidden:
+        # Only a part of a band that a share cannot reach.
+        return
     up = metric.higher_is_better
     axes.text(
         0.98,
