@@ -62,8 +62,8 @@ def embedded(data: dict[str, Any]) -> Markup:
 
 
 def unbroken(value: str) -> str:
-    """Text with no-break spaces between numbers and units, and inside durations."""
-    joined = re.sub(r"(?<=\d) (?=[^\W\d])", "\u00a0", value)
+    """Text with no-break spaces between numbers and units, and inside durations; not after a name such as ``lr=1``."""
+    joined = re.sub(r"(?<![\w=.,])(\d[\d.,]*) (?=[^\W\d])", "\\1\u00a0", value)
     return re.sub(r"(\d\u00a0(?:d|h|min)) (?=\d+\u00a0(?:h|min|s)\b)", "\\1\u00a0", joined)
 
 

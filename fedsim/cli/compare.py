@@ -72,7 +72,7 @@ _NAME = 8
     multiple=True,
     metavar="[METRIC=]LOW:HIGH",
     help="Range of the vertical axis: 85%:95% applies to the first metric; name another, such as "
-    "loss=0:1; may be repeated.",
+    "loss=0:1; may be repeated. By default, the late part of the curves if the rest would compress it.",
 )
 @click.option(
     "--log",

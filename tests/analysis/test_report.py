@@ -46,6 +46,16 @@ def test_page_is_self_contained(run: Run) -> None:
     assert "unsafe-eval" not in page
 
 
+def test_dashes_are_explained_where_there_are_any(run: Run, tmp_path: Path) -> None:
+    words = "A dash marks a level that was not reached."
+    assert words not in render(run)
+    missed = build_run(tmp_path / "run", clients=12, hours=6)
+    text = missed.folder.scenario.read_text().replace("accuracy: 0.8", "accuracy: 0.99")
+    missed.folder.scenario.write_text(text)
+    missed.folder.close(missed.status)
+    assert words in render(load_run(missed.path))
+
+
 def test_names_cannot_break_out_of_the_page(tmp_path: Path) -> None:
     run = build_run(tmp_path / "run", clients=6, hours=1)
     evil = "</script><script>alert(1)</script>"

@@ -97,7 +97,10 @@ CROSSED = """(() => {
     const curve = [...svg.querySelectorAll("path[stroke-width='2.25']")].at(-1), length = curve.getTotalLength();
     const matrix = curve.getScreenCTM();
     const along = (i) => curve.getPointAtLength((i / 1999) * length).matrixTransform(matrix);
-    const points = Array.from({ length: 2000 }, (_, i) => along(i));
+    // The part below the late range is clipped.
+    const bottom = svg.getBoundingClientRect().top
+        + fedsim.charts.get(document.getElementById("chart-learning")).state.drawn.box.bottom;
+    const points = Array.from({ length: 2000 }, (_, i) => along(i)).filter((p) => p.y <= bottom + 1);
     const boxes = texts.map((text) => text.getBoundingClientRect());
     const meets = (a, b) => a.left < b.right - 1 && b.left < a.right - 1
         && a.top < b.bottom - 3 && b.top < a.bottom - 3;
@@ -204,6 +207,28 @@ def test_x_axis_can_be_zoomed_and_reset(page: Page, run: Run) -> None:
     page.run("document.querySelector('#chart-learning').dispatchEvent(new MouseEvent('dblclick'))")
     page.settle()
     assert page.run(ticks) == whole
+
+
+def test_an_untrained_model_does_not_compress_the_chart(chromium: Page, run: Run) -> None:
+    metrics = run.metrics.assign(r2=run.metrics["accuracy"])
+    metrics.loc[0, "r2"] = -20.0
+    other = Run(run.folder)
+    other.metrics = metrics.drop(columns="accuracy")
+    chromium.open(other.report(run.path / "r2.html"))
+    chromium.choose("metric", "r2")
+    bottom = "fedsim.charts.get(document.getElementById('chart-learning')).option.yAxis.min"
+    assert chromium.run(bottom) > 0
+    clipped = "document.getElementById('clipped').textContent"
+    assert "clear “late range” to see them" in chromium.run(clipped)
+    chromium.run("document.getElementById('focus').click()")
+    chromium.settle()
+    assert chromium.run(bottom) < -20
+    assert chromium.run(clipped) == ""
+    # A single value beside the untrained one has no range.
+    other.metrics = metrics.drop(columns="accuracy").iloc[:2]
+    chromium.open(other.report(run.path / "r2.html"))
+    chromium.choose("metric", "r2")
+    assert chromium.run(bottom) < -20
 
 
 @pytest.mark.parametrize("scale", ["log", "logit"])

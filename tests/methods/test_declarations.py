@@ -16,6 +16,11 @@ from tests.methods.own_method import run_with
         ("download", "None", "Mine.download: returns None\n  return vectors, such as (Vector("),
         ("first_download", "['model']", "Mine.first_download: returns ['model']"),
         ("prologue", "True", "Mine.prologue: returns True\n  return None or a Prologue"),
+        (
+            "upload",
+            '(__import__("fedsim.methods.base").methods.base.Vector("delta", 3, bits=0),)',
+            "bits=0),)\n  its bits are those of one entry, more than 0",
+        ),
         ("compute_factor", "-1", "Mine.compute_factor: returns -1\n  return a number"),
         ("extra_passes", "float('nan')", "Mine.extra_passes: returns nan"),
         ("vector_operations", "'2'", "Mine.vector_operations: returns '2'"),

@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fedsim.analysis.comparison.facts import Replicate
+from fedsim.analysis.comparison.facts import Replicate, RunFacts
 from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.comparison.tables import ComparisonTables
+from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.figures.base import sentence
 from fedsim.components import is_user_reference
-from fedsim.formatting import format_count, format_counted, format_duration
+from fedsim.formatting import format_count, format_counted, format_duration, format_names
 from fedsim.scenario.comparing import key_of, text
 
 _DATA = "task.dataset."
@@ -32,7 +33,12 @@ def cautions(comparison: ComparisonTables) -> list[str]:
         else:
             for setting in settings:
                 sentences += find(comparison, setting, f" in {setting}")
-    return [*_diverged(comparison), *sentences, *_not_measured(comparison)]
+    return [
+        *_diverged(comparison),
+        *_stopped(comparison),
+        *sentences,
+        *_not_measured(comparison),
+    ]
 
 
 def left_out(comparison: ComparisonTables) -> str:
@@ -44,22 +50,56 @@ def left_out(comparison: ComparisonTables) -> str:
     return f"{format_counted(count, 'run')} left out ({names}): {shown}."
 
 
+def not_comparable(comparison: ComparisonTables, target: Target) -> str:
+    """Why the times to a target do not rank the variants, as a clause; empty if they do."""
+    names = [group.name for group in comparison.stopped_before(target)]
+    return (
+        f"not comparable: runs of {_listed(names)} had stopped at their own target" if names else ""
+    )
+
+
 def _diverged(comparison: ComparisonTables) -> Iterator[str]:
     """Runs whose models have diverged."""
-    times = [run.diverged_s for run in comparison.facts if math.isfinite(run.diverged_s)]
-    if not times:
+    runs = [run for run in comparison.facts if math.isfinite(run.diverged_s)]
+    if not runs:
         return
-    names = []
-    for group in comparison.groups:
-        if count := sum(math.isfinite(run.diverged_s) for run in group.runs):
-            of = f" ({count} of {len(group.runs)} runs)" if len(group.runs) > 1 else ""
-            names.append(f"{group.name}{of}")
+    names, times = _with_counts(comparison, runs), [run.diverged_s for run in runs]
     subject = f"{format_counted(len(times), 'run')} {'has' if len(times) == 1 else 'have'}"
     first = f"{', the first' if len(times) > 1 else ''} after {format_duration(min(times))}"
     yield (
         f"{subject} diverged{first}: {'; '.join(names)}. Final values that are not finite are left out, "
         "and so are means over them."
     )
+
+
+def _stopped(comparison: ComparisonTables) -> Iterator[str]:
+    """Runs of several groups that ended at the target of their scenario."""
+    if len(comparison.groups) == 1:
+        return
+    by_target: dict[tuple[tuple[str, float], ...], list[RunFacts]] = {}
+    for run in comparison.facts:
+        if run.stopped_at:
+            by_target.setdefault(tuple(run.stopped_at.items()), []).append(run)
+    for target, runs in by_target.items():
+        names = _with_counts(comparison, runs)
+        everyone = len(runs) == len(comparison.facts)
+        subject = "Every run" if everyone else format_counted(len(runs), "run")
+        titles = [comparison.title(Target(*each)) for each in target]
+        yield (
+            f"{subject} stopped at stop.target ({format_names(titles)})"
+            f"{'' if everyone else f': {_listed(names)}'}. Harder levels and final values of these runs are not "
+            "comparable; to compare them, run without stop.target."
+        )
+
+
+def _with_counts(comparison: ComparisonTables, runs: Sequence[RunFacts]) -> list[str]:
+    """The groups of these runs, each with their number."""
+    names, paths = [], {run.path for run in runs}
+    for group in comparison.groups:
+        if count := sum(run.path in paths for run in group.runs):
+            of = f" ({count} of {len(group.runs)} runs)" if len(group.runs) > 1 else ""
+            names.append(f"{group.name}{of}")
+    return names
 
 
 def _other_world(comparison: ComparisonTables, setting: str, where: str) -> Iterator[str]:

@@ -10,14 +10,18 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from fedsim.analysis.comparison.facts import RunFacts
 from fedsim.analysis.comparison.groups import Group
-from fedsim.analysis.figures.base import thin
+from fedsim.analysis.figures.base import COMPRESSED, LATE, thin
+from fedsim.metrics import MetricDefinition
 
 Floats = npt.NDArray[np.float64]
 
 MAX_POINTS = 200
+_ROOM = 0.06
+"""Room above and below the late part, as a share of its range."""
 
 
 def points(run: RunFacts, metric: str, against: str) -> tuple[Floats, Floats]:
@@ -62,3 +66,40 @@ def curve(group: Group, metric: str, against: str, x: Floats) -> dict[str, Float
     mean = values.mean(axis=0)
     spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.full(len(x), np.nan)
     return {"mean": mean, "low": mean - spread, "high": mean + spread}
+
+
+def late_range(
+    curves: pd.DataFrame, metric: MetricDefinition, *, bands: bool
+) -> tuple[float, float] | None:
+    """The range of the late part of curves, with the last and the best value of each; None if the early part does not
+    compress it. The rule is that of ``lateRange`` in ``charts.js``; a test compares both.
+
+    Args:
+        curves: rows ``setting label x mean low high``.
+        metric: their metric.
+        bands: whether the bands are in the range, too.
+    """
+    late, every = [], []
+    for _, of_setting in curves.groupby("setting", sort=False):
+        first, last = of_setting["x"].min(), of_setting["x"].max()
+        for _, rows in of_setting.groupby("label", sort=False):
+            for column in ("mean", "low", "high") if bands else ("mean",):
+                known = rows[rows[column].notna()]
+                values = known[column].to_numpy()
+                if len(values):
+                    every.append(values)
+                    late.append(values[known["x"] >= first + LATE * (last - first)])
+                    late.append(np.array([values[-1], metric.best(values)]))
+    if not every:
+        return None
+    ends, whole = np.concatenate(late), np.concatenate(every)
+    size = float(np.ptp(ends))
+    if not 0 < size <= COMPRESSED * float(np.ptp(whole)):
+        return None
+    low, high = float(ends.min()), float(ends.max())
+    # Room above and below, but not beyond the possible values.
+    bottom, top = low - _ROOM * size, high + _ROOM * size
+    return (
+        max(bottom, 0.0) if low >= 0 else bottom,
+        min(top, 1.0) if metric.unit == "share" and high <= 1 else top,
+    )

@@ -17,7 +17,7 @@ import pyarrow as pa
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import population
 from fedsim.formatting import Kind
-from fedsim.metrics import MetricDefinition, definition
+from fedsim.metrics import MetricDefinition, definition, meets
 from fedsim.outcomes import Outcome
 from fedsim.runs import Run
 from fedsim.runs.divergence import has_diverged, lost_metrics, lost_since
@@ -79,6 +79,20 @@ class RunFacts:
     def seed(self) -> int:
         """The scenario's seed."""
         return self.replicate[0]
+
+    @property
+    def target(self) -> dict[str, float]:
+        """The scenario's ``stop.target``; empty if it has none."""
+        target = (self.scenario.get("stop") or {}).get("target") or {}
+        return {str(metric): float(value) for metric, value in target.items()}
+
+    @property
+    def stopped_at(self) -> dict[str, float]:
+        """The target if it ended the run: its last evaluation met it; else empty."""
+        last = {
+            name: values.iloc[-1] for name in self.metrics if len(values := self.progress[name])
+        }
+        return self.target if meets(self.target, last, self.definition) else {}
 
     def definition(self, metric: str) -> MetricDefinition:
         """Direction, unit and label of a metric."""

@@ -57,7 +57,8 @@ class FigureStyle:
         against: one of :data:`~fedsim.analysis.comparison.facts.COSTS`.
         xlim: ends of the horizontal axis, ``"0:2d"`` or a pair of numbers; those of the data if None.
         ylim: ends of the vertical axis of the first metric, ``"85%:95%"`` or a pair of numbers; or several texts,
-            each of which may name its metric: ``["accuracy=85%:95%", "loss=0:1"]``.
+            each of which may name its metric: ``["accuracy=85%:95%", "loss=0:1"]``; by default, the late part of the
+            curves if the rest would compress it.
         log: which axes are logarithmic, or ``logit`` for a vertical axis that spreads shares near 0 and 1.
         width, height: size of the whole figure, in inches or as ``"84mm"``; the width also as a key of :data:`VENUES`.
         inset: the part of the first metric's panels to enlarge in the corner, ``"1d:2d"`` or ``"1d:2d,90%:94%"``.

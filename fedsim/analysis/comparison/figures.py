@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fedsim.analysis.comparison import findings
+from fedsim.analysis.comparison.cautions import not_comparable
 from fedsim.analysis.comparison.facts import COSTS, LORENZ_AT
 from fedsim.analysis.comparison.reference import ReferenceTable
 from fedsim.analysis.comparison.tables import ComparisonTables
@@ -103,8 +104,14 @@ def learning(comparison: ComparisonTables) -> Figure | None:
     """The finding on the chart of curves, whose numbers are in :func:`findings.curves_document`."""
     if not comparison.metrics:
         return None
+    return Figure("curves", f"{_ending(comparison)}.", ())
+
+
+def _ending(comparison: ComparisonTables) -> str:
+    if any(run.stopped_at for run in comparison.facts) and len(comparison.groups) > 1:
+        return "Runs stopped at their target, so their final values do not rank the variants"
     several = " on average over seeds" if int(comparison.summary["runs"].max()) > 1 else ""
-    return Figure("curves", f"{best_at_the_end(comparison)}{several}.", ())
+    return f"{best_at_the_end(comparison)}{several}"
 
 
 def best_at_the_end(comparison: ComparisonTables) -> str:
@@ -157,7 +164,7 @@ def target_figure(comparison: ComparisonTables, target: Target, number: int) -> 
     )
     return Figure(
         f"target-{number}",
-        _target_finding(comparison, frame, first),
+        _target_finding(comparison, target, frame, first),
         _table(comparison, shown, _TARGET),
         {
             "title": f"Time to {comparison.title(target)}",
@@ -169,8 +176,13 @@ def target_figure(comparison: ComparisonTables, target: Target, number: int) -> 
 
 
 def _target_finding(
-    comparison: ComparisonTables, frame: pd.DataFrame, first: findings.First | None
+    comparison: ComparisonTables,
+    target: Target,
+    frame: pd.DataFrame,
+    first: findings.First | None,
 ) -> str:
+    if stopped := not_comparable(comparison, target):
+        return f"{sentence(stopped)}."
     if first is None:
         return "No variant reached it in at least half of its runs."
     groups, missed = len(frame), int(frame["time_s"].isna().sum())

@@ -75,6 +75,20 @@ def first_to(frame: pd.DataFrame, baseline: str) -> First | None:
     )
 
 
+def unclear_lead(comparison: ComparisonTables, target: Target, first: First) -> str:
+    """The next best variant to a target in the only setting if the 95% interval of the difference per seed includes 0;
+    else empty."""
+    frame = comparison.targets_of(target)
+    others = frame[~frame["label"].isin(first.labels) & frame["time_s"].notna()]
+    if not len(others):
+        return ""
+    second = str(others.sort_values("time_s", kind="stable")["label"].iloc[0])
+    pairs, two = comparison.pairs, (first.labels[0], second)
+    of_two = pairs["first"].isin(two) & pairs["second"].isin(two)
+    row = pairs[of_two & (pairs["quantity"] == f"time to {target}")].iloc[0]
+    return second if row["low"] <= 0 <= row["high"] else ""
+
+
 def winners(comparison: ComparisonTables, target: Target) -> tuple[list[str], int, bool] | None:
     """The variants that were first to a target in most settings; None if none reached it.
 
@@ -145,9 +159,9 @@ def waiting_share(comparison: ComparisonTables) -> pd.DataFrame:
 def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
     """Every metric against every cost, for the chart of curves.
 
-    ``metrics`` and ``against`` list key, label and kind; ``settings`` holds by setting, metric and cost the grid
-    ``x`` and per group ``mean``, and ``low`` and ``high`` if it has several runs; ``points`` is the approximate maximum
-    number of points per curve, smaller if there are many curves.
+    ``metrics`` and ``against`` list key, label and kind, metrics also whether ``higher`` is better; ``settings`` holds
+    by setting, metric and cost the grid ``x`` and per group ``mean``, and ``low`` and ``high`` if it has several runs;
+    ``points`` is the approximate maximum number of points per curve, smaller if there are many curves.
     """
 
     limit = _points(comparison)
@@ -161,7 +175,10 @@ def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
     metrics = [comparison.definition(name) for name in comparison.metrics]
     return {
         "points": limit,
-        "metrics": [{"key": m.name, "label": m.label, "kind": m.unit} for m in metrics],
+        "metrics": [
+            {"key": m.name, "label": m.label, "kind": m.unit, "higher": m.higher_is_better}
+            for m in metrics
+        ],
         "against": [{"key": k, "label": label, "kind": kind} for k, (label, kind) in COSTS.items()],
         "settings": {
             setting: {

@@ -6,6 +6,7 @@ import itertools
 import math
 
 from fedsim.analysis.comparison import findings
+from fedsim.analysis.comparison.cautions import not_comparable
 from fedsim.analysis.comparison.figures import best_at_the_end, some_runs, when
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
@@ -41,7 +42,8 @@ def other_targets(comparison: ComparisonTables) -> list[str]:
 
 
 def _in_order(comparison: ComparisonTables) -> list[Target]:
-    """The targets by metric: of each, those that some variant reached, the hardest first, and then the others.
+    """The targets by metric: of each, those that some variant reached, the hardest first, and then the others; within
+    both, those that runs could not reach because they stopped before are last.
 
     Metrics of which no target was reached are last.
     """
@@ -51,7 +53,10 @@ def _in_order(comparison: ComparisonTables) -> list[Target]:
         missed: list[Target] = []
         for goal in goals:
             (reached if findings.winners(comparison, goal) else missed).append(goal)
-        blocks.append((not reached, [*reversed(reached), *missed]))
+        reached.reverse()
+        for group in (reached, missed):
+            group.sort(key=lambda goal: bool(comparison.stopped_before(goal)))
+        blocks.append((not reached, [*reached, *missed]))
     return [goal for _, block in sorted(blocks, key=lambda block: block[0]) for goal in block]
 
 
@@ -59,12 +64,13 @@ def _goal(comparison: ComparisonTables, target: Target) -> str:
     """Who was first to a target, and how many variants reached it if not all did."""
     first, frame = _first(comparison, target), comparison.targets_of(target)
     good = frame["time_s"].notna()
-    if not good.any() or good.all():
-        return first
     several = len(comparison.grouping.settings) > 1
     noun = "combinations of variant and setting" if several else "variants"
     half = " in at least half of their runs" if frame["reached"][~good].any() else ""
-    return f"{first}; {good.sum()} of {len(frame)} {noun} reached it{half}"
+    count = f"{good.sum()} of {len(frame)} {noun} reached"
+    if stopped := not_comparable(comparison, target):
+        return f"{count} {comparison.title(target)}{half}; {stopped}"
+    return first if not good.any() or good.all() else f"{first}; {count} it{half}"
 
 
 def _variants(comparison: ComparisonTables) -> set[str]:
@@ -93,17 +99,17 @@ def _first(comparison: ComparisonTables, target: Target) -> str:
     text = f"{format_names(first.labels)} reached {title} first, {when(first)}"
     if len(first.labels) > 1:
         text += ", tied at the resolution of the evaluations"
+    second = findings.unclear_lead(comparison, target, first)
+    lead = f"; the lead over {second} is within the spread over seeds" if second else ""
     if math.isnan(first.speedup):
-        return text
+        return text + lead
     base = frame[frame["label"] == comparison.baseline].iloc[0]
     factor = format_number(float(f"{first.speedup:.3g}"))
     text += f": {factor} times as fast as {comparison.baseline}"
     text += some_runs(int(base["reached"]), int(base["runs"]))
-    return (
-        f"{text}, which may be chance (the 95% interval includes 1)"
-        if first.may_be_chance
-        else text
-    )
+    if first.may_be_chance:
+        return f"{text}, which may be chance (the 95% interval includes 1)"
+    return text if second == comparison.baseline else text + lead
 
 
 def tiles(comparison: ComparisonTables) -> list[Tile]:

@@ -26,12 +26,14 @@ from matplotlib.ticker import (
     NullLocator,
 )
 
+from fedsim.analysis.comparison.curves import late_range
 from fedsim.analysis.comparison.facts import COSTS
 from fedsim.analysis.comparison.figure import FigureStyle, Limits, ResolvedStyle
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.palette import Look, looks
 from fedsim.errors import UserError
 from fedsim.formatting import Kind, axis_unit, format_value
+from fedsim.metrics import MetricDefinition
 
 _BANDS_UP_TO = 5
 """Maximum number of bands; more would hide each other."""
@@ -265,15 +267,21 @@ def _panel(
 def _limit_to_what_is_shown(
     figure: Figure, style: FigureStyle, comparison: ComparisonTables
 ) -> None:
-    """Fit the vertical axes to the visible part of the curves, and never beyond what a share or a loss can be."""
-    share = [comparison.definition(metric).unit == "share" for metric in style.metrics]
+    """Fit the vertical axes to the visible part of the curves, and never beyond what a share or a loss can be.
+
+    Without a stated range, scale or inset, they have the late range of the page.
+    """
+    bands = len({group.label for group in comparison.groups}) <= _BANDS_UP_TO
     panels = [axes for axes in figure.axes if axes.get_visible()]
     rows = len(panels) // len(style.metrics)
     for number, metric in enumerate(style.metrics):
         of_metric = panels[number * rows : (number + 1) * rows]
-        size = style.resolved(comparison.definition(metric).unit, metric)
+        definition = comparison.definition(metric)
+        size = style.resolved(definition.unit, metric)
         if None not in size.ylim:
             continue
+        share = definition.unit == "share"
+        scale = 100 if share and style.log != "logit" else 1
         shown = np.concatenate([_shown(axes) for axes in of_metric])
         if not len(shown):
             continue
@@ -284,11 +292,45 @@ def _limit_to_what_is_shown(
         bottom, top = transform.inverted().transform(np.array([low - room, high + room]))
         if axes.get_yscale() == "linear":
             bottom = max(bottom, 0.0) if shown.min() >= 0 else bottom
-            top = min(top, 100.0) if share[number] else top
-        scale = 100 if share[number] and style.log != "logit" else 1
+            top = min(top, 100.0) if share else top
+        late = None
+        if not style.log and size.xlim == size.ylim == (None, None) and size.inset is None:
+            curves = comparison.curves(metric, style.against, _POINTS)
+            late = late_range(curves, definition, bands=bands)
+        if late is not None:
+            _say_what_is_hidden(axes, definition, late, shown / scale)
         for axes in of_metric:
             axes.set_ylim(bottom, top)
-            _limit(axes.set_ylim, size.ylim, scale)
+            _limit(axes.set_ylim, late or size.ylim, scale)
+
+
+def _say_what_is_hidden(
+    axes: Any, metric: MetricDefinition, late: tuple[float, float], shown: Any
+) -> None:
+    """Write below or above which value curves are not shown, in the corner that they leave free."""
+    low, high = late
+    hidden = [
+        f"{word} {metric.format(end)}"
+        for word, end, is_hidden in (
+            ("below", low, shown.min() < low),
+            ("above", high, shown.max() > high),
+        )
+        if is_hidden
+    ]
+    if not hidden:
+        # Only a part of a band that a share cannot reach.
+        return
+    up = metric.higher_is_better
+    axes.text(
+        0.98,
+        0.03 if up else 0.97,
+        f"not shown: {', '.join(hidden)}",
+        transform=axes.transAxes,
+        ha="right",
+        va="bottom" if up else "top",
+        size="x-small",
+        color="#666666",
+    )
 
 
 def _shown(axes: Any) -> Any:

@@ -149,6 +149,19 @@ class ComparisonTables:
         frame = self.targets
         return frame[(frame["metric"] == target.metric) & (frame["target"] == target.value)]
 
+    def stopped_before(self, target: Target) -> list[Group]:
+        """The groups with a run that ended at its scenario's target before it reached this one."""
+        return [
+            group
+            for group in self.groups
+            if any(
+                run.stopped_at
+                and target.metric in run.metrics
+                and math.isnan(reaching(run, target)["time_s"])
+                for run in group.runs
+            )
+        ]
+
     def baseline_of(self, setting: str) -> Group | None:
         """The baseline's group in a setting, if it was run there."""
         groups = self.grouping.of(setting)

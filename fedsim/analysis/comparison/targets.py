@@ -155,11 +155,7 @@ def _interval(samples: tuple[Floats, ...], statistic: Callable[..., Floats]) -> 
 
 def default_targets(runs: Sequence[RunFacts]) -> tuple[Target, ...]:
     """The targets in the scenarios, or up to three round levels that some run reached."""
-    stated = tuple(
-        Target(str(metric), float(value))
-        for run in runs
-        for metric, value in ((run.scenario.get("stop") or {}).get("target") or {}).items()
-    )
+    stated = tuple(Target(metric, value) for run in runs for metric, value in run.target.items())
     if stated:
         return tuple(dict.fromkeys(stated))
     measured = [run.progress["accuracy"].dropna() for run in runs if "accuracy" in run.metrics]

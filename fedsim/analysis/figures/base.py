@@ -16,12 +16,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedsim.formatting import Kind
+from fedsim.formatting import ABSENT, Kind, format_value
 from fedsim.runs import Run
 
 MAX_POINTS = 1000
 _NUMBER = re.compile(r"[−+±]?[\d.]+|–$")
 MAX_BINS = 96
+LATE = 0.15
+"""Where the late part of a curve begins, as a share of its length."""
+COMPRESSED = 0.6
+"""The largest share of a curve's range that its late part covers if the early part compresses it."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,15 @@ class Figure:
             for c in self.columns
         ]
         return {"columns": columns, **{name: plain(value) for name, value in self.extra.items()}}
+
+    def has_dashes(self, key: str = "") -> bool:
+        """Whether the table has absent values, in the column of this key if it is given."""
+        return any(
+            format_value(value, column.kind) == ABSENT
+            for column in self.columns
+            if key in ("", column.key)
+            for value in column.values
+        )
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:

@@ -9,7 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.analysis import statistics
-from fedsim.analysis.figures.base import Column, Figure, histogram, section, sentence, thin
+from fedsim.analysis.figures.base import (
+    COMPRESSED,
+    LATE,
+    Column,
+    Figure,
+    histogram,
+    section,
+    sentence,
+    thin,
+)
 from fedsim.formatting import format_count, format_duration, format_number, format_share
 from fedsim.metrics import MetricDefinition
 from fedsim.runs import Run
@@ -90,14 +99,23 @@ def learning(run: Run) -> Figure | None:
                 for metric in map(run.metric_definition, names)
             ),
         ),
-        {"metrics": names, "targets": reached},
+        {
+            "metrics": names,
+            "higher": {name: run.metric_definition(name).higher_is_better for name in names},
+            "targets": reached,
+        },
     )
 
 
 def target_levels(
     metric: MetricDefinition, values: Sequence[float], stated: float | None
 ) -> list[float]:
-    """Levels to list: round ones between the first value and the best, and the stated one."""
+    """Levels to list: round ones between the first value and the best, and the stated one.
+
+    Those of a share are multiples of 5%. Other metrics have levels from the worst value of their late part on, if the
+    early part would compress it; if higher is better, they are evenly spaced and above 0 if the best value is, else
+    denser near the best value.
+    """
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return [stated] if stated is not None else []
@@ -106,15 +124,35 @@ def target_levels(
     if metric.unit == "share":
         levels = [level / 20 for level in range(1, 20) if first < level / 20 <= best][-6:]
     else:
-        between = [first + (best - first) * share for share in (0.5, 0.75, 0.9, 0.95, 0.99)]
-        # Between two neighboring numbers there is none.
-        levels = [_round_level(value, best) for value in between if value != best]
+        late = finite[math.ceil(LATE * len(finite)) :]
+        if 0 < np.ptp(late) <= COMPRESSED * np.ptp(finite):
+            first = min(late) if metric.higher_is_better else max(late)
+        if metric.higher_is_better:
+            levels = _even_levels(max(first, 0.0) if best > 0 else first, best)
+        else:
+            between = [first + (best - first) * share for share in (0.5, 0.75, 0.9, 0.95, 0.99)]
+            # Between two neighboring numbers there is none.
+            levels = [_round_level(value, best) for value in between if value != best]
         # Of those, the ones that the page can show exactly.
         exact = [level for level in levels if level == float(f"{level:.4g}")]
         levels = [level for level in exact if not metric.reached(first, level)]
     if stated is not None:
         levels.append(stated)
     return sorted(set(levels), reverse=not metric.higher_is_better)
+
+
+def _even_levels(first: float, best: float) -> list[float]:
+    """At most six multiples of a round step up to the best value, at least four if there are as many numbers."""
+    if best <= first:
+        return []
+    power = math.floor(math.log10(best - first))
+    steps = [(digit, power - down) for down in (0, 1) for digit in (5, 2, 1)]
+    for digit, exponent in steps:
+        step = digit * 10.0**exponent
+        counts = range(math.floor(first / step + 1e-9) + 1, math.floor(best / step + 1e-9) + 1)
+        if len(counts) >= 4:
+            break
+    return [float(f"{count * digit}e{exponent}") for count in counts[-6:]]
 
 
 def _round_level(value: float, best: float) -> float:

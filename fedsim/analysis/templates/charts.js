@@ -293,6 +293,40 @@ const fedsim = (() => {
       return sum / whole;
     });
   }
+  /* The range of the late part of curves, with the last and the best value of each and, with `reach`, the marks, if the
+     early part would compress it on a linear scale. The rule is that of late_range in fedsim/analysis/comparison/curves.py; a test compares both. */
+  function lateRange({ x, lists, kind, higher, scales = {}, marks = [], reach = false }) {
+    if (scales.y !== "linear" || scales.x === "log") return null;
+    const from = x[0] + 0.15 * (x.at(-1) - x[0]);
+    const known = lists.map((list) => list.filter((value) => value !== null));
+    const wanted = reach ? marks : [];
+    const [first, last] = extent([...known.flat(), ...wanted]);
+    const ends = extent([
+      ...lists.flatMap((list) => list.filter((_, index) => x[index] >= from)),
+      ...known.flatMap((list) => (list.length ? [list.at(-1), extent(list)[higher ? 1 : 0]] : [])),
+    ]);
+    const [low, high] = extent([...ends, ...wanted]);
+    if (!(ends[1] > ends[0]) || high - low > 0.6 * (last - first)) return null;
+    // Room above and below, but not beyond the possible values.
+    const room = 0.06 * (high - low);
+    const range = [low >= 0 ? Math.max(low - room, 0) : low - room, kind === "share" && high <= 1 ? Math.min(high + room, 1) : high + room];
+    // A target at the very edge of the range would be hidden by the axis.
+    const margin = 0.04 * (range[1] - range[0]);
+    for (const value of marks) {
+      if (Math.abs(value - range[0]) < margin) range[0] = value - margin;
+      if (Math.abs(value - range[1]) < margin) range[1] = value + margin;
+    }
+    return range;
+  }
+  /* The vertical range that the reader has chosen: `range`, or null for all values. `kind` is that of the values of a late
+     range; without it, the range is that of --ylim. */
+  function focus(range, kind) {
+    const box = document.getElementById("focus"), used = range && box.checked ? range : null;
+    box.parentElement.style.display = range ? "" : "none";
+    document.getElementById("focus_name").textContent = kind ? "late range" : "range of --ylim";
+    document.getElementById("clipped").textContent = used && kind ? `Values outside ${show(kind, used[0])} to ${show(kind, used[1])} are not shown; clear “late range” to see them.` : "";
+    return used;
+  }
   /* Lines. spec: x {kind, label, values, zero}, y {kind, label, zero, from, to}, scales {x, y}, smooth, bands, xlim, ylim,
      series [{label, color, dash, symbol, values, low, high, fill, points, step, silent, plain}], marks [{value, label, at}]. */
   function curves(host, summary, spec) {
@@ -640,6 +674,6 @@ const fedsim = (() => {
 
   const finding = (name) => document.querySelector(`#figure-${name} .finding`).textContent;
   return {
-    data, column, show, onAxis, ticksThatFit, axis, add, mount, words, group, legend, curves, columns, heat, files, csv, picture, snapshot, png, ink, finding, titleOf, textWidth, short, charts, live,
+    data, column, show, onAxis, ticksThatFit, axis, add, mount, words, group, legend, lateRange, focus, curves, columns, heat, files, csv, picture, snapshot, png, ink, finding, titleOf, textWidth, short, charts, live,
   };
 })();

@@ -38,37 +38,18 @@
       const series = members().map((group, number) => ({ ...look(group), values: own[number].mean, low: own[number].low, high: own[number].high, step: true }));
       return { metric, axis, x, series, asked: metric.key === view.metric && axis.key === view.against };
     };
-    /* The range of the late part of the curves, if the early part would compress it. */
-    const late = (x, series, bands) => {
-      const from = x[0] + 0.15 * (x.at(-1) - x[0]);
-      const lists = series.flatMap((s) => [s.values, ...(bands && s.low ? [s.low, s.high] : [])]);
-      const rest = lists.flatMap((list) => list.filter((value, index) => value !== null && x[index] >= from));
-      const all = lists.flatMap((list) => list.filter((value) => value !== null));
-      if (!rest.length) return null;
-      const [low, high, first, last] = [Math.min(...rest), Math.max(...rest), Math.min(...all), Math.max(...all)];
-      const room = 0.06 * (high - low);
-      if (high === low || high - low > 0.6 * (last - first)) return null;
-      return [Math.max(low - room, first), Math.min(high + room, last)];
-    };
     const draw = () => {
       named("curves");
       const { metric, axis, x, series, asked } = chosen();
       const shown = series.filter((s) => !s.hidden);
-      const focus = asked && view.ylim ? view.ylim : late(x, shown, byId("bands").checked);
-      byId("focus").parentElement.style.display = focus ? "" : "none";
-      byId("focus_name").textContent = focus === view.ylim ? "range of --ylim" : "late range";
-      const used = focus && byId("focus").checked ? [...focus] : null;
       const goals = targets.filter((goal) => goal.metric === metric.key);
-      // A target at the very edge of the range would be hidden by the axis.
-      const room = used ? 0.04 * (used[1] - used[0]) : 0;
-      for (const { value } of used && focus !== view.ylim ? goals : []) {
-        if (Math.abs(value - used[0]) < room) used[0] = value - room;
-        if (Math.abs(value - used[1]) < room) used[1] = value + room;
-      }
-      byId("clipped").textContent = used && focus !== view.ylim ? `Values outside ${fedsim.show(metric.kind, used[0])} to ${fedsim.show(metric.kind, used[1])} are not shown; clear “late range” to see them.` : "";
+      const scales = { y: byId("scale").value, x: asked ? view.xscale : undefined }, xlim = asked ? view.xlim : null;
+      const lists = shown.flatMap((s) => [s.values, ...(byId("bands").checked && s.low ? [s.low, s.high] : [])]);
+      const late = xlim ? null : fedsim.lateRange({ x, lists, kind: metric.kind, higher: metric.higher, scales, marks: goals.map((goal) => goal.value) });
+      const ylim = asked && view.ylim ? fedsim.focus(view.ylim) : fedsim.focus(late, metric.kind);
       curves(host("curves"), finding("curves"), {
         x: { ...axis, values: x }, y: metric, series: shown, bands: byId("bands").checked, smooth: Number(byId("smooth").value),
-        scales: { y: byId("scale").value, x: asked ? view.xscale : undefined }, xlim: asked ? view.xlim : null, ylim: used,
+        scales, xlim, ylim,
         marks: goals.map((goal) => ({ value: goal.value, label: `target ${fedsim.onAxis(metric.kind, goal.value)}` })),
       });
     };

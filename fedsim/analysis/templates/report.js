@@ -17,16 +17,18 @@
       const against = column("learning", document.querySelector("#progress input:checked").value);
       const stated = data.learning.targets[choice.value];
       const reached = stated && stated.time_s !== null ? column("learning", "time_s").values.indexOf(stated.time_s) : -1;
+      const scales = { y: byId("scale").value }, marks = stated ? [stated.target] : [];
+      const late = fedsim.lateRange({ x: against.values, lists: [metric.values], kind: metric.kind, higher: data.learning.higher[choice.value], scales, marks, reach: true });
       curves(host("learning"), finding("learning"), {
         x: against,
         y: { kind: metric.kind, label: metric.label },
-        scales: { y: byId("scale").value },
+        scales, ylim: fedsim.focus(late, metric.kind),
         smooth: Number(byId("smooth").value),
         series: [{ label: metric.label, color: "series", values: metric.values, points: true, symbol: "circle" }],
         marks: stated ? [{ value: stated.target, label: `target ${fedsim.onAxis(metric.kind, stated.target)}`, at: reached < 0 ? null : against.values[reached], reach: true }] : [],
       });
     };
-    for (const control of ["metric", "progress", "scale", "smooth"]) {
+    for (const control of ["metric", "progress", "scale", "smooth", "focus"]) {
       byId(control).addEventListener(control === "smooth" ? "input" : "change", () => {
         // Each axis has a different range.
         if (control === "progress") fedsim.charts.get(host("learning")).state.zoom = null;

@@ -82,6 +82,23 @@ def test_a_world_that_differs_with_the_method_is_told_of() -> None:
     )
 
 
+def test_runs_that_stopped_at_their_target_are_a_caution() -> None:
+    stop = {"stop": {"target": {"accuracy": 0.8}}}
+    runs = [run("fedavg", 0, **stop), run("fedavg", 1, (0.1, 0.5), **stop), run("mifa", 0, **stop)]
+    rest = " Harder levels and final values of these runs are not comparable; to compare them, run without stop.target."
+    assert cautions(of(*runs)) == [
+        f"2 runs stopped at stop.target (80% accuracy): fedavg (1 of 2 runs), mifa.{rest}"
+    ]
+    assert cautions(of(runs[0], runs[2])) == [
+        f"Every run stopped at stop.target (80% accuracy).{rest}"
+    ]
+    finding = figures.learning(of(runs[0], runs[2]))
+    assert finding is not None
+    assert "do not rank the variants" in finding.finding
+    # There is nothing to compare, or no run ended at a target.
+    assert cautions(of(*runs[:2])) == cautions(of(runs[1], run("mifa", 1))) == []
+
+
 def test_a_metric_that_only_some_measured_is_told_of() -> None:
     measured = run("ditto")
     measured.progress["client_accuracy"] = [0.1, 0.9]

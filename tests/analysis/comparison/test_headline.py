@@ -8,6 +8,7 @@ from pathlib import Path
 
 import fedsim
 from fedsim.analysis.comparison import Target, compare
+from fedsim.analysis.comparison.figures import target_figure
 from fedsim.analysis.comparison.headline import headline, other_targets, tiles
 from fedsim.analysis.comparison.page import render
 from fedsim.sweeps import Sweep
@@ -94,6 +95,48 @@ def test_the_headline_compares_times_over_shared_seeds_and_names_incomplete_side
     assert headline(comparison) == "fedavg reached 90% accuracy first, after 25 s (2 of 4 runs)"
     assert headline(of(*runs[:5], goals=(Target("accuracy", 0.9),))) == (
         "fedbuff reached 90% accuracy first, after 6.5 s: 3.85 times as fast as fedavg (2 of 3 runs)"
+    )
+
+
+def test_a_lead_within_the_spread_over_seeds_is_named() -> None:
+    def of_times(**times: tuple[float, ...]) -> str:
+        runs = [
+            facts({"server": {"method": {"name": name}}}, seed, f"{name}{seed}", (0, end), (0, 1))
+            for name, ends in times.items()
+            for seed, end in enumerate(ends)
+        ]
+        return headline(of(*runs, goals=(Target("accuracy", 0.7),)))
+
+    first = "a reached 70% accuracy first, after 58 s"
+    unclear = "; the lead over b is within the spread over seeds"
+    assert of_times(a=(50, 54, 70), b=(75, 55, 52), c=(90, 91, 92)) == first + unclear
+    assert of_times(a=(50, 54, 70), b=(60, 64, 75), c=(60, 64, 80)) == first
+    # The next best may not be the baseline, with which the interval of the ratio is compared.
+    speed = ": 1.57 times as fast as c"
+    assert of_times(c=(90, 91, 92), b=(75, 55, 52), a=(50, 54, 70)) == first + speed + unclear
+    assert of_times(b=(75, 55, 52), a=(50, 54, 70)).endswith(
+        ", which may be chance (the 95% interval includes 1)"
+    )
+    # Two seeds have no interval.
+    assert of_times(a=(50, 66), b=(75, 52)) == first
+
+
+def test_a_variant_that_stopped_at_its_target_is_not_beaten_at_a_harder_level() -> None:
+    stop = {"stop": {"target": {"accuracy": 0.7}}}
+    runs = [run("a", accuracy=(0.1, 0.5, 0.7), **stop), run("b", accuracy=(0.1, 0.6, 0.9), **stop)]
+    goals = tuple(Target("accuracy", level) for level in (0.6, 0.8, 0.95))
+    comparison = of(*runs, goals=goals)
+    assert [headline(comparison), *other_targets(comparison)] == [
+        "b reached 60% accuracy first, after 10 s: 2 times as fast as a",
+        "1 of 2 variants reached 80% accuracy; not comparable: runs of a had stopped at their own target",
+        "0 of 2 variants reached 95% accuracy; not comparable: runs of a, b had stopped at their own target",
+    ]
+    table = target_figure(comparison, goals[1], 0)
+    assert table.finding == "Not comparable: runs of a had stopped at their own target."
+    # A run that ended otherwise had its chance.
+    missed = run("a", accuracy=(0.1, 0.5, 0.6), **stop)
+    assert headline(of(missed, runs[1], goals=goals[1:2])) == (
+        "b reached 80% accuracy first, after 20 s; 1 of 2 variants reached it"
     )
 
 

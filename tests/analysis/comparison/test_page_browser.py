@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.sweeps import Sweep
 from tests.analysis.browser import Page
 from tests.analysis.comparison import compared
+from tests.analysis.comparison.compared import folders
 from tests.analysis.test_report_browser import CONTRASTS, WIDEST
 
 pytestmark = pytest.mark.browser
@@ -77,6 +79,17 @@ def test_the_table_of_times_fits_a_laptop_and_has_no_gap_above_it_on_a_phone(
     chromium.settle()
     one_line = 40
     assert chromium.run(f"{table}.querySelector('thead').offsetHeight") < one_line
+
+
+def test_a_long_word_of_the_headline_wraps_on_a_phone(
+    chromium: Page, sweep: Sweep, tmp_path: Path
+) -> None:
+    labels = {"fedavg": "over_selection_and_deadline=1", "fedbuff": "over_selection_or_deadline=2"}
+    chromium.open(compare(sweep.path, targets=["accuracy=0.5"], labels=labels).write(tmp_path))
+    chromium.resize(390)
+    chromium.settle()
+    headline = "document.getElementById('headline')"
+    assert chromium.run(f"{headline}.scrollWidth <= {headline}.clientWidth")
 
 
 def test_tab_reaches_every_control(page: Page) -> None:
@@ -159,6 +172,32 @@ def test_a_target_at_the_end_of_the_visible_range_is_drawn(
     assert page.run("document.getElementById('focus_name').textContent") == "range of --ylim"
     gaps = page.run(f"{lines}.map((each) => {chart}.state.drawn.box.bottom - each.shape.y1)")
     assert min(gaps) >= 2
+
+
+def test_the_page_opens_on_the_range_of_the_figure(
+    page: Page, sweep: Sweep, tmp_path: Path
+) -> None:
+    facts = []
+    for number, path in enumerate(folders(sweep, *compared.GROUPS[0])[:2]):
+        (run,) = compare([path]).facts
+        progress = run.progress.copy()
+        # An untrained model that would compress the rest; and a run that ended early at the best value.
+        progress.loc[0, "loss"] = 50.0
+        if number:
+            progress = progress.iloc[:2].assign(loss=[50.0, 0.01])
+        scenario = {**run.scenario, "server": {"method": {"name": f"m{number}"}}}
+        facts.append(replace(run, progress=progress, scenario=scenario))
+    comparison = Comparison((tuple(facts), (), None))
+    (axes,) = comparison.plot("loss").axes
+    page.open(comparison.write(tmp_path, FigureStyle(("loss",))))
+    chart = "fedsim.charts.get(document.getElementById('chart-curves')).option.yAxis"
+    low, high = page.run(f"[{chart}.min, {chart}.max]")
+    assert axes.get_ylim() == pytest.approx((low, high), rel=1e-4)
+    assert low <= 0.01 < high < 5
+    clipped = "document.getElementById('clipped').textContent"
+    assert "are not shown" in page.run(clipped)
+    page.choose("scale", "log")
+    assert page.run(clipped) == ""
 
 
 def test_long_tables_are_printed_whole(page: Page) -> None:

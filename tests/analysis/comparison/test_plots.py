@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from fedsim.analysis.comparison import Comparison
 from tests.analysis.comparison.compared import SETTINGS, VARIANTS
+from tests.analysis.comparison.made import of
+from tests.analysis.comparison.test_groups import facts, server
 
 
 def test_figure_is_told_apart_without_color(comparison: Comparison) -> None:
@@ -19,3 +24,33 @@ def test_figure_is_told_apart_without_color(comparison: Comparison) -> None:
         subset="mean"
     )
     assert lines[0].get_ydata().tolist() == pytest.approx((100 * known["mean"]).tolist())
+
+
+def _early_and_late() -> Comparison:
+    """R² of a slow run, and of one that ended at its first evaluation after an untrained model."""
+    slow = facts(server("slow"), 0, "slow", (0.0, 300.0, 2000.0, 4000.0), (-19.4, 0.46, 0.58, 0.7))
+    fast = facts(server("fast"), 0, "fast", (0.0, 300.0), (-19.4, 0.74))
+    return of(
+        *(
+            replace(
+                run,
+                progress=run.progress.rename(columns={"accuracy": "r2"}),
+                metrics=("r2",),
+            )
+            for run in (slow, fast)
+        )
+    )
+
+
+def test_the_figure_shows_the_late_range_and_says_so() -> None:
+    comparison = _early_and_late()
+    (axes,) = comparison.plot("r2").axes
+    low, high = 0.58 - 0.06 * 0.16, 0.74 + 0.06 * 0.16
+    assert axes.get_ylim() == pytest.approx((low, high))
+    assert [text.get_text() for text in axes.texts] == ["not shown: below 0.5704"]
+    # A range, a scale or an inset says otherwise.
+    styles: list[dict[str, Any]] = [{"ylim": "-20:1"}, {"xlim": "0:1h"}, {"inset": "10min:1h"}]
+    for style in styles:
+        (axes,) = comparison.plot("r2", **style).axes
+        assert axes.get_ylim()[0] < -19
+        assert list(axes.texts) == []
