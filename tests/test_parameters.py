@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from fedsim.errors import nearest
 from fedsim.parameters import Parameters, descriptions
 from tests.scenario.pathy import MyMixing, Pathy
 
@@ -26,3 +27,18 @@ def test_messages_hold_no_markup_of_docstrings() -> None:
         Marked.model_validate({})
     [error] = caught.value.errors()
     assert error["ctx"]["hint"] == "Versions (`10 versions`) or a `fedsim.units.Duration`."
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "hint"),
+    [
+        ("mbps", ["bps", "kbps", "Mbps"], "did you mean 'Mbps'? "),
+        ("R2", ["mae", "r2"], "did you mean 'r2'? "),
+        ("fedprix", ["fedavg", "fedprox"], "did you mean 'fedprox'? "),
+        ("x", ["fedavg"], ""),
+    ],
+)
+def test_a_name_in_other_letters_comes_before_similar_ones(
+    word: str, known: list[str], hint: str
+) -> None:
+    assert nearest(word, known) == hint

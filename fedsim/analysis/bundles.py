@@ -166,9 +166,10 @@ def _panels(every: Sequence[BundleStatistics]) -> Iterator[Panel]:
     label = {
         "relative_speed": "speed relative to the reference",
         "sample_s": "time per sample",
+        "step_fixed_s": "time per step",
     }.get(column, column or "compute figure")
     yield from spreads(
-        "compute", "Speed of devices", label, "time" if column == "sample_s" else "number", compute
+        "compute", "Speed of devices", label, "time" if column.endswith("_s") else "number", compute
     )
     rates = [
         (n, name.replace("bandwidth_bps", "rate"), spread)
@@ -189,7 +190,7 @@ def _panels(every: Sequence[BundleStatistics]) -> Iterator[Panel]:
 def _common_column(every: Sequence[BundleStatistics]) -> str:
     """A column of speeds that all bundles with speeds have, for comparison; empty if there is none."""
     computes = [each.compute for each in every if each.compute]
-    known = ("relative_speed", "sample_s", "score")
+    known = ("relative_speed", "sample_s", "step_fixed_s", "score")
     return next((name for name in known if computes and all(name in c for c in computes)), "")
 
 

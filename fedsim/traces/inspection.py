@@ -83,7 +83,7 @@ def sections(statistics: BundleStatistics, *, bars: bool = True) -> dict[str, Ro
         if name == "ram_bytes":
             text = lambda value: f"{value / 1e9:.3g} GB"  # noqa: E731
         elif name.endswith("_s"):
-            text = lambda value: f"{1000 * value:.3g} ms"  # noqa: E731
+            text = format_duration
         compute |= _column(name, spread, text)
     network: Rows = {}
     for name, spread in statistics.network.items():

@@ -350,7 +350,8 @@ def _compute(bundle: TraceBundle) -> dict[str, Spread]:
     every = np.ones(len(bundle.tables.get("compute", ())), np.bool_)
     names = ("relative_speed", "sample_s", "step_fixed_s", "score", "ram_bytes")
     spreads = {name: _with_lognormal(bundle, "compute", name, every) for name in names}
-    return {name: spread for name, spread in spreads.items() if spread}
+    # Only the time of a step that a bundle gives: the other of its two parts is zero for all devices.
+    return {name: spread for name, spread in spreads.items() if spread and spread.samples.any()}
 
 
 def _network(bundle: TraceBundle) -> dict[str, Spread]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from fedsim.analysis.bundles import _panels
 from fedsim.catalog import CATALOG
 from fedsim.traces.importers import import_bundle
 from fedsim.traces.inspection import write_text
@@ -58,6 +59,19 @@ def test_a_bundle_without_availability_is_described():
     assert empty.availability.never_online == 1
     assert empty.availability.by_hour.tolist() == [0.0] * 24
     assert DAY == 24 * HOUR
+
+
+def test_only_the_time_of_a_step_that_a_bundle_gives_is_described():
+    columns = {"task": ["*"] * 2, "phase": ["training"] * 2}
+    fixed = {**columns, "sample_s": [0.0] * 2, "step_fixed_s": [1.25, 3600.0]}
+    bundle = bundle_of({"a": [], "b": []}, tables={"compute": {"device_id": ["a", "b"], **fixed}})
+    found = describe(bundle)
+    assert list(found.compute) == ["step_fixed_s"]
+    assert [panel.label for panel in _panels([found]) if panel.id == "compute"] == ["time per step"]
+    out = io.StringIO()
+    write_text([found], Console(file=out, width=120))
+    assert "1 h" in out.getvalue()
+    assert "e+0" not in out.getvalue()
 
 
 # Published figures of the real traces (from the files by other code than ours).
