@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
+import itertools
+import logging
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, nearest_or_all
 from fedsim.formatting import format_counted
+from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.tasks.reading.files import read_table
 
 _NAMES = {
@@ -27,6 +32,7 @@ _NAMES = {
 }
 _REQUIRED = ("client", "start_s", "end_s")
 _NUMBERS = ("steps", "bytes_down", "bytes_up", "round")
+_PHASES = ("start_s", "downloaded_s", "computed_s", "end_s")
 _INSTANTS = ("start_s", "downloaded_s", "computed_s", "end_s", "ended_s")
 _TIMES = "give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z"
 COLUMNS = ", ".join(names[0] for names in _NAMES.values())
@@ -46,6 +52,7 @@ def read_log(path: Path) -> pd.DataFrame:
         table = load_run(path).dispatches
     elif path.suffix in (".parquet", ".csv") and path.exists():
         table = read_table(path, "repair the file, or write the log again")
+        _name_unused(list(map(str, table.columns)), str(path))
     else:
         raise UserError(
             "is not a log" if path.exists() else "there is no such file or folder",
@@ -80,16 +87,50 @@ def _normalized(table: pd.DataFrame, where: str) -> pd.DataFrame:
     origin_s = log["start_s"].min()
     for name in _INSTANTS:
         log[name] -= origin_s
-    backwards = log["end_s"] < log["start_s"]
-    if row := _first(backwards):
-        raise UserError(
-            f"row {row} ends before it starts ({format_counted(int(backwards.sum()), 'row')} in all)",
-            where=where,
-            hint="start and end are instants of one clock, in seconds or as ISO 8601 timestamps",
-        )
+    _require_order(log, where)
+    _require_outcomes(log["outcome"], where)
     if not log["end_s"].notna().any():
         raise UserError("no dispatch of the log ended", where=where)
     return log.sort_values(["start_s", "client"], kind="stable").reset_index(drop=True)
+
+
+def _name_unused(columns: Iterable[str], where: str) -> None:
+    """A note about columns that are not read, but whose names are almost those of missing ones."""
+    present = set(columns)
+    missing = [each for names in _NAMES.values() if present.isdisjoint(names) for each in names]
+    for column in columns:
+        if similar := difflib.get_close_matches(column, missing, n=1, cutoff=0.85):
+            logging.getLogger("fedsim").warning(
+                "note: %s: the column %s is not read; did you mean %s?", where, column, similar[0]
+            )
+
+
+def _require_order(log: pd.DataFrame, where: str) -> None:
+    """Refuse rows whose phases do not follow each other."""
+    for before, after in itertools.combinations(_PHASES, 2):
+        backwards = log[after] < log[before]
+        if row := _first(backwards):
+            names = [name.removesuffix("_s") for name in (after, before)]
+            is_whole = names == ["end", "start"]
+            what = "ends before it starts" if is_whole else f"has {names[0]} before {names[1]}"
+            raise UserError(
+                f"row {row} {what} ({format_counted(int(backwards.sum()), 'row')} in all)",
+                where=where,
+                hint=f"{', '.join(name.removesuffix('_s') for name in _PHASES)} are instants of one clock, in seconds "
+                "or as ISO 8601 timestamps",
+            )
+
+
+def _require_outcomes(outcomes: pd.Series, where: str) -> None:
+    unknown = outcomes.notna() & ~outcomes.isin(OUTCOME_LABELS)
+    if row := _first(unknown):
+        given = str(outcomes.iloc[row - 1])
+        every = f"outcomes are {', '.join(OUTCOME_LABELS)}; leave it empty if it is unknown"
+        raise UserError(
+            f"row {row} has the unknown outcome '{given}' ({format_counted(int(unknown.sum()), 'row')} in all)",
+            where=where,
+            hint=nearest_or_all(given, OUTCOME_LABELS, every),
+        )
 
 
 def _seconds(column: pd.Series, name: str, where: str) -> pd.Series:

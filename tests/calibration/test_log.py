@@ -47,6 +47,13 @@ def test_timestamps_and_numbers_are_the_same(tmp_path: Path) -> None:
         ("client,start,end\na,1,2\n,3,4\n", "row 2 has no client"),
         ("client,start,end,steps\na,1,2,many\n", "row 1, column steps: cannot read 'many'"),
         ("client,start,end\na,1,\n", "no dispatch of the log ended"),
+        ("client,start,downloaded,end\na,1,2,3\na,1,5,3\n", "row 2 has end before downloaded"),
+        ("client,start,computed,end\na,1,0,3\n", "row 1 has computed before start"),
+        (
+            "client,start,end,outcome\na,1,2,\na,1,2,ok\n",
+            r"row 2 has the unknown outcome 'ok' \(1 row in all\)\n  outcomes are aggregated, late,",
+        ),
+        ("client,start,end,outcome\na,1,2,agregated\n", "did you mean 'aggregated'"),
     ],
 )
 def test_mistakes_in_a_log(tmp_path: Path, text: str, message: str) -> None:
@@ -71,3 +78,16 @@ def test_rows_that_end_before_they_start_are_counted(tmp_path: Path) -> None:
     path.write_text("client,start,end\nb,1,2\na,2,1\na,3,1\n")
     with pytest.raises(UserError, match=r"row 2 ends before it starts \(2 rows in all\)\n"):
         read_log(path)
+
+
+def test_a_column_whose_name_is_almost_right_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "log.csv").write_text("client,start,end,step,site\na,1,2,3,north\n")
+    read_log(tmp_path / "log.csv")
+    assert "log.csv: the column step is not read; did you mean steps?" in caplog.text
+    assert "site" not in caplog.text
+    caplog.clear()
+    (tmp_path / "log.csv").write_text("client,start,end,step,steps\na,1,2,3,3\n")
+    read_log(tmp_path / "log.csv")
+    assert caplog.text == ""
