@@ -317,7 +317,8 @@ def _explanation(model: type[Parameters], item: ErrorDetails) -> str | PydanticC
         known = list(fields_by_key(model))
         if f"'{_NAME}'" in nearest(key, [*known, _NAME]) and _NAME not in known:
             known.insert(0, _NAME)
-        hint = nearest_or_all(key, known, f"known keys: {', '.join(known) or 'none'}")
+        every = f"known keys: {', '.join(known)}" if known else NO_PARAMETERS
+        hint = nearest_or_all(key, known, every)
         return mistake(kind, UNKNOWN_KEY, hint)
     if kind == "string_pattern_mismatch":
         return mistake(kind, f"{item['input']!r} does not fit", meaning)
@@ -326,6 +327,9 @@ def _explanation(model: type[Parameters], item: ErrorDetails) -> str | PydanticC
 
 _STANDARD_ERRORS = frozenset(get_args(ErrorType))
 UNKNOWN_KEY = "unknown key"
+NO_PARAMETERS = (
+    "this part has no parameters; those of a class of your own are the fields of its Params"
+)
 _NAME = "name"
 """The key of a part that is not one of its parameters."""
 

@@ -16,7 +16,7 @@ from fedsim import bundled
 from fedsim.catalog import CATALOG, Catalog
 from fedsim.checksums import data_sha256
 from fedsim.errors import UserError, UserErrors, further_checks
-from fedsim.parameters import UNKNOWN_KEY
+from fedsim.parameters import NO_PARAMETERS, UNKNOWN_KEY
 from fedsim.scenario.description import keys_elsewhere
 from fedsim.scenario.model import MOST_EVALUATIONS, Scenario
 from fedsim.scenario.overrides import Override, apply_overrides
@@ -252,7 +252,8 @@ def _paths(value: Any) -> Iterator[Path]:
 
 def _naming_keys_elsewhere(problem: Problem) -> Problem:
     """The problem; that of an unknown key which no other key of its section resembles names such keys elsewhere."""
-    if problem.message != UNKNOWN_KEY or "did you mean" in (problem.hint or ""):
+    hint = problem.hint or ""
+    if problem.message != UNKNOWN_KEY or "did you mean" in hint or hint == NO_PARAMETERS:
         return problem
     key = ".".join(map(str, problem.path))
     elsewhere = keys_elsewhere(key).strip()

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from fedsim.catalog import Catalog
-from fedsim.components import Component
+from fedsim.components import Component, Parameters
 from fedsim.errors import UserError
 from fedsim.scenario.loading import load_part, load_scenario, load_scenario_dict
 from tests.scenario.conftest import kind, part
@@ -69,6 +69,15 @@ def test_classes_and_instances_are_parts(
     assert method.name == f"{Path(__file__).resolve()}:MyMethod"
     again = load_part("method", method.data(), tmp_path, catalog)
     assert again.params.alpha == alpha
+
+
+def test_a_parameter_of_a_class_that_declares_none(catalog: Catalog, tmp_path: Path) -> None:
+    class Bare(MyMethod):
+        Params = Parameters
+
+    with pytest.raises(UserError, match=r"server\.method\.momentum: unknown key") as caught:
+        scenario(catalog, tmp_path, method={"name": Bare, "momentum": 0.9})
+    assert str(caught.value.hint).startswith("this part has no parameters; those of a class of")
 
 
 NO_METHOD = "server.method: must be the name of a method, or a mapping of its name and parameters"
