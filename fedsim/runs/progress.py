@@ -12,12 +12,14 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from fedsim.errors import UserError
 from fedsim.formatting import format_duration
 from fedsim.metrics import MetricDefinition, definition
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.divergence import has_diverged
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.run import Run
+from fedsim.runs.schema import AGGREGATIONS, METRICS
 
 _WINDOW_S = 60.0
 WAITING = "waiting"
@@ -128,14 +130,17 @@ def snapshot(folder: RunFolder) -> Snapshot:
         UserError: it holds no run, or a damaged one.
     """
     run = Run(folder)
-    diverged = False
+    progress, diverged = Progress(0.0, 0, 0, 0, 0.0, {}), False
     try:
         progress = _progress(run)
         diverged = has_diverged(run)
     except (OSError, pa.ArrowException):
-        progress = Progress(
-            0.0, 0, 0, 0, 0.0, {}
-        )  # It has no tables yet, or is finishing them now.
+        pass  # It has no tables yet, or is finishing them now.
+    except UserError:
+        # A run that was killed early lacks tables, too.
+        is_whole = all(folder.stream(table.name).exists() for table in (AGGREGATIONS, METRICS))
+        if run.status is Status.COMPLETE or is_whole:
+            raise
     if run.status is Status.INTERRUPTED:
         # A resumed run writes its tables again from the start; its checkpoint may be ahead of them.
         state = Checkpoints(folder.checkpoint).newest_state()

@@ -135,7 +135,7 @@ def test_tab_reaches_every_control(page: Page) -> None:
         """(() => {
             const all = "a[href], button, select, input, summary, .chart[tabindex]";
             const visible = [...document.querySelectorAll(all)]
-                .filter((e) => e.checkVisibility() && !(e.type === "radio" && !e.checked));
+                .filter((e) => e.checkVisibility({ visibilityProperty: true }) && !(e.type === "radio" && !e.checked));
             visible.forEach((e, number) => { e.dataset.stop = number; });
             return visible.length;
         })()"""

@@ -125,7 +125,7 @@ def target_levels(
         levels = [level / 20 for level in range(1, 20) if first < level / 20 <= best][-6:]
     else:
         late = finite[math.ceil(LATE * len(finite)) :]
-        if 0 < np.ptp(late) <= COMPRESSED * np.ptp(finite):
+        if late and 0 < np.ptp(late) <= COMPRESSED * np.ptp(finite):
             first = min(late) if metric.higher_is_better else max(late)
         if metric.higher_is_better:
             levels = _even_levels(max(first, 0.0) if best > 0 else first, best)

@@ -322,7 +322,8 @@ const fedsim = (() => {
      range; without it, the range is that of --ylim. */
   function focus(range, kind) {
     const box = document.getElementById("focus"), used = range && box.checked ? range : null;
-    box.parentElement.style.display = range ? "" : "none";
+    // It keeps its place, so that nothing moves.
+    box.parentElement.style.visibility = range ? "" : "hidden";
     document.getElementById("focus_name").textContent = kind ? "late range" : "range of --ylim";
     document.getElementById("clipped").textContent = used && kind ? `Values outside ${show(kind, used[0])} to ${show(kind, used[1])} are not shown; clear “late range” to see them.` : "";
     return used;

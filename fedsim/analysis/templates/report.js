@@ -11,7 +11,6 @@
 
   if (data.learning) {
     const choice = byId("metric");
-    for (const name of data.learning.metrics) choice.add(new Option(column("learning", name).label, name));
     const draw = () => {
       const metric = column("learning", choice.value);
       const against = column("learning", document.querySelector("#progress input:checked").value);

@@ -70,4 +70,5 @@ def test_target_levels() -> None:
     assert target_levels(definition("loss"), [2.29005, 2.29004], None) == []
     assert target_levels(definition("loss"), [1.0, 1.0], None) == []
     assert target_levels(definition("loss"), [1.0, math.nextafter(1.0, 0)], None) == []
+    assert target_levels(definition("loss"), [1.0], None) == []
     assert target_levels(definition("loss"), [], 0.5) == [0.5]
