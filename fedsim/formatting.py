@@ -169,8 +169,10 @@ def format_interval(low: float, high: float, written: Callable[[float], str]) ->
     return " to ".join(written(end).removeprefix("±") for end in (low, high))
 
 
-def format_names(names: Sequence[str]) -> str:
-    """Names in a sentence: ``A``, ``A and B``, ``A, B and C``."""
+def format_names(names: Sequence[str], most: int | None = None) -> str:
+    """Names in a sentence: ``A``, ``A and B``, ``A, B and C``; beyond ``most`` names, ``A, B and 5 more``."""
+    if most is not None and len(names) > most:
+        names = [*names[:most], f"{format_count(len(names) - most)} more"]
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 

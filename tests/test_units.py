@@ -33,7 +33,7 @@ def test_sizes_and_rates() -> None:
     [
         (True, "is not a duration: give a number of seconds"),
         ("soon", "'soon' is not a duration"),
-        ("3 weeks", "no known unit of a duration: use one of ns, us, ms, s, min, h, d"),
+        ("3 months", "no known unit of a duration: use one of ns, us, ms, s, min, h, d"),
         (float("nan"), "not a finite duration"),
         ("1e400s", "not a finite duration"),
         ("-1s", "is negative"),
@@ -53,6 +53,12 @@ def test_what_is_not_a_duration_is_refused_with_the_reason(given: object, messag
         (parse_rate_bps, "20MB", "rates are in bits per second: write 160Mbps"),
         (parse_rate_bps, "20MB/s", "rates are in bits per second: write 160Mbps"),
         (parse_rate_bps, "3parsec", "use one of bps, kbps"),
+        (parse_duration_s, "3 weeks", "did you mean 21d?"),
+        (parse_duration_s, "1.5 Hours", "did you mean 1.5h?"),
+        (parse_duration_s, "5m", "did you mean 5min?"),
+        (parse_duration_s, "9 S", "did you mean 9s?"),
+        (parse_size_bytes, "3m", "use one of B, kB"),
+        (parse_size_bytes, "300 bytes", "did you mean 300B?"),
         (parse_size_bytes, "20mb", "did you mean 20MB?"),
     ],
 )

@@ -19,12 +19,13 @@ from fedsim.cli.options import (
     user_code_option,
 )
 from fedsim.errors import UserError, without_numbers
-from fedsim.formatting import format_command, format_counted
+from fedsim.formatting import format_command, format_count, format_counted, format_names
 from fedsim.scenario.loading import load_scenario
 from fedsim.scenario.schema import json_schema
 from fedsim.scenario.source import read_yaml
 
-_RUNS_NAMED = 3
+_NAMED = 3
+_LISTED = 24
 
 
 @click.group(cls=Suggesting)
@@ -69,21 +70,29 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
                 notes.setdefault(key, note)
                 names.setdefault(key, []).append(name)
     if as_json:
-        click.echo(json.dumps({"scenario": str(scenario), "notes": list(notes.values())}, indent=2))
+        document = {"scenario": str(scenario), "notes": list(notes.values())}
+        if loaded.scenario.sweep is not None:
+            document["runs"] = list(runs)
+        click.echo(json.dumps(document, indent=2))
         return
     for key, note in notes.items():
         click.echo(note + _in_runs(names[key], len(runs)))
-    of_sweep = f": a sweep of {format_counted(len(runs), 'run')}" if loaded.scenario.sweep else ""
-    click.echo(f"{scenario}: scenario '{loaded.scenario.name}' is valid{of_sweep}")
+    valid = f"{scenario}: scenario '{loaded.scenario.name}' is valid"
+    if loaded.scenario.sweep is None:
+        click.echo(valid)
+        return
+    click.echo(f"{valid}: a sweep of {format_counted(len(runs), 'run')}")
+    for name in [*runs][:_LISTED]:
+        click.echo(f"  {name}")
+    if len(runs) > _LISTED:
+        click.echo(f"  and {format_count(len(runs) - _LISTED)} more")
 
 
 def _in_runs(names: list[str], of: int) -> str:
     """Which runs of a sweep a note is about; empty if about all."""
     if len(names) == of:
         return ""
-    more = len(names) - _RUNS_NAMED
-    listed = ", ".join(names[:_RUNS_NAMED]) + (f" and {more} more" if more > 0 else "")
-    return f"\n  in {len(names)} of {of} runs: {listed}"
+    return f"\n  in {len(names)} of {of} runs: {format_names(names, _NAMED)}"
 
 
 @command.command()

@@ -24,13 +24,15 @@ from fedsim.cli.progress import (
     started,
 )
 from fedsim.errors import UserError
-from fedsim.formatting import format_command, format_counted
+from fedsim.formatting import format_command, format_counted, format_names
 from fedsim.runs.divergence import has_diverged
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.progress import Pace, progress_text, snapshot
 
 if TYPE_CHECKING:
     from fedsim.sweeps.execution import SweepOutcome, SweepProgress
+
+_NAMED = 3
 
 
 @click.command(name="sweep")
@@ -104,6 +106,7 @@ def _print(outcome: SweepOutcome, as_json: bool) -> None:
             "runs": [str(path / entry.run) for entry in outcome.sweep.record.runs],
             "ran": outcome.ran,
             "skipped": outcome.skipped,
+            "no_longer_swept": list(outcome.no_longer_swept),
             "failures": {result.task.name: result.error for result in outcome.failures},
         }
         click.echo(json.dumps(document, indent=2))
@@ -115,6 +118,9 @@ def _print(outcome: SweepOutcome, as_json: bool) -> None:
     if outcome.failures:
         parts.append(f"{len(outcome.failures)} failed")
     click.echo(f"{', '.join(parts)}; index: {path / 'index.csv'}")
+    if outcome.no_longer_swept:
+        folders = format_names(outcome.no_longer_swept, _NAMED)
+        click.echo(f"left out, because the sweep no longer contains them: {folders}")
     if diverged := sum(map(has_diverged, outcome.sweep.runs)):
         click.echo(diverged_runs(diverged))
     if outcome.failures:

@@ -44,6 +44,20 @@ def with_mean_buffers(
     return model
 
 
+def with_moved_buffers(model: Tensor, server: ServerState, change: Tensor, layout: Layout) -> Tensor:
+    """``model`` (P,) with buffers that moved by ``change`` (P,), for servers that scale or accumulate changes.
+
+    With a momentum, or a server learning rate above 1, a running variance would go on beyond the clients' values, down
+    to below zero, where the model has no finite outputs.
+    """
+    if layout.trainable == layout.size:
+        return model
+    import torch
+
+    buffers = server["model"][layout.trainable :] + change[layout.trainable :]
+    return torch.cat([model[: layout.trainable], buffers])
+
+
 def local_rate(context: MethodContext, updates: Updates) -> float:
     """The local learning rate of this server update, for server steps that are proportional to it.
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.components import Parameters
-from fedsim.methods.aggregation import with_mean_buffers
+from fedsim.methods.aggregation import with_mean_buffers, with_moved_buffers
 from fedsim.methods.base import (
     Method,
     ServerState,
@@ -45,7 +45,8 @@ class FedAvg(Method):
     )
     paper_schedules = ("sync",)
     plain_buffers: ClassVar[bool] = False
-    """Whether buffers of the model are averaged plainly, whatever the coefficients and the server learning rate."""
+    """Whether buffers of the model are averaged plainly, whatever the coefficients; else they move by the sum of the
+    changes times these. The server's optimizer moves parameters only."""
     Params: ClassVar[type[Parameters]] = FedAvgParams
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
@@ -53,12 +54,12 @@ class FedAvg(Method):
         if not len(updates):
             return server
         change = updates.weighted_sum("delta", self.coefficients(updates))
-        state = self.step(server, change)
-        if not self.plain_buffers:
-            return state
-        weights: Literal["samples", "uniform"] = getattr(self.params, "weights", "uniform")
+        state, layout = self.step(server, change), self.context.layout
         model = state["model"]
-        model = with_mean_buffers(model, server, updates, self.context.layout, weights=weights)
+        if not self.plain_buffers:
+            return {**state, "model": with_moved_buffers(model, server, change, layout)}
+        weights: Literal["samples", "uniform"] = getattr(self.params, "weights", "uniform")
+        model = with_mean_buffers(model, server, updates, layout, weights=weights)
         return {**state, "model": model}
 
     def step(self, server: ServerState, change: Tensor) -> ServerState:

@@ -200,7 +200,7 @@ class RunFolder:
             )
         if not written_by_fedsim:
             raise UserError(
-                "the folder was not written by fedsim, so it is not overwritten",
+                "the folder is not a run folder, so it is not overwritten",
                 where=str(self.path),
                 hint=hint,
             )

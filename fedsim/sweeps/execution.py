@@ -17,7 +17,7 @@ from fedsim.formatting import format_counted, format_duration
 from fedsim.runs.folder import Status
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import write_sources
-from fedsim.sweeps.folder import Sweep, claimed, record, write_index
+from fedsim.sweeps.folder import Sweep, claimed, no_longer_swept, record, write_index
 from fedsim.sweeps.local import Shares, run_here, run_on_pool
 from fedsim.sweeps.plan import PlannedRun, plan_runs
 from fedsim.sweeps.task import Result, Task, is_done
@@ -65,12 +65,15 @@ class SweepOutcome:
         ran: number of runs that were run or resumed.
         skipped: number of runs that were already complete.
         failures: runs that failed, with their errors.
+        no_longer_swept: names of the folders of runs in the sweep's folder that an earlier call made and this one
+            does not contain; readers of the sweep leave them out.
     """
 
     sweep: Sweep
     ran: int
     skipped: int
     failures: tuple[Result, ...]
+    no_longer_swept: tuple[str, ...] = ()
 
 
 def default_sweep_folder(loaded: LoadedScenario) -> Path:
@@ -132,7 +135,11 @@ def sweep(
         finally:
             tally.write_index()
     return SweepOutcome(
-        Sweep(path), len(tasks), len(planned) - len(tasks), tuple(tally.failures.values())
+        Sweep(path),
+        ran=len(tasks),
+        skipped=len(planned) - len(tasks),
+        failures=tuple(tally.failures.values()),
+        no_longer_swept=tuple(no_longer_swept(path, planned)),
     )
 
 

@@ -20,7 +20,7 @@ from fedsim.catalog import CATALOG
 from fedsim.checksums import file_sha256, text_sha256
 from fedsim.durable import remove_temporaries, replacing, write_text
 from fedsim.errors import UserError, raise_all
-from fedsim.formatting import format_counted
+from fedsim.formatting import format_counted, format_names
 from fedsim.locks import locked
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.progress import WAITING
@@ -214,10 +214,8 @@ def _require_same(there: Run, planned: PlannedRun) -> None:
         for path, before, now in differences(_as_now(there), planned.resolved())
     ]
     if changes:
-        shown, more = changes[:_SHOWN_DIFFERENCES], len(changes) - _SHOWN_DIFFERENCES
-        shown += [f"and {more} more"] if more > 0 else []
         raise UserError(
-            f"this run was made from a different scenario: {'; '.join(shown)}",
+            f"this run was made from a different scenario: {format_names(changes, _SHOWN_DIFFERENCES)}",
             where=str(there.path),
             hint="choose another folder for the sweep with -o, or remove this run's folder",
         )
@@ -260,6 +258,13 @@ def _as_now(run: Run) -> dict[str, Any]:
         return run.scenario
 
 
+def no_longer_swept(path: Path, planned: Sequence[PlannedRun]) -> list[str]:
+    """Names of the folders of runs in a sweep's folder that it no longer contains, sorted."""
+    names = {run.name for run in planned}
+    runs = (RunFolder(item) for item in path.iterdir() if item.is_dir() and item.name not in names)
+    return sorted(folder.path.name for folder in runs if folder.has_begun)
+
+
 def write_index(
     path: Path, planned: Sequence[PlannedRun], errors: Mapping[str, str]
 ) -> dict[str, str]:
@@ -294,11 +299,12 @@ def write_index(
 
 
 def _column(values: list[Any]) -> pa.Array:
-    """A column of values of one type; mixed types, and values that are not plain, become JSON."""
+    """A column of values of one type; of mixed types it is text, in which a value that is no text is JSON."""
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, float}:
         whole = kinds == {int}
         return pa.array(values, pa.int64() if whole else pa.float64())
-    if kinds in ({str}, {bool}):
+    if kinds == {bool}:
         return pa.array(values)
-    return pa.array([None if value is None else json.dumps(value) for value in values])
+    as_is = (str, type(None))
+    return pa.array([value if isinstance(value, as_is) else json.dumps(value) for value in values])

@@ -93,8 +93,12 @@ def test_warnings_name_the_runs_of_a_sweep(tmp_path: Path) -> None:
     )
     checked = run("scenario", "check", str(path)).stdout
     assert checked.count("warning: ") == 1
-    assert "\n  in 2 of 4 runs: 30s_seed0, 30s_seed1\n" in checked
-    assert checked.endswith(" is valid: a sweep of 4 runs\n")
+    assert "\n  in 2 of 4 runs: 30s_seed0 and 30s_seed1\n" in checked
+    names = ["30s_seed0", "30s_seed1", "300s_seed0", "300s_seed1"]
+    assert checked.endswith(" is valid: a sweep of 4 runs\n  " + "\n  ".join(names) + "\n")
+    assert json.loads(run("scenario", "check", str(path), "--json").stdout)["runs"] == names
+    long = run("scenario", "check", str(path), "-s", f"sweep.seeds={list(range(14))}").stdout
+    assert long.endswith("\n  300s_seed9\n  and 4 more\n")
     swept = run("sweep", str(path), "-j", "1", "-o", str(tmp_path / "out")).stderr
     assert swept.count("warning: ") == 1
     assert "30s_seed0: warning: scenario: server.schedule.deadline" in swept

@@ -30,6 +30,11 @@ def test_what_is_complete_is_not_run_again_and_a_sweep_can_grow(tmp_path: Path) 
     assert (second["ran"], second["skipped"]) == (2, 4)
     assert {run: (Path(run) / "run.json").stat().st_mtime_ns for run in written} == written
     assert len(second["runs"]) == 6
+    smaller = command(*args[:-3], "-s", "sweep.seeds=[0]")
+    assert smaller.exit_code == 0, smaller.output
+    left_out = ", ".join(f"lr{lr}_seed{seed}" for lr, seed in [(0.1, 1), (0.1, 2), (0.2, 1)])
+    assert f"no longer contains them: {left_out} and 1 more\n" in smaller.stdout
+    assert Sweep(out).index["run"].tolist() == ["lr0.1_seed0", "lr0.2_seed0"]
 
 
 def test_a_failed_run_is_reported_and_the_others_go_on(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_failed_run_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "run"
     path.mkdir()
     (path / "run.json").write_text('{"format": 1, "status": "failed"}')
-    with pytest.raises(UserError, match="not written by fedsim"):
+    with pytest.raises(UserError, match="not a run folder"):
         fedsim.run(digits(stop={"rounds": 1}), path, overwrite=True)
     assert [item.name for item in path.iterdir()] == ["run.json"]
 

@@ -63,14 +63,16 @@ class Written:
         return (factors.unsqueeze(1) * self._rows[name]).sum(0)
 
 
-def make(given: Mapping[str, Any], samples: Sequence[int], elements: int = 1) -> Method:
-    """A method as a scenario names it, for clients with these samples."""
+def make(
+    given: Mapping[str, Any], samples: Sequence[int], elements: int = 1, buffers: int = 0
+) -> Method:
+    """A method as a scenario names it, for clients with these samples; the model has ``buffers`` at its end."""
     options = dict(given)
     method_class = CATALOG.parts("method")[options.pop("name")]
     return method_class(
         method_class.Params(**options),
         MethodContext(
-            layout=Layout.of([("x", (elements,))]),
+            layout=Layout.of([("x", (elements,))], [("mean", (buffers,))] if buffers else []),
             clients=len(samples),
             samples=np.array(samples, dtype=np.int64),
             learning_rate=lambda round_, time: 0.1,

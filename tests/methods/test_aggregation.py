@@ -10,6 +10,7 @@ import torch
 from fedsim.catalog import CATALOG
 from tests.learning.problems import Timeline, make_learner, supervised_task
 from tests.methods.executed import SECOND_MOMENTS, label, one_round
+from tests.methods.fakes import Written, make
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,10 @@ from tests.methods.executed import SECOND_MOMENTS, label, one_round
         {"name": "rescale", "weights": "uniform"},
         {"name": "generalized_fedavg", "every_rounds": 1, "amplification": 9.0},
         {"name": "wait", "server_lr": 3.0},
+        {"name": "fedavg", "server_lr": 3.0, "weights": "uniform"},
+        {"name": "fedprox", "server_lr": 3.0, "weights": "uniform"},
+        {"name": "fedavgm", "server_lr": 3.0, "weights": "uniform"},
+        {"name": "fedbuff", "server_lr": 3.0},
         {"name": "scaffold", "server_lr": 3.0},
         {"name": "scaffold", "server_lr": 3.0, "uplink": 1},
     ],
@@ -75,3 +80,29 @@ def test_running_statistics_are_averaged_plainly(method: str) -> None:
         buffers.append(learner.server["model"][task.layout.trainable :])
     assert len(buffers[0])
     torch.testing.assert_close(buffers[0], buffers[1], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("variant", "share"),
+    [
+        ({"name": "fedavgm", "momentum": 0.5, "server_lr": 2.0}, 1.0),
+        ({"name": "fedbuff", "server_lr": 2.0}, 1.0),
+        # Its weights are shares of the population: here, two of four clients contribute.
+        ({"name": "fedcompass", "alpha": 1, "momentum": 0.5}, 0.5),
+        ({"name": "fedcompass", "alpha": 1, "momentum": 0.5, "normalized": True}, 0.5),
+    ],
+    ids=lambda given: label(given) if isinstance(given, dict) else "",
+)
+def test_no_momentum_and_no_server_rate_moves_running_statistics(
+    variant: dict[str, Any], share: float
+) -> None:
+    """Statistics move by the mean of the clients' changes, 0.4 and then none at all: never on by themselves."""
+    method = make(variant, [1] * 4, buffers=1)
+    state = method.initial_state(torch.tensor([0.0, 1.0], dtype=torch.float64))
+    for version, mean in ((1, -0.4), (2, 0.0)):
+        changes = [[1.0, mean - 0.1], [1.0, mean + 0.1]]
+        updates = Written({"delta": changes}, version=version, steps=[2, 6])
+        before = float(state["model"][1])
+        state = method.aggregate(state, updates)
+        assert float(state["model"][1]) == pytest.approx(before + share * mean)
+    assert float(state["model"][0]) > 2 * share

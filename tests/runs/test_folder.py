@@ -43,7 +43,7 @@ def test_folder_that_is_no_run_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "thesis" / "model.safetensors").write_text("mine")
     for manifest in ("", "{}", '{"format": 3, "name": "my extension"}'):
         (tmp_path / "thesis" / "run.json").write_text(manifest)
-        with pytest.raises(UserError, match="not written by fedsim"):
+        with pytest.raises(UserError, match="not a run folder"):
             claim(tmp_path / "thesis", overwrite=True)
     assert (tmp_path / "thesis" / "model.safetensors").read_text() == "mine"
 

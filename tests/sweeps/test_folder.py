@@ -37,6 +37,15 @@ def test_the_index_says_what_the_run_folders_say(tmp_path: Path) -> None:
     assert len(sweep.compare().facts) == 4
 
 
+def test_a_column_of_the_index_with_text_and_numbers_is_text(tmp_path: Path) -> None:
+    """``index.csv`` is read by people: a text has no quotation marks of JSON."""
+    world = {**SMALL, "sweep": {"grid": {"server.schedule.length": ["5s", 7, "1min"]}}}
+    world["server"] = {"schedule": {"name": "window", "length": "1s"}}
+    sweep = fedsim.sweep(world, tmp_path / "sweep", jobs=1)
+    assert sweep.index["server.schedule.length"].tolist() == ["5s", "7", "1min"]
+    assert '"' not in (sweep.path / "index.csv").read_text()
+
+
 def test_another_scenario_in_the_same_folder_is_refused_by_name(tmp_path: Path) -> None:
     fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
     with pytest.raises(UserError, match="made from a different scenario") as caught:

@@ -67,7 +67,12 @@ class Flops(ComputeModel):
         if params.speed == "bundle":
             table = ComputeTable(context)
             speed = table.column("relative_speed")
-            table.require(speed, "known relative speed", "use another bundle, or speed: drawn")
+            table.require(
+                speed,
+                "relative_speed",
+                "use another bundle, or speed: drawn",
+                "devices.compute.speed",
+            )
             return speed
         from scipy.special import ndtri
 

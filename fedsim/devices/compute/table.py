@@ -43,8 +43,16 @@ class ComputeTable:
         inference = self._bundle.texts("compute", "phase") == "inference"
         return np.append(inference, False)[self._rows]
 
-    def require(self, values: npt.NDArray[np.float64], lacking: str, hint: str) -> None:
+    def require(
+        self, values: npt.NDArray[np.float64], lacking: str, hint: str, key: str = "devices.compute"
+    ) -> None:
         """Check that values derived from this table are finite for all clients.
+
+        Args:
+            values: the values, (N,).
+            lacking: what a client lacks if its value is not finite.
+            hint: how to fix it.
+            key: key of the scenario that asks for the values.
 
         Raises:
             UserError: some values are not finite; the message counts the clients and names the first one's device.
@@ -53,7 +61,8 @@ class ComputeTable:
         if len(missing):
             device = self._bundle.device_ids[int(self._device_rows[missing[0]])].as_py()
             raise UserError(
-                f"no {lacking} for {format_counted(len(missing), 'client')}; the first is device '{device}'",
-                where=f"{self._bundle.manifest.name}: compute",
+                f"the trace bundle {self._bundle.manifest.name} has no {lacking} "
+                f"for {format_counted(len(missing), 'client')}; the first is device '{device}'",
+                where=key,
                 hint=hint,
             )

@@ -13,6 +13,10 @@ from fedsim.devices.compute.table import ComputeTable
 from fedsim.errors import UserError
 from fedsim.units import Duration
 
+_ANOTHER_BUNDLE = (
+    "use another bundle, or give a distribution such as {name: lognormal, median: 0.1s}"
+)
+
 
 class TraceComputeParams(ComputeParams):
     """Parameters of step times from a trace bundle."""
@@ -39,25 +43,34 @@ class TraceCompute(ComputeModel):
     def step_s(self) -> npt.NDArray[np.float64]:
         """The bundle's times, or the reference time over the bundle's speeds."""
         params, table = self.params, ComputeTable(self.context, self.params.task)
-        step: npt.NDArray[np.float64]
+        speed = table.column("relative_speed")
         if params.reference_step is not None:
-            step = params.reference_step / table.column("relative_speed")
-        else:
-            inference = table.is_inference()
-            if params.train_factor != 1 and not inference.any():
-                raise UserError(
-                    "the times of this bundle were not measured for inference, so train_factor has no effect",
-                    where="devices.compute.train_factor",
-                    hint="remove it; to make all devices slower, give reference_step or scale the bundle",
-                )
-            factor = np.where(inference, params.train_factor, 1.0)
-            fixed_s = np.nan_to_num(table.column("step_fixed_s"))
-            step = factor * (fixed_s + table.column("sample_s") * self.context.batch_samples)
+            timed = np.isfinite(table.column("sample_s")).all()
+            table.require(
+                speed,
+                "relative_speed",
+                "it has times, which are used without reference_step: remove it"
+                if timed
+                else _ANOTHER_BUNDLE,
+                "devices.compute.reference_step",
+            )
+            step: npt.NDArray[np.float64] = params.reference_step / speed
+            return step
+        inference = table.is_inference()
+        if params.train_factor != 1 and not inference.any():
+            raise UserError(
+                "the times of this bundle were not measured for inference, so train_factor has no effect",
+                where="devices.compute.train_factor",
+                hint="remove it; to make all devices slower, give reference_step or scale the bundle",
+            )
+        factor = np.where(inference, params.train_factor, 1.0)
+        fixed_s = np.nan_to_num(table.column("step_fixed_s"))
+        step = factor * (fixed_s + table.column("sample_s") * self.context.batch_samples)
         table.require(
             step,
-            "usable row in the compute table",
-            "a row needs sample_s"
-            if params.reference_step is None
-            else "a row needs relative_speed; without devices.compute.reference_step, its sample_s is used",
+            "time of a local step (sample_s)",
+            "it has relative speeds: give devices.compute.reference_step, the time of a local step on a device of speed 1"
+            if np.isfinite(speed).all()
+            else _ANOTHER_BUNDLE,
         )
         return step
