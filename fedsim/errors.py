@@ -82,11 +82,14 @@ def without_numbers(message: str) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """``"did you mean 'x'? "`` if a known word is similar to ``word``, else an empty string."""
+    """``"did you mean 'x'? "`` if a known word is similar to ``word`` or ends with it (as ``server_lr`` does with
+    ``lr``), else an empty string.
+    """
     words = [str(item) for item in known]
     # A name that differs only in upper and lower case comes first.
     same = [item for item in words if item.lower() == word.lower()]
     close = same or difflib.get_close_matches(word, words, n=1, cutoff=0.65)
+    close = close or [item for item in words if item.lower().endswith(f"_{word.lower()}")]
     return f"did you mean '{close[0]}'? " if close else ""
 
 

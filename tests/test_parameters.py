@@ -35,6 +35,8 @@ def test_messages_hold_no_markup_of_docstrings() -> None:
         ("mbps", ["bps", "kbps", "Mbps"], "did you mean 'Mbps'? "),
         ("R2", ["mae", "r2"], "did you mean 'r2'? "),
         ("fedprix", ["fedavg", "fedprox"], "did you mean 'fedprox'? "),
+        ("lr", ["weights", "lr_schedule", "server_lr"], "did you mean 'server_lr'? "),
+        ("weight", ["server_weight", "weights"], "did you mean 'weights'? "),
         ("x", ["fedavg"], ""),
     ],
 )

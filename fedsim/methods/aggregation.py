@@ -44,7 +44,9 @@ def with_mean_buffers(
     return model
 
 
-def with_moved_buffers(model: Tensor, server: ServerState, change: Tensor, layout: Layout) -> Tensor:
+def with_moved_buffers(
+    model: Tensor, server: ServerState, change: Tensor, layout: Layout
+) -> Tensor:
     """``model`` (P,) with buffers that moved by ``change`` (P,), for servers that scale or accumulate changes.
 
     With a momentum, or a server learning rate above 1, a running variance would go on beyond the clients' values, down

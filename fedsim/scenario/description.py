@@ -227,7 +227,9 @@ def _example_value(row: Parameter) -> str:
 
 def prose(thing: type[Any]) -> str:
     """A class's docstring up to its sections (attributes, arguments, ...), with its markup."""
-    return re.split(r"\n\n(?:Attributes|Args|Raises|Returns):\n", inspect.getdoc(thing) or "")[0]
+    return re.split(
+        r"\n\n(?:Attributes|Args|Raises|Returns):\n", inspect.cleandoc(thing.__doc__ or "")
+    )[0]
 
 
 def _kind(annotation: Any, metadata: Iterable[Any] = ()) -> str:

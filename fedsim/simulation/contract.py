@@ -212,6 +212,7 @@ class _Requests:
                 client = _client(client, self._server.clients, f"calls {name} for", self._where())
             return answer(client)
 
+        ask.__qualname__ = f"self.server.{name}"
         return ask
 
     def call_at(self, time_ns: int, callback: Callable[[], None]) -> Timer:
@@ -340,6 +341,11 @@ class _Requests:
                 return f"{code.co_filename}:{frame.f_lineno}: {function}"
             frame = frame.f_back
         return self._otherwise
+
+
+for _name in _Requests.NAMES:
+    # How a TypeError names the function that a user's code called with wrong arguments.
+    getattr(_Requests, _name).__qualname__ = f"self.server.{_name}"
 
 
 def _checked(

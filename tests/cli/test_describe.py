@@ -135,6 +135,7 @@ def mine(tmp_path: Path) -> Path:
         "    def draw(self, count):\n        return self.available()[:count].tolist()\n"
         "from fedsim.scheduling.schedules.sync import Sync, SyncParams\n"
         "from fedsim.units import Duration, Rate, Size\n"
+        "class Plain(First): pass\n"
         "class SlowParams(SyncParams):\n"
         "    nap: Duration = 90.0\n    cap: Rate = 2e6\n    packet: Size = 1500\n    most: Size = 2**31\n"
         'class Slow(Sync):\n    """Slow rounds."""\n    Params = SlowParams\n'
@@ -152,6 +153,8 @@ def test_a_part_of_the_users_is_described_after_its_file_was_named(
         printed = capsys.readouterr()
         assert "running the code in" in printed.err
         assert "First (selection)" in printed.out
+        assert exit_code("fedsim describe mine.py:Plain") == 0
+        assert "first clients" not in capsys.readouterr().out, "the description of another class"
         assert exit_code("fedsim describe mine.py:top") == 0
         of_function = capsys.readouterr().out
         assert "top (metric)\nA share above `above`.\n" in of_function

@@ -25,9 +25,7 @@ def test_a_folder_of_something_else_is_never_overwritten(
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter1.tex").write_text("x")
     assert_refused(run(PARABOLAS, "-o", "thesis"), "thesis: ")
-    assert_refused(
-        run(PARABOLAS, "-o", "thesis", "--overwrite"), "thesis: ", "not a run folder"
-    )
+    assert_refused(run(PARABOLAS, "-o", "thesis", "--overwrite"), "thesis: ", "not a run folder")
     assert (tmp_path / "thesis" / "chapter1.tex").read_text() == "x"
 
 

@@ -191,6 +191,20 @@ def test_a_wrong_use_of_an_update(tmp_path: Path, request_: str, message: str) -
     refused(result, "Rounds.on_arrival", message)
 
 
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ("aggregate()", "self.server.aggregate() missing 1 required positional argument"),
+        ("is_busy(client=1, when=2)", "self.server.is_busy() got an unexpected keyword"),
+    ],
+)
+def test_a_request_with_wrong_arguments(tmp_path: Path, request_: str, message: str) -> None:
+    """The message calls the function what the schedule calls it."""
+    result = run_with(tmp_path, AGGREGATED, f"self.server.{request_}")
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
 @pytest.mark.parametrize("second", ["aggregate([dispatch])", "discard(dispatch)"])
 @pytest.mark.parametrize(
     ("first", "state"),

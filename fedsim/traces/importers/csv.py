@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
@@ -12,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 import pyarrow as pa
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, nearest
 from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import (
@@ -52,6 +51,7 @@ NUMBERS: Mapping[str, tuple[str, Bounds, str | None]] = {
     "rtt": ("network", NOT_NEGATIVE, "latency_unit"),
     "loss": ("network", SHARE, None),
 }
+_STATES = ("charging", "plugged", "battery", "screen", "lock", "idle", "network", "wifi", "state")
 COLUMNS = ("device", "start", "end", *NUMBERS, *TEXTS)
 
 
@@ -259,14 +259,15 @@ def _columns(source: SourceFile) -> tuple[dict[str, list[str]], list[int]]:
     columns, lines = source.table()
     for column in columns:
         if column.lower() not in COLUMNS:
-            near = difflib.get_close_matches(column, COLUMNS, 1)
-            known = f"known columns: {', '.join(COLUMNS)}"
-            raise source.error(
-                f"has the unknown column '{column}'"
-                + (f"; did you mean '{near[0]}'?" if near else ""),
-                "separate the columns by commas" if ";" in column or "\t" in column else known,
-                line=1,
-            )
+            hint = f"{nearest(column, COLUMNS)}known columns: {', '.join(COLUMNS)}"
+            if ";" in column or "\t" in column:
+                hint = "separate the columns by commas"
+            elif column.lower() in _STATES:
+                hint = (
+                    "a CSV file gives the intervals in which a device may train: keep the rows in which its state "
+                    "permits that, and remove the column; for states as events, write an importer (docs/traces.md)"
+                )
+            raise source.error(f"has the unknown column '{column}'", hint, line=1)
     columns = {name.lower(): cells for name, cells in columns.items()}
     if "device" not in columns or len(columns) < 2 or ("start" in columns) != ("end" in columns):
         raise source.error(

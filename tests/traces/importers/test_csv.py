@@ -132,6 +132,8 @@ def test_all_in_one_file_must_agree(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("device,begin,end\na,1,2\n", "a.csv:1: has the unknown column 'begin'"),
+        ("device,speed\na,1\n", "did you mean 'relative_speed'?"),
+        ("device,start,end,Charging\na,1,2,1\n", "keep the rows in which its state permits that"),
         ("device,strat,end\na,1,2\n", "did you mean 'start'"),
         ("device,start\na,1\n", "a.csv:1: has the columns device, start"),
         ("device\na\n", "a.csv:1: has the columns device"),
