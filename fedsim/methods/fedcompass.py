@@ -33,8 +33,8 @@ class FedCompass(Method):
     client's first update alone. Weights are shares of the whole population and are not normalized over a group.
 
     With ``momentum`` beta, v = beta v + sum and the model moves by v. With ``normalized``, each change is divided by
-    the client's local steps and the sum is multiplied by their p-weighted mean. Neither applies to first updates, nor to
-    buffers of the model, which move by the sum.
+    the client's local steps and the sum is multiplied by their p-weighted mean. Neither applies to first updates, nor
+    to buffers of the model, which move by the sum.
 
     Under other schedules each version is treated as a group.
     """

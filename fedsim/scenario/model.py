@@ -98,8 +98,8 @@ class Devices(Parameters):
     compute: Annotated[Part[Any], OfKind("compute", "trace")] = BY_DEFAULT
     """Compute speed; by default from the trace's compute table."""
     availability: Annotated[Part[Any], OfKind("availability", _availability)] = BY_DEFAULT
-    """When clients are online and eligible; by default from the trace if there is one, otherwise always. For a trace without
-    a table of availability, write ``always``."""
+    """When clients are online and eligible; by default from the trace if there is one, otherwise always. For a trace
+    without a table of availability, write ``always``."""
     network: Annotated[Part[Any], OfKind("network", "static")] = BY_DEFAULT
     """Links; by default static, from the trace's network table."""
     failures: Failures = Failures()

@@ -13,6 +13,10 @@ from fedsim.devices.compute.table import ComputeTable
 from fedsim.errors import UserError
 from fedsim.units import Duration
 
+_REFERENCE_STEP = (
+    "it has relative speeds: give devices.compute.reference_step, the time of a local step on a "
+    "device of speed 1"
+)
 _ANOTHER_BUNDLE = (
     "use another bundle, or give a distribution such as {name: lognormal, median: 0.1s}"
 )
@@ -69,8 +73,6 @@ class TraceCompute(ComputeModel):
         table.require(
             step,
             "time of a local step (sample_s)",
-            "it has relative speeds: give devices.compute.reference_step, the time of a local step on a device of speed 1"
-            if np.isfinite(speed).all()
-            else _ANOTHER_BUNDLE,
+            _REFERENCE_STEP if np.isfinite(speed).all() else _ANOTHER_BUNDLE,
         )
         return step
