@@ -71,44 +71,37 @@ def write_files(comparison: ComparisonTables, folder: Path, style: FigureStyle) 
 
 
 def latex(comparison: ComparisonTables) -> str:
-    """A table for a paper (package booktabs): variants by settings and targets, or final metrics without targets."""
+    """A table for a paper (package booktabs): variants by settings, with their times to the targets and final values.
+
+    Final values are those of the targets' metrics, or of all metrics without targets. They are left out if runs stopped
+    at their targets, because then they do not rank the variants.
+    """
     settings = comparison.grouping.settings
     labels = list(dict.fromkeys(group.label for group in comparison.groups))
+    captions, columns = [], []
     if comparison.goals:
-        has_intervals = comparison.targets["time_low_s"].notna().any()
-        interval = " with its 95% bootstrap interval" if has_intervals else ""
-        means = comparison.targets[comparison.targets["time_s"].notna()]
-        some = (
-            "; [n/m] if only n of m seeds did, so that the mean is theirs"
-            if (means["reached"] < means["runs"]).any()
-            else ""
-        )
-        caption = (
-            f"Mean time to target over seeds{interval}, and relative to {comparison.baseline} over the seeds with which"
-            f" both reached it; a dash if fewer than half of the seeds reached it{some}."
-        )
+        captions.append(_caption_of_times(comparison))
         unit = axis_unit(float(comparison.targets["time_s"].median()), "time")
-        heads = [f"{comparison.title(goal)} ({unit[1]})" for goal in comparison.goals]
-        frames = [comparison.targets_of(goal) for goal in comparison.goals]
-        cells = [frame.apply(_time, axis=1, scale=unit[0]) for frame in frames]
-    else:
-        caption = "Final values, mean and standard deviation over seeds."
-        metrics = [comparison.definition(name) for name in comparison.metrics]
-        heads = [metric.label for metric in metrics]
-        frames = [comparison.summary] * len(metrics)
-        cells = [
-            comparison.summary.apply(_final, axis=1, name=metric.name, share=metric.unit == "share")
-            for metric in metrics
-        ]
+        for goal in comparison.goals:
+            frame = comparison.targets_of(goal)
+            head = f"{comparison.title(goal)} ({unit[1]})"
+            columns.append((head, frame, frame.apply(_time, axis=1, scale=unit[0])))
+    if not any(run.stopped_at for run in comparison.facts):
+        captions.append("Final values: mean and standard deviation over seeds.")
+        frame = comparison.summary
+        names = comparison.main_metrics if comparison.goals else comparison.metrics
+        for metric in map(comparison.definition, names):
+            share = metric.unit == "share"
+            head = f"final {metric.label}{' (%)' if share else ''}"
+            columns.append((head, frame, frame.apply(_final, axis=1, name=metric.name, share=share)))
     table = pd.DataFrame(index=labels)
-    for setting, (head, frame, texts) in itertools.product(
-        settings, zip(heads, frames, cells, strict=True)
-    ):
+    for setting, (head, frame, texts) in itertools.product(settings, columns):
         rows = frame["setting"] == setting
         column: Any = (setting, head) if len(settings) > 1 else head
         by_label = pd.Series(texts[rows].to_numpy(), index=frame["label"][rows], dtype=object)
         table[column] = by_label.reindex(labels).fillna(_ABSENT)
-    if len(settings) > 1 and heads:
+    if len(settings) > 1 and columns:
+        heads = [head for head, _, _ in columns]
         table.columns = pd.MultiIndex.from_product([settings, heads])
     # Formulas between dollar signs stay as they are, as in the figure.
     styler = table.style.format_index(escape="latex-math")
@@ -116,7 +109,22 @@ def latex(comparison: ComparisonTables) -> str:
     text: str = styler.to_latex(
         hrules=True, multicol_align="c", column_format="l" + "r" * table.shape[1]
     )
-    return f"% {caption}\n{text}"
+    return f"% {' '.join(captions)}\n{text}"
+
+
+def _caption_of_times(comparison: ComparisonTables) -> str:
+    has_intervals = comparison.targets["time_low_s"].notna().any()
+    interval = " with its 95% bootstrap interval" if has_intervals else ""
+    means = comparison.targets[comparison.targets["time_s"].notna()]
+    some = (
+        "; [n/m] if only n of m seeds did, so that the mean is theirs"
+        if (means["reached"] < means["runs"]).any()
+        else ""
+    )
+    return (
+        f"Mean time to target over seeds{interval}, and relative to {comparison.baseline} over the seeds with which"
+        f" both reached it; a dash if fewer than half of the seeds reached it{some}."
+    )
 
 
 def _time(row: pd.Series[Any], scale: float) -> str:

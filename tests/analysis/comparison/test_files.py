@@ -45,8 +45,9 @@ def test_files(sweep: Sweep, comparison: Comparison, page: Path, tmp_path: Path)
 
 def test_latex_table(comparison: Comparison, page: Path) -> None:
     lines = (page.parent / "table.tex").read_text().splitlines()
-    assert lines[1] == r"\begin{tabular}{lrrrrrr}"
-    assert r"\multicolumn{3}{c}{alpha=5}" in lines[3]
+    assert lines[1] == r"\begin{tabular}{lrrrrrrrr}"
+    assert r"\multicolumn{4}{c}{alpha=5}" in lines[3]
+    assert lines[4].count(r"final accuracy (\%)") == 2
     body = [line for line in lines if line.startswith(VARIANTS)]
     assert len(body) == 2
     shown = row(comparison.targets, SETTINGS[0], "fedbuff", target=0.5)
@@ -54,7 +55,11 @@ def test_latex_table(comparison: Comparison, page: Path) -> None:
         f"{shown['time_s']:.2f} [{shown['time_low_s']:.2f}, {shown['time_high_s']:.2f}]" in body[1]
     )
     assert rf"({shown['relative']:.2f}$\times$)" in body[1]
-    assert body[1].endswith(r"& -- \\")
+    cells = body[1].removesuffix(r" \\").split(" & ")
+    assert cells[-2] == "--"
+    last = row(comparison.summary, SETTINGS[1], "fedbuff")
+    mean, spread = 100 * last["final_accuracy"], 100 * last["final_accuracy_sd"]
+    assert cells[-1] == rf"{mean:.2f} $\pm$ {spread:.2f}"
 
 
 def test_a_mean_over_some_of_the_seeds_is_marked_in_latex() -> None:
