@@ -93,7 +93,9 @@ def latex(comparison: ComparisonTables) -> str:
         for metric in map(comparison.definition, names):
             share = metric.unit == "share"
             head = f"final {metric.label}{' (%)' if share else ''}"
-            columns.append((head, frame, frame.apply(_final, axis=1, name=metric.name, share=share)))
+            columns.append(
+                (head, frame, frame.apply(_final, axis=1, name=metric.name, share=share))
+            )
     table = pd.DataFrame(index=labels)
     for setting, (head, frame, texts) in itertools.product(settings, columns):
         rows = frame["setting"] == setting
