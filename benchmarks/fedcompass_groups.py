@@ -17,6 +17,7 @@ from fedsim.catalog import CATALOG
 from fedsim.composition.assembly import assemble, build_server
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.scheduling.schedules.compass import Compass
+from fedsim.simulation.updates import Ended
 from fedsim.timeline import Aggregate
 from fedsim.units import NS_PER_S
 
@@ -67,7 +68,7 @@ class Late:
     def __init__(self) -> None:
         self.updates = self.late = self.versions = 0
 
-    def append_dispatch(self, *values: Any) -> None:
+    def append_dispatch(self, ended: Ended) -> None:
         """Ignored."""
 
     def append_aggregation(self, aggregate: Aggregate) -> None:

@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from typing_extensions import override
@@ -25,32 +25,37 @@ from benchmarks.validation import client as clients
 from benchmarks.validation.netns import Link, Net, tcp_socket
 from benchmarks.validation.relay import raise_priority
 from fedsim.composition.assembly import Assembly, assemble, build_server
+from fedsim.devices.population import Power
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.outcomes import Outcome
-from fedsim.runs.schema import DISPATCHES
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.course import Plan
 from fedsim.simulation.plan import Dispatches
+from fedsim.simulation.rows import DispatchRows
+from fedsim.simulation.updates import Ended
 from fedsim.timeline import Aggregate
 from fedsim.units import NEVER
 
 CONGESTION = "cubic"
-_COLUMNS = DISPATCHES.schema.names
 
 
 @dataclass
 class Log:
     """The rows of a run, simulated or real."""
 
+    power: InitVar[Power]
     dispatches: list[dict[str, Any]] = field(default_factory=list)
     versions_s: list[float] = field(default_factory=list)
 
-    def append_dispatch(self, *values: Any) -> None:
+    def __post_init__(self, power: Power) -> None:
+        self._rows = DispatchRows(power)
+
+    def append_dispatch(self, ended: Ended) -> None:
         """Record a dispatch."""
-        row = dict(zip(_COLUMNS, values, strict=True))
-        row["outcome"] = Outcome(row["outcome"]).name.lower()
+        row = {name: column.item() for name, column in self._rows.columns([ended]).items()}
+        row["outcome"] = ended.outcome.label
         self.dispatches.append(row)
 
     def append_aggregation(self, aggregate: Aggregate) -> None:
@@ -60,8 +65,9 @@ class Log:
 
 def simulate(loaded: LoadedScenario) -> Log:
     """The simulated run."""
-    log = Log()
-    build_server(assemble(loaded, timing_only=True), None, log).run()
+    assembly = assemble(loaded, timing_only=True)
+    log = Log(assembly.population.power)
+    build_server(assembly, None, log).run()
     return log
 
 
@@ -255,7 +261,7 @@ def deploy(
         time.sleep(0.2)
         load = os.times()
         began = time.monotonic()
-        log = Log()
+        log = Log(assembly.population.power)
         _serve(assembly, dispatches, events, log)
         dispatches.close()
         for process in processes:

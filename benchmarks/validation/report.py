@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.tables import markdown
 from benchmarks.validation.configurations import load
-from benchmarks.validation.deployment import Log, simulate
+from benchmarks.validation.deployment import simulate
 from benchmarks.validation.page import DOCS, replace_table
 
 HERE = Path(__file__).parent
@@ -137,14 +137,14 @@ class Comparison:
 def compare(name: str, runs: Sequence[dict[str, Any]]) -> Comparison:
     """The simulation of a configuration against its deployments."""
     rounds, versions, pairs, equal, unmatched, partings = [], [], [], [], [], []
-    simulated = Log()
+    simulated = simulate(load(runs[0]["scenario"]))
     goal = GOALS[_links(name)]
     deployed = []
     steps: list[float] = []
     transfers: list[float] = []
     for number, run in enumerate(runs):
         # A calibrated scenario differs from run to run.
-        if not number or run["scenario"] != runs[0]["scenario"]:
+        if number and run["scenario"] != runs[0]["scenario"]:
             simulated = simulate(load(run["scenario"]))
         fitted_until_s = run.get("fitted_until_s", 0.0)
         ours, real = (
@@ -552,7 +552,6 @@ def write_report() -> int:
 
 __all__ = [
     "Comparison",
-    "Log",
     "compare",
     "kendall_tau",
     "measured",

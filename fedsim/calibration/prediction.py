@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +15,9 @@ import pandas as pd
 from fedsim.calibration.estimates import Estimates, FloatArray, horizon_s, to_bundle
 from fedsim.composition.assembly import assemble, build_server
 from fedsim.outcomes import Outcome
-from fedsim.runs.schema import DISPATCHES
 from fedsim.scenario.loading import LoadedScenario
+from fedsim.simulation.rows import DispatchRows
+from fedsim.simulation.updates import Ended
 from fedsim.timeline import Aggregate
 
 BAND = 0.9
@@ -98,11 +98,11 @@ def _close(value: float) -> float:
 class _Rows:
     """Keeps the rows of a simulation in memory."""
 
-    dispatches: list[tuple[Any, ...]] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
 
-    def append_dispatch(self, *values: Any) -> None:
+    def append_dispatch(self, ended: Ended) -> None:
         """Record a dispatch."""
-        self.dispatches.append(values)
+        self.ended.append(ended)
 
     def append_aggregation(self, aggregate: Aggregate) -> None:
         """Versions are not needed."""
@@ -111,8 +111,9 @@ class _Rows:
 def simulated_log(loaded: LoadedScenario) -> pd.DataFrame:
     """The dispatches of a simulation, as a log."""
     rows = _Rows()
-    build_server(assemble(loaded, timing_only=True), None, rows).run()
-    table = pd.DataFrame(rows.dispatches, columns=DISPATCHES.schema.names)
+    assembly = assemble(loaded, timing_only=True)
+    build_server(assembly, None, rows).run()
+    table = pd.DataFrame(DispatchRows(assembly.population.power).columns(rows.ended))
     log = pd.DataFrame(
         {
             "client": table["client_id"].astype(str),

@@ -55,6 +55,7 @@ from fedsim.runs.writer import RunWriter
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override
 from fedsim.scenario.own_code import write_sources
+from fedsim.simulation.rows import DispatchRows
 from fedsim.simulation.server import Server
 from fedsim.stopping import Grace, grace
 from fedsim.timeline import Evaluate
@@ -175,7 +176,7 @@ def execute(
             },
         )
         write_sources(folder.path, loaded.sources())
-        with RunWriter(folder, clients=assembly.task.clients) as writer:
+        with _writer(folder, assembly) as writer:
             try:
                 execution = _Execution(
                     assembly,
@@ -254,7 +255,7 @@ def resume(
         assembly = _assemble(loaded, shared, bool(info.get("timing_only")), timeline)
         earlier = {name: float(info.get(name) or 0) for name in _WALL}
         folder.reopen(resumed=int(info.get("resumed", 0)) + 1)
-        with RunWriter(folder, clients=assembly.task.clients) as writer:
+        with _writer(folder, assembly) as writer:
             try:
                 execution = _Execution(
                     assembly,
@@ -599,6 +600,12 @@ class _Stopwatch:
 
     def __exit__(self, *_: object) -> None:
         self.seconds += time.perf_counter() - self._began
+
+
+def _writer(folder: RunFolder, assembly: Assembly) -> RunWriter:
+    """The writer of a run's tables."""
+    rows = DispatchRows(assembly.population.power)
+    return RunWriter(folder, clients=assembly.task.clients, columns=rows.columns)
 
 
 class _TimedPlane:

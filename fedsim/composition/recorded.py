@@ -21,12 +21,12 @@ from fedsim.outcomes import Outcome
 from fedsim.runs.folder import Status
 from fedsim.runs.phases import outcome_codes
 from fedsim.runs.run import Run
+from fedsim.runs.writer import RunWriter
 from fedsim.scenario.comparing import differences
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import MOST_EVALUATIONS, Scenario
 from fedsim.scenario.parts import Reading
 from fedsim.scenario.training import Training
-from fedsim.simulation.updates import Recorder
 from fedsim.timeline import Aggregate, Contribution, Evaluate, LearningPlane, Train
 from fedsim.units import to_ns, to_s
 
@@ -175,14 +175,14 @@ def _shown(value: Any) -> str:
 
 
 class RecordedTimeline:
-    """Sends the instructions of a recorded run to the learning plane, and its rows to the recorder.
+    """Sends the instructions of a recorded run to the learning plane, and its rows to the run folder.
 
     It takes the place of :class:`fedsim.simulation.server.Server`.
 
     Args:
         run: a complete run that passed :func:`check_timeline`.
         plane: executes the instructions.
-        recorder: takes the rows.
+        writer: takes the rows.
         scenario: scenario of the new run, which may evaluate at different times from the recorded run.
         on_progress: called after every server update.
     """
@@ -191,13 +191,13 @@ class RecordedTimeline:
         self,
         run: Run,
         plane: LearningPlane,
-        recorder: Recorder,
+        writer: RunWriter,
         scenario: Scenario,
         on_progress: Callable[[], None] | None = None,
     ) -> None:
         self._run = run
         self._plane = plane
-        self._recorder = recorder
+        self._writer = writer
         self._scenario = scenario
         self.version = 0
         self.round = int(run.info["rounds"])
@@ -218,7 +218,7 @@ class RecordedTimeline:
             for contribution in sorted(aggregate.contributions, key=lambda item: item.dispatch_id):
                 self._plane.submit(trains[contribution.dispatch_id])
             self._plane.submit(aggregate)
-            self._recorder.append_aggregation(aggregate)
+            self._writer.append_aggregation(aggregate)
             self.version = aggregate.version
             self.now_ns = to_ns(aggregate.time_s)
             self._open(self.version, holds, evaluations.get(self.version, []))
@@ -280,17 +280,11 @@ class RecordedTimeline:
 
     def _write_dispatches(self) -> None:
         table = self._run.dispatches
-        columns: list[list[Any]] = []
-        for name in table.columns:
-            column = table[name]
-            if name == "outcome":
-                columns.append([Outcome(code) for code in outcome_codes(table).tolist()])
-            elif name in ("staleness", "aggregated_version"):
-                columns.append(column.to_numpy(dtype=np.int64, na_value=-1).tolist())
-            else:
-                columns.append(column.tolist())
-        for row in zip(*columns, strict=True):
-            self._recorder.append_dispatch(*row)
+        columns = {name: table[name].to_numpy() for name in table.columns}
+        columns["outcome"] = outcome_codes(table)
+        for name in ("staleness", "aggregated_version"):
+            columns[name] = table[name].to_numpy(dtype=np.int64, na_value=-1)
+        self._writer.append_dispatches(columns)
 
     # -- evaluations ------------------------------------------------------------------------------------------------
 

@@ -339,7 +339,7 @@ class Exchange:
         self._others = self._changes = 0
         self._over = False
         self._energy = EnergyUse(population.power)
-        self._updates = Updates(cast(Rules, None), self._energy, None, recorder)
+        self._updates = Updates(cast(Rules, None), None, recorder)
         self._handouts = HandOuts(
             engine,
             population.availability,

@@ -46,6 +46,7 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import from_python
 from fedsim.scenario.writing import to_yaml
 from fedsim.simulation.facts import Work as FullWork
+from fedsim.simulation.rows import DispatchRows
 from fedsim.simulation.server import Limits
 from fedsim.tasks.base import FORWARD_PASSES_PER_STEP
 from fedsim.tasks.kinds.flower import FlowerParams, FlowerTask
@@ -184,7 +185,8 @@ def execute(
             info["app"] = app.name
         begun = {**info, "clients": params.clients, "run_config": dict(app.run_config)}
         folder.begin(to_yaml(resolved(loaded)), begun)
-        with RunWriter(folder, clients=params.clients) as writer:
+        columns = DispatchRows(population.power).columns
+        with RunWriter(folder, clients=params.clients, columns=columns) as writer:
             stop, server = scenario.stop, scenario.server
             detection = server.failure_detection
             exchange = Exchange(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.ipc
 
@@ -26,18 +27,18 @@ from fedsim.runs.schema import (
     Table,
 )
 from fedsim.runs.tables import null_if_negative, spread_metrics, write_parquet
-from fedsim.timeline import Aggregate
+from fedsim.timeline import Aggregate, Contribution
 
 BUFFER_ROWS = 65_536
 FLUSH_INTERVAL_S = 2.0
-_CLOCK_EVERY = 1024
+# Dispatches are few enough to stay in the processor's cache until they are made into columns.
+_ROWS_AT_ONCE = 1024
 
-_CODES = {pa.int64(): "q", pa.int32(): "i", pa.float64(): "d"}
-_ROW = struct.Struct("=" + "".join(_CODES.get(field.type, "b") for field in DISPATCHES.schema))
-_ROW_TYPE = np.dtype(
-    [(field.name, "=" + _CODES.get(field.type, "b")) for field in DISPATCHES.schema]
-)
+_TYPES = {pa.int64(): np.int64, pa.int32(): np.int32, pa.float64(): np.float64}
 _NULLABLE = ("staleness", "aggregated_version")
+
+_Ints = npt.NDArray[np.int64]
+Columns = Mapping[str, npt.NDArray[Any]]
 
 
 class _Stream:
@@ -69,6 +70,47 @@ class _Stream:
         self._file.close()
 
 
+class _Delays:
+    """For each server update, the number of updates since the client absent for longest last contributed."""
+
+    def __init__(self, clients: int) -> None:
+        self._last_version = np.zeros(clients, dtype=np.int64)
+        # Once all clients have contributed: their last versions, in this order.
+        self._order: OrderedDict[int, int] | None = None
+
+    def after(self, versions: _Ints, sizes: _Ints, clients: _Ints) -> _Ints:
+        """Delays after successive server updates.
+
+        Args:
+            versions, sizes: version created and number of contributions of each update, (n,).
+            clients: the clients that contributed, one update after the other.
+        """
+        if self._order is None:
+            last_version = self._last_version.copy()
+            last_version[clients] = np.repeat(versions, sizes)
+            if not last_version.all():
+                self._last_version = last_version
+                return versions
+        ends = np.cumsum(sizes)
+        groups = zip(versions.tolist(), np.split(clients, ends[:-1]), strict=True)
+        return np.array([self._after_one(version, group.tolist()) for version, group in groups])
+
+    def _after_one(self, version: int, clients: list[int]) -> int:
+        order = self._order
+        if order is None:
+            self._last_version[clients] = version
+            if not self._last_version.all():
+                return version
+            last = self._last_version.tolist()
+            ordered = sorted(range(len(last)), key=last.__getitem__)
+            self._order = order = OrderedDict((client, last[client]) for client in ordered)
+        else:
+            for client in clients:
+                order[client] = version
+                order.move_to_end(client)
+        return version - order[next(iter(order))]
+
+
 class RunWriter:
     """Collects rows, writes them to Arrow streams as they arrive, and to Parquet files at the end, from memory.
 
@@ -78,24 +120,30 @@ class RunWriter:
     Args:
         folder: the run folder, whose lock the caller holds.
         clients: number of clients in the population, for ``delay_max``.
+        columns: makes the columns of ``DISPATCHES``, (n,) each, of dispatches given to :meth:`append_dispatch`.
 
     Raises:
         UserError: the folder cannot be written to.
     """
 
-    def __init__(self, folder: RunFolder, *, clients: int) -> None:
+    def __init__(
+        self, folder: RunFolder, *, clients: int, columns: Callable[[list[Any]], Columns]
+    ) -> None:
         self.folder = folder
         for table in TABLES:
             folder.parquet(table.name).unlink(missing_ok=True)
             folder.stream(table.name).unlink(missing_ok=True)
-        self._buffer = bytearray(_ROW.size * BUFFER_ROWS)
-        self._offset = 0
-        self._clock_at = _ROW.size * _CLOCK_EVERY
-        self._aggregations: list[tuple[Any, ...]] = []
+        self._columns = columns
+        self._ended: list[Any] = []
+        # Codes of outcomes are bytes.
+        self._buffer = {
+            field.name: np.empty(BUFFER_ROWS, _TYPES.get(field.type, np.int8))
+            for field in DISPATCHES.schema
+        }
+        self._count = 0
+        self._aggregates: list[Aggregate] = []
         self._metrics: list[tuple[float, int, int, list[tuple[str, float]]]] = []
-        self._last_version = np.zeros(clients, dtype=np.int64).data
-        self._unseen = clients
-        self._order: OrderedDict[int, int] | None = None
+        self._delays = _Delays(clients)
         try:
             self._streams = {
                 table.name: _Stream(folder.stream(table.name), table) for table in STREAMED
@@ -107,61 +155,40 @@ class RunWriter:
         self._closed = False
         self._flushed_at = time.monotonic()
 
-    def append_dispatch(self, *values: Any) -> None:
-        """Add one dispatch that has ended: the columns of ``DISPATCHES`` in their order.
+    def append_dispatch(self, ended: Any) -> None:
+        """Add one dispatch that has ended, in any order."""
+        self._ended.append(ended)
+        if len(self._ended) == _ROWS_AT_ONCE:
+            self._convert()
+            self._flush_if_due()
 
-        ``outcome`` is an :class:`~fedsim.outcomes.Outcome`; ``staleness`` and ``aggregated_version`` are -1
-        and times NaN if there is none. Dispatches may come in any order.
+    def append_dispatches(self, columns: Columns) -> None:
+        """Add many dispatches that have ended, by their columns.
+
+        ``outcome`` holds :class:`~fedsim.outcomes.Outcome`; ``staleness`` and ``aggregated_version`` are -1 and times
+        NaN if there is none.
         """
-        offset = self._offset
-        _ROW.pack_into(self._buffer, offset, *values)
-        self._offset = offset = offset + _ROW.size
-        if offset >= self._clock_at:
-            self._clock_at = offset + _ROW.size * _CLOCK_EVERY
-            if offset == len(self._buffer):
-                self._flush_dispatches()
-            else:
-                self._flush_if_due()
+        rows = len(columns["dispatch_id"])
+        taken = 0
+        while taken < rows:
+            first = self._count
+            last = min(first + rows - taken, BUFFER_ROWS)
+            for name, buffer in self._buffer.items():
+                buffer[first:last] = columns[name][taken : taken + last - first]
+            taken += last - first
+            self._count = last
+            if last == BUFFER_ROWS:
+                self._write_dispatches()
+
+    def _convert(self) -> None:
+        """Move the dispatches that have ended to the columns."""
+        if self._ended:
+            self.append_dispatches(self._columns(self._ended))
+            self._ended.clear()
 
     def append_aggregation(self, aggregate: Aggregate) -> None:
         """Add one server update; staleness and delay follow from its contributions."""
-        version = aggregate.version
-        columns = (
-            zip(*aggregate.contributions, strict=True) if aggregate.contributions else [()] * 5
-        )
-        ids, clients, staleness, _, multiplicities = columns
-        last, order = self._last_version, self._order
-        if order is None:
-            unseen = self._unseen
-            for client in clients:
-                if not last[client]:
-                    unseen -= 1
-                last[client] = version
-            self._unseen = unseen
-        else:
-            for client in clients:
-                order[client] = version
-                order.move_to_end(client)
-        if order is None and not self._unseen:
-            # From here on the first client in the order of last contributions is the longest-absent one.
-            versions = last.tolist()
-            ordered = sorted(range(len(versions)), key=versions.__getitem__)
-            self._order = order = OrderedDict((client, versions[client]) for client in ordered)
-        oldest = order[next(iter(order))] if order else 0
-        self._aggregations.append(
-            (
-                version,
-                aggregate.time_s,
-                aggregate.round,
-                len(ids),
-                sum(staleness) / len(staleness) if staleness else float("nan"),
-                max(staleness, default=-1),
-                version - oldest,
-                ids,
-                multiplicities if max(multiplicities, default=1) > 1 else None,
-                [(name, float(value)) for name, value in aggregate.attributes.items()],
-            )
-        )
+        self._aggregates.append(aggregate)
         self._flush_if_due()
 
     def append_metrics(
@@ -179,38 +206,78 @@ class RunWriter:
     def flush(self) -> None:
         """Pass everything collected to the operating system, so that it survives the end of this process."""
         self._flush_dispatches()
-        self._flush_rows(AGGREGATIONS, self._aggregations)
-        self._flush_rows(METRICS, self._metrics)
+        self._flush_aggregations()
+        self._flush_metrics()
         self._flushed_at = time.monotonic()
 
     def _flush_dispatches(self) -> None:
-        if self._offset:
-            rows = np.frombuffer(self._buffer, _ROW_TYPE, self._offset // _ROW.size)
-            columns: list[Any] = []
-            for field in DISPATCHES.schema:
-                # Copied, because Arrow keeps the columns and the buffer is reused.
-                column = rows[field.name].copy()
-                if field.name == "outcome":
-                    columns.append(pa.DictionaryArray.from_arrays(column, OUTCOME_DICTIONARY))
-                elif field.name in _NULLABLE:
-                    columns.append(null_if_negative(column))
-                else:
-                    columns.append(pa.array(column))
-            self._streams["dispatches"].write(columns)
-        self._offset = 0
-        self._clock_at = _ROW.size * _CLOCK_EVERY
+        self._convert()
+        if self._count:
+            self._write_dispatches()
 
-    def _flush_rows(self, table: Table, rows: list[Any]) -> None:
+    def _write_dispatches(self) -> None:
+        columns: list[Any] = []
+        for name, buffer in self._buffer.items():
+            # Copied, because Arrow keeps the columns and the buffer is reused.
+            column = buffer[: self._count].copy()
+            if name == "outcome":
+                columns.append(pa.DictionaryArray.from_arrays(column, OUTCOME_DICTIONARY))
+            elif name in _NULLABLE:
+                columns.append(null_if_negative(column))
+            else:
+                columns.append(pa.array(column))
+        self._streams["dispatches"].write(columns)
+        self._count = 0
+
+    def _flush_aggregations(self) -> None:
+        aggregates, self._aggregates = self._aggregates, []
+        if not aggregates:
+            return
+        listed = [aggregate.contributions for aggregate in aggregates]
+        numbers = np.fromiter(chain.from_iterable(chain.from_iterable(listed)), np.int64)
+        ids, clients, staleness, _, drawn = numbers.reshape(-1, len(Contribution._fields)).T
+        sizes = np.fromiter(map(len, listed), np.int64)
+        starts = np.cumsum(sizes) - sizes
+        versions = np.array([aggregate.version for aggregate in aggregates])
+        mean, largest, most_drawn = np.full(len(sizes), np.nan), -np.ones_like(sizes), sizes * 0
+        filled = np.flatnonzero(sizes)
+        if len(filled):
+            at = starts[filled]
+            mean[filled] = np.add.reduceat(staleness, at) / sizes[filled]
+            largest[filled] = np.maximum.reduceat(staleness, at)
+            most_drawn[filled] = np.maximum.reduceat(drawn, at)
+        columns = {
+            "version": versions,
+            "time_s": [aggregate.time_s for aggregate in aggregates],
+            "round": [aggregate.round for aggregate in aggregates],
+            "contributors": sizes,
+            "staleness_mean": mean,
+            "staleness_max": null_if_negative(largest),
+            "delay_max": self._delays.after(versions, sizes, clients),
+            "contributor_ids": pa.ListArray.from_arrays(
+                pa.array(np.append(starts, len(ids)), pa.int32()), pa.array(ids)
+            ),
+            "multiplicities": [
+                drawn[start : start + size].tolist() if most > 1 else None
+                for start, size, most in zip(starts, sizes, most_drawn, strict=True)
+            ],
+            "attributes": [
+                [(name, float(value)) for name, value in aggregate.attributes.items()]
+                for aggregate in aggregates
+            ],
+        }
+        self._write(AGGREGATIONS, columns)
+
+    def _flush_metrics(self) -> None:
+        rows, self._metrics = self._metrics, []
         if rows:
-            columns = [
-                pa.array(column, field.type)
-                for field, column in zip(table.schema, zip(*rows, strict=True), strict=True)
-            ]
-            if table is AGGREGATIONS:
-                position = table.schema.get_field_index("staleness_max")
-                columns[position] = null_if_negative(columns[position])
-            self._streams[table.name].write(columns)
-            rows.clear()
+            columns = zip(*rows, strict=True)
+            self._write(METRICS, dict(zip(METRICS.schema.names, columns, strict=True)))
+
+    def _write(self, table: Table, columns: Mapping[str, Any]) -> None:
+        self._streams[table.name].write(
+            [pa.array(columns[field.name], field.type) for field in table.schema]
+        )
 
     def finish(self) -> dict[str, pa.Table]:
         """Write the Parquet files in place of the streams; returns these tables by name."""

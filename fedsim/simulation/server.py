@@ -115,7 +115,7 @@ class Server(Facts, ServerPort):
         self._clock = engine.clock
         self._energy = EnergyUse(population.power)
         self._batteries = population.batteries
-        self._updates = Updates(rules, self._energy, plane, recorder)
+        self._updates = Updates(rules, plane, recorder)
         self._evaluations = Evaluations(evaluations, engine, plane)
         self._handouts = HandOuts(
             engine,

@@ -4,26 +4,43 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 from fedsim.outcomes import Outcome
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.course import Plan
-from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.facts import Rules
 from fedsim.timeline import Aggregate, Contribution, LearningPlane, Train
 from fedsim.units import NS_PER_S
 
-_NAN = float("nan")
-# A named tuple's own constructor costs one more call, which every update would pay.
+# A named tuple's constructor costs one more call, which every update would pay.
 _NEW_TUPLE = tuple.__new__
 
 
-class Recorder(Protocol):
-    """Records the rows of a run."""
+class Ended(NamedTuple):
+    """A dispatch that has ended, as it is recorded.
 
-    def append_dispatch(self, *values: Any) -> None:
-        """Record a dispatch with its outcome: the columns of ``dispatches`` in their order."""
+    Attributes:
+        dispatch, plan: the dispatch and its course.
+        outcome: its outcome.
+        version: the version that its update entered; -1 if none.
+        group: mark set by the schedule.
+        now_ns: when the outcome was known.
+    """
+
+    dispatch: Dispatch
+    plan: Plan
+    outcome: Outcome
+    version: int
+    group: int
+    now_ns: int
+
+
+class Recorder(Protocol):
+    """Records the rows of a run; :class:`fedsim.simulation.rows.DispatchRows` makes columns of ended dispatches."""
+
+    def append_dispatch(self, ended: Ended) -> None:
+        """Record a dispatch with its outcome."""
 
     def append_aggregation(self, aggregate: Aggregate) -> None:
         """Record a server update."""
@@ -37,11 +54,8 @@ class Updates:
         lost: number of dispatches that have ended without being aggregated since the last aggregation, by outcome.
     """
 
-    def __init__(
-        self, rules: Rules, energy: EnergyUse, plane: LearningPlane | None, recorder: Recorder
-    ) -> None:
+    def __init__(self, rules: Rules, plane: LearningPlane | None, recorder: Recorder) -> None:
         self._rules = rules
-        self._energy = energy
         self._plane = plane
         self._recorder = recorder
         self.held: dict[Dispatch, Plan] = {}
@@ -81,10 +95,12 @@ class Updates:
             for dispatch in sorted(dispatches, key=lambda item: item.dispatch_id):
                 self._plane.submit(_train(dispatch, dispatch.steps_done))
             self._plane.submit(aggregate)
+        held, append = self.held, self._recorder.append_dispatch
         for dispatch, mark in zip(dispatches, marks, strict=True):
             dispatch.used = True
-            plan = self.held.pop(dispatch)
-            self._write(dispatch, plan, Outcome.AGGREGATED, version, mark, now_ns)
+            dispatch.open = False
+            ended = (dispatch, held.pop(dispatch), Outcome.AGGREGATED, version, mark, now_ns)
+            append(_NEW_TUPLE(Ended, ended))
         self._recorder.append_aggregation(aggregate)
 
     def close(self, dispatch: Dispatch, plan: Plan, outcome: Outcome, now_ns: int) -> None:
@@ -95,7 +111,8 @@ class Updates:
                 self._plane.submit(_train(dispatch, plan.steps_done, used=False))
             else:
                 self._plane.drop(dispatch.version)
-        self._write(dispatch, plan, outcome, -1, 0, now_ns)
+        dispatch.open = False
+        self._recorder.append_dispatch(Ended(dispatch, plan, outcome, -1, 0, now_ns))
 
     def _is_kept(self, dispatch: Dispatch, plan: Plan, outcome: Outcome) -> bool:
         """Whether the client keeps what it learned in a dispatch that is not aggregated: it has done its steps."""
@@ -103,40 +120,6 @@ class Updates:
         if not rules.trains_lost_work or (rules.has_prologue and dispatch.version == 0):
             return False
         return plan.computed_ns >= 0 and outcome is not Outcome.UNFINISHED
-
-    def _write(
-        self,
-        dispatch: Dispatch,
-        plan: Plan,
-        outcome: Outcome,
-        version: int,
-        group: int,
-        now_ns: int,
-    ) -> None:
-        dispatch.open = False
-        client = dispatch.client
-        end, arrives, downloaded, computed, steps_done, bytes_down, bytes_up, _, _, _ = plan
-        self._recorder.append_dispatch(
-            dispatch.dispatch_id,
-            client,
-            dispatch.version,
-            dispatch.round,
-            dispatch.dispatched_ns / NS_PER_S,
-            downloaded / NS_PER_S if downloaded >= 0 else _NAN,
-            computed / NS_PER_S if computed >= 0 else _NAN,
-            end / NS_PER_S if arrives else _NAN,
-            dispatch.steps,
-            steps_done,
-            outcome,
-            dispatch.staleness if arrives else -1,
-            version,
-            round(bytes_down),
-            round(bytes_up),
-            self._energy.joules(client, plan),
-            dispatch.sequence,
-            group,
-            (end if end < now_ns else now_ns) / NS_PER_S,
-        )
 
 
 def _train(dispatch: Dispatch, steps: int, *, used: bool = True) -> Train:

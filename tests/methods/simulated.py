@@ -71,7 +71,7 @@ def simulate(scenario: Mapping[str, Any]) -> Simulated:
     loaded = fedsim.read_scenario(scenario)
     assembly = assemble(loaded)
     learner = Recording(station_of(assembly, verify="eager"))
-    book = Book()
+    book = Book(assembly.population.power)
     server = build_server(assembly, learner, book)
     server.run()
     learner.close()

@@ -15,6 +15,7 @@ import fedsim
 from fedsim.composition.assembly import assemble, build_server
 from fedsim.errors import UserError
 from fedsim.learning.learner import Learner
+from fedsim.simulation.updates import Ended
 from fedsim.timeline import Aggregate
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
 from fedsim.traces.tables import make_table
@@ -228,7 +229,7 @@ def personal_digits(method: dict[str, Any], **changes: Any) -> dict[str, Any]:
 class Ledger:
     """Takes rows and forgets them."""
 
-    def append_dispatch(self, *values: Any) -> None:
+    def append_dispatch(self, ended: Ended) -> None:
         pass
 
     def append_aggregation(self, aggregate: Aggregate) -> None:

@@ -9,6 +9,11 @@ from typing import Any
 from fedsim.api import read_scenario
 from fedsim.composition.assembly import assemble, build_server
 from fedsim.composition.shared import Shared
+from fedsim.devices.population import Power
+from fedsim.outcomes import Outcome
+from fedsim.runs.schema import DISPATCHES
+from fedsim.simulation.rows import DispatchRows
+from fedsim.simulation.updates import Ended
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import make_table
 from tests.oracle.server import Simulation
@@ -26,18 +31,28 @@ class Recorder:
     """Keeps the rows of a run in memory."""
 
     def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
+        self.ended: list[Ended] = []
         self.versions: list[Any] = []
 
-    def append_dispatch(self, *values: Any) -> None:
+    def append_dispatch(self, ended: Ended) -> None:
         """One dispatch that has ended."""
-        row = dict(zip(COLUMNS, values, strict=True))
+        self.ended.append(ended)
+
+    def rows(self, power: Power) -> list[dict[str, Any]]:
+        """One row per dispatch."""
+        columns = DispatchRows(power).columns(self.ended)
+        values = (columns[name].tolist() for name in DISPATCHES.schema.names)
+        return [
+            self._row(dict(zip(COLUMNS, row, strict=True))) for row in zip(*values, strict=True)
+        ]
+
+    def _row(self, row: dict[str, Any]) -> dict[str, Any]:
         for name in TIMES - {"time"}:
             row[name] = None if math.isnan(row[name]) else round(row[name] * 1e9)
         for name in ABSENT:
             row[name] = None if row[name] < 0 else row[name]
-        row["outcome"] = row["outcome"].label
-        self.rows.append(row)
+        row["outcome"] = Outcome(row["outcome"]).label
+        return row
 
     def append_aggregation(self, aggregate: Any) -> None:
         """One server update."""
@@ -137,11 +152,10 @@ def product(case: dict[str, Any], folder: Path) -> tuple[list[dict[str, Any]], l
         write_bundle(case["tables"], path)
         scenario["devices"] = {**scenario["devices"], "trace": str(path)}
     recorder = Recorder()
-    server = build_server(
-        assemble(read_scenario(scenario), Shared(), timing_only=True), None, recorder
-    )
-    server.run()
-    return sorted(recorder.rows, key=lambda row: row["dispatch_id"]), recorder.versions
+    assembly = assemble(read_scenario(scenario), Shared(), timing_only=True)
+    build_server(assembly, None, recorder).run()
+    rows = recorder.rows(assembly.population.power)
+    return sorted(rows, key=lambda row: row["dispatch_id"]), recorder.versions
 
 
 def differences(case: dict[str, Any], folder: Path) -> list[str]:

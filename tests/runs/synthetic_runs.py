@@ -17,6 +17,7 @@ from fedsim.runs.phases import phases
 from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION, PRESENCE
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.timeline import Aggregate, Contribution
+from tests.runs.written import columns_of
 
 NAN = float("nan")
 
@@ -59,7 +60,7 @@ def build_run(
     folder.path.mkdir(parents=True, exist_ok=True)
     scenario = SCENARIO.format(clients=clients, seed=seed, cohort=cohort, hours=hours)
     folder.begin(scenario, {"seed": seed, "versions": {"fedsim-des": "0.0.0"}})
-    writer = RunWriter(folder, clients=clients)
+    writer = RunWriter(folder, clients=clients, columns=columns_of)
 
     sequence = np.zeros(clients, np.int64)
     busy_until = np.zeros(clients)
@@ -98,25 +99,27 @@ def build_run(
 
     def write(p: dict[str, float], outcome: Outcome, staleness: int, into: int, group: int) -> None:
         writer.append_dispatch(
-            p["id"],
-            p["client"],
-            p["version"],
-            p["round"],
-            p["start"],
-            p["downloaded"],
-            p["computed"],
-            p["arrived"],
-            p["steps"],
-            p["done"],
-            outcome,
-            staleness,
-            into,
-            model_bytes,
-            p["up"],
-            0.4 * p["done"],
-            p["sequence"],
-            group,
-            p["end"],
+            (
+                p["id"],
+                p["client"],
+                p["version"],
+                p["round"],
+                p["start"],
+                p["downloaded"],
+                p["computed"],
+                p["arrived"],
+                p["steps"],
+                p["done"],
+                outcome,
+                staleness,
+                into,
+                model_bytes,
+                p["up"],
+                0.4 * p["done"],
+                p["sequence"],
+                group,
+                p["end"],
+            )
         )
 
     def evaluate(time_s: float) -> None:

@@ -13,6 +13,7 @@ from fedsim.runs import RunFolder, RunWriter, Status
 from fedsim.runs.clients import clients_table
 from fedsim.runs.phases import phases
 from fedsim.timeline import Aggregate, Contribution
+from tests.runs.written import columns_of
 
 NAN = float("nan")
 
@@ -20,39 +21,41 @@ NAN = float("nan")
 def test_seconds_of_three_clients_by_hand(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     folder.path.mkdir()
-    writer = RunWriter(folder, clients=3)
+    writer = RunWriter(folder, clients=3, columns=columns_of)
     folder.write_info({"status": Status.COMPLETE, "simulated_s": 100.0})
     # Client 0: aggregated at 30 after 10 s of waiting; dispatched again at 50 and dropped at 58, in mid-compute.
     writer.append_dispatch(
-        0, 0, 0, 0, 0.0, 2.0, 15.0, 20.0, 5, 5, Outcome.AGGREGATED, 0, 1, 100, 60, 3.0, 0, 0, 20.0
+        (0, 0, 0, 0, 0.0, 2.0, 15.0, 20.0, 5, 5, Outcome.AGGREGATED, 0, 1, 100, 60, 3.0, 0, 0, 20.0)
     )
     writer.append_dispatch(
-        2, 0, 1, 1, 50.0, 53.0, NAN, NAN, 5, 2, Outcome.DROPPED, -1, -1, 100, 0, 1.0, 1, 0, 58.0
+        (2, 0, 1, 1, 50.0, 53.0, NAN, NAN, 5, 2, Outcome.DROPPED, -1, -1, 100, 0, 1.0, 1, 0, 58.0)
     )
     # Client 1: late; no waiting. Then arrived at 90, still in the buffer when the run ends at 100.
     writer.append_dispatch(
-        1, 1, 0, 0, 0.0, 4.0, 30.0, 45.0, 5, 5, Outcome.LATE, 1, -1, 100, 60, 3.0, 0, 0, 45.0
+        (1, 1, 0, 0, 0.0, 4.0, 30.0, 45.0, 5, 5, Outcome.LATE, 1, -1, 100, 60, 3.0, 0, 0, 45.0)
     )
     writer.append_dispatch(
-        3,
-        1,
-        1,
-        1,
-        60.0,
-        64.0,
-        80.0,
-        90.0,
-        5,
-        5,
-        Outcome.UNFINISHED,
-        0,
-        -1,
-        100,
-        60,
-        3.0,
-        1,
-        0,
-        90.0,
+        (
+            3,
+            1,
+            1,
+            1,
+            60.0,
+            64.0,
+            80.0,
+            90.0,
+            5,
+            5,
+            Outcome.UNFINISHED,
+            0,
+            -1,
+            100,
+            60,
+            3.0,
+            1,
+            0,
+            90.0,
+        )
     )
     writer.append_aggregation(Aggregate(1, 30.0, 0, (Contribution(0, 0, 0),)))
     writer.finish()
@@ -86,13 +89,13 @@ def test_seconds_of_three_clients_by_hand(tmp_path: Path) -> None:
 def test_waiting_ends_with_the_next_dispatch(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     folder.path.mkdir()
-    writer = RunWriter(folder, clients=1)
+    writer = RunWriter(folder, clients=1, columns=columns_of)
     folder.write_info({"status": Status.COMPLETE, "simulated_s": 100.0})
     writer.append_dispatch(
-        0, 0, 0, 0, 0.0, 1.0, 2.0, 3.0, 1, 1, Outcome.AGGREGATED, 0, 1, 1, 1, 0.0, 0, 0, 3.0
+        (0, 0, 0, 0, 0.0, 1.0, 2.0, 3.0, 1, 1, Outcome.AGGREGATED, 0, 1, 1, 1, 0.0, 0, 0, 3.0)
     )
     writer.append_dispatch(
-        1, 0, 0, 0, 10.0, 11.0, 12.0, 13.0, 1, 1, Outcome.AGGREGATED, 0, 1, 1, 1, 0.0, 1, 0, 13.0
+        (1, 0, 0, 0, 10.0, 11.0, 12.0, 13.0, 1, 1, Outcome.AGGREGATED, 0, 1, 1, 1, 0.0, 1, 0, 13.0)
     )
     writer.append_aggregation(Aggregate(1, 40.0, 0, (Contribution(0, 0, 0), Contribution(1, 0, 0))))
     writer.finish()

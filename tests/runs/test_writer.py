@@ -18,7 +18,7 @@ from fedsim.runs import RunWriter, Status
 from fedsim.runs.schema import DISPATCHES, TABLES
 from fedsim.timeline import Aggregate, Contribution
 from tests.runs.synthetic_runs import build_run
-from tests.runs.written import started
+from tests.runs.written import columns_of, started
 
 NAN = math.nan
 FIRST = (0, 4, 0, 0, 1.5, 2.25, 3.0, 4.0, 9, 9, Outcome.AGGREGATED, 0, 1, 80, 40, 0.5, 0, 2, 4.0)
@@ -27,8 +27,8 @@ SECOND = (1, 5, 0, 0, 1.5, 2.25, NAN, NAN, 9, 3, Outcome.DROPPED, -1, -1, 80, 0,
 
 def test_rows_read_back_from_stream_and_parquet_alike(tmp_path: Path) -> None:
     folder, writer = started(tmp_path / "run")
-    writer.append_dispatch(*SECOND)
-    writer.append_dispatch(*FIRST)
+    writer.append_dispatch(SECOND)
+    writer.append_dispatch(FIRST)
     contributions = (Contribution(0, 4, 0),)
     writer.append_aggregation(Aggregate(1, 4.0, 0, contributions, {"online": 6.0}))
     writer.append_aggregation(Aggregate(2, 5.0, 1, ()))
@@ -68,7 +68,7 @@ def test_rows_read_back_from_stream_and_parquet_alike(tmp_path: Path) -> None:
 
 def test_outcomes_keep_all_six_categories(tmp_path: Path) -> None:
     _, writer = started(tmp_path / "run")
-    writer.append_dispatch(*SECOND)
+    writer.append_dispatch(SECOND)
     writer.finish()
     outcome = load_run(tmp_path / "run").dispatches["outcome"]
     assert tuple(outcome.cat.categories) == OUTCOME_LABELS
@@ -104,7 +104,7 @@ from fedsim.timeline import Aggregate
 folder, writer = started(sys.argv[1])
 number = 0
 while True:
-    writer.append_dispatch(number, *FIRST[1:])
+    writer.append_dispatch((number, *FIRST[1:]))
     number += 1
     if number == 100_000:
         writer.append_aggregation(Aggregate(1, 4.0, 0, ()))
@@ -134,7 +134,7 @@ def test_killed_run_is_readable_up_to_its_last_flush(tmp_path: Path) -> None:
 def test_stream_cut_anywhere_gives_its_whole_batches(tmp_path: Path, kept: float) -> None:
     folder, writer = started(tmp_path / "run")
     for number in range(40):
-        writer.append_dispatch(number, *FIRST[1:])
+        writer.append_dispatch((number, *FIRST[1:]))
         writer.flush()
     writer.close()
     stream = folder.stream("dispatches")
@@ -147,9 +147,9 @@ def test_stream_cut_anywhere_gives_its_whole_batches(tmp_path: Path, kept: float
 
 def test_resume_writes_the_tables_anew_and_keeps_the_rest(tmp_path: Path) -> None:
     folder, writer = started(tmp_path / "run")
-    writer.append_dispatch(*FIRST)
+    writer.append_dispatch(FIRST)
     writer.close()
-    with RunWriter(folder, clients=6) as writer:
-        writer.append_dispatch(*SECOND)
+    with RunWriter(folder, clients=6, columns=columns_of) as writer:
+        writer.append_dispatch(SECOND)
         writer.finish()
     assert load_run(folder.path).dispatches["dispatch_id"].tolist() == [1]

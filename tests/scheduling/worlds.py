@@ -51,7 +51,7 @@ class Assignment:
 class World:
     """What happened."""
 
-    book: Book
+    book: Book = field(init=False)
     models: list[npt.NDArray[np.float64]] = field(default_factory=list)
     assignments: list[Assignment] = field(default_factory=list)
 
@@ -126,7 +126,7 @@ def play(
         local_steps=steps,
     )
     assert isinstance(plane, Recording)
-    result = World(Book())
+    result = World()
 
     def observe(schedule: Any, server: Any) -> None:
         if isinstance(schedule, Compass):

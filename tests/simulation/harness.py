@@ -22,11 +22,14 @@ from fedsim.network.shared import SharedNetwork
 from fedsim.network.static import StaticNetwork
 from fedsim.network.topology import Topology
 from fedsim.outcomes import Outcome
+from fedsim.runs.schema import DISPATCHES
 from fedsim.scenario.model import Energy, Failures
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort
 from fedsim.simulation.evaluations import EvaluationTimes
 from fedsim.simulation.facts import Clients, Rules, Work
+from fedsim.simulation.rows import DispatchRows
 from fedsim.simulation.server import Limits, Server
+from fedsim.simulation.updates import Ended
 from fedsim.simulation.workload import Workload, Workloads
 from fedsim.timeline import Aggregate, LearningPlane
 from fedsim.traces.availability import AvailabilityIndex
@@ -61,12 +64,22 @@ COLUMNS = [
 class Book:
     """What the time plane wrote."""
 
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    power: Power
+    ended: list[Ended] = field(default_factory=list)
     aggregates: list[Aggregate] = field(default_factory=list)
 
-    def append_dispatch(self, *values: Any) -> None:
-        """Keep a dispatch row."""
-        self.rows.append(dict(zip(COLUMNS, values, strict=True)))
+    def append_dispatch(self, ended: Ended) -> None:
+        """Keep a dispatch."""
+        self.ended.append(ended)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of all dispatches that have ended, in the order of their ends."""
+        if not self.ended:
+            return []
+        columns = DispatchRows(self.power).columns(self.ended)
+        values = (columns[field.name].tolist() for field in DISPATCHES.schema)
+        return [dict(zip(COLUMNS, row, strict=True)) for row in zip(*values, strict=True)]
 
     def append_aggregation(self, aggregate: Aggregate) -> None:
         """Keep a server update."""
@@ -244,7 +257,7 @@ def simulate(
         made.append(schedule_class(schedule_class.Params(**schedule), server, picker))
         return made[0]
 
-    book = Book()
+    book = Book(population.power)
     server = Server(
         Clients(
             population,

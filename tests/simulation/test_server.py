@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.simulation.book_table import table
 from tests.simulation.harness import online, simulate
-from tests.simulation.rows import table
 
 SCRIPT = {"name": "scripted", "rounds": [[0, 1, 2]]}
 

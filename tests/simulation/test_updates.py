@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import fedsim
+from tests.simulation.book_table import table
 from tests.simulation.harness import simulate
-from tests.simulation.rows import table
 
 
 def test_equal_arrivals_are_taken_in_order_of_dispatching() -> None:
