@@ -14,7 +14,7 @@ import pandas as pd
 
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.formatting import format_counted
-from fedsim.outcomes import OUTCOME_LABELS
+from fedsim.outcomes import OUTCOME_LABELS, Outcome
 from fedsim.tasks.reading.files import read_table
 
 _NAMES = {
@@ -34,6 +34,7 @@ _REQUIRED = ("client", "start_s", "end_s")
 _NUMBERS = ("steps", "bytes_down", "bytes_up", "round")
 _PHASES = ("start_s", "downloaded_s", "computed_s", "end_s")
 _INSTANTS = ("start_s", "downloaded_s", "computed_s", "end_s", "ended_s")
+_UNDELIVERED = (Outcome.DROPPED.label, Outcome.CUT.label, Outcome.UNFINISHED.label)
 _TIMES = "give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z"
 COLUMNS = ", ".join(names[0] for names in _NAMES.values())
 
@@ -41,7 +42,9 @@ COLUMNS = ", ".join(names[0] for names in _NAMES.values())
 def read_log(path: Path) -> pd.DataFrame:
     """The dispatches of a log, in order of their start, with columns as in :data:`COLUMNS`.
 
-    Instants are seconds from the first start; values that the log does not give are NaN. ``client`` is text.
+    Instants are seconds from the first start; values that the log does not give are NaN. ``client`` is text. ``end`` is
+    the arrival of the update. If the log has no column ``ended``, the ``end`` of a dispatch that was dropped, cut or
+    unfinished is when it ended without an arrival, and becomes its ``ended``.
 
     Raises:
         UserError: the file cannot be read, lacks a column, or holds values that are not times.
@@ -89,6 +92,9 @@ def _normalized(table: pd.DataFrame, where: str) -> pd.DataFrame:
         log[name] -= origin_s
     _require_order(log, where)
     _require_outcomes(log["outcome"], where)
+    if log["ended_s"].isna().all():
+        log["ended_s"] = log["end_s"].where(log["outcome"].isin(_UNDELIVERED))
+        log["end_s"] = log["end_s"].where(log["ended_s"].isna())
     if not log["end_s"].notna().any():
         raise UserError("no dispatch of the log ended", where=where)
     return log.sort_values(["start_s", "client"], kind="stable").reset_index(drop=True)

@@ -91,3 +91,20 @@ def test_a_column_whose_name_is_almost_right_is_named(
     (tmp_path / "log.csv").write_text("client,start,end,step,steps\na,1,2,3,3\n")
     read_log(tmp_path / "log.csv")
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("outcome", ["dropped", "cut", "unfinished"])
+def test_the_end_of_a_dispatch_that_did_not_arrive_is_no_arrival(
+    tmp_path: Path, outcome: str
+) -> None:
+    (tmp_path / "log.csv").write_text(
+        f"client,start,end,outcome\na,0,2,aggregated\na,3,5,{outcome}\na,9,11,late\n"
+    )
+    log = read_log(tmp_path / "log.csv")
+    assert list(log["end_s"].notna()) == [True, False, True]
+    assert list(log["ended_s"].dropna()) == [5.0]
+
+
+def test_an_update_that_arrived_before_the_run_ended_is_complete(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("client,start,end,ended,outcome\na,0,2,4,unfinished\n")
+    assert list(read_log(tmp_path / "log.csv")["end_s"]) == [2.0]
