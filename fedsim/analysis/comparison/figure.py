@@ -104,19 +104,24 @@ class FigureStyle:
         ylim = limits(stated, kind, "ylim")
         name = f"{metric}=" if metric != self._first else ""
         self._require_on_axis("y", ylim, "ylim", f"--ylim {name}", stated)
-        venue = None
-        width = self.width
-        if isinstance(width, str) and width.removesuffix("-text") in VENUES:
-            venue = VENUES[width.removesuffix("-text")]
-            width = venue.text if width.endswith("-text") else venue.column
-        return ResolvedStyle(
-            xlim,
-            ylim,
-            inches(width, "width"),
-            inches(self.height, "height"),
-            inset,
-            venue,
-        )
+        return ResolvedStyle(xlim, ylim, *self.size, inset)
+
+    @property
+    def venue(self) -> Venue | None:
+        """The venue that the width names."""
+        return VENUES.get(self.width.removesuffix("-text")) if isinstance(self.width, str) else None
+
+    @property
+    def size(self) -> tuple[float | None, float | None]:
+        """Width and height in inches.
+
+        Raises:
+            UserError: one of them is not a length.
+        """
+        width, venue = self.width, self.venue
+        if venue is not None:
+            width = venue.text if str(width).endswith("-text") else venue.column
+        return inches(width, "width"), inches(self.height, "height")
 
     @property
     def _first(self) -> str | None:
@@ -203,7 +208,6 @@ class ResolvedStyle(NamedTuple):
     width: float | None
     height: float | None
     inset: tuple[Limits, Limits | None] | None
-    venue: Venue | None
 
 
 def _each(ylim: str | Limits | Sequence[str] | None) -> Sequence[str | Limits]:

@@ -110,6 +110,18 @@ def leader(frame: pd.DataFrame, column: str, written: Callable[[float], str]) ->
     return format_names(_names(ahead)) if len(ahead) < len(frame) or len(frame) == 1 else ""
 
 
+def most_often_leading(
+    frame: pd.DataFrame, column: str, written: Callable[[float], str]
+) -> tuple[list[str], int]:
+    """The variants that have the largest value of a column, as written, in most settings, and in how many."""
+    leaders: list[str] = []
+    for _, rows in frame.groupby("setting", sort=False):
+        if math.isfinite(best := rows[column].max()):
+            leaders += rows["label"][rows[column].map(written) == written(best)].tolist()
+    counts = pd.Series(leaders).value_counts(sort=False)
+    return counts.index[counts == counts.max()].tolist(), int(counts.max())
+
+
 def best_at_the_end(comparison: ComparisonTables, metric: str) -> tuple[list[str], float]:
     """The groups with the best mean of the last values of a metric as it is written, and that mean."""
     ends, definition = comparison.summary[f"final_{metric}"], comparison.definition(metric)

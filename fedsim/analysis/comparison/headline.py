@@ -7,7 +7,7 @@ import math
 
 from fedsim.analysis.comparison import findings
 from fedsim.analysis.comparison.cautions import not_comparable
-from fedsim.analysis.comparison.figures import best_at_the_end, some_runs, when
+from fedsim.analysis.comparison.figures import best_at_the_end, most_updates, some_runs, when
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.headline import Tile
@@ -28,7 +28,7 @@ def headline(comparison: ComparisonTables) -> str:
     if len(groups) == 1:
         return f"{groups[0].label}: {format_counted(len(groups[0].runs), 'run')}"
     if not comparison.metrics:
-        return f"{format_counted(len(_variants(comparison)), 'variant')}, timing only"
+        return most_updates(comparison)
     if comparison.goals:
         return _goal(comparison, _in_order(comparison)[0])
     return best_at_the_end(comparison)

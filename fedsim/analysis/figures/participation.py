@@ -13,13 +13,13 @@ from fedsim.analysis.figures.base import (
     integer_bins,
     names_of,
     population,
+    shares_within,
     thin,
     time_bins,
 )
 from fedsim.formatting import (
     format_count,
     format_counted,
-    format_duration,
     format_number,
     format_share,
 )
@@ -143,10 +143,7 @@ def age(run: Run) -> Figure | None:
     seconds, versions = table["seconds"].to_numpy(), table["versions"].to_numpy()
     if not len(table):
         return None
-    finding = (
-        f"Half of the updates were aggregated within {format_duration(float(np.median(seconds)))} of their dispatch, "
-        f"nine in ten within {format_duration(float(np.quantile(seconds, 0.9)))}."
-    )
+    finding = f"{shares_within(seconds, 'of the updates were aggregated', 'of their dispatch')}."
     if not versions.any():
         finding += " Every aggregated update came from the newest version."
     elif versions.min() == versions.max():

@@ -159,5 +159,3 @@ def test_the_words_for_what_reached_a_target_fit_the_counts() -> None:
     comparison = of(*(replace(each, figures=figures) for each in settings), goals=goals)
     assert headline(comparison).endswith("; 3 of 4 combinations of variant and setting reached it")
     assert tiles(comparison)[1].value == "2"
-    timing = of(*(replace(each, metrics=()) for each in settings))
-    assert headline(timing) == "2 variants, timing only"

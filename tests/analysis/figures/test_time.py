@@ -147,3 +147,21 @@ def test_clients_that_were_never_online_and_default_watts_are_named(tmp_path: Pa
     assert notes["Energy of the devices"].endswith(" Wh; default watts")
     run.scenario["devices"]["energy"]["compute_w"] = 3
     assert {tile.label: tile.note for tile in tiles(run)}["Energy of the devices"].endswith(" Wh")
+
+
+def test_durations_are_those_of_the_files(run: Run, document: dict[str, Any]) -> None:
+    shown = columns(document, "durations")
+    dispatches, aggregations = parquet(run, "dispatches"), parquet(run, "aggregations")
+    expected = {
+        "interval_s": aggregations["time_s"].diff().fillna(aggregations["time_s"]),
+        "turnaround_s": (dispatches["arrived_s"] - dispatches["dispatched_s"]).dropna(),
+    }
+    assert shown["statistic"] == ["mean", "5%", "median", "90%", "95%", "99%", "longest"]
+    for name, seconds in expected.items():
+        quantiles = seconds.quantile([0.05, 0.5, 0.9, 0.95, 0.99, 1]).tolist()
+        assert shown[name] == pytest.approx([seconds.mean(), *quantiles])
+
+
+def test_a_run_without_arrivals_has_no_durations(tmp_path: Path) -> None:
+    run = build_run(tmp_path / "run", clients=0, hours=1)
+    assert time.durations(run) is None
