@@ -21,7 +21,7 @@ from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.scenario.model import Scenario
 from fedsim.simulation.facts import Work
-from fedsim.units import NEVER, NS_PER_S, to_ns
+from fedsim.units import NEVER, NS_PER_S, duration_at_least, to_ns
 
 Seconds = npt.NDArray[np.float64]
 _HOUR_S, _WEEK_S = 3600.0, 7 * 86_400.0
@@ -309,7 +309,9 @@ class Feasibility:
     def _more_time(self, needed_s: float) -> str:
         if math.isinf(needed_s):
             return "give every link a rate above zero"
-        return f"raise {self._limit_key} to at least {format_duration(needed_s)}, or give less work"
+        return (
+            f"raise {self._limit_key} to at least {duration_at_least(needed_s)}, or give less work"
+        )
 
     @cached_property
     def _late(self) -> npt.NDArray[np.bool_]:
