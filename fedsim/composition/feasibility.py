@@ -32,8 +32,8 @@ _MANY = 0.1
 """Clients that are too slow for a deadline are reported if their share is above this; some stragglers are intended."""
 _LONGEST_LATENCY_S = 5.0
 """Longer latencies are reported; a signal by satellite takes a tenth of it."""
-_LONGEST_LATENCY_OF_LINK_S = 1.0
-"""Longer latencies of a single link of a topology are reported."""
+_LONGEST_LATENCY_OF_LINK_S, _SLOWEST_LINK_OF_TOPOLOGY_BPS = 1.0, 10e3
+"""Longer latencies and lower capacities of links of a topology, which many clients share, are reported."""
 _FASTEST_LINK_BPS = 100e9
 """Faster links of clients are reported; servers in data centers have such links, devices do not."""
 _SLOWEST_LINK_BPS = 1000.0
@@ -378,12 +378,12 @@ class Feasibility:
 def _links_without_units(topology: Topology) -> Iterator[UserError]:
     """Warnings about links of a topology that are so slow that a unit was probably forgotten."""
     capacity_bps, latency_s = topology.capacity_bps, topology.latency_ns / NS_PER_S
-    slow = (capacity_bps > 0) & (capacity_bps < _SLOWEST_LINK_BPS)
+    slow = (capacity_bps > 0) & (capacity_bps < _SLOWEST_LINK_OF_TOPOLOGY_BPS)
     far = latency_s > _LONGEST_LATENCY_OF_LINK_S
     for affected, what, hint in (
         (
             slow,
-            "less than 1 kbit/s",
+            "less than 10 kbit/s",
             "a capacity without a unit is in bits per second; write 1Gbps",
         ),
         (far, "a latency above 1 s", "a latency without a unit is in seconds; write 5ms"),
