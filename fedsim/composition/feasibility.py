@@ -63,7 +63,7 @@ class Feasibility:
             yield UserError(
                 f"none of the {self.population.clients} clients can ever be given work: {self._exclusions}",
                 where="devices",
-                hint="change the rule that excludes them, or let the run last longer",
+                hint=self._inclusion,
             )
             return
         least = getattr(self._schedule, "min_cohort", 1)
@@ -294,6 +294,26 @@ class Feasibility:
         )
         counts = [(int(np.count_nonzero(excluded)), text) for excluded, text in rules]
         return ", ".join(f"{count} {text}" for count, text in counts if count)
+
+    @property
+    def _inclusion(self) -> str:
+        """How to let the excluded clients participate."""
+        eligible, availability = self.population.eligible, self.scenario.devices.availability
+        fixes = []
+        if not eligible.all():
+            fixes.append("raise devices.memory, or choose a smaller model")
+        if self._never.any():
+            start_s = getattr(availability.params, "start", 0)
+            earlier = (
+                f"choose an earlier devices.availability.start (now {format_duration(start_s)}), "
+                if isinstance(start_s, float) and start_s
+                else ""
+            )
+            rule = "require" if getattr(availability.params, "require", None) else "on_end"
+            fixes.append(f"{earlier}change devices.availability.{rule}, or take another trace")
+        if (eligible & ~self._never).any():
+            fixes.append("let the run last longer (stop.simulated_time)")
+        return "; ".join(fixes)
 
     # -- which clients can finish in time -----------------------------------------------------------------------------
 

@@ -214,3 +214,15 @@ def test_devices_that_the_trace_marks_as_invalid_are_counted(tmp_path: Path) -> 
     scenario = world(devices={"trace": str(tmp_path / "trace")})
     found = [warning.message for warning in check(read_scenario(scenario))]
     assert found == ["devices.trace: 2 of 3 clients are devices that the trace marks as invalid"]
+
+
+def test_a_start_after_all_sessions_is_named_as_the_cause(tmp_path: Path) -> None:
+    online_bundle([(100.0, 200.0)], [(100.0, 200.0)], []).write(tmp_path / "trace")
+    trace = {"name": "trace", "trace": str(tmp_path / "trace")}
+    scenario = world(devices={"availability": {**trace, "start": "1h"}})
+    with pytest.raises(UserError, match="none of the 3 clients") as caught:
+        check(read_scenario(scenario))
+    assert str(caught.value.hint) == (
+        "choose an earlier devices.availability.start (now 1 h), change devices.availability.on_end, or take another"
+        " trace"
+    )

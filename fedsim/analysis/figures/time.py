@@ -171,6 +171,8 @@ def _spare(run: Run) -> str:
     begun = table.groupby("round")["dispatched_s"].min()
     waited_s = late["arrived_s"] - late["round"].map(begun)
     count = int((waited_s <= (schedule.get("deadline") or math.inf)).sum())
+    if not count:
+        return ""
     return (
         f" {format_count(count)} of {format_counted(len(late), 'late update')} arrived before the deadline, in rounds "
         "that over-selection had filled earlier."
