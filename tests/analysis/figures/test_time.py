@@ -118,6 +118,9 @@ def test_late_updates_of_over_selection_are_told_from_those_after_the_deadline(
     assert found.endswith(
         "1 of 2 late updates arrived before the deadline, in rounds that over-selection had filled earlier."
     )
+    # Two of three clients are aggregated, so only the one after the deadline is late.
+    two = three_clients("400s", 2, {**schedule, "over_selection": 1.5}, {"simulated_time": "450s"})
+    assert time.work(fedsim.run(two, tmp_path / "two")).finding.endswith("never aggregated.")
     scenario["server"]["schedule"] |= {"over_selection": 1}
     scenario["server"]["selection"]["cohort"] = 3
     assert time.work(fedsim.run(scenario, tmp_path / "all")).finding.endswith("never aggregated.")
