@@ -118,9 +118,9 @@ def command(
     from fedsim.analysis.comparison import compare
     from fedsim.analysis.comparison.figure import FigureStyle
 
-    figure = FigureStyle(metrics, **style)
     renamed = dict(_renaming(text) for text in labels)
-    with _following(quiet=as_json) as on_progress:
+    with _following(quiet=as_json) as on_progress, _named_as_options():
+        figure = FigureStyle(metrics, **style)
         comparison = compare(
             runs, targets=targets, baseline=baseline, labels=renamed, on_progress=on_progress
         )
@@ -129,6 +129,20 @@ def command(
         click.echo(json.dumps(_document(comparison, page), indent=2))
     else:
         _print(comparison, page)
+
+
+@contextlib.contextmanager
+def _named_as_options() -> Iterator[None]:
+    """Name the options where a mistake is in an argument of the Python interface."""
+    try:
+        yield
+    except UserError as error:
+        options = {parameter.name: parameter.opts[0] for parameter in command.params}
+        name, _, rest = (error.where or "").partition(" ")
+        if name not in options:
+            raise
+        where = f"{options[name]} {rest}".rstrip()
+        raise UserError(error.message, where=where, hint=error.hint) from error
 
 
 def _renaming(text: str) -> tuple[str, str]:
