@@ -7,9 +7,11 @@ import math
 from rich.console import Console
 from rich.table import Table
 
+from fedsim.analysis.figures.base import section
 from fedsim.analysis.headline import resumptions
 from fedsim.analysis.statistics import participation_counts
 from fedsim.catalog import CATALOG
+from fedsim.components import is_user_reference
 from fedsim.formatting import format_counted, format_duration, format_names
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs.divergence import has_diverged, lost_metrics, own_metrics
@@ -82,8 +84,11 @@ def print_summary(run: Run) -> None:
     lost = lost_metrics(run)
     named = f"{format_names(lost)} {'is' if len(lost) == 1 else 'are'} not finite" if lost else ""
     if has_diverged(run):
+        fix = "try a smaller learning rate, or training.clip_norm"
+        if is_user_reference(method := section(run, "server", "method").get("name", "")):
+            fix = f"check that aggregate of {method} returns finite numbers, or {fix}"
         console.print(
-            f"[yellow]the model has diverged:[/yellow] {named}; try a smaller learning rate, or training.clip_norm",
+            f"[yellow]the model has diverged:[/yellow] {named}; {fix}",
             soft_wrap=True,
             highlight=False,
         )

@@ -518,7 +518,7 @@ class _Execution:
             run.time_to(name, target) == 0 for name, target in scenario.stop.target.items()
         )
         if not self._server.dispatched:
-            yield nothing_dispatched(scenario.server.schedule.type)
+            yield nothing_dispatched(scenario.server.schedule.type, scenario.server.selection.type)
         elif not (self._server.version or meets_target):
             late = int((run.dispatches["outcome"] == "late").sum())
             yield nothing_aggregated(scenario.server.schedule.type, self._server.arrived, late)

@@ -22,7 +22,7 @@ from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
 from fedsim.metrics import METRICS, MetricDefinition
 from fedsim.scenario.model import Evaluation, Server, Stop
-from fedsim.scheduling.base import Schedule
+from fedsim.scheduling.base import Schedule, Selection
 from fedsim.signatures import is_bundled, place
 from fedsim.tasks.base import Task
 from fedsim.traces.availability import AvailabilityIndex
@@ -189,9 +189,24 @@ def population_doubts(method: Method, availability: AvailabilityIndex) -> list[U
     ]
 
 
-def nothing_dispatched(schedule: type[Schedule]) -> UserError:
+def nothing_dispatched(schedule: type[Schedule], selection: type[Selection]) -> UserError:
     """The warning about a run that has dispatched nothing."""
     message = "no work was dispatched, so the tables are empty and the model is the initial one"
+    if is_bundled(schedule) and not is_bundled(selection):
+        function = next(
+            (
+                name
+                for name in ("draw", "draw_among", "cohort")
+                if not is_bundled(getattr(selection, name))
+            ),
+            "draw",
+        )
+        return UserError(
+            f"{message}; the selection may never have drawn a client",
+            where=place(selection, function),
+            hint="return the clients that are to work, for example some of self.available(); if there are none, check "
+            "when the devices are online",
+        )
     if is_bundled(schedule):
         hint = "check when the devices are online, the selection, its cohort, and stop"
         return UserError(message, where="server.schedule", hint=hint)

@@ -94,6 +94,7 @@ def refused(result: Result, function: str, message: str) -> None:
         ("return ['0']", "draws '0' (str), which is not a client number"),
         ("return np.array([True])", "which is not a client number"),
         ("return [1, 0, 1]", "draws client 1 more than once: [1, 0, 1]"),
+        ("return [1, 1]", "fedsim.scheduling.drawing.Replacing and return self.counted(drawn)"),
         ("return [0, 99]", "draws client 99; clients are 0 to 2"),
         ("return [-1]", "draws client -1; clients are 0 to 2"),
         ("return [0, 1, 2]", "draws 3 clients: [0, 1, 2], but count is 2"),
@@ -285,6 +286,14 @@ def test_a_schedule_that_dispatches_nothing(tmp_path: Path) -> None:
     message = "no work was dispatched, so the tables are empty and the model is the initial one"
     assert f"rules.py: Rounds.start: {message}" in result.stderr
     assert json.loads((tmp_path / "out" / "run.json").read_text())["notes"] == [message]
+
+
+def test_a_selection_that_draws_nobody(tmp_path: Path) -> None:
+    result = run_with(tmp_path, DRAWN, "return []", schedule="sync")
+    assert result.exit_code == 0, result.output
+    message = "no work was dispatched, so the tables are empty and the model is the initial one"
+    assert "server.schedule" not in result.stderr
+    assert f".draw: {message}; the selection may never have drawn a client" in result.stderr
 
 
 def test_a_schedule_that_aggregates_nothing(tmp_path: Path) -> None:
