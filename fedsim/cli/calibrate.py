@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from fedsim.cli.options import complete_scenario, json_option
+from fedsim.cli.options import complete_scenario, json_option, user_code_option
 from fedsim.formatting import format_number
 
 
@@ -29,6 +29,7 @@ from fedsim.formatting import format_number
     help="Folder of the new trace bundle; its page and scenario are written beside it.",
 )
 @click.option("--force", is_flag=True, help="Replace the output if fedsim wrote it.")
+@user_code_option
 @json_option
 def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json: bool) -> None:
     """Estimate devices from LOG and write them as a trace bundle.
