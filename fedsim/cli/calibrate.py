@@ -47,9 +47,9 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
     from fedsim.scenario.loading import load_scenario
     from fedsim.scenario.writing import relocated, to_yaml
 
-    own = log / "scenario.yaml"
-    if scenario is None and (log / "run.json").exists() and own.exists():
-        scenario = own
+    scenario_of_run = log / "scenario.yaml"
+    if scenario is None and (log / "run.json").exists() and scenario_of_run.exists():
+        scenario = scenario_of_run
     loaded = None if scenario is None else load_scenario(scenario)
     result = calibrate(log, bundle, loaded, overwrite=force)
     # with_name, not with_suffix: the name of a bundle may have dots.
