@@ -223,7 +223,7 @@ def main() -> None:
 
 
 def _leave(codes: Sequence[int]) -> None:
-    """End the process without freeing what it holds: with torch, that takes a third of a second."""
+    """End the process without freeing its memory: with torch, that takes a third of a second."""
     with contextlib.suppress(OSError, ValueError):  # Python reports a broken or closed output.
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""All checks of what the parts of a scenario need from each other.
+"""All checks of the needs that the parts of a scenario have of each other.
 
 Parts declare their needs: methods, schedules and selections as class attributes, parts that read a trace bundle in
 :meth:`~fedsim.traces.parameters.TraceParameters.needs_tables`. Contradictions within one part are refused by its

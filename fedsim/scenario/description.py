@@ -125,7 +125,7 @@ def known_keys() -> list[str]:
 def keys_elsewhere(unknown: str) -> str:
     """``"did you mean 'a.x' or 'b.x'? "``, at most three keys that end as an unknown key does; empty if there is none.
 
-    Keys of the section that the unknown key begins with come first.
+    Keys of the section with which the unknown key begins come first.
     """
     last = unknown.rpartition(".")[2]
     keys = {key for key in known_keys() if key.rpartition(".")[2] == last}

@@ -60,7 +60,7 @@ class LoadedScenario:
         """The scenario with these values set, validated again; locations of the other values stay known.
 
         Raises:
-            UserError: one for all that is wrong.
+            UserError: one error for all mistakes.
         """
         return _load(apply_overrides(self.source, overrides), self.reading, self.path)
 
@@ -190,7 +190,7 @@ def load_part(kind: str, value: Any, folder: Path, catalog: Catalog = CATALOG) -
     """A part alone: a name, a mapping of its name and parameters, or a class.
 
     Raises:
-        UserError: one for all that is wrong.
+        UserError: one error for all mistakes.
     """
     adapter: TypeAdapter[Part[Any]] = TypeAdapter(Annotated[Part[Any], OfKind(kind)])
     try:
