@@ -420,7 +420,7 @@ def digests(folder: Path) -> dict[str, Any]:
 
 
 def table_digest(data: pa.Table, columns: list[str], key: str | None) -> str:
-    """A digest of the values of these columns, whatever the file's encoding and the width of its integers."""
+    """A digest of the values of these columns, regardless of the file's encoding and the width of its integers."""
     if key is not None:
         data = data.sort_by(key)
     digest = hashlib.sha256()

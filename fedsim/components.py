@@ -1,4 +1,4 @@
-"""Named, replaceable parts of a scenario: methods, schedules, selections, datasets, models and the like.
+"""Named, replaceable parts of a scenario: methods, schedules, selections, data sets, models and the like.
 
 A part is a class with a ``name`` and a ``Params`` model. It is defined in a separate file in the
 package of its kind, where it is found without being listed anywhere, or in a user's file
@@ -72,13 +72,13 @@ class _Parts(Mapping[str, type[ComponentType]]):
 
     @functools.cached_property
     def _all(self) -> dict[str, type[ComponentType]]:
-        found: dict[str, type[ComponentType]] = {}
+        parts: dict[str, type[ComponentType]] = {}
         for module in self._modules:
             for name, part in self._defined_in(module).items():
-                if name in found:
-                    raise RuntimeError(f"two parts are named {name!r}: {found[name]} and {part}")
-                found[name] = part
-        return dict(sorted(found.items()))
+                if name in parts:
+                    raise RuntimeError(f"two parts are named {name!r}: {parts[name]} and {part}")
+                parts[name] = part
+        return dict(sorted(parts.items()))
 
     def _defined_in(self, name: str) -> dict[str, type[ComponentType]]:
         if name not in self._defined:
@@ -128,12 +128,12 @@ def users_traceback(error: BaseException) -> TracebackType | None:
 
 def users_line(error: BaseException) -> str | None:
     """The innermost line of a user's file that ``error`` passed through, as ``file:line``; None if there is none."""
-    trace, found = users_traceback(error), None
+    trace, line = users_traceback(error), None
     while trace is not None:
         if trace.tb_frame.f_globals.get("__name__", "").startswith(_USER_MODULE):
-            found = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+            line = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
         trace = trace.tb_next
-    return found
+    return line
 
 
 def announce_user_code(path: Path) -> None:

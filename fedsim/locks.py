@@ -1,7 +1,7 @@
 """Locks a folder so that only one process at a time works in it.
 
 The lock is the operating system's (``flock`` or its equivalent) on the file ``.lock``: it is released when the process
-that holds it ends, for whatever reason. The holder is recorded in ``.owner.json``, for the message that a second
+that holds it ends, for any reason. The holder is recorded in ``.owner.json``, for the message that a second
 process shows.
 """
 
@@ -58,7 +58,7 @@ def locked(folder: Path) -> Iterator[None]:
         if folder not in _warned:
             _warned.add(folder)
             warnings.warn(
-                f"{folder}: this file system has no locks; do not start a second fedsim in this folder",
+                f"{folder}: this file system does not support locks; do not start a second fedsim in this folder",
                 stacklevel=3,
             )
     try:

@@ -1,4 +1,4 @@
-"""The plots of trace bundles: one or several side by side, as a page in the house style or as a picture."""
+"""The plots of trace bundles: one or several side by side, as an HTML page or an image."""
 
 from __future__ import annotations
 
@@ -111,19 +111,19 @@ def _panels(every: Sequence[BundleStatistics]) -> Iterator[Panel]:
         title: str,
         label: str,
         kind: Kind,
-        found: list[tuple[int, str, Spread]],
+        spreads: list[tuple[int, str, Spread]],
         factor: float = 1.0,
     ) -> Iterator[Panel]:
-        found = [(n, name, spread) for n, name, spread in found if len(spread.samples)]
-        if not found:
+        spreads = [(n, name, spread) for n, name, spread in spreads if len(spread.samples)]
+        if not spreads:
             return
         log = kind != "share"
         x = places(
-            [spread.samples * factor for _, _, spread in found], log=log, times=kind == "time"
+            [spread.samples * factor for _, _, spread in spreads], log=log, times=kind == "time"
         )
         lines = []
-        for n, name, spread in found:
-            several = len({other for m, other, _ in found if m == n}) > 1
+        for n, name, spread in spreads:
+            several = len({other for m, other, _ in spreads if m == n}) > 1
             shown = f"{names[n]}, {name}" if several else names[n]
             values = cumulative(spread.samples * factor, x)
             lines.append(Line(n, shown, values, thin=name.endswith("up")))
@@ -132,7 +132,7 @@ def _panels(every: Sequence[BundleStatistics]) -> Iterator[Panel]:
                 lines.append(Line(n, f"{shown}: {fit.family}", fit.cdf(x / factor), fit=True))
         texts: dict[int, list[str]] = {}
         unit = f" {label}" if factor != 1 else ""
-        for n, name, spread in found:
+        for n, name, spread in spreads:
             way = name.rpartition(" ")[2] if name.endswith((" up", " down")) else ""
             texts.setdefault(n, []).append(
                 f"{format_value(spread.percentile(50) * factor, kind)}{unit} {way}".strip()

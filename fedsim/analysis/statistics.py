@@ -66,7 +66,7 @@ def work_by_outcome(dispatches: pd.DataFrame) -> pd.DataFrame:
 
 
 def participation_counts(dispatches: pd.DataFrame, clients: int) -> Integers:
-    """How many updates of each client were aggregated, shape (clients,)."""
+    """Number of aggregated updates of each client, shape (clients,)."""
     rows = outcome_codes(dispatches) == Outcome.AGGREGATED
     counted: Integers = np.bincount(dispatches["client_id"].to_numpy()[rows], minlength=clients)
     return counted
@@ -107,7 +107,7 @@ def staleness(dispatches: pd.DataFrame, aggregations: pd.DataFrame) -> pd.DataFr
 
 @dataclass(frozen=True)
 class Delays:
-    """How long clients were absent from the model, in server updates.
+    """Absences of clients from the model, in server updates.
 
     Attributes:
         tau: tau_t of each server update t = 0..T-1, shape (T,): number of updates since the longest-absent client last
@@ -223,7 +223,7 @@ def participation_term(weights: Weights, window: int) -> Floats:
 
 
 def at_work(dispatches: pd.DataFrame, edges_s: Floats) -> tuple[int, Floats]:
-    """How many dispatches were in progress at once (begun at or before an instant, ended after it).
+    """Number of dispatches in progress at once (begun at or before an instant, ended after it).
 
     Args:
         dispatches: as :attr:`Run.dispatches`.

@@ -90,7 +90,7 @@ def calibrate(
         if scenario.scenario.devices.energy.classes:
             scenario = scenario.changed(["devices.energy.classes={}"])
             flags.append(
-                "Power by kind of device (devices.energy.classes) is left out, because a log does not give kinds."
+                "Power per kind of device (devices.energy.classes) is left out, because a log does not give kinds."
             )
         clients, assumptions, shares_links = known(scenario, clients, str(path))
     estimates = estimate(log, clients, assumptions)

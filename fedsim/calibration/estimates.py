@@ -184,17 +184,17 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
                     link = links[one][way]
                     each[rows] = link.rates_bps(transport, latency_s[one])
                     slopes[way, one] = link.slope(transport, latency_s[one], latency_errors[one])
-                found = _by_client(client, each, count)
-                rates[way], rate_errors[way] = found.mean, found.error
-                cvs[way], cv_errors[way] = found.cv, found.cv_error
+                estimate = _by_client(client, each, count)
+                rates[way], rate_errors[way] = estimate.mean, estimate.error
+                cvs[way], cv_errors[way] = estimate.cv, estimate.cv_error
                 direction = ("down", "up")[way]
-                flags += _fit_flags(f"rates {direction}", "normal", found, client, each)
+                flags += _fit_flags(f"rates {direction}", "normal", estimate, client, each)
     else:
         compute_s = (done["end_s"] - done["start_s"]).to_numpy()
         if assumptions.transfers_s is not None:
             compute_s = np.maximum(compute_s - assumptions.transfers_s[client], 1e-9)
         flags.append(
-            "The log has only total times: compute and network cannot be told apart. "
+            "The log has only total times: compute and network cannot be separated. "
             + (
                 "All time counts as compute."
                 if assumptions.transfers_s is None
@@ -223,8 +223,9 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
         "A log shows when clients worked, not when they could have worked: without dropped dispatches, availability is"
         " not estimated. A scenario that names this bundle needs devices.availability: always."
         if not online
-        else f"Availability rests on {len(absent)} dropped dispatches of {absent.nunique()} clients. Clients count as"
-        " offline from a dropped dispatch to their next one: they may have been back earlier, and away at other times."
+        else f"Availability is based on {len(absent)} dropped dispatches of {absent.nunique()} clients. Clients"
+        " count as offline from a dropped dispatch to their next one: they may have been back earlier, and away at"
+        " other times."
     )
     return Estimates(
         tuple(clients),
@@ -340,20 +341,20 @@ def family_p(client: npt.NDArray[np.int64], values: FloatArray) -> float:
     samples with as many values per client and a fixed seed; 1 if no client has two values.
     """
     rows = np.bincount(client)
-    kept = np.flatnonzero(rows[client] > 1)
-    kept = (
-        kept[np.unique(np.linspace(0, len(kept) - 1, _TESTED).round().astype(int))]
-        if len(kept)
-        else kept
+    tested = np.flatnonzero(rows[client] > 1)
+    tested = (
+        tested[np.unique(np.linspace(0, len(tested) - 1, _TESTED).round().astype(int))]
+        if len(tested)
+        else tested
     )
-    _, client = np.unique(client[kept], return_inverse=True)
+    _, client = np.unique(client[tested], return_inverse=True)
     rows = np.bincount(client)
     several = rows[client] > 1
-    kept, client = kept[several], client[several]
-    if len(kept) <= len(np.unique(client)) + 1:
+    tested, client = tested[several], client[several]
+    if len(tested) <= len(np.unique(client)) + 1:
         return 1.0
     scale = np.sqrt(1 - 1 / rows[client])
-    steps = np.arange(len(kept) + 1) / len(kept)
+    steps = np.arange(len(tested) + 1) / len(tested)
 
     def distance(sample: FloatArray) -> float:
         left = sample - (np.bincount(client, sample) / np.maximum(rows, 1))[client]
@@ -362,9 +363,9 @@ def family_p(client: npt.NDArray[np.int64], values: FloatArray) -> float:
         return float(max((steps[1:] - shares).max(), (shares - steps[:-1]).max()))
 
     generator = np.random.default_rng(0)
-    seen = distance(values[kept])
+    seen = distance(values[tested])
     farther = sum(
-        distance(generator.standard_normal(len(kept))) >= seen for _ in range(_DRAWN_TESTS)
+        distance(generator.standard_normal(len(tested))) >= seen for _ in range(_DRAWN_TESTS)
     )
     return (1 + farther) / (1 + _DRAWN_TESTS)
 

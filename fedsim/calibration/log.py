@@ -44,7 +44,7 @@ def read_log(path: Path) -> pd.DataFrame:
     Instants are seconds from the first start; values that the log does not give are NaN. ``client`` is text.
 
     Raises:
-        UserError: the file cannot be read, lacks a column, or holds values that are not times.
+        UserError: the file cannot be read, lacks a column, or contains values that are not times.
     """
     if (path / "run.json").exists():
         from fedsim.analysis.run import load_run

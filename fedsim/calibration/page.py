@@ -285,7 +285,7 @@ def _devices(calibration: Calibration) -> Figure:
     title = (
         "Estimates by device"
         if count <= _DEVICES
-        else f"The {_DEVICES} of {format_count(count)} devices with the most dispatches; the bundle holds all"
+        else f"The {_DEVICES} of {format_count(count)} devices with the most dispatches; the bundle contains all"
     )
     return Figure(
         "devices",

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from fedsim.cli.options import complete_scenario, json_option
+from fedsim.cli.options import complete_scenario, json_option, user_code_option
 from fedsim.formatting import format_number
 
 
@@ -29,6 +29,7 @@ from fedsim.formatting import format_number
     help="Folder of the new trace bundle; its page and scenario are written beside it.",
 )
 @click.option("--force", is_flag=True, help="Replace the output if fedsim wrote it.")
+@user_code_option
 @json_option
 def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json: bool) -> None:
     """Estimate devices from LOG and write them as a trace bundle.
@@ -46,9 +47,9 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
     from fedsim.scenario.loading import load_scenario
     from fedsim.scenario.writing import relocated, to_yaml
 
-    own = log / "scenario.yaml"
-    if scenario is None and (log / "run.json").exists() and own.exists():
-        scenario = own
+    scenario_of_run = log / "scenario.yaml"
+    if scenario is None and (log / "run.json").exists() and scenario_of_run.exists():
+        scenario = scenario_of_run
     loaded = None if scenario is None else load_scenario(scenario)
     result = calibrate(log, bundle, loaded, overwrite=force)
     # with_name, not with_suffix: the name of a bundle may have dots.

@@ -170,7 +170,7 @@ def _document(comparison: Comparison, page: Path) -> dict[str, Any]:
 
 
 def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as JSON holds them: absent numbers are null."""
+    """Rows for JSON: absent numbers are null."""
     rows: list[dict[str, Any]] = json.loads(frame.to_json(orient="records", double_precision=15))
     return rows
 
@@ -263,7 +263,7 @@ def _print_differing(console: Console, paths: Sequence[str]) -> None:
 
 
 def _reached(at: dict[Hashable, Any]) -> list[str]:
-    """When a variant reached a target, by how many of its runs where that is not all, and relative to the baseline."""
+    """When a variant reached a target, by how many of its runs if not by all, and relative to the baseline."""
     from fedsim.formatting import format_duration, format_ratio
 
     parts = [format_duration(at["time_s"])]

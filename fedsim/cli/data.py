@@ -10,7 +10,7 @@ import click
 
 from fedsim.catalog import CATALOG, summaries
 from fedsim.cli.groups import Suggesting
-from fedsim.cli.options import completing, json_option, print_rows
+from fedsim.cli.options import completing, json_option, print_rows, user_code_option
 from fedsim.errors import UserError
 from fedsim.formatting import format_command
 from fedsim.scenario.loading import load_part
@@ -45,6 +45,7 @@ def list_(as_json: bool) -> None:
     metavar="KEY=VALUE",
     help="Set a parameter of the data set, such as root=../data/mnist; may be repeated.",
 )
+@user_code_option
 @json_option
 def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
     """Load data set NAME, downloading it if needed, and describe it."""

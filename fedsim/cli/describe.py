@@ -88,17 +88,17 @@ def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
     kinds = [kind] if kind is not None else list(CATALOG.kinds)
     if is_user_reference(part):
         return [_of_user(part, kinds)]
-    found = [
+    described = [
         _described(one, part, CATALOG.parts(one)[part])
         for one in kinds
         if part in CATALOG.parts(one)
     ]
-    return [*found, *_choices(part, kinds)] or [_section(part, kinds)]
+    return [*described, *_choices(part, kinds)] or [_section(part, kinds)]
 
 
 def _choices(name: str, kinds: list[str]) -> list[dict[str, Any]]:
-    """Facts about what a parameter of some parts can be by this name, such as the topology of a network."""
-    found: dict[type[BaseModel], dict[str, Any]] = {}
+    """Facts about the values of parameters that have this name, such as the topology of a network."""
+    choices: dict[type[BaseModel], dict[str, Any]] = {}
     for kind in kinds:
         for part, component in CATALOG.parts(kind).items():
             for key, info in fields_by_key(component.Params).items():
@@ -106,7 +106,7 @@ def _choices(name: str, kinds: list[str]) -> list[dict[str, Any]]:
                     named = getattr(choice, "model_fields", {}).get("name")
                     if named is None or get_args(named.annotation) != (name,):
                         continue
-                    found.setdefault(
+                    choices.setdefault(
                         choice,
                         {
                             "kind": f"{key} of {part}",
@@ -119,7 +119,7 @@ def _choices(name: str, kinds: list[str]) -> list[dict[str, Any]]:
                             **_NO_PART,
                         },
                     )
-    return list(found.values())
+    return list(choices.values())
 
 
 def _section(part: str, kinds: list[str]) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
         similar = similar or nearest(part, [*known, *(row.key for row in every)])
         raise UserError(
             f"there is no {kind_noun(kinds[0]) if len(kinds) == 1 else 'part'} named '{part}'",
-            hint=f"{similar}'fedsim scenario list' names all parts; "
+            hint=f"{similar}'fedsim scenario list' lists all parts; "
             "a part of your own is file.py:ClassName",
         )
     return {
@@ -178,7 +178,7 @@ _NO_PART: dict[str, Any] = {"needs": [], "paper": "", "links": [], "bibtex": [],
 
 
 def _something_else(name: str) -> tuple[str, str] | None:
-    """What a name is that is not a part, and the command that describes it; None if that is unknown."""
+    """The kind of thing that a name is if it is not a part, and the command that describes it; None if unknown."""
     from fedsim.traces.synthesis import PRESETS, known_families
 
     path = Path(name)
@@ -203,7 +203,7 @@ def _of_user(part: str, kinds: list[str]) -> dict[str, Any]:
     adapters = [one.of_function for one in entries.values() if one.of_function]
 
     def of_function(function: Callable[..., Any]) -> type[Component]:
-        """Without --kind, a function is taken for a metric, or else for a model."""
+        """Without --kind, a function is assumed to be a metric, or else a model."""
         for adapter in adapters[:0:-1]:
             with contextlib.suppress(UserError):
                 return adapter(function)
@@ -257,17 +257,13 @@ def _print_bibtex(described: list[dict[str, Any]]) -> None:
         click.echo("\n\n".join(entries))
         return
     for one in described:
-        click.echo(f"{one['name']} ({_in_words(one['kind'])}) has no paper to cite", err=True)
-
-
-def _in_words(kind: str) -> str:
-    return kind_noun(kind).replace("_", " ")
+        click.echo(f"{one['name']} ({kind_noun(one['kind'])}) has no paper to cite", err=True)
 
 
 def _print(described: dict[str, Any], *, first: bool) -> None:
     if not first:
         click.echo()
-    click.secho(f"{described['name']} ({_in_words(described['kind'])})", bold=True)
+    click.secho(f"{described['name']} ({kind_noun(described['kind'])})", bold=True)
     # That of a single key is printed with its type and default.
     if described["description"] and described["kind"] != "key":
         echo_text(described["description"])

@@ -13,8 +13,8 @@ from fedsim.errors import UserError
 from fedsim.formatting import format_names
 
 
-def _list(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted:
+def _list(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
+    if requested:
         print_rows(templates())
         ctx.exit()
 

@@ -79,7 +79,7 @@ def _line(key: str, value: Any) -> None:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """What there is to know about a method, for people and scripts.
+    """The facts about a method, for people and scripts.
 
     Raises:
         UserError: there is no such method.

@@ -38,7 +38,7 @@ complete_scenario = completing(bundled.scenarios, files=True)
 
 def trace_names() -> list[str]:
     """The bundled traces, as a shell is to complete them."""
-    # Bash completes what follows a colon as a word of its own.
+    # Bash completes what follows a colon as a separate word.
     after_colon = os.environ.get("COMP_WORDS", "").split()[-2:-1] == [":"]
     return [name if after_colon else f"{bundled.PREFIX}{name}" for name in bundled.traces()]
 

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 _REFRESH_S = 0.2
 LINE_S = 30.0
-"""Seconds between two lines of progress where there is no terminal."""
+"""Seconds between two lines of progress if there is no terminal."""
 
 
 def bar_columns() -> tuple[ProgressColumn, ...]:
-    """What stands in a line of progress; its ``text`` field says more."""
+    """The content of a progress line; its ``text`` field says more."""
     return (
         TextColumn("{task.description}", style="bold", markup=False),
         BarColumn(bar_width=16),
@@ -48,13 +48,13 @@ def same_command(*more: str) -> str:
 
 
 def diverged_runs(count: int) -> str:
-    """How many runs of a sweep have diverged, and what to do."""
+    """The number of runs of a sweep that have diverged, and a suggested fix."""
     models = "the model of 1 run has" if count == 1 else f"the models of {count:,} runs have"
     return f"{models} diverged; try a smaller learning rate, or training.clip_norm"
 
 
 def has_failed(folder: Path) -> bool:
-    """Whether the folder holds a run that failed."""
+    """Whether the folder contains a run that failed."""
     from fedsim.runs.folder import RunFolder, Status
 
     run = RunFolder(folder)
@@ -136,7 +136,7 @@ def _print_line(console: Console, title: str, share: float, text: str) -> None:
 
 @contextlib.contextmanager
 def repeated(interval_s: float, action: Callable[[], None]) -> Iterator[None]:
-    """Do something every few seconds, on a thread of its own, until the context ends."""
+    """Do something every few seconds, on a separate thread, until the context ends."""
     ended = threading.Event()
 
     def work() -> None:

@@ -42,7 +42,7 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Check a scenario file, and whether its parts, traces and data fit together.
 
     Everything that 'fedsim run' refuses before its first event is refused here with the same message. Nothing is
-    downloaded: a data set that is not on the disk is named, and whatever depends on it is not checked.
+    downloaded: a data set that is not on the disk is named, and anything that depends on it is not checked.
     """
     from fedsim.composition.checking import check as check_run
     from fedsim.composition.shared import Shared
@@ -59,14 +59,14 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
             runs = {planned.name: planned.loaded for planned in plan_runs(loaded)}
         for name, run in runs.items():
             try:
-                found = {
+                notes_of_run = {
                     f"{warning.where} {without_numbers(warning.message)}": f"warning: {warning}"
                     for warning in check_run(run, shared)
                 }
             except NotOnDisk as error:
                 note = f"{error.where}: {error.message}, so anything that depends on it was not checked"
-                found = {note: f"note: {note}"}
-            for key, note in found.items():
+                notes_of_run = {note: f"note: {note}"}
+            for key, note in notes_of_run.items():
                 notes.setdefault(key, note)
                 names.setdefault(key, []).append(name)
     if as_json:

@@ -88,8 +88,8 @@ def print_summary(run: Run) -> None:
             highlight=False,
         )
     elif lost:
-        own = own_metrics(run.scenario)
-        files = [name for name in own if name.rpartition(":")[2] in lost] or own
+        user_metrics = own_metrics(run.scenario)
+        files = [name for name in user_metrics if name.rpartition(":")[2] in lost] or user_metrics
         console.print(
             f"[yellow]undefined for the last model:[/yellow] {named}, but the loss is; see {', '.join(files)}",
             soft_wrap=True,

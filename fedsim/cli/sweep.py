@@ -130,7 +130,7 @@ def _print(outcome: SweepOutcome, as_json: bool) -> None:
 
 
 class _Follower:
-    """Shows a sweep: a bar over all runs and one per run in progress; lines where there is no terminal."""
+    """Shows a sweep: a bar over all runs and one per run in progress; lines of text if there is no terminal."""
 
     def __init__(self, title: str, folder: Path, bars: Bars) -> None:
         self._title, self._folder, self._bars = title, folder, bars

@@ -84,7 +84,7 @@ def command() -> None:
 
 @contextlib.contextmanager
 def _progress(title: str, total: int | None = None) -> Iterator[Callable[[int], None] | None]:
-    """A bar on a terminal, which moves to what the function that it gives is called with; None without a terminal."""
+    """Show a progress bar and yield the function that sets its position; yields None without a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
@@ -158,7 +158,7 @@ _KINDS = {
     "overlapping": "merged with the interval that they overlap",
     "touching": "merged with the interval that they touch",
 }
-"""What the counts of :func:`fedsim.traces.ordering.normalize` mean; the names of others say it."""
+"""The meanings of the counts of :func:`fedsim.traces.ordering.normalize`; other counts have clear names."""
 
 
 def _print_counts(counts: dict[str, int]) -> None:
@@ -465,13 +465,13 @@ def validate(bundle: Path, limit: int, as_json: bool) -> int:
 
 
 def _warn(bundle: TraceBundle) -> None:
-    """Say on standard error what is doubtful about a bundle that may still be sound."""
+    """Print warnings about a bundle to standard error; it may still be valid."""
     from fedsim.traces.validation import implausible_times
 
     if bundle.unverified:
         tables = ", ".join(bundle.unverified)
         click.echo(
-            f"note: {bundle.where}: not verifiable: its manifest holds no SHA-256 of {tables}",
+            f"note: {bundle.where}: not verifiable: its manifest has no SHA-256 of {tables}",
             err=True,
         )
     if warning := implausible_times(bundle):

@@ -66,7 +66,7 @@ class Assembly:
 
     @property
     def task(self) -> Task:
-        """What is learned, or timed."""
+        """The task that is learned or timed."""
         return self.world.task
 
     @property

@@ -346,8 +346,8 @@ class _Execution:
         training = scenario.training
         if training.threads is None and threads is not None:
             training = training.model_copy(update={"threads": threads})
-        kept = scenario.checkpoint_models
-        keeper = None if kept is None else ModelKeeper(kept, self._folder)
+        setting = scenario.checkpoint_models
+        keeper = None if setting is None else ModelKeeper(setting, self._folder)
         checkpoint = self._checkpoints.load()
         self._reached = None if checkpoint is None else checkpoint[1]
         # A killed run could not record its time, but its last checkpoint did.
@@ -534,7 +534,7 @@ class _Execution:
         population = assembly.population
         end_ns = self._server.now_ns
         simulated_s = end_ns / NS_PER_S
-        own = self._learner.client_metrics() if self._learner is not None else None
+        client_metrics = self._learner.client_metrics() if self._learner is not None else None
         # A run may continue after its last event, so its end is not in the tables.
         run.info = folder.update_info(simulated_s=simulated_s)
         write_population(
@@ -542,8 +542,8 @@ class _Execution:
             population,
             assembly.task.samples,
             end_ns,
-            None if own is None else own.accuracy,
-            None if own is None else own.error,
+            None if client_metrics is None else client_metrics.accuracy,
+            None if client_metrics is None else client_metrics.error,
             assembly.world.names(),
         )
         labels = assembly.task.partition_rows()

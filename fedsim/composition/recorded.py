@@ -79,7 +79,7 @@ def check_timeline(run: Run, loaded: LoadedScenario) -> None:
     if every_s is not None and run.simulated_s / every_s > MOST_EVALUATIONS:
         problems.append(
             UserError(
-                f"{every_s:g} s between evaluations gives {run.simulated_s / every_s:,.0f} of them in the recorded run",
+                f"an interval of {every_s:g} s gives {run.simulated_s / every_s:,.0f} evaluations in the recorded run",
                 where="evaluation.every",
                 hint=f"a run makes at most {MOST_EVALUATIONS:,} evaluations: evaluate less often",
             )

@@ -1,4 +1,4 @@
-"""All checks of what the parts of a scenario need from each other.
+"""All checks of the needs that the parts of a scenario have of each other.
 
 Parts declare their needs: methods, schedules and selections as class attributes, parts that read a trace bundle in
 :meth:`~fedsim.traces.parameters.TraceParameters.needs_tables`. Contradictions within one part are refused by its
@@ -109,7 +109,7 @@ def doubts(method: Method, server: Server) -> list[UserError]:
     if not named or not schedule or schedule in named or server.schedule.user is not None:
         return []  # no paper uses a user's own schedule, and its author knows
     if server.method.user is not None and "paper_schedules" not in vars(type(method)):
-        return []  # inherited from a method of fedsim's, whose paper is another one
+        return []  # inherited from a built-in method, whose paper describes a different one
     title = method.title or method.name
     return [
         UserError(
@@ -145,7 +145,7 @@ def personal_models_unmeasured(
     return [
         UserError(
             f"{method.title or method.name} trains a personal model for each client, but only the shared model will be "
-            "measured, because the clients have no test samples of their own",
+            "measured, because the clients have no test samples",
             where="task.partition.test",
             hint="give them test samples: split, or same_distribution",
         )
@@ -335,7 +335,7 @@ def unmet_target(
     measured: Mapping[str, MetricDefinition],
     ways_to_measure: Mapping[str, str],
 ) -> Iterator[UserError]:
-    """What is wrong with the target at which a run stops.
+    """The errors of the target at which a run stops.
 
     Args:
         target: metrics and the values that they must reach.

@@ -89,8 +89,8 @@ class World:
 
     def names(self) -> dict[str, Any]:
         """The clients' names in the data set and the main trace: the columns name, device and kind, as far as known."""
-        own = {"name": self.task.client_names} if self.task.client_names else {}
-        return {**own, **self.device_names}
+        in_data_set = {"name": self.task.client_names} if self.task.client_names else {}
+        return {**in_data_set, **self.device_names}
 
     @cached_property
     def device_names(self) -> dict[str, Any]:
@@ -241,8 +241,8 @@ class World:
     def _memory_needed(self, method: Method) -> npt.NDArray[np.float64]:
         """Bytes that training needs on each client's device, (N,), including the method's state."""
         memories = method.memories().values()
-        kept = sum(memory.elements for memory in memories if memory.keeper != "server")
-        return self.task.memory_bytes(self.scenario.training, kept)
+        elements = sum(memory.elements for memory in memories if memory.keeper != "server")
+        return self.task.memory_bytes(self.scenario.training, elements)
 
     def _main_bundle(self) -> TraceBundle | None:
         """The first bundle of the parts, for tables that all parts share."""
@@ -257,14 +257,14 @@ class World:
             "availability": devices.availability,
             "network": devices.network,
         }[part].params
-        own = params.trace if isinstance(params, TraceParameters) else None
-        path = own if own is not None else devices.trace
+        own_path = params.trace if isinstance(params, TraceParameters) else None
+        path = own_path if own_path is not None else devices.trace
         if path is None:
             return None
         if not path.exists():
             raise UserError(
                 f"no such trace bundle: {bundled.written(path)}",
-                where="devices.trace" if own is None else f"devices.{part}.trace",
+                where="devices.trace" if own_path is None else f"devices.{part}.trace",
                 hint=f"{bundled.suggested_trace(path)}; others: 'fedsim traces import', 'fedsim traces synthesize'",
             )
         return self.shared.bundles.read(path)
@@ -350,8 +350,8 @@ class World:
 def _rows_of_names(names: Sequence[str], bundle: TraceBundle) -> Int64Array:
     """Row of the device of each name in a bundle; -1 if there is none."""
     rows = pc.index_in(pa.array(names, pa.string()), value_set=bundle.device_ids.cast(pa.string()))
-    found: Int64Array = rows.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
+    device_rows: Int64Array = rows.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return device_rows
 
 
 def build_world(
@@ -428,9 +428,9 @@ def _memory_in_trace(
     if bundle is None or table is None or "ram_bytes" not in table.column_names:
         return None
     of_device = np.full(bundle.device_count, np.nan)
-    told = bundle.numpy("compute", "ram_bytes").astype(np.float64)
-    known = np.flatnonzero(~np.isnan(told))
-    of_device[bundle.device_rows("compute")[known]] = told[known]
+    ram_bytes = bundle.numpy("compute", "ram_bytes").astype(np.float64)
+    known = np.flatnonzero(~np.isnan(ram_bytes))
+    of_device[bundle.device_rows("compute")[known]] = ram_bytes[known]
     of_client: npt.NDArray[np.float64] = of_device[rows]
     return of_client
 
@@ -443,7 +443,7 @@ def _power(energy: Energy, bundle: TraceBundle | None, rows: Int64Array, clients
     where = "devices.energy.classes"
     if bundle is None or "kind" not in bundle.devices.column_names:
         raise UserError(
-            "power by kind of device needs a trace bundle that gives the kinds", where=where
+            "power per kind of device needs a trace bundle that gives the kinds", where=where
         )
     codes, kinds = bundle.text_codes("devices", "kind")
     unknown = [kind for kind in energy.classes if kind not in kinds]

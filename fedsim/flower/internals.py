@@ -179,7 +179,7 @@ def project_config(folder: Path) -> dict[str, Any]:
         raise UserError(
             "no such folder",
             where=str(folder),
-            hint="give the folder of a Flower app; `fedsim init digits --template flower` makes one",
+            hint="give the folder of a Flower app; `fedsim init digits --template flower` writes one",
         )
     try:
         config: dict[str, Any] = get_project_config(folder)

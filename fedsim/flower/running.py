@@ -379,7 +379,7 @@ def _populations(
 
 
 def _work_of(params: FlowerParams) -> Callable[[Parcel, Answer], Work]:
-    """The work that an answer stands for, in the unit of ``devices.compute``."""
+    """The work of an answer, in the unit of ``devices.compute``."""
 
     def units(parcel: Parcel, answer: Answer) -> int:
         counts, trained = answer.counts, parcel.kind is Kind.TRAIN

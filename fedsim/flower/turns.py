@@ -141,7 +141,7 @@ class Turns:
                 return future
 
         def wait(fs: Iterable[Future[Any]], timeout: object = None) -> tuple[list[Any], set[Any]]:
-            """Run what was submitted; the finished futures are in the order in which they finished."""
+            """Run the submitted calls; the finished futures are in the order in which they finished."""
             waited, finished = set(fs), []
             ordered = [future for future in submitted if future in waited]
             limit = submitted[ordered[0]][1] if ordered else None

@@ -50,7 +50,7 @@ class Workers(ABC):
         """Start a job, or note it; returns a function that waits for its answer."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to close
-        """Release what the workers hold."""
+        """Release the resources of the workers."""
 
 
 class HereWorkers(Workers):

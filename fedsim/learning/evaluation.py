@@ -133,7 +133,7 @@ class SupervisedEvaluator:
     def measure_clients(self, model_of: Callable[[int], Tensor]) -> ClientMetrics | None:
         """Accuracy, or absolute error, and loss of models (P,) on each client's own test samples.
 
-        ``model_of`` returns the model of a client. None if clients have no test samples of their own.
+        ``model_of`` returns the model of a client. None if clients have no test samples.
         """
         offsets, rows = self._task.client_test_offsets, self._task.client_test_rows
         if (

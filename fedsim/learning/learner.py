@@ -188,7 +188,7 @@ class Learner:
         """Accuracy of the newest version on each client's own test samples, (N,), NaN without any (a barrier).
 
         Raises:
-            UserError: no client has test samples of its own.
+            UserError: no client has test samples.
         """
         if version not in self._accuracies:
             clients = self.client_metrics()
@@ -246,7 +246,7 @@ class Learner:
         self.stop()
 
     def stop(self) -> None:
-        """End the workers, whatever is pending."""
+        """End the workers without executing what is pending."""
         self._started = False
         self.workers.stop()
         self._pool.stop()

@@ -49,8 +49,8 @@ def with_moved_buffers(
 ) -> Tensor:
     """``model`` (P,) with buffers that moved by ``change`` (P,), for servers that scale or accumulate changes.
 
-    With a momentum, or a server learning rate above 1, a running variance would go on beyond the clients' values, down
-    to below zero, where the model has no finite outputs.
+    With a momentum, or a server learning rate above 1, a running variance would move beyond the clients' values, even
+    below zero, and the model would have no finite outputs.
     """
     if layout.trainable == layout.size:
         return model

@@ -225,7 +225,7 @@ class Corrected:
 
     Attributes:
         constant: (B, P); zero if None.
-        pull: strength of the pull towards ``anchor``.
+        pull: strength of the pull toward ``anchor``.
         anchor: (B, P); needed if there is a pull.
         divisor: divides every direction.
     """

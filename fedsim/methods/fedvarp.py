@@ -18,7 +18,7 @@ class FedVarpParams(Parameters):
     server_lr: float = Field(default=1.0, gt=0)
     """Server learning rate."""
     remembers: Literal["gradients", "changes"] = "changes"
-    """What is remembered of each update: the change of the model, as in the paper, or the change divided by the
+    """The value remembered of each update: the change of the model, as in the paper, or the change divided by the
     learning rate at the time, so that old and new entries have the same unit while the rate decays. With a constant
     learning rate, the two are equivalent."""
 

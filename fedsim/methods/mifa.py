@@ -18,7 +18,7 @@ class MifaParams(Parameters):
     server_lr: float = Field(default=1.0, gt=0)
     """Server learning rate; 1 is the paper's rule."""
     remembers: Literal["gradients", "changes"] = "gradients"
-    """What is remembered of each update: the change of the model divided by the learning rate at the time, as in the
+    """The value remembered of each update: the change of the model divided by the learning rate at the time, as in the
     paper, or the change itself, as in other implementations. With a constant learning rate, the two are equivalent."""
     first_round: Literal["sampled", "all"] = "sampled"
     """``all``: before the first round all clients train once, as in the paper; a client that is offline at that time

@@ -174,7 +174,7 @@ class SharedNetwork(ConstantNetwork):
         """Start a transfer; :meth:`pop_finished` returns it at its end, unless it is canceled.
 
         Raises:
-            ValueError: the number is in use, or time went backwards.
+            ValueError: the number is in use, or time went backward.
         """
         if transfer_id in self._under_way:
             raise ValueError(f"transfer {transfer_id} is already in progress")

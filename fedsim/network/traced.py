@@ -447,7 +447,7 @@ class TracedNetwork(Network):
         return min(float(size_bytes), work * scale / BIT_NS_PER_BYTE)
 
     def _position(self, client: int, direction: Direction, now_ns: int) -> tuple[int, int]:
-        """Where a client is in its series, and how long until its lap ends."""
+        """The position of a client in its series, and the time until its lap ends."""
         position_ns = now_ns + self._offset[direction][client]
         lap_ns = self._lap[direction][client]
         if not lap_ns:
@@ -477,7 +477,7 @@ class TracedNetwork(Network):
             if length_ns == lap_ns:
                 if done <= 0:
                     return NEVER
-                # All but the last whole lap at once, whatever the rounding of their work.
+                # All but the last whole lap at once, regardless of the rounding of their work.
                 laps = max(int(work // done) - 1, 1)
             work -= laps * done
             passed_ns += laps * length_ns

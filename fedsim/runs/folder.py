@@ -54,7 +54,7 @@ class _Timeline(TypedDict):
 
 
 class _Info(TypedDict, total=False):
-    """What readers rely on in ``run.json``; the checksum protects later files, but not those of earlier versions."""
+    """The entries of ``run.json`` that readers need; the checksum protects later files, but not earlier versions'."""
 
     status: Required[Status]
     seed: StrictInt | None
@@ -160,7 +160,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def _noting_interruption(self) -> Iterator[None]:
-        """Set the status ``interrupted`` even if the process is asked to stop while the run is being prepared."""
+        """Set the status ``interrupted`` even if the process is stopped while the run is being prepared."""
         try:
             yield
         except KeyboardInterrupt:
@@ -251,7 +251,7 @@ class RunFolder:
         remove_temporaries(self.path)
 
     def remove(self) -> None:
-        """Remove what fedsim wrote; the folder goes when its lock is released, if nothing else is in it."""
+        """Remove the files that fedsim wrote; the folder is removed when its lock is released, if it is empty."""
         files = [self.scenario, self.info, self.model, self.report]
         files += [self.stream(table.name) for table in STREAMED]
         files += [self.parquet(table.name) for table in TABLES]

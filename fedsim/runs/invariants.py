@@ -1,4 +1,4 @@
-"""The rules that every finished run obeys, whatever its scenario; checked at the end of each run."""
+"""The rules that every finished run obeys, regardless of its scenario; checked at the end of each run."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def _dispatches(run: Run, messages: list[str]) -> None:
     forbid(~(dispatched >= 0), "was dispatched before the start, or never")
     last = dispatched
     for name, mark in (("downloaded", downloaded), ("computed", computed), ("arrived", arrived)):
-        forbid(mark < last, f"time runs backwards at {name}_s")
+        forbid(mark < last, f"time runs backward at {name}_s")
         forbid(~np.isnan(mark) & np.isnan(last), f"has {name}_s without the phase before")
         last = np.where(np.isnan(last), last, mark)
     latest = np.fmax.reduce([dispatched, downloaded, computed, arrived])
-    forbid(~(ended >= latest), "time runs backwards at ended_s, or it never ended")
+    forbid(~(ended >= latest), "time runs backward at ended_s, or it never ended")
     forbid(~np.isnan(arrived) & (ended != arrived), "arrived, but ended at a different time")
     forbid(ended > run.simulated_s, "ended after the run")
     gone = (outcome == Outcome.DROPPED) | (outcome == Outcome.CUT)
@@ -108,7 +108,7 @@ def _aggregations(run: Run, messages: list[str]) -> None:
     versions, times = table["version"].to_numpy(), table["time_s"].to_numpy()
     forbid = _rules("version", versions, messages)
     forbid(versions != np.arange(1, len(versions) + 1), "versions are not consecutive from 1")
-    forbid(np.diff(times, prepend=0.0) < 0, "time runs backwards")
+    forbid(np.diff(times, prepend=0.0) < 0, "time runs backward")
     forbid(times > run.simulated_s, "was made after the run")
     sizes = table["contributor_ids"].map(len).to_numpy(dtype=np.int64)
     forbid(sizes != table["contributors"].to_numpy(), "contributors and contributor_ids disagree")
@@ -152,7 +152,7 @@ def _metrics(run: Run, messages: list[str]) -> None:
     table = run.metrics
     times, versions = table["time_s"].to_numpy(), table["version"].to_numpy()
     forbid = _rules("evaluation", np.arange(len(table)), messages)
-    forbid(np.diff(times, prepend=0.0) < 0, "time runs backwards")
+    forbid(np.diff(times, prepend=0.0) < 0, "time runs backward")
     made = np.r_[0.0, run.aggregations["time_s"].to_numpy()]
     forbid((versions < 0) | (versions >= len(made)), "measured a version that was never made")
     forbid(
@@ -189,7 +189,7 @@ def _clients(run: Run, messages: list[str]) -> None:
 
 
 def _differ(recorded: npt.ArrayLike, expected: npt.NDArray[np.float64] | float) -> Mask:
-    """Where two columns differ by more than rounding."""
+    """The mask of the rows in which two columns differ by more than rounding."""
     difference = np.abs(np.asarray(recorded, np.float64) - expected)
     differ: Mask = ~(difference <= 1e-6 + 1e-9 * np.abs(expected))
     return differ

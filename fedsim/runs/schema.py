@@ -184,4 +184,4 @@ STREAMED = (DISPATCHES, AGGREGATIONS, METRICS)
 """Tables written while the run is in progress, as ``<name>.arrows``."""
 
 TABLES = (*STREAMED, CLIENTS, ONLINE, PRESENCE, PARTITION)
-"""Every table a run folder may hold, as ``<name>.parquet``."""
+"""Every table that a run folder may contain, as ``<name>.parquet``."""

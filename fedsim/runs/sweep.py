@@ -114,7 +114,7 @@ def read_sweep(folder: Path) -> SweepRecord:
         return SweepRecord(document["name"], document["scenario"], runs, verifiable, files)
     except FileNotFoundError:
         raise UserError(
-            f"the folder holds no {SWEEP_FILE}, so it is not a sweep folder",
+            f"the folder contains no {SWEEP_FILE}, so it is not a sweep folder",
             where=str(folder),
             hint="give the folder that `fedsim sweep` printed",
         ) from None

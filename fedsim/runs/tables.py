@@ -34,7 +34,7 @@ def read_stream(path: Path, table: Table) -> pa.Table:
                 while True:
                     batches.append(reader.read_next_batch())
         except (StopIteration, pa.ArrowInvalid, OSError):
-            # StopIteration is the regular end; the others are what a cut-off tail looks like.
+            # StopIteration is the regular end; a cut-off tail raises the others.
             pass
     return pa.Table.from_batches(batches, schema=table.schema)
 

@@ -54,7 +54,7 @@ class Parameter:
 
 
 def parameters(model: type[BaseModel], prefix: str = "") -> Iterator[Parameter]:
-    """The parameters of a model; those of a nested model follow the parameter that holds it."""
+    """The parameters of a model; those of a nested model follow the parameter that contains it."""
     for key, info in fields_by_key(model).items():
         meaning = " ".join(without_markup(descriptions(model).get(key, "")).split())
         kind = _kind(info.annotation, info.metadata)
@@ -106,7 +106,7 @@ _EXAMPLES = {
 
 
 def section_of(kind: str) -> str:
-    """The key of a scenario that holds parts of a kind; for importers, the command that takes them."""
+    """The key of a scenario that takes parts of a kind; for importers, the command that takes them."""
     return _SECTIONS.get(kind, "fedsim traces import")
 
 
@@ -125,7 +125,7 @@ def known_keys() -> list[str]:
 def keys_elsewhere(unknown: str) -> str:
     """``"did you mean 'a.x' or 'b.x'? "``, at most three keys that end as an unknown key does; empty if there is none.
 
-    Keys of the section that the unknown key begins with come first.
+    Keys of the section with which the unknown key begins come first.
     """
     last = unknown.rpartition(".")[2]
     keys = {key for key in known_keys() if key.rpartition(".")[2] == last}
@@ -162,7 +162,7 @@ def _with_unit(value: Any, kind: str) -> Any:
 
 
 def _kind_of(path: str, flat: Mapping[str, Any]) -> str:
-    """What the parameter at a path of a scenario accepts, in words; ``unknown`` for a part that is not built in."""
+    """The values that the parameter at a path accepts, in words; ``unknown`` for parts that are not built in."""
     from fedsim.catalog import CATALOG
     from fedsim.scenario.model import Scenario
 
@@ -207,10 +207,12 @@ def example(kind: str, name: str, model: type[BaseModel]) -> str:
 
 
 def _inheritance(model: type[BaseModel]) -> dict[str, int]:
-    """How far up its bases a model's fields are defined, by key: 0 for those it defines itself."""
+    """The level of the base that defines each field of a model, by key: 0 for those it defines itself."""
     bases = [vars(base).get("__annotations__", {}) for base in model.__mro__]
     return {
-        info.alias or name: next((depth for depth, own in enumerate(bases) if name in own), 0)
+        info.alias or name: next(
+            (depth for depth, annotations in enumerate(bases) if name in annotations), 0
+        )
         for name, info in model.model_fields.items()
     }
 
@@ -233,7 +235,7 @@ def prose(thing: type[Any]) -> str:
 
 
 def _kind(annotation: Any, metadata: Iterable[Any] = ()) -> str:
-    """What an annotation accepts, in words."""
+    """The values that an annotation accepts, in words."""
     bounds = []
     for item in metadata:
         if isinstance(item, OfKind):

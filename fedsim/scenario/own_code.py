@@ -18,7 +18,7 @@ from fedsim.parameters import Parameters
 from fedsim.signatures import is_bundled
 
 FOLDER = "python_parts"
-"""Folder of a run that holds the source of classes without a file."""
+"""Folder of a run for the source of classes without a file."""
 
 
 def python_reference(given: Callable[..., Any]) -> tuple[str, Path | None]:

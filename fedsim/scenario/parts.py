@@ -117,7 +117,7 @@ class Part(Generic[T]):
 
 @dataclass(frozen=True)
 class OfKind:
-    """Marks a field that holds a part.
+    """Marks a field that contains a part.
 
     Attributes:
         kind: kind of part.
@@ -168,7 +168,7 @@ class OfKind:
         return self._named(name, raw, location, reading)
 
     def _no_part(self, value: Any, reading: Reading) -> Exception:
-        """The error for a value that stands for no part."""
+        """The error for a value that is not a part."""
         written, hint = repr(value), None
         if isinstance(value, Parameters):
             given = ", ".join(
@@ -236,7 +236,7 @@ class OfKind:
         return {} if self.default is None else {"name": self.default_name(section)}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        """Read whatever stands for a part; write it as plain data."""
+        """Read any form of a part; write it as plain data."""
 
         def read(value: Any, info: ValidationInfo) -> Part[Any]:
             reading = info.context if isinstance(info.context, Reading) else Reading()

@@ -114,7 +114,7 @@ def claimed(path: Path) -> Iterator[None]:
     """Make the folder of a sweep if it does not exist, and hold its lock.
 
     Raises:
-        UserError: the folder holds something else, cannot be written to, or is in use by another process.
+        UserError: the folder contains something else, cannot be written to, or is in use by another process.
     """
     taken = path.exists() and not is_sweep(path)
     # Hidden files are the lock, and temporary files of a killed sweep.

@@ -387,7 +387,7 @@ class AvailabilityIndex:
         return self.online_summary(times, int(times[0]), int(times[-1]) + 1)[0]
 
     def online_summary(self, times_ns: Ints, start_ns: int, end_ns: int) -> tuple[Ints, Ints]:
-        """How many clients are online, and for how long each is, in one pass over the intervals.
+        """The number of clients online, and how long each is online, in one pass over the intervals.
 
         Args:
             times_ns: instants (ns, ascending) from ``start_ns`` to at most ``end_ns``, shape (n,).
@@ -411,7 +411,7 @@ class AvailabilityIndex:
         return np.cumsum(change[:-1]), online_ns
 
     def online_between_ns(self, start_ns: int, end_ns: int) -> Ints:
-        """How long (ns) each client is online within ``[start_ns, end_ns)``, shape (clients,)."""
+        """Time (ns) that each client is online within ``[start_ns, end_ns)``, shape (clients,)."""
         if end_ns > self.horizon_ns:
             self._refuse(end_ns)
         return self._online_before_ns(end_ns) - self._online_before_ns(start_ns)

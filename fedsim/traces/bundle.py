@@ -50,7 +50,7 @@ def american(values: Any) -> Any:
 
 
 class Eligibility(BaseModel):
-    """What "available" means in a bundle."""
+    """The meaning of "available" in a bundle."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -89,7 +89,7 @@ class Manifest(BaseModel):
     """Behavior of a device outside its observation window: it repeats (with its period), keeps its last state, is
     unavailable, or ends the run with an error."""
     eligibility: Eligibility | None = None
-    """What "available" means."""
+    """The meaning of "available"."""
     importer: str
     """Importer or generator that wrote the bundle."""
     importer_version: str

@@ -103,10 +103,10 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
             f"its first interval begins {first_s / _YEAR_S:,.3g} years after time 0: are these Unix times?",
             "write them as ISO 8601 timestamps, for example with pandas.to_datetime(times, unit='s', utc=True)",
         )
-    asked = "were milliseconds or microseconds read as seconds?"
+    question = "were milliseconds or microseconds read as seconds?"
     if typical_s < SHORTEST_TYPICAL_S:
         fact = f"half of the intervals are shorter than {typical_s:,.3g} s"
-        asked = "were seconds read as milliseconds or microseconds?"
+        question = "were seconds read as milliseconds or microseconds?"
     elif last_s > LAST_S:
         fact = f"its times reach {last_s / _YEAR_S:,.3g} years from time 0"
     elif typical_s > LONGEST_TYPICAL_S:
@@ -116,7 +116,7 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
     else:
         return None
     return bundle.error(
-        f"{fact}: {asked}",
+        f"{fact}: {question}",
         "if so, import it again with the right unit, for example 'fedsim traces import csv FILE -s time_unit=ms'",
     )
 

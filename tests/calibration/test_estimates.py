@@ -54,7 +54,7 @@ def test_a_client_is_offline_from_a_drop_to_its_next_dispatch(tmp_path: Path) ->
     )
     overlapping = calibrate(tmp_path / "log.csv", tmp_path / "overlapping").estimates
     assert overlapping.online == (("a", 0.0, 5.0), ("a", 5.0, 7.0), ("a", 9.0, 12.0))
-    assert any("rests on 1 dropped dispatches of 1 clients" in flag for flag in estimates.flags)
+    assert any("is based on 1 dropped dispatches of 1 clients" in flag for flag in estimates.flags)
 
 
 def _log(seconds: np.ndarray) -> pd.DataFrame:

@@ -329,7 +329,7 @@ def test_an_evaluation_that_never_comes_is_named(
     ("arrays", "message"),
     [
         ({"is_test": np.zeros(20)}, "no test samples, so the run measures no metric"),
-        ({"y": np.arange(20) % 2 + 1}, "class 0 of dataset own has no samples"),
+        ({"y": np.arange(20) % 2 + 1}, "class 0 of data set own has no samples"),
         ({}, ""),
     ],
 )

@@ -100,7 +100,7 @@ def test_metrics_of_the_quadratic_task_are_exact() -> None:
     assert metrics["loss"] == pytest.approx((20.5 + 22 + 52.125) / 3, rel=1e-14)
     gradient = np.array([3 + 2 + 14, -8 - 6 - 1.25]) / 3
     assert metrics["gradient_norm"] == pytest.approx(np.linalg.norm(gradient), rel=1e-14)
-    # The mean objective is least where the weighted mean of the centres is.
+    # The mean objective is least where the weighted mean of the centers is.
     optimum = np.array([(1 + 0 - 6) / 3.5, (0 + 2 + 0.25) / 3.25])
     assert metrics["distance"] == pytest.approx(np.linalg.norm([4, -4] - optimum), rel=1e-12)
 

@@ -76,13 +76,15 @@ class FigureStyle:
     def __post_init__(self) -> None:
         if self.against not in COSTS:
             raise UserError(
-                f"nothing to draw against '{self.against}'",
+                f"curves cannot be drawn against '{self.against}'",
                 where="against",
                 hint=f"choose one of {', '.join(COSTS)}",
             )
         if self.log not in (None, *LOGS):
             raise UserError(
-                f"no such scale: '{self.log}'", where="log", hint=f"choose one of {', '.join(LOGS)}"
+                f"there is no scale '{self.log}'",
+                where="log",
+                hint=f"choose one of {', '.join(LOGS)}",
             )
 
     def resolved(self, kind: Kind, metric: str | None = None) -> ResolvedStyle:

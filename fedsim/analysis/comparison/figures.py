@@ -209,7 +209,7 @@ def when(first: findings.First) -> str:
 
 
 def some_runs(reached: int, runs: int) -> str:
-    """How many runs reached a target if not all did, because their mean is then biased; else empty."""
+    """The number of runs that reached a target if not all did, because their mean is then biased; else empty."""
     return "" if reached == runs else f" ({reached} of {runs} runs)"
 
 

@@ -42,7 +42,7 @@ def write_files(comparison: ComparisonTables, folder: Path, style: FigureStyle) 
     names += ["table.tex", "curves.pdf", "curves.svg", "curves.png"]
     if not page.exists() and (taken := [name for name in names if (folder / name).exists()]):
         raise UserError(
-            "exists, but the folder holds no fedsim comparison, so it is not overwritten",
+            "exists, but the folder contains no fedsim comparison, so it is not overwritten",
             where=str(folder / taken[0]),
             hint="choose another folder with -o, or remove the file",
         )

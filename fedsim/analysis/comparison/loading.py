@@ -49,11 +49,11 @@ def load(
     """Read runs, each once.
 
     Args:
-        paths: run folders, folders of sweeps, folders that hold run folders, or runs.
+        paths: run folders, folders of sweeps, folders that contain run folders, or runs.
         on_progress: called with the number of runs read and of all runs.
 
     Raises:
-        UserError: a folder holds no run, a run is damaged, or no run is complete.
+        UserError: a folder contains no run, a run is damaged, or no run is complete.
     """
     paths = list(paths)
     wrong = [path for path in paths if not isinstance(path, str | os.PathLike | Run)]
@@ -90,7 +90,7 @@ def load(
             if first.has_failed:
                 remedy = "fix the cause and run it again"
             elif first.scenario is None:
-                remedy = "give the command of the sweep again"
+                remedy = "repeat the command of the sweep"
             else:
                 remedy = f"finish it: {format_command('resume', first.path)}"
             hint = f"{first.path} {first.reason}; {remedy}"
@@ -112,7 +112,7 @@ def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:
         # 'runs/*' also matches the comparison that an earlier command wrote there.
         if not folders and not (several and (path / PAGE).is_file()):
             raise UserError(
-                "no such folder" if not path.exists() else "the folder holds no run",
+                "no such folder" if not path.exists() else "the folder contains no run",
                 where=str(path),
                 hint="give run folders, or the folder of a sweep",
             )

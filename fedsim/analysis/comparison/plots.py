@@ -416,7 +416,7 @@ class _LogTicks(LogLocator):
 
 
 class _LogitTicks(Locator):
-    """Round shares within the axis, as many as fit: denser towards 0 and 1."""
+    """Round shares within the axis, as many as fit: denser toward 0 and 1."""
 
     def __call__(self) -> Any:
         return self.tick_values(*sorted(self.axis.get_view_interval()))  # type: ignore[union-attr]

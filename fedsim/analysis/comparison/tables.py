@@ -180,17 +180,17 @@ class ComparisonTables:
     @functools.cached_property
     def alike(self) -> list[tuple[Group, ...]]:
         """Variants of a setting with bit-identical results for every seed, two or more each time."""
-        found: list[list[Group]] = []
+        alike: list[list[Group]] = []
         for group in self.groups:
             same = next(
-                (s for s in found if s[0].setting == group.setting and s[0].same_results(group)),
+                (s for s in alike if s[0].setting == group.setting and s[0].same_results(group)),
                 None,
             )
             if same is None:
-                found.append([group])
+                alike.append([group])
             else:
                 same.append(group)
-        return [tuple(groups) for groups in found if len(groups) > 1]
+        return [tuple(groups) for groups in alike if len(groups) > 1]
 
     # -- tables -----------------------------------------------------------------------------------------------------
 
@@ -348,7 +348,7 @@ class ComparisonTables:
         name = self.measured(metric)
         if against not in COSTS:
             raise UserError(
-                f"nothing to draw against '{against}'",
+                f"curves cannot be drawn against '{against}'",
                 hint=f"choose one of {', '.join(COSTS)}",
             )
         frames = []

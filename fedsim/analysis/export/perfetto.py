@@ -3,7 +3,7 @@
 Each client has a track with one slice per dispatch, named after its outcome, from the dispatch to the aggregation or
 the loss of the update. The slice contains the phases download, compute,
 upload and waiting. The server's track holds its model versions, each from the update that made it to the next.
-Counters show clients online, clients at work, and the metrics. Simulated time zero is the trace's time zero.
+Counters show clients online, clients working, and the metrics. Simulated time zero is the trace's time zero.
 
 Format: Trace Event Format (Google, 2016); ``ts`` and ``dur`` are microseconds, written to the nanosecond.
 """
@@ -131,7 +131,7 @@ def _counters(run: Run) -> Iterator[Event]:
     times, position = np.unique(np.concatenate([begun, ended]), return_inverse=True)
     changes = np.bincount(position, np.repeat([1.0, -1.0], len(begun)), minlength=len(times))
     for at, value in zip(times.tolist(), np.cumsum(changes).tolist(), strict=True):
-        yield counter(CLIENTS, "clients at work", at, int(value))
+        yield counter(CLIENTS, "clients working", at, int(value))
     if run.online is not None:
         present = zip(
             _ns(run.online["time_s"].to_numpy()).tolist(),

@@ -28,12 +28,12 @@ from fedsim.runs.divergence import Lost, last_metrics, lost_since
 def metric_names(run: Run) -> list[str]:
     """The measured metrics, the main one first: one of the scenario's target, else accuracy, else a share.
 
-    If the clients have personal models, theirs are measured without being asked for, and come before the shared one.
+    If the clients have personal models, theirs are measured without a request, and come before the shared one.
     """
     names = [name for name in run.metrics.columns[3:] if run.metrics[name].notna().any()]
     goals = list(targets(run))
-    asked = section(run, "evaluation").get("per_client")
-    mains = ["accuracy"] if asked else ["client_accuracy", "client_mae", "accuracy"]
+    is_requested = section(run, "evaluation").get("per_client")
+    mains = ["accuracy"] if is_requested else ["client_accuracy", "client_mae", "accuracy"]
     mains = [name for name in mains if name in names][:1]
 
     def rank(name: str) -> tuple[int, bool, bool]:

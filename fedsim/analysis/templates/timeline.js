@@ -255,12 +255,12 @@
   const zoomOut = () => look(view[0] - (view[1] - view[0]) / 2, (view[1] - view[0]) * 2);
   /* Zooms in on the selected dispatch, or on the one nearest to the middle; never on empty time. */
   function closer() {
-    const middle = (view[0] + view[1]) / 2, centre = (index) => (begin[index] + end[index]) / 2;
+    const middle = (view[0] + view[1]) / 2, center = (index) => (begin[index] + end[index]) / 2;
     const all = rows.slice(top, top + fits()).flatMap((client) => own[client]);
     if (!all.length) return;
-    const to = selected ?? all.reduce((best, index) => (Math.abs(centre(index) - middle) < Math.abs(centre(best) - middle) ? index : best));
+    const to = selected ?? all.reduce((best, index) => (Math.abs(center(index) - middle) < Math.abs(center(best) - middle) ? index : best));
     const length = (view[1] - view[0]) / 2;
-    look(centre(to) - length / 2, length);
+    look(center(to) - length / 2, length);
   }
   const ACTIONS = { in: closer, out: zoomOut, earlier: () => pan(-0.5), later: () => pan(0.5), whole: () => look(0, Infinity) };
   for (const button of document.querySelectorAll("[data-view]")) button.addEventListener("click", () => ACTIONS[button.dataset.view]());

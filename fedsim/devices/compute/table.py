@@ -52,7 +52,7 @@ class ComputeTable:
             values: the values, (N,).
             lacking: what a client lacks if its value is not finite.
             hint: how to fix it.
-            key: key of the scenario that asks for the values.
+            key: key of the scenario that needs the values.
 
         Raises:
             UserError: some values are not finite; the message counts the clients and names the first one's device.

@@ -56,7 +56,7 @@ def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
         others: metrics that a scenario requests.
 
     Raises:
-        UserError: one of ``others`` is wrongly declared, is listed twice, or cannot be computed for the dataset's
+        UserError: one of ``others`` is wrongly declared, is listed twice, or cannot be computed for the data set's
             labels.
     """
     parts = CATALOG.parts("metric")

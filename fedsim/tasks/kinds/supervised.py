@@ -1,4 +1,4 @@
-"""Supervised learning: a dataset, its partition among clients, and a model."""
+"""Supervised learning: a data set, its partition among clients, and a model."""
 
 from __future__ import annotations
 

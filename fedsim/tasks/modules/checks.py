@@ -130,7 +130,7 @@ def _check_output(
     if shape not in accepted:
         raise _refusal(
             f"model {model.name} returns {shape} for {samples} samples, expected {accepted[0]}",
-            f"its last layer needs {format_counted(width, 'output')} for dataset {dataset.name}"
+            f"its last layer needs {format_counted(width, 'output')} for data set {dataset.name}"
             if isinstance(outputs, Tensor)
             else "return the logits alone, a tensor (n, classes), or an object with .logits",
         )

@@ -37,7 +37,7 @@ def read_batch(path: Path) -> dict[str, Any]:
 def cifar_dataset(
     name: str, paths: Sequence[Path], label_key: str, class_names: Sequence[str], pixels: PixelMap
 ) -> Dataset:
-    """The data set in the batches ``paths``; the last one holds the test images.
+    """The data set in the batches ``paths``; the last one contains the test images.
 
     Raises:
         UserError: a file is damaged or has unexpected content.

@@ -58,7 +58,7 @@ def series_tables(series: Sequence[Series], *, kind: str | None = None) -> dict[
             raise UserError(
                 f"has the same name '{item.series_id}' as {other}",
                 where=item.where,
-                hint="rename one of them, or import the folder that holds both",
+                hint="rename one of them, or import the folder that contains both",
             )
     ordered = sorted(series, key=lambda item: (item.series_id, item.direction))
     ids = sorted({item.series_id for item in ordered})

@@ -76,7 +76,7 @@ class Csv(Importer):
         """Unit of ``start`` and ``end``, unless they are ISO 8601 timestamps."""
         time_zone: str | None = None
         """Time zone of timestamps without an offset: ``UTC``, an IANA name such as ``Europe/Berlin``, or ``+02:00``. If
-        clocks repeat an hour, the first one is meant."""
+        clocks repeat an hour, the first one is used."""
         compute_unit: Literal["us", "ms", "s"] | None = None
         """Unit of ``sample_time`` and ``step_time``."""
         rate_unit: (
@@ -241,7 +241,7 @@ class _Table:
         if len(differs):
             device = self.ids[int(self.device[differs[0]])]
             raise UserError(
-                f"gives a different {name} of the device '{device}' than an earlier row",
+                f"gives a different {name} for the device '{device}' than an earlier row",
                 where=self.location(int(differs[0])),
                 hint="a device has one value; leave the other cells empty",
             )

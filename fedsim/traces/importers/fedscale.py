@@ -129,7 +129,7 @@ def _behavior_tables(file: _File, counts: dict[str, int]) -> dict[str, Any]:
                 raise UserError(
                     f"'{name}' is not a list of numbers",
                     where=file.where(row),
-                    hint="it must hold seconds from the client's trace start",
+                    hint="it must contain seconds from the client's trace start",
                 )
         lengths[name] = np.fromiter(map(len, values), np.int64, len(values))
     unequal = np.flatnonzero(lengths["active"] != lengths["inactive"])
@@ -138,7 +138,7 @@ def _behavior_tables(file: _File, counts: dict[str, int]) -> dict[str, Any]:
         raise UserError(
             f"has {lengths['active'][row]} 'active' but {lengths['inactive'][row]} 'inactive' times",
             where=file.where(row),
-            hint="every start needs its end",
+            hint="every start needs an end",
         )
     device = np.repeat(np.arange(len(file.ids), dtype=np.int64), lengths["active"])
     start_s, end_s = (

@@ -115,7 +115,7 @@ def test_a_lead_within_the_spread_over_seeds_is_named() -> None:
     speed = ": 1.57 times as fast as c"
     assert of_times(c=(90, 91, 92), b=(75, 55, 52), a=(50, 54, 70)) == first + speed + unclear
     assert of_times(b=(75, 55, 52), a=(50, 54, 70)).endswith(
-        ", which may be chance (the 95% interval includes 1)"
+        ", which may be due to chance (the 95% interval includes 1)"
     )
     # Two seeds have no interval.
     assert of_times(a=(50, 66), b=(75, 52)) == first

@@ -117,7 +117,7 @@ def test_counters(run: Run, trace: list[dict[str, Any]]) -> None:
     assert [e["args"][""] for e in shown] == pytest.approx((100 * metrics["accuracy"]).tolist())
     assert [e["ts"] for e in shown] == pytest.approx((metrics["time_s"] * 1e6).tolist())
     assert [e["args"][""] for e in counters["loss"]] == metrics["loss"].tolist()
-    work = counters["clients at work"]
+    work = counters["clients working"]
     assert work[-1]["args"][""] == 0
     for event in work[:: len(work) // 20]:
         now = event["ts"] / 1e6 + 1e-10
