@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from fedsim.cli.options import complete_scenario, json_option
+from fedsim.cli.options import complete_scenario, json_option, path_type, print_json
 from fedsim.formatting import format_number
 
 
 @click.command(name="calibrate")
-@click.argument("log", type=click.Path(path_type=Path))
+@click.argument("log", type=path_type)
 @click.option(
     "--scenario",
-    type=click.Path(path_type=Path),
+    type=path_type,
     shell_complete=complete_scenario,
     help="Scenario of the logged run, to simulate on the calibrated devices; a run folder contains its own.",
 )
@@ -71,7 +70,7 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
             "flags": list(result.flags),
             **document(result),
         }
-        click.echo(json.dumps(content, indent=2))
+        print_json(content)
         return
     console = Console(highlight=False, soft_wrap=True)
     for name, text in texts.items():

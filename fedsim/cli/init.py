@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from fedsim.bundled import template_files, templates
-from fedsim.cli.options import completing, print_rows
+from fedsim.cli.options import completing, path_type, print_rows
 from fedsim.errors import UserError
 from fedsim.formatting import format_names
 
@@ -20,7 +20,7 @@ def _list(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 
 @click.command(name="init")
-@click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), default=Path())
+@click.argument("folder", metavar="[DIR]", type=path_type, default=Path())
 @click.option(
     "-t",
     "--template",

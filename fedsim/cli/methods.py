@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,13 @@ import click
 
 from fedsim.catalog import CATALOG, summaries
 from fedsim.cli.groups import Suggesting
-from fedsim.cli.options import completing, json_option, print_parameters, print_rows
+from fedsim.cli.options import (
+    completing,
+    json_option,
+    print_json,
+    print_parameters,
+    print_rows,
+)
 from fedsim.components import is_user_reference
 from fedsim.errors import UserError
 
@@ -43,7 +48,7 @@ def show(name: str, as_json: bool) -> None:
         )
     described = describe(name)
     if as_json:
-        click.echo(json.dumps(described, indent=2))
+        print_json(described)
         return
     click.secho(f"{described['title']} ({described['name']})", bold=True)
     click.echo(f"{described['description']}\n")
