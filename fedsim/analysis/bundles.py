@@ -14,7 +14,7 @@ from fedsim.analysis.figures.lines import Line, Panel, cumulative, line_figure, 
 from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import embedded, environment, write_page
 from fedsim.analysis.palette import LOOKS
-from fedsim.errors import UserError
+from fedsim.errors import UserError, writing
 from fedsim.formatting import (
     Kind,
     format_count,
@@ -56,10 +56,8 @@ def write_plot(all_statistics: Sequence[BundleStatistics], path: Path) -> None:
     if path.suffix.lower() == ".html":
         write_page(path, _page(all_statistics, panels))
         return
-    try:
+    with writing(path):
         _picture(all_statistics, panels).savefig(path, dpi=130)
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror}", where=str(path)) from error
 
 
 # -- panels ----------------------------------------------------------------------------------------------------------
