@@ -124,14 +124,6 @@ def claimed(path: Path) -> Iterator[None]:
             where=str(path),
             hint="choose another folder with -o (in Python: output)",
         )
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"cannot write to the sweep's folder: {error.strerror}",
-            where=str(path),
-            hint="choose a folder that you may write to",
-        ) from error
     with locked(path):
         remove_temporaries(path)
         yield

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import costs_by, population
+from fedsim.errors import UserError
 from fedsim.formatting import Kind
 from fedsim.metrics import MetricDefinition, definition, meets
 from fedsim.outcomes import LOST_LABELS
@@ -35,6 +36,17 @@ COSTS: Mapping[str, tuple[str, Kind]] = {
     "compute_s": ("client compute time", "time"),
 }
 """Costs against which progress can be measured, columns of :attr:`RunFacts.progress`: label and kind of each."""
+
+
+def require_cost(name: str, where: str | None = None) -> None:
+    """Check that there is a cost of this name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in COSTS:
+        message, hint = f"nothing to draw against '{name}'", f"choose one of {', '.join(COSTS)}"
+        raise UserError(message, where=where, hint=hint)
 
 
 @dataclass(frozen=True)
