@@ -543,8 +543,7 @@ class _Execution:
             population,
             assembly.task.samples,
             end_ns,
-            None if own is None else own.accuracy,
-            None if own is None else own.error,
+            own,
             assembly.world.names(),
         )
         labels = assembly.task.partition_rows()

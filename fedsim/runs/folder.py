@@ -18,7 +18,7 @@ from typing import Annotated, Any, Required
 from pydantic import Field, StrictInt, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from fedsim.checksums import file_sha256, is_unchanged, require_regular, stamped
+from fedsim.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
 from fedsim.durable import TEMPORARY_PREFIX, is_disk_full, remove_temporaries, write_text
 from fedsim.errors import UserError, writing
 from fedsim.formatting import format_command
@@ -356,11 +356,7 @@ class RunFolder:
         if not isinstance(info, dict) or type(info.get("format")) is not int or info["format"] < 1:
             raise self.damaged(self.info, "is not the description of a run")
         if info["format"] > INFO_FORMAT:
-            raise UserError(
-                f"was written by a later version of fedsim (format {info['format']})",
-                where=str(self.info),
-                hint="update fedsim: pip install --upgrade fedsim-des",
-            )
+            raise later_format(info["format"], self.info)
         if info["format"] >= FIRST_WITH_CHECKSUMS and not is_unchanged(info):
             raise self.damaged(self.info, "has changed since fedsim wrote it")
         try:
