@@ -45,6 +45,12 @@ class Component:
         self.params = params
 
 
+def params_of(part: Component) -> Parameters:
+    """The parameters from which an instance was built; a user's class may keep none."""
+    params: Parameters = getattr(part, "params", Parameters())
+    return params
+
+
 ComponentType = TypeVar("ComponentType", bound=Component)
 
 

@@ -31,7 +31,7 @@ _warned: set[Path] = set()
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder, which must exist.
+    """Hold the lock of a folder, which is made if it does not exist.
 
     On a file system without locks, the work continues after a warning, given once per folder.
 
@@ -41,6 +41,7 @@ def locked(folder: Path) -> Iterator[None]:
     lock_path, owner_path = (folder / name for name in LOCK_NAMES)
     lock = FileLock(lock_path, timeout=0, fallback_to_soft=False, thread_local=False)
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:
         raise UserError(

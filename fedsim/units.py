@@ -147,25 +147,15 @@ def parse_rate_bps(value: object) -> float:
     return parse_quantity(value, RATE_UNITS, "rate", "bits per second")
 
 
-Duration = Annotated[
-    float,
-    BeforeValidator(parse_duration_s),
-    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]}),
-]
+_QUANTITY_SCHEMA = WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]})
+
+Duration = Annotated[float, BeforeValidator(parse_duration_s), _QUANTITY_SCHEMA]
 """Seconds; written as a number or with a unit: ns, us, ms, s, min, h, d."""
 
-Size = Annotated[
-    float,
-    BeforeValidator(parse_size_bytes),
-    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]}),
-]
+Size = Annotated[float, BeforeValidator(parse_size_bytes), _QUANTITY_SCHEMA]
 """Bytes; written as a number or with a unit: B, kB, MB, GB, KiB, MiB, GiB."""
 
-Rate = Annotated[
-    float,
-    BeforeValidator(parse_rate_bps),
-    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]}),
-]
+Rate = Annotated[float, BeforeValidator(parse_rate_bps), _QUANTITY_SCHEMA]
 """Bits per second (SI); written as a number or with a unit: bps, kbps, Mbps, Gbps."""
 
 Level = Annotated[

@@ -87,7 +87,7 @@ def gini(counts: Integers) -> float:
 
     0 if all clients gave equally many updates, (N-1)/N if one gave all of them, NaN without updates.
     """
-    if not len(counts) or not counts.sum():
+    if not counts.sum():
         return float("nan")
     curve = lorenz_curve(counts)
     return max(float(1.0 - (curve[1:] + curve[:-1]).mean()), 0.0)
@@ -142,15 +142,10 @@ def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Delays:
     # contribution at t is thus the smallest a whose stretch reaches beyond t; -1 stands for "never", shifted
     # by one to be an index.
     reach = np.zeros(updates + 1, np.int64)
-    follows = (
-        np.append(client_ids[1:] == client_ids[:-1], False)
-        if len(client_ids)
-        else np.zeros(0, np.bool_)
-    )
-    until = np.where(follows, np.append(when[1:], updates), updates)
-    np.maximum.at(reach, when + 1, until)
-    first = np.ones(len(client_ids), np.bool_)
-    first[1:] = client_ids[1:] != client_ids[:-1]
+    first = np.diff(client_ids, prepend=-1) != 0
+    ends = np.append(when, updates)[1:]
+    ends[np.append(first, True)[1:]] = updates
+    np.maximum.at(reach, when + 1, ends)
     seen = int(first.sum())
     rounds = np.arange(updates)
 

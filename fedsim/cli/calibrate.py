@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from fedsim.cli.options import complete_scenario, json_option, user_code_option
+from fedsim.cli.options import (
+    complete_scenario,
+    json_option,
+    path_type,
+    print_json,
+    user_code_option,
+)
 from fedsim.formatting import format_number
 
 
 @click.command(name="calibrate")
-@click.argument("log", type=click.Path(path_type=Path))
+@click.argument("log", type=path_type)
 @click.option(
     "--scenario",
-    type=click.Path(path_type=Path),
+    type=path_type,
     shell_complete=complete_scenario,
     help="Scenario of the logged run, to simulate on the calibrated devices; a run folder contains its own.",
 )
@@ -72,7 +77,7 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
             "flags": list(result.flags),
             **document(result),
         }
-        click.echo(json.dumps(content, indent=2))
+        print_json(content)
         return
     console = Console(highlight=False, soft_wrap=True)
     for name, text in texts.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from fedsim.cli.options import (
     completing,
     echo_text,
     json_option,
+    print_json,
     print_parameters,
     print_rows,
     user_code_option,
@@ -61,7 +61,7 @@ def command(part: str, kind: str | None, bibtex: bool, as_json: bool) -> None:
         return
     described = describe(part, kind)
     if as_json:
-        click.echo(json.dumps(described, indent=2))
+        print_json(described)
     elif bibtex:
         _print_bibtex(described)
     else:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from fedsim.cli.options import path_type
 from fedsim.cli.progress import LINE_S, diverged_runs
 from fedsim.errors import UserError
 from fedsim.formatting import format_command, format_duration
@@ -26,7 +27,7 @@ _SILENT_S = 180.0
 
 
 @click.command(name="watch")
-@click.argument("folder", metavar="RUN|SWEEP", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="RUN|SWEEP", type=path_type)
 @click.option("--once", is_flag=True, help="Show the current state and exit.")
 def command(folder: Path, once: bool) -> None:
     """Follow a run or a sweep through its folder until it ends.

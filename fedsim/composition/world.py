@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -105,41 +105,36 @@ class World:
             names["kind"] = kinds.take(rows).cast(pa.string())
         return names
 
-    def trace_doubts(self) -> list[UserError]:
+    def trace_doubts(self) -> Iterator[UserError]:
         """Warnings about settings that the trace overrides, times in a wrong unit, and unusable devices."""
-        doubts = [*self._paired_in_order(), *self._overridden(), *self._unused_latencies()]
+        yield from self._paired_in_order()
+        yield from self._overridden()
+        yield from self._unused_latencies()
         params: AvailabilityParams = self.scenario.devices.availability.params
         bundle = self._bundle("availability") if params.needs_tables() else None
         if bundle is None:
-            return doubts
+            return
         where = "devices.trace" if params.trace is None else "devices.availability.trace"
         if doubt := implausible_times(bundle):
-            message = f"{doubt.where}: {doubt.message}"
-            doubts.append(UserError(message, where=where, hint=doubt.hint))
-        invalid = int(np.count_nonzero(~bundle.valid[self._device_rows(bundle)]))
-        if invalid:
-            doubts.append(
-                UserError(
-                    f"{invalid} of {format_counted(self.task.clients, 'client')} are devices that the trace marks as "
-                    "invalid",
-                    where=where,
-                    hint="'fedsim traces sample' takes only usable devices",
-                )
+            yield UserError(f"{doubt.where}: {doubt.message}", where=where, hint=doubt.hint)
+        if invalid := int(np.count_nonzero(~bundle.valid[self._device_rows(bundle)])):
+            yield UserError(
+                f"{invalid} of {format_counted(self.task.clients, 'client')} are devices that the trace marks as "
+                "invalid",
+                where=where,
+                hint="'fedsim traces sample' takes only usable devices",
             )
-        return doubts
 
-    def _overridden(self) -> list[UserError]:
+    def _overridden(self) -> Iterator[UserError]:
         bundle = self._main_bundle()
         in_trace = _memory_in_trace(bundle, self._device_rows(bundle))
-        if self.scenario.devices.memory is None or in_trace is None or np.isnan(in_trace).any():
-            return []
-        return [
-            UserError(
+        given = self.scenario.devices.memory is not None
+        if given and in_trace is not None and not np.isnan(in_trace).any():
+            yield UserError(
                 "has no effect, because the trace gives the memory of every device",
                 where="devices.memory",
                 hint="leave it out, or change ram_bytes in the trace's compute table",
             )
-        ]
 
     def population(self, method: Method) -> Population:
         """The clients' devices, with their eligibility for the work of ``method``.
@@ -252,11 +247,7 @@ class World:
     def _bundle(self, part: _PartName) -> TraceBundle | None:
         """The trace bundle of a part of the devices: its own, or that of all devices."""
         devices = self.scenario.devices
-        params = {
-            "compute": devices.compute,
-            "availability": devices.availability,
-            "network": devices.network,
-        }[part].params
+        params = getattr(devices, part).params
         own_path = params.trace if isinstance(params, TraceParameters) else None
         path = own_path if own_path is not None else devices.trace
         if path is None:
@@ -287,27 +278,19 @@ class World:
             )
         return np.arange(clients, dtype=np.int64)
 
-    def _unused_latencies(self) -> list[UserError]:
+    def _unused_latencies(self) -> Iterator[UserError]:
         """A warning if the user's trace has round-trip times, but the latency is the default."""
         params, bundle = self.scenario.devices.network.params, self._bundle("network")
-        if (
-            bundle is None
-            or not isinstance(params, AccessParams)
-            or "latency" in params.model_fields_set
-        ):
-            return []
+        is_default = isinstance(params, AccessParams) and "latency" not in params.model_fields_set
+        if bundle is None or not is_default or not bundle.has("network", "rtt_s"):
+            return
         is_builtin = bundled.written(Path(bundle.where)).startswith(bundled.PREFIX)
-        if is_builtin or not bundle.has("network", "rtt_s"):
-            return []
-        if np.isnan(bundle.numpy("network", "rtt_s")).all():
-            return []
-        return [
-            UserError(
+        if not is_builtin and not np.isnan(bundle.numpy("network", "rtt_s")).all():
+            yield UserError(
                 "every client has the default of 40 ms, but the trace has round-trip times",
                 where="devices.network.latency",
                 hint="give bundle, to use half of a device's round-trip time, or a duration",
             )
-        ]
 
     def _rows_by_name(self, bundle: TraceBundle) -> Int64Array:
         names = self.task.client_names
@@ -328,23 +311,19 @@ class World:
             )
         return rows
 
-    def _paired_in_order(self) -> list[UserError]:
+    def _paired_in_order(self) -> Iterator[UserError]:
         """A warning if clients have the names of devices, but are on others."""
         bundle, names = self._main_bundle(), self.task.client_names
         if bundle is None or not names or self.scenario.devices.assign != "in_order":
-            return []
+            return
         rows = _rows_of_names(names, bundle)
-        wrong = int(np.count_nonzero((rows >= 0) & (rows != np.arange(len(rows)))))
-        if not wrong:
-            return []
-        return [
-            UserError(
+        if wrong := int(np.count_nonzero((rows >= 0) & (rows != np.arange(len(rows))))):
+            yield UserError(
                 f"{wrong} of {format_counted(len(names), 'client')} {'is' if wrong == 1 else 'are'} not on the device "
                 "of that name, because clients and devices are paired in their order",
                 where="devices.assign",
                 hint="pair them by name: devices.assign: by_name",
             )
-        ]
 
 
 def _rows_of_names(names: Sequence[str], bundle: TraceBundle) -> Int64Array:

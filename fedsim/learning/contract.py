@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from torch import Tensor
 
 from fedsim.errors import UserError
-from fedsim.methods.base import LocalUpdate, Method, ServerState
+from fedsim.methods.base import LocalUpdate, Method, ServerState, Vector
 from fedsim.signatures import place
 
 
@@ -22,12 +22,10 @@ class Contract:
     def __init__(self, method: Method) -> None:
         self._class = type(method)
         self._dtype = method.context.dtype
-        self._sent_down = {vector.name: vector.elements for vector in method.download()}
-        self._sent_up = {vector.name: vector.elements for vector in method.upload()}
+        self._sent_down = _elements(method.download())
+        self._sent_up = _elements(method.upload())
         prologue = method.prologue()
-        self._sent_up_first = {
-            vector.name: vector.elements for vector in (prologue.upload if prologue else ())
-        }
+        self._sent_up_first = _elements(prologue.upload if prologue else ())
         self._memories = {
             name: memory.elements
             for name, memory in method.memories().items()
@@ -50,13 +48,9 @@ class Contract:
                 )
             self._check_rows("vector", update.vectors, sent_up, source, rows)
             self._check_rows("memory", update.memory, self._memories, "memories()", rows)
-            missing = [name for name in sent_up if name not in update.vectors]
-            if missing:
-                raise self._error(
-                    "local_update",
-                    f"returns no vector '{missing[0]}', which {source} declares",
-                    f"given: {_listed(update.vectors)}",
-                )
+            for name in sent_up:
+                what = f"no vector '{name}', which {source} declares"
+                self._check_given("local_update", name, update.vectors, what)
             self._check_shape("local_update", "loss", update.loss, (rows,), "(B,)")
         except UserError as error:
             expected = f"LocalUpdate({_shapes(sent_up, rows)}, loss of shape ({rows},)"
@@ -78,14 +72,16 @@ class Contract:
                     "return {'model': ...}, or the given state if nothing changes",
                 )
             for name, elements in self._sent_down.items():
-                if name not in state:
-                    raise self._error(
-                        function,
-                        f"returns no '{name}', which clients receive",
-                        f"given: {_listed(state)}",
-                    )
+                self._check_given(function, name, state, f"no '{name}', which clients receive")
                 self._check_shape(function, name, state[name], (elements,), "(elements,)")
-            self._check_model(function, state)
+            self._check_given(function, "model", state, "no 'model', which is evaluated")
+            dtype = state["model"].dtype
+            if dtype != self._dtype:
+                raise self._error(
+                    function,
+                    f"returns 'model' as {dtype}, not {self._dtype}",
+                    "convert it with .to(self.context.dtype)",
+                )
         except UserError as error:
             expected = f"the server's tensors, with {_shapes(self._sent_down)}"
             raise _explained(error, expected) from None
@@ -108,18 +104,11 @@ class Contract:
                 "or change a clone()",
             )
 
-    def _check_model(self, function: str, state: ServerState) -> None:
-        if "model" not in state:
-            raise self._error(
-                function, "returns no 'model', which is evaluated", f"given: {_listed(state)}"
-            )
-        dtype = state["model"].dtype
-        if dtype != self._dtype:
-            raise self._error(
-                function,
-                f"returns 'model' as {dtype}, not {self._dtype}",
-                "convert it with .to(self.context.dtype)",
-            )
+    def _check_given(
+        self, function: str, name: str, given: Mapping[str, Tensor], what: str
+    ) -> None:
+        if name not in given:
+            raise self._error(function, f"returns {what}", f"given: {_listed(given)}")
 
     def _check_rows(
         self,
@@ -157,15 +146,13 @@ class Contract:
 
 def _explained(error: UserError, expected: str) -> UserError:
     """The error with a hint about the expected return value."""
-    hints = filter(
-        None,
-        (
-            error.hint,
-            f"expected: {expected}",
-            "a method to start from: fedsim init --template own-method",
-        ),
-    )
+    start = "a method to start from: fedsim init --template own-method"
+    hints = filter(None, (error.hint, f"expected: {expected}", start))
     return UserError(error.message, where=error.where, hint="\n  ".join(hints))
+
+
+def _elements(vectors: Iterable[Vector]) -> dict[str, int]:
+    return {vector.name: vector.elements for vector in vectors}
 
 
 def _shapes(vectors: Mapping[str, int], *rows: int) -> str:

@@ -53,10 +53,8 @@ class ServerSide:
         self._kept_when_lost = {name for name, memory in memories.items() if memory.kept_when_lost}
         prologue = method.prologue()
         self._has_prologue = prologue is not None
-        vectors = {vector.name: vector for vector in (prologue.upload if prologue else ())}
-        self.waiting = WaitingUpdates(
-            method.upload(), dtype, device, folder=folder, others=vectors.values()
-        )
+        others = prologue.upload if prologue else ()
+        self.waiting = WaitingUpdates(method.upload(), dtype, device, folder=folder, others=others)
         self.versions = Versions(tuple(vector.name for vector in method.download()))
         self.versions.publish(0, self.current)
 

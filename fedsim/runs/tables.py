@@ -49,11 +49,16 @@ def read_parquet(path: Path) -> pa.Table:
         with pq.ParquetFile(path) as file:
             return file.read()
     except (pa.ArrowException, OSError, IndexError, ValueError) as error:
-        raise UserError(
-            f"cannot be read: {(str(error).splitlines() or [type(error).__name__])[0]}",
-            where=str(path),
-            hint="the file is damaged; repeat the run, or restore the file from a copy",
-        ) from error
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: Exception) -> UserError:
+    """The error for a damaged file of a run, from what its library says."""
+    return UserError(
+        f"cannot be read: {(str(error).splitlines() or [type(error).__name__])[0]}",
+        where=str(path),
+        hint="the file is damaged; repeat the run, or restore the file from a copy",
+    )
 
 
 def write_parquet(path: Path, table: Table, data: pa.Table) -> pa.Table:

@@ -64,7 +64,9 @@ def parameters(model: type[BaseModel], prefix: str = "") -> Iterator[Parameter]:
             yield from parameters(models[0], f"{prefix}{key}.")
         for annotation in alternatives(info.annotation):
             for inner, mark in zip(element_types(annotation), ("<i>", "<name>"), strict=True):
-                for item in filter(_is_model, inner):
+                for item in filter(
+                    _is_model, [one for type_ in inner for one in alternatives(type_)]
+                ):
                     yield from parameters(item, f"{prefix}{key}.{mark}.")
 
 
@@ -255,9 +257,10 @@ def _type_words(annotation: Any) -> str:
     if origin is Annotated:
         return _kind(arguments[0], arguments[1:])
     if origin in (Union, types.UnionType):
-        models = [item for item in arguments if _is_model(item)]
+        models = [item for item in alternatives(annotation) if _is_model(item)]
         if len(models) > 1:
-            return f"one of {', '.join(_name_of(model) for model in models)}"
+            names = (get_args(model.model_fields["name"].annotation)[0] for model in models)
+            return f"one of {', '.join(map(str, names))}"
         words = [_type_words(item) for item in arguments if item is not type(None)]
         if "number" in words:  # integers are numbers
             words = [word for word in words if word != "integer"]
@@ -285,15 +288,7 @@ def _plural(words: str) -> str:
 
 
 def _is_model(annotation: Any) -> bool:
-    while get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
-
-
-def _name_of(annotation: Any) -> str:
-    while get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    return str(get_args(annotation.model_fields["name"].annotation)[0])
 
 
 def _default(info: FieldInfo, kind: str) -> str | None:

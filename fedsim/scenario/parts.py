@@ -19,7 +19,7 @@ from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
 from fedsim.catalog import CATALOG, Catalog
 from fedsim.checksums import file_sha256, text_sha256
-from fedsim.components import Component, is_user_reference
+from fedsim.components import Component, is_user_reference, params_of
 from fedsim.errors import UserError
 from fedsim.parameters import Parameters, mistake
 from fedsim.scenario.own_code import python_reference, python_source
@@ -145,8 +145,8 @@ class OfKind:
             if value is None:
                 return Part(self.kind, "", None, None)
         if isinstance(value, Component):
-            given = getattr(value, "params", Parameters())
-            return self._of_class(type(value), given.model_dump(by_alias=True), reading)
+            given = params_of(value).model_dump(by_alias=True)
+            return self._of_class(type(value), given, reading)
         if isinstance(value, type) or inspect.isfunction(value):
             return self._of_class(value, {}, reading)
         if isinstance(value, str):

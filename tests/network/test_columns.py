@@ -81,7 +81,7 @@ def test_tables_are_asked_for_where_there_are_none(
     for tables in (None, {}):
         bundle = context_of(tables).bundle
         parameters = CATALOG.parts("network")[name].Params(**params)
-        problems = missing_tables(parameters, bundle, "devices.network")
+        problems = list(missing_tables(parameters, bundle, "devices.network"))
         message = f"there is no {table} table to read"
         message += f" in the trace bundle {bundle.manifest.name}" if bundle else ""
         assert message in [problem.message for problem in problems]

@@ -15,10 +15,11 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsim.analysis import statistics
-from fedsim.analysis.figures.base import population
+from fedsim.analysis.figures.base import costs_by, population
+from fedsim.errors import UserError
 from fedsim.formatting import Kind
 from fedsim.metrics import MetricDefinition, definition, meets
-from fedsim.outcomes import Outcome
+from fedsim.outcomes import LOST_LABELS
 from fedsim.runs import Run
 from fedsim.runs.divergence import has_diverged, lost_metrics, lost_since
 from fedsim.runs.tables import read_parquet
@@ -35,8 +36,20 @@ COSTS: Mapping[str, tuple[str, Kind]] = {
     "compute_s": ("client compute time", "time"),
 }
 """Costs against which progress can be measured, columns of :attr:`RunFacts.progress`: label and kind of each."""
-LOST = (Outcome.LATE, Outcome.DROPPED, Outcome.CUT, Outcome.DISCARDED)
-"""Outcomes that count as lost work; unfinished work does not, because it only lacked time."""
+
+
+def require_cost(name: str, where: str | None = None) -> None:
+    """Check that there is a cost of this name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in COSTS:
+        message, hint = (
+            f"curves cannot be drawn against '{name}'",
+            f"choose one of {', '.join(COSTS)}",
+        )
+        raise UserError(message, where=where, hint=hint)
 
 
 @dataclass(frozen=True)
@@ -189,13 +202,10 @@ def _metric_names(metrics: pd.DataFrame) -> tuple[str, ...]:
 
 
 def _progress(run: Run) -> pd.DataFrame:
-    metrics, dispatches = run.metrics, run.dispatches
-    times = metrics["time_s"].to_numpy()
-    moved = dispatches["bytes_down"].to_numpy() + dispatches["bytes_up"].to_numpy()
-    computed = run.phases["compute_s"].to_numpy()
-    frame = metrics.copy()
-    frame.insert(3, "bytes", statistics.spent_by(dispatches, moved, times))
-    frame.insert(4, "compute_s", statistics.spent_by(dispatches, computed, times))
+    frame = run.metrics.copy()
+    times = frame["time_s"].to_numpy()
+    for place, (name, spent) in enumerate(costs_by(run, times).items(), start=3):
+        frame.insert(place, name, spent)
     return frame
 
 
@@ -203,7 +213,7 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
     dispatches, aggregations = run.dispatches, run.aggregations
     work = statistics.work_by_outcome(dispatches)
     whole = work.sum()
-    lost = work.loc[[outcome.label for outcome in LOST]].sum()
+    lost = work.loc[list(LOST_LABELS)].sum()
     stale = statistics.staleness(dispatches, aggregations)
     updates = len(aggregations)
     delays = statistics.delays(dispatches, len(given), updates)

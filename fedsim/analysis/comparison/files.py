@@ -15,7 +15,7 @@ from fedsim.analysis.comparison.page import render
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.pages import write_page
 from fedsim.durable import replacing, write_text
-from fedsim.errors import UserError
+from fedsim.errors import UserError, writing
 from fedsim.formatting import axis_unit
 from fedsim.runs.tables import csv_text
 
@@ -53,7 +53,7 @@ def write_files(comparison: ComparisonTables, folder: Path, style: FigureStyle) 
 
         figure = plot_curves(comparison, style)
     write_page(page, render(comparison, style))
-    try:
+    with writing(folder):
         for name, frame in tables.items():
             if len(frame):
                 write_text(folder / f"{name}.csv", csv_text(frame))
@@ -65,8 +65,6 @@ def write_files(comparison: ComparisonTables, folder: Path, style: FigureStyle) 
             for kind in ("pdf", "svg", "png"):
                 with replacing(folder / f"curves.{kind}") as temporary:
                     save_figure(figure, temporary, size)
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror}", where=str(folder)) from error
     return page
 
 

@@ -22,6 +22,9 @@ PAGE = "compare.html"
 """Name of a comparison's page in its folder."""
 
 
+_UNFINISHED = {Status.INTERRUPTED: "was interrupted", Status.RUNNING: "is in progress"}
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """A run that is left out of the comparison.
@@ -82,7 +85,8 @@ def load(
             runs.append(read_facts(run, scenarios))
         else:
             has_failed = run.status is Status.FAILED
-            left_out.append(LeftOut(path, _reason(run), _scenario(run), has_failed))
+            reason = f"failed ({run.info.get('error')})" if has_failed else _UNFINISHED[run.status]
+            left_out.append(LeftOut(path, reason, _scenario(run), has_failed))
     if not runs:
         hint = None
         if left_out:
@@ -128,16 +132,6 @@ def _never_started(path: Path) -> str:
         if error:
             return f"failed ({error.splitlines()[0]})"
     return "was not started"
-
-
-def _reason(run: Run) -> str:
-    match run.status:
-        case Status.FAILED:
-            return f"failed ({run.info.get('error')})"
-        case Status.INTERRUPTED:
-            return "was interrupted"
-        case _:
-            return "is in progress"
 
 
 def _scenario(run: Run) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis.comparison.curves import MAX_POINTS, curve, grid
-from fedsim.analysis.comparison.facts import COSTS, RunFacts
+from fedsim.analysis.comparison.facts import COSTS, RunFacts, require_cost
 from fedsim.analysis.comparison.groups import Group, Grouping, group_runs
 from fedsim.analysis.comparison.loading import Loaded
 from fedsim.analysis.comparison.targets import (
@@ -346,11 +346,7 @@ class ComparisonTables:
             UserError: no run measured the metric, or there is no such cost.
         """
         name = self.measured(metric)
-        if against not in COSTS:
-            raise UserError(
-                f"curves cannot be drawn against '{against}'",
-                hint=f"choose one of {', '.join(COSTS)}",
-            )
+        require_cost(against)
         frames = []
         for setting in self.grouping.settings:
             groups = self.grouping.of(setting)

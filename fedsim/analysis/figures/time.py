@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import (
@@ -14,6 +15,7 @@ from fedsim.analysis.figures.base import (
     Columns,
     Figure,
     columns_of,
+    counts_in,
     section,
     thin,
     time_bins,
@@ -25,7 +27,7 @@ from fedsim.formatting import (
     format_mean_count,
     format_share,
 )
-from fedsim.outcomes import OUTCOME_LABELS
+from fedsim.outcomes import LOST_LABELS, OUTCOME_LABELS
 from fedsim.runs import Run
 from fedsim.runs.phases import WORK_PHASES, outcome_codes
 
@@ -87,10 +89,9 @@ def _ends_of_rounds(run: Run) -> str:
     deadline_s = schedule.get("deadline")
     if schedule.get("name") != "sync" or deadline_s is None or not len(run.aggregations):
         return ""
-    begun_s = run.dispatches.groupby("round")["dispatched_s"].min()
     closed_s = run.aggregations.groupby("round")["time_s"].max()
     # Instants are whole nanoseconds.
-    share = float(((closed_s - begun_s).dropna() > deadline_s - 5e-9).mean())
+    share = float(((closed_s - _began_s(run)).dropna() > deadline_s - 5e-9).mean())
     if not share:
         return " No round lasted until its deadline."
     return f" {format_share(share)} of the rounds lasted until their deadline."
@@ -99,7 +100,7 @@ def _ends_of_rounds(run: Run) -> str:
 def work(run: Run) -> Figure:
     """Work by outcome."""
     by_outcome = statistics.work_by_outcome(run.dispatches)
-    lost = by_outcome.drop(["aggregated", "unfinished"]).sum()
+    lost = by_outcome.loc[list(LOST_LABELS)].sum()
     steps, moved = by_outcome["steps"].sum(), by_outcome["bytes"].sum()
     if not (steps and moved):
         finding = "No work was done."
@@ -132,13 +133,17 @@ def _spare(run: Run) -> str:
     late = table[table["outcome"] == "late"]
     if not len(late) or (schedule.get("over_selection") or 1) == 1:
         return ""
-    begun = table.groupby("round")["dispatched_s"].min()
-    waited_s = late["arrived_s"] - late["round"].map(begun)
+    waited_s = late["arrived_s"] - late["round"].map(_began_s(run))
     count = int((waited_s <= (schedule.get("deadline") or math.inf)).sum())
     return (
         f" {format_count(count)} of {format_counted(len(late), 'late update')} arrived before the deadline, in rounds "
         "that over-selection had filled earlier."
     )
+
+
+def _began_s(run: Run) -> pd.Series[float]:
+    """When each round began."""
+    return run.dispatches.groupby("round")["dispatched_s"].min()
 
 
 def outcomes(run: Run) -> Figure | None:
@@ -150,9 +155,7 @@ def outcomes(run: Run) -> Figure | None:
     edges = _intervals(begun, _closed_s(run), run.simulated_s)
     codes = outcome_codes(table)
     # A dispatch at the very end belongs to the last bin.
-    bins = np.minimum(np.searchsorted(edges, begun, side="right") - 1, len(edges) - 2)
-    counts = np.zeros((len(OUTCOME_LABELS), len(edges) - 1), np.int64)
-    np.add.at(counts, (codes, bins), 1)
+    counts = [counts_in(begun[codes == code], edges) for code in range(len(OUTCOME_LABELS))]
     totals = statistics.outcome_counts(table)
     number = len(table)
     finding = (

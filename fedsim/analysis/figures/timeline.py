@@ -19,7 +19,7 @@ from fedsim.analysis.figures.base import (
 )
 from fedsim.devices.battery import Batteries
 from fedsim.formatting import format_count, format_duration
-from fedsim.outcomes import Outcome
+from fedsim.outcomes import LOST_LABELS, Outcome
 from fedsim.runs import Run
 from fedsim.runs.clients import sampled_clients
 from fedsim.runs.phases import outcome_codes
@@ -28,9 +28,6 @@ from fedsim.units import to_ns
 
 MAX_BARS_SHOWN = 5000
 _MAX_STRETCHES, _MAX_ROUNDS = 5000, 2000
-_LOST = [
-    outcome.label for outcome in (Outcome.LATE, Outcome.DROPPED, Outcome.CUT, Outcome.DISCARDED)
-]
 
 _COLUMNS: Columns = (
     ("client_id", "client", "count"),
@@ -61,8 +58,7 @@ def timeline(run: Run) -> Figure:
     if battery is not None:
         rows = rows.assign(**_charges(rows, battery, population(run)))
     cut = len(rows) > MAX_BARS_SHOWN
-    if cut:
-        rows = rows.iloc[:MAX_BARS_SHOWN]
+    rows = rows.iloc[:MAX_BARS_SHOWN]
     waiting_s = run.phases["waiting_s"].to_numpy()[rows.index]
     waited = np.where(waiting_s > 0, rows["arrived_s"].to_numpy() + waiting_s, np.nan)
     until = float(rows["ended_s"].max()) if cut else run.simulated_s
@@ -73,6 +69,7 @@ def timeline(run: Run) -> Figure:
         finding = f"{sample} {format_count(dispatched)} clients that were dispatched"
         finding += f"; the first {format_duration(until)} are shown." if cut else "."
     rounds = run.aggregations["time_s"].to_numpy()
+    rounds = rounds[rounds <= until]
     columns = _COLUMNS if battery is None else (*_COLUMNS, *_CHARGE)
     shown = rows.assign(waited_s=waited, outcome=rows["outcome"].astype(str))
     names = names_of(run, chosen)
@@ -91,9 +88,7 @@ def timeline(run: Run) -> Figure:
             "kinds": _kinds(run, chosen),
             "people": _people(table, chosen),
             "presence": _presence(run, place, until),
-            "rounds": np.round(
-                rounds[rounds <= until][thin(int((rounds <= until).sum()), _MAX_ROUNDS)], 3
-            ),
+            "rounds": np.round(rounds[thin(len(rounds), _MAX_ROUNDS)], 3),
             "battery": battery
             and {
                 "floor": battery.battery_floor,
@@ -121,7 +116,7 @@ def _people(table: pd.DataFrame, chosen: npt.NDArray[np.int64]) -> dict[str, Any
         summed = np.bincount(clients, values, minlength=int(clients.max(initial=0)) + 1)
         return np.asarray(summed[chosen], np.float64)
 
-    lost = table["outcome"].isin(_LOST).to_numpy()
+    lost = table["outcome"].isin(LOST_LABELS).to_numpy()
     computed = (table["computed_s"] - table["downloaded_s"]).to_numpy()
     done = np.isfinite(computed)
     steps = of_chosen(np.where(done, table["steps_done"].to_numpy(), 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -23,23 +23,21 @@ from fedsim.tasks.base import Task
 from fedsim.tasks.kinds.supervised import SupervisedTask
 
 
+@dataclass(frozen=True)
 class Worker:
     """Trains one group at a time, by the method and trainer of one device, and moves updates to ``home``."""
 
-    def __init__(
-        self, method: Method, trainer: LocalTrainer, execution: Execution, home: torch.device
-    ) -> None:
-        self._method = method
-        self._trainer = trainer
-        self._execution = execution
-        self._home = home
+    method: Method
+    trainer: LocalTrainer
+    execution: Execution
+    home: torch.device
 
     def train(self, group: Group) -> LocalUpdate:
         """Train a group on the calling thread."""
-        device, home = self._execution.device, self._home
+        device, home = self.execution.device, self.home
         # Copies between two CUDA devices are synchronized on the streams of both.
         with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-            update = self._method.local_update(group.cohort(self._execution), self._trainer)
+            update = self.method.local_update(group.cohort(self.execution), self.trainer)
             if device == home:
                 return update
             return LocalUpdate(
@@ -107,15 +105,9 @@ class Station:
         """Workers that share the data, each with its own kernel; updates are moved to ``home`` if it is given."""
         execution, layout = self.execution, self.task.layout
         kernels = [self.kernel, *(self.kernel.replica() for _ in range(count - 1))]
-        return [
-            Worker(
-                self.method,
-                LocalTrainer(kernel, layout, self.training),
-                execution,
-                home or execution.device,
-            )
-            for kernel in kernels
-        ]
+        trainers = [LocalTrainer(kernel, layout, self.training) for kernel in kernels]
+        home = home or execution.device
+        return [Worker(self.method, trainer, execution, home) for trainer in trainers]
 
     def on(self, device: torch.device) -> Station:
         """A copy on another device of this process, or a second one on this device."""
