@@ -27,7 +27,7 @@ class LinearLayer(NamedTuple):
     def weights(self, flat: Tensor) -> Tensor:
         """(..., out, in) view of ``flat`` (..., P)."""
         end = self.start + self.outputs * self.inputs
-        return flat[..., self.start : end].unflatten(-1, (self.outputs, self.inputs))
+        return flat[..., self.start : end].view(*flat.shape[:-1], self.outputs, self.inputs)
 
     def biases(self, flat: Tensor) -> Tensor | None:
         """(..., out) view of ``flat`` (..., P)."""
