@@ -17,8 +17,9 @@ from fedsim.tasks.kinds.supervised import SupervisedTask
 
 # On CPU, larger models take plain steps client by client; for smaller ones the calls would dominate.
 _SINGLE_BYTES = 384 << 10
-# Clients per group for such models, so that a method finds their vectors in the cache.
-_SINGLE_GROUP = 4
+# Groups for such models: an order of data is drawn for each, and a method's vectors should fit into the caches.
+_SINGLE_GROUP_BYTES = 16 << 20
+_SINGLE_GROUPS = (4, 32)
 # Bytes of one client's samples that are gathered at once; they share the cache with the model.
 _PIECE_BYTES = 1 << 20
 
@@ -182,8 +183,10 @@ class LinearStackKernel(StackedKernel):
         )
 
     def largest_group(self) -> int:
-        """Fewer clients if the products of each are computed separately, so that their vectors stay in the cache."""
-        return _SINGLE_GROUP if self.client_by_client else super().largest_group()
+        """Depends on whether the products of each client are computed separately."""
+        if not self.client_by_client:
+            return super().largest_group()
+        return int(np.clip(_SINGLE_GROUP_BYTES // self.model_bytes, *_SINGLE_GROUPS))
 
     @property
     def corrects(self) -> bool:
