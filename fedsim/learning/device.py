@@ -119,6 +119,16 @@ def multiplies_bfloat16() -> bool:
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
+def multiplies_by_onednn(execution: Execution) -> bool:
+    """Whether oneDNN should compute large products in float32: on CPUs with AVX-512."""
+    return (
+        execution.device.type == "cpu"
+        and execution.dtype == torch.float32
+        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    )
+
+
 @cache
 def keep_freed_memory() -> None:
     """Make glibc keep the memory that training frees, instead of returning it to the system page by page.

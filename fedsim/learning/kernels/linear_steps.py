@@ -19,6 +19,19 @@ from torch import Tensor
 
 from fedsim.learning.kernels.corrections import pull, shift
 
+if torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+
+    def onednn_product(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """``values @ weight.T + bias`` by oneDNN, in float32."""
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")
+        return product
+
+else:
+
+    def onednn_product(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The same without oneDNN."""
+        return torch.nn.functional.linear(values, weight, bias)
+
 
 def descend_singly(
     layers: list[tuple[int, int, int, int]],
@@ -29,6 +42,7 @@ def descend_singly(
     activations: list[Tensor],
     deltas: list[Tensor],
     ones: Tensor,
+    onednn_from: int,
     model: Tensor,
     target: Tensor | None,
     share: float,
@@ -48,6 +62,7 @@ def descend_singly(
         outputs: receives the logits before each step, (S, width, classes).
         activations, deltas: work space for each layer but the last, (width, out).
         ones: (width,).
+        onednn_from: entries of a weight from which :func:`onednn_product` computes products with it.
         model: weights and biases, (P,); changed in place.
         target, share, constant, rate, start, change: a :class:`fedsim.learning.kernels.corrections.ClientCorrection`.
     """
@@ -60,10 +75,13 @@ def descend_singly(
         for index in range(last + 1):
             out = activations[index] if index < last else outputs[step]
             _, rows, _, bias_at = layers[index]
-            if bias_at < 0:
+            bias = None if bias_at < 0 else model[bias_at : bias_at + rows]
+            if index < last and weights[index].numel() >= onednn_from:
+                out = onednn_product(values, weights[index], bias)
+                activations[index] = out
+            elif bias is None:
                 torch.mm(values, weights[index].t(), out=out)
             else:
-                bias = model[bias_at : bias_at + rows]
                 torch.addmm(bias, values, weights[index].t(), out=out)
             if index < last:
                 values = out.relu_()
@@ -72,7 +90,11 @@ def descend_singly(
         # The deltas below need the weights before the step.
         for index in range(last, 0, -1):
             delta = top if index == last else deltas[index]
-            below = torch.mm(delta, weights[index], out=deltas[index - 1])
+            if weights[index].numel() >= onednn_from:
+                below = onednn_product(delta, weights[index].t(), None)
+                deltas[index - 1] = below
+            else:
+                below = torch.mm(delta, weights[index], out=deltas[index - 1])
             # Torch's derivative of ReLU: the incoming delta if the unit was positive, else zero.
             torch.ops.aten.threshold_backward(below, activations[index - 1], 0, grad_input=below)
         pull(model, target, share)
