@@ -171,7 +171,8 @@ class Cohort:
         learning_rates: local learning rate of each, (B,) in the run's dtype.
         samples: training samples of each client, (B,) int64.
         down: vectors received, name to (B, elements); read-only.
-        memory: the clients' own and shared memories before this dispatch, name to (B, elements).
+        memory: the clients' own and shared memories before this dispatch, name to (B, elements); copies, which a local
+            update may change.
     """
 
     clients: npt.NDArray[np.int64]

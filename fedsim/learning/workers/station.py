@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from fedsim.global_generators import watched
-from fedsim.learning.device import Execution, reproducible
+from fedsim.learning.device import Execution, keep_freed_memory, reproducible
 from fedsim.learning.kernels import choose
 from fedsim.learning.local_training import LocalTrainer
 from fedsim.learning.samples import Samples
@@ -84,6 +84,7 @@ class Station:
         self.execution = execution
         self._seed = seed
         with reproducible():
+            keep_freed_memory()
             self.samples = (
                 Samples(task, task.train_x, task.train_y, execution)
                 if isinstance(task, SupervisedTask)
