@@ -212,7 +212,7 @@ def calibrated(
     devices["compute"] = {
         "name": "trace",
         "trace": str(bundle.resolve()),
-        "jitter": {"name": "lognormal", "cv": estimates.jitter_cv},
+        "jitter": {"name": "lognormal", "cv": estimates.step_s.cv},
     }
     if estimates.online and issubclass(scenario.scenario.devices.availability.type, Always):
         devices["availability"] = {
@@ -228,7 +228,7 @@ def calibrated(
             "latency": "bundle",
             "down": "bundle",
             "up": "bundle",
-            "variation": "bundle" if any(estimates.rate_cv) else 0.0,
+            "variation": "bundle" if any(rate.cv for rate in estimates.rates_bps) else 0.0,
             "transport": section(estimates.transport),
             "loss": before.get("loss", 0.0),
         }
