@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -74,8 +75,6 @@ class AvailabilityIndex:
         # Memory views give Python integers several times faster than numpy scalars.
         self._edges_view = edges_us.data
         self._layout_view = self._layout.reshape(-1).data
-        self._before_us: Ints | None = None
-        self._before_view: memoryview[int] | None = None
         self._sweep = Sweep(self)
         total_us = np.sum(edges_us[1::2] - edges_us[::2], dtype=np.float64)
         self.mean_session_ns = int(min(2 * float(total_us) / len(edges_us) * _NS, NEVER))
@@ -152,15 +151,7 @@ class AvailabilityIndex:
 
     def is_online(self, client: int, t_ns: int) -> bool:
         """Whether ``client`` is online at ``t_ns``."""
-        if t_ns >= self.horizon_ns:
-            self._refuse(t_ns)
-        layout = self._layout_view
-        at = client << 2
-        position = t_ns // _NS + layout[at + 2]
-        period = layout[at + 3]
-        if period:
-            position %= period
-        return bisect_right(self._edges_view, position, layout[at], layout[at + 1]) & 1 == 1
+        return self.online_until(client, t_ns) > t_ns
 
     def online_until(self, client: int, t_ns: int) -> int:
         """Exclusive end (ns) of the online interval that contains ``t_ns``; ``t_ns`` if offline, NEVER if endless.
@@ -224,7 +215,7 @@ class AvailabilityIndex:
         first, last, offset_us, period_us = layout[client << 2 : (client << 2) + 4]
         if first == last:
             return NEVER
-        before = self._before()
+        before = self._before_view
         period = period_us * _NS
         position = t_ns + offset_us * _NS
         lap_start = 0
@@ -251,7 +242,7 @@ class AvailabilityIndex:
 
     def _done_through(self, edge: int) -> int:
         """Time online (us) of a device from its first interval through the one that starts at ``edge``."""
-        return self._before()[edge >> 1] + self._edges_view[edge + 1] - self._edges_view[edge]
+        return self._before_view[edge >> 1] + self._edges_view[edge + 1] - self._edges_view[edge]
 
     # Many clients ---------------------------------------------------------------------------------------------------
 
@@ -379,13 +370,6 @@ class AvailabilityIndex:
         for low, high in itertools.pairwise(edges):
             yield np.arange(low, high)
 
-    def online_counts(self, times_ns: npt.ArrayLike) -> Ints:
-        """Number of clients online at each of some instants (ns, ascending)."""
-        times = np.asarray(times_ns, dtype=np.int64)
-        if not len(times):
-            return np.zeros(0, np.int64)
-        return self.online_summary(times, int(times[0]), int(times[-1]) + 1)[0]
-
     def online_summary(self, times_ns: Ints, start_ns: int, end_ns: int) -> tuple[Ints, Ints]:
         """How many clients are online, and for how long each is, in one pass over the intervals.
 
@@ -418,8 +402,6 @@ class AvailabilityIndex:
 
     def _online_before_ns(self, t_ns: int) -> Ints:
         """Time online (ns) of each client from an instant fixed for the client until ``t_ns``, shape (clients,)."""
-        self._before()
-        assert self._before_us is not None
         first, last, offset, period = self._layout.T
         position = t_ns // _NS + offset
         lap: Ints = np.where(period > 0, position // np.maximum(period, 1), 0)
@@ -439,21 +421,21 @@ class AvailabilityIndex:
         result: Ints = (done + lap * per_lap) * _NS + np.where(on, t_ns % _NS, 0)
         return result
 
-    def _before(self) -> memoryview[int]:
-        """Time online (us) of each interval's device before the interval; computed on first use."""
-        if self._before_view is None:
-            length = self._edges[1::2] - self._edges[::2]
-            before = np.cumsum(length) - length
-            first, last = self._layout[:, 0], self._layout[:, 1]
-            is_head = np.zeros(len(before), np.bool_)
-            is_head[first[first < last] >> 1] = True
-            heads = np.flatnonzero(is_head)
-            if len(heads):
-                sizes = np.diff(np.append(heads, len(before)))
-                before[heads[0] :] -= np.repeat(before[heads], sizes)
-            self._before_us = before
-            self._before_view = before.data
-        return self._before_view
+    @cached_property
+    def _before_us(self) -> Ints:
+        """Time online (us) of each interval's device before the interval."""
+        length = self._edges[1::2] - self._edges[::2]
+        before: Ints = np.cumsum(length) - length
+        first, last = self._layout[:, 0], self._layout[:, 1]
+        heads = np.unique(first[first < last] >> 1)
+        if len(heads):
+            sizes = np.diff(np.append(heads, len(before)))
+            before[heads[0] :] -= np.repeat(before[heads], sizes)
+        return before
+
+    @cached_property
+    def _before_view(self) -> memoryview[int]:
+        return self._before_us.data
 
     def _refuse(self, t_ns: int) -> None:
         raise UserError(
