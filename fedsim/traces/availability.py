@@ -617,46 +617,35 @@ class OnlineSampler:
             return np.zeros(0, np.int64)
         if 4 * k >= count * (share or 1):
             return self._in_random_order(k, self._acceptable(t_ns, busy), draw)
-        if share:
-            return self._sample_of_all(k, t_ns, busy, draw)
-        if count <= self._SHORT:
+        if not share and count <= self._SHORT:
             clients = self._acceptable(t_ns, busy)
             if len(clients) < k:
                 return self._in_random_order(k, clients, draw)
         limit = self._ATTEMPTS + 8 * k
-        chosen = np.zeros(0, np.int64)
-        attempts = 0
-        while attempts < limit:
-            more = min(2 * (k - len(chosen)) + 16, limit - attempts)
-            uniforms = self._stream.uniforms(draw, np.arange(attempts, attempts + more))
-            attempts += more
-            positions = (uniforms * count).astype(np.int64)
-            clients = self._listed[positions]
-            accepted = clients[~busy[clients] & self._online(positions, clients, t_ns)]
-            chosen = np.concatenate([chosen, accepted])
-            _, where = np.unique(chosen, return_index=True)
-            chosen = chosen[np.sort(where)]
-            if len(chosen) >= k:
-                return chosen[:k]
-        return self._in_random_order(k, self._acceptable(t_ns, busy), draw)
-
-    def _sample_of_all(self, k: int, t_ns: int, busy: Bools, draw: int) -> Ints:
-        """:meth:`sample` by attempts on all clients."""
-        limit = self._most_attempts + int(8 * k / self._share)
+        if share:
+            limit = self._most_attempts + int(8 * k / share)
         chosen = np.zeros(0, np.int64)
         attempts = 0
         while len(chosen) < k and attempts < limit:
-            more = min(int(1.1 * (k - len(chosen)) / self._share) + 64, limit - attempts)
-            clients = self._attempts(draw, attempts, attempts + more)
-            attempts += more
-            clients = clients[~busy[clients]]
-            clients = clients[self._index.is_online_many(clients, t_ns)]
-            chosen = np.concatenate([chosen, clients])
+            missing = k - len(chosen)
+            more = int(1.1 * missing / share) + 64 if share else 2 * missing + 16
+            last = min(attempts + more, limit)
+            if share:
+                clients = self._attempts(draw, attempts, last)
+                clients = clients[~busy[clients]]
+                accepted = clients[self._index.is_online_many(clients, t_ns)]
+            else:
+                uniforms = self._stream.uniforms(draw, np.arange(attempts, last))
+                positions = (uniforms * count).astype(np.int64)
+                clients = self._listed[positions]
+                accepted = clients[~busy[clients] & self._online(positions, clients, t_ns)]
+            attempts = last
+            chosen = np.concatenate([chosen, accepted])
             _, where = np.unique(chosen, return_index=True)
             chosen = chosen[np.sort(where)]
-        if len(chosen) < k:
-            return self._in_random_order(k, self._acceptable(t_ns, busy), draw)
-        return chosen[:k]
+        if len(chosen) >= k:
+            return chosen[:k]
+        return self._in_random_order(k, self._acceptable(t_ns, busy), draw)
 
     def _attempts(self, draw: int | Ints, first: int, last: int) -> Ints:
         """The clients of attempts ``first`` to ``last`` of a draw from all clients; one row per draw if several."""

@@ -14,13 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedsim.errors import UserError, UserErrors
+from fedsim.errors import UserError, raise_all
 from fedsim.formatting import format_counted
 from fedsim.traces.arrays import Bools, Ints, filled, to_numpy
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.tables import TABLES, Column, Order, single_chunk
 
 LISTED_PER_KIND = 1000
+_SHOWN = 10
 CONTROL = r"[\x00-\x1f\x7f-\x9f]"
 """Characters that no name may contain, because a terminal would interpret them."""
 
@@ -66,20 +67,16 @@ def validate_bundle(bundle: TraceBundle, *, limit: int = LISTED_PER_KIND) -> lis
     return findings
 
 
-def require_sound(bundle: TraceBundle, *, shown: int = 10) -> None:
+def require_sound(bundle: TraceBundle) -> None:
     """Check that a bundle is sound.
 
     Raises:
-        UserErrors: the bundle has problems; names the first ``shown``.
+        UserErrors: the bundle has problems; names the first ten.
     """
-    findings = validate_bundle(bundle, limit=shown)
-    if findings:
-        errors = [UserError(str(finding), where=bundle.where) for finding in findings[:shown]]
-        if len(findings) > shown:
-            errors.append(
-                UserError("and more; `fedsim traces validate` lists them all", where=bundle.where)
-            )
-        raise UserErrors(errors)
+    findings = [str(finding) for finding in validate_bundle(bundle, limit=_SHOWN)]
+    if len(findings) > _SHOWN:
+        findings[_SHOWN:] = ["and more; `fedsim traces validate` lists them all"]
+    raise_all(bundle.error(finding) for finding in findings)
 
 
 def implausible_times(bundle: TraceBundle) -> UserError | None:
