@@ -32,19 +32,11 @@ from fedsim.traces.synthesis.columns import (
     network_series_tables,
     network_table,
 )
-from fedsim.traces.synthesis.family import Family, Sessions, concatenated, known_families
-from fedsim.traces.synthesis.presets import PRESETS, Preset
+from fedsim.traces.synthesis.family import Family, Sessions, concatenated
+from fedsim.traces.synthesis.family import known_families as known_families
+from fedsim.traces.synthesis.presets import PRESETS as PRESETS
+from fedsim.traces.synthesis.presets import Preset
 from fedsim.traces.tables import constant_column, id_column, make_table
-
-__all__ = [
-    "PRESETS",
-    "Preset",
-    "Synthesis",
-    "find_population",
-    "known_families",
-    "population_parameters",
-    "synthesize",
-]
 
 DAY_S = 86_400
 DEVICES_AT_ONCE = 1 << 16
