@@ -33,12 +33,11 @@ from fedsim.traces.intervals import (
 )
 from fedsim.traces.ordering import join_touching
 from fedsim.traces.parameters import OnEnd
-from fedsim.units import NEVER, NS_PER_S
+from fedsim.units import DAY_S, DAY_US, NEVER, NS_PER_S
+from fedsim.units import NS_PER_US as _NS
 
 __all__ = ["NEVER", "AvailabilityIndex", "OnlineSampler", "Sweep"]
 
-_NS = 1000
-_DAY_US = 86_400_000_000
 _CHUNK_ROWS = 1 << 21
 
 
@@ -141,9 +140,9 @@ class AvailabilityIndex:
             Their number, and the most common of their periods, in seconds.
         """
         offset_us, period_us = self._layout[:, 2], self._layout[:, 3]
-        repeats = (period_us > _DAY_US) & (offset_us + until_ns // _NS > period_us)
+        repeats = (period_us > DAY_US) & (offset_us + until_ns // _NS > period_us)
         periods, counts = np.unique(
-            period_us[repeats & (period_us % _DAY_US != 0)], return_counts=True
+            period_us[repeats & (period_us % DAY_US != 0)], return_counts=True
         )
         return int(counts.sum()), float(periods[counts.argmax()]) / 1e6 if len(periods) else 0.0
 
@@ -572,7 +571,7 @@ class OnlineSampler:
         self._index = index
         self._stream = stream
         # A quarter of a session: one draw in five meets a client that has left or is still to come.
-        self._bin_ns = min(max(index.mean_session_ns // 4, NS_PER_S), 86_400 * NS_PER_S)
+        self._bin_ns = min(max(index.mean_session_ns // 4, NS_PER_S), DAY_S * NS_PER_S)
         self._sweep = Sweep(index)
         self._bin_start = self._bin_end = self._listed_start = self._swept_start = -1
         # The share of clients online if draws are from all clients, otherwise 0; and the number of attempts then, so

@@ -19,14 +19,15 @@ from fedsim.formatting import format_counted
 from fedsim.traces.arrays import Bools, Ints, filled, to_numpy
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.tables import TABLES, Column, Order, single_chunk
+from fedsim.units import DAY_S
 
 LISTED_PER_KIND = 1000
 _SHOWN = 10
 CONTROL = r"[\x00-\x1f\x7f-\x9f]"
 """Characters that no name may contain, because a terminal would interpret them."""
 
-SHORTEST_TYPICAL_S, LONGEST_TYPICAL_S = 1.0, 10 * 86_400.0
-_YEAR_S = 365 * 86_400.0
+SHORTEST_TYPICAL_S, LONGEST_TYPICAL_S = 1.0, 10.0 * DAY_S
+_YEAR_S = 365.0 * DAY_S
 LONGEST_WINDOW_S = 5 * _YEAR_S
 LAST_S = 230 * _YEAR_S
 """The year 2200 as a Unix time."""

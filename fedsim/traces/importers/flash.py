@@ -29,6 +29,7 @@ from fedsim.traces.importers._assemble import (
 from fedsim.traces.importers._numbers import TIME_S, Number, microseconds
 from fedsim.traces.importers._sources import RecordFile
 from fedsim.traces.tables import POSITIVE, id_column
+from fedsim.units import US_PER_S
 
 EPOCH = "2020-01-02T00:00:00"
 EPOCH_UNIX_S = 1_577_923_200
@@ -166,7 +167,7 @@ def _raw_tables(file: RecordFile, rule: Rule, counts: dict[str, int]) -> dict[st
     keep = ~invalid[device]
     chosen = pa.array(keep)
     device = device[keep]
-    time_us = (stamp.filter(chosen).to_numpy(zero_copy_only=False) - EPOCH_UNIX_S) * 1_000_000
+    time_us = (stamp.filter(chosen).to_numpy(zero_copy_only=False) - EPOCH_UNIX_S) * US_PER_S
     event = event.filter(chosen)
     code = pc.fill_null(known.filter(chosen), len(EVENTS)).to_numpy(zero_copy_only=False)
 

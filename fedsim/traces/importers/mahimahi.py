@@ -15,13 +15,14 @@ from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFi
 from fedsim.traces.importers._numbers import Number
 from fedsim.traces.importers._series import Series, named_sources, series_tables
 from fedsim.traces.tables import Bounds
+from fedsim.units import DAY_S
 
 PACKET_BITS = 12_000
 BPS_PER_PACKET = PACKET_BITS / 0.001
 TIME = Number(
     "the time",
     "ms",
-    Bounds(0, 100 * 366 * 86_400_000, words="from 0 to a hundred years"),
+    Bounds(0, 100 * 366 * 1000 * DAY_S, words="from 0 to a hundred years"),
     whole=True,
 )
 

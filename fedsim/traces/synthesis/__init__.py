@@ -37,8 +37,8 @@ from fedsim.traces.synthesis.family import known_families as known_families
 from fedsim.traces.synthesis.presets import PRESETS as PRESETS
 from fedsim.traces.synthesis.presets import Preset
 from fedsim.traces.tables import constant_column, id_column, make_table
+from fedsim.units import DAY_S
 
-DAY_S = 86_400
 DEVICES_AT_ONCE = 1 << 16
 ID_DIGITS = 7
 
