@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedsim.errors import UserError
-from fedsim.traces.arrays import Bools, Ints
+from fedsim.traces.arrays import Bools, Ints, run_starts
 from fedsim.traces.bundle import Eligibility, TraceBundle
 from fedsim.traces.ordering import Intervals, normalize
 
@@ -192,8 +192,7 @@ def eligible_intervals(
         :func:`~fedsim.traces.ordering.normalize`, and ``open_at_end``.
     """
     count = len(device)
-    first = np.ones(count, np.bool_)
-    first[1:] = device[1:] != device[:-1]
+    first = run_starts(device)
     first_row = np.maximum.accumulate(np.where(first, np.arange(count), 0))
     states = []
     for position, name in enumerate(KEYS):

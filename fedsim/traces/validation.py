@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from fedsim.errors import UserError, raise_all
 from fedsim.formatting import format_counted
-from fedsim.traces.arrays import Bools, Ints, filled, to_numpy
+from fedsim.traces.arrays import Bools, Ints, filled, run_starts, to_numpy
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.tables import TABLES, Column, Order, single_chunk
 from fedsim.units import DAY_S
@@ -221,8 +221,7 @@ class _TableChecker:
             codes = self.codes(column)
             group = np.where(codes < 0, -1, group * (codes.max(initial=0) + 1) + codes)
         start = self.integers(order.start)
-        same = np.zeros(len(group), np.bool_)
-        same[1:] = group[1:] == group[:-1]
+        same = ~run_starts(group)
         unsorted = same & (start < np.roll(start, 1))
         if order.end is None and order.length is None:
             self.add(unsorted, "is at {} us, before the row above it", start)
@@ -241,10 +240,7 @@ class _TableChecker:
         self._contiguous(group)
 
     def _contiguous(self, group: Ints) -> None:
-        first = np.ones(len(group), np.bool_)
-        first[1:] = group[1:] != group[:-1]
-        first &= group >= 0
-        heads = np.flatnonzero(first)
+        heads = np.flatnonzero(run_starts(group) & (group >= 0))
         if (group[heads[1:]] > group[heads[:-1]]).all():
             return
         again = np.ones(len(heads), np.bool_)
