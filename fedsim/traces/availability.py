@@ -36,8 +36,6 @@ from fedsim.traces.parameters import OnEnd
 from fedsim.units import DAY_S, DAY_US, NEVER, NS_PER_S
 from fedsim.units import NS_PER_US as _NS
 
-__all__ = ["NEVER", "AvailabilityIndex", "OnlineSampler", "Sweep"]
-
 _CHUNK_ROWS = 1 << 21
 
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
-from fedsim.traces.availability import NEVER, AvailabilityIndex, OnlineSampler, Sweep
+from fedsim.traces.availability import AvailabilityIndex, OnlineSampler, Sweep
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import make_table
+from fedsim.units import NEVER
 from tests.traces.online import online_counts
 
 US = 1000
