@@ -15,7 +15,8 @@ from pydantic import BeforeValidator, WithJsonSchema
 NS_PER_S = 1_000_000_000
 NS_PER_US = 1_000
 US_PER_S = 1_000_000
-DAY_US = 86_400 * US_PER_S
+DAY_S = 86_400
+DAY_US = DAY_S * US_PER_S
 NEVER = 2**62
 """The time (ns) of an event that never happens: 146 years, later than any simulated time."""
 

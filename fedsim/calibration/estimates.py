@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,19 +52,30 @@ class Assumptions:
 
 
 @dataclass(frozen=True)
+class Varying:
+    """A quantity that varies from dispatch to dispatch.
+
+    Attributes:
+        mean, error: mean of each client (that of the median client if it has none), and its relative standard error.
+        cv, cv_error: coefficient of variation of all clients together, and its relative standard error.
+    """
+
+    mean: FloatArray
+    error: FloatArray
+    cv: float = 0.0
+    cv_error: float = 0.0
+
+
+@dataclass(frozen=True)
 class Estimates:
     """The devices as estimated from a log; columns of shape ``(clients,)``.
 
     Attributes:
         clients: their names.
         dispatches: number of completed dispatches from which each client was estimated.
-        step_s, step_error: mean time of a local step, and its relative standard error.
-        jitter_cv, jitter_cv_error: coefficient of variation of a dispatch's step time, of all clients together, and its
-            relative standard error.
-        rates_bps: mean rates down and up, shape ``(2, clients)``; NaN if the log does not show them.
-        rate_errors: their relative standard errors at the given latencies.
-        rate_cv, rate_cv_errors: coefficients of variation of a dispatch's rate, down and up, of all clients together,
-            and their relative standard errors.
+        step_s: time of a local step.
+        rates_bps: rates down and up; means are NaN if the log does not show them. Errors are those at the given
+            latencies.
         latency_s, latency_errors: one-way latency (NaN if the log does not show it) and its standard error in seconds.
         rate_slopes: relative change of each rate per second of latency, shape ``(2, clients)``: with a longer latency,
             transfers as long as the log's need a higher rate.
@@ -74,14 +86,8 @@ class Estimates:
 
     clients: tuple[str, ...]
     dispatches: npt.NDArray[np.int64]
-    step_s: FloatArray
-    step_error: FloatArray
-    jitter_cv: float
-    jitter_cv_error: float
-    rates_bps: FloatArray
-    rate_errors: FloatArray
-    rate_cv: tuple[float, float]
-    rate_cv_errors: tuple[float, float]
+    step_s: Varying
+    rates_bps: tuple[Varying, Varying]
     latency_s: FloatArray
     latency_errors: FloatArray
     rate_slopes: FloatArray
@@ -92,24 +98,26 @@ class Estimates:
     def perturbed(self, generator: np.random.Generator) -> Estimates:
         """Estimates drawn within their errors, as another log of the same devices might give them."""
 
-        def drawn(values: npt.ArrayLike, errors: npt.ArrayLike) -> FloatArray:
-            values = np.asarray(values)
-            return values * np.exp(np.asarray(errors) * generator.standard_normal(values.shape))
+        def drawn(values: FloatArray | float, errors: FloatArray | float) -> Any:
+            return values * np.exp(errors * generator.standard_normal(np.shape(values)))
 
         latency_s = self.latency_s + self.latency_errors * generator.standard_normal(
             len(self.latency_s)
         )
         latency_s = np.maximum(latency_s, 0.0)
-        down, up = drawn(self.rate_cv, self.rate_cv_errors).tolist()
-        return replace(
-            self,
-            step_s=drawn(self.step_s, self.step_error),
-            jitter_cv=float(drawn(self.jitter_cv, self.jitter_cv_error)),
-            rates_bps=drawn(self.rates_bps, self.rate_errors)
-            * np.exp(self.rate_slopes * (latency_s - self.latency_s)),
-            rate_cv=(down, up),
-            latency_s=latency_s,
+        step_s, rates_bps = self.step_s, self.rates_bps
+        rate_cvs = [float(drawn(rate.cv, rate.cv_error)) for rate in rates_bps]
+        step_s = replace(
+            step_s,
+            mean=drawn(step_s.mean, step_s.error),
+            cv=float(drawn(step_s.cv, step_s.cv_error)),
         )
+        longer = np.exp(self.rate_slopes * (latency_s - self.latency_s))
+        down, up = (
+            replace(rate, mean=drawn(rate.mean, rate.error) * factor, cv=cv)
+            for rate, factor, cv in zip(rates_bps, longer, rate_cvs, strict=True)
+        )
+        return replace(self, step_s=step_s, rates_bps=(down, up), latency_s=latency_s)
 
     @cached_property
     def medians(self) -> FloatArray:
@@ -119,7 +127,8 @@ class Estimates:
         """
 
         def median(of: Estimates) -> FloatArray:
-            values: FloatArray = np.median([of.step_s, *of.rates_bps, of.latency_s], axis=1)
+            rates = [rate.mean for rate in of.rates_bps]
+            values: FloatArray = np.median([of.step_s.mean, *rates, of.latency_s], axis=1)
             return values
 
         generator = np.random.default_rng(0)
@@ -129,7 +138,7 @@ class Estimates:
     @property
     def knows_links(self) -> bool:
         """Whether the log shows the rates of the links."""
-        return bool(np.isfinite(self.rates_bps).all())
+        return all(bool(np.isfinite(rate.mean).all()) for rate in self.rates_bps)
 
 
 def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions) -> Estimates:
@@ -146,18 +155,13 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
         known = np.ones(count) if assumptions.steps is None else assumptions.steps
         steps = np.where(np.isnan(steps), known[client], steps)
     phases = bool(done[["downloaded_s", "computed_s"]].notna().all(axis=None))
-    rates = np.full((2, count), np.nan)
-    rate_errors = np.zeros((2, count))
+    rates = [Varying(np.full(count, np.nan), np.zeros(count))] * 2
     slopes = np.zeros((2, count))
-    cvs, cv_errors = [0.0, 0.0], [0.0, 0.0]
     latency_s, latency_errors = np.full(count, np.nan), np.zeros(count)
     transport = assumptions.transport
     if phases:
-        compute_s = (done["computed_s"] - done["downloaded_s"]).to_numpy()
-        spans = (
-            (done["downloaded_s"] - done["start_s"]).to_numpy(),
-            (done["end_s"] - done["computed_s"]).to_numpy(),
-        )
+        instants = done[["start_s", "downloaded_s", "computed_s", "end_s"]].to_numpy()
+        down_s, compute_s, up_s = np.diff(instants, axis=1).T
         sizes = []
         for key in ("bytes_down", "bytes_up"):
             size = done[key].to_numpy(float)
@@ -171,35 +175,30 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
             ends = np.bincount(client, minlength=count).cumsum()
             rows_of = np.split(np.argsort(client, kind="stable"), ends[:-1])
             links = [
-                (Link(sizes[0][rows], spans[0][rows]), Link(sizes[1][rows], spans[1][rows]))
+                (Link(sizes[0][rows], down_s[rows]), Link(sizes[1][rows], up_s[rows]))
                 for rows in rows_of
             ]
             transfers = identify(links, assumptions.transport, assumptions.latency_s)
             transport, latency_s = transfers.transport, transfers.latency_s
             latency_errors = transfers.latency_errors
             flags += transfers.flags
-            for way in range(2):
+            for way, direction in enumerate(("down", "up")):
                 each = np.empty(len(client))
                 for one, rows in enumerate(rows_of):
                     link = links[one][way]
                     each[rows] = link.rates_bps(transport, latency_s[one])
                     slopes[way, one] = link.slope(transport, latency_s[one], latency_errors[one])
-                estimate = _by_client(client, each, count)
-                rates[way], rate_errors[way] = estimate.mean, estimate.error
-                cvs[way], cv_errors[way] = estimate.cv, estimate.cv_error
-                direction = ("down", "up")[way]
-                flags += _fit_flags(f"rates {direction}", "normal", estimate, client, each)
+                rates[way] = _by_client(client, each, count)
+                flags += _fit_flags(f"rates {direction}", "normal", rates[way], client, each)
     else:
         compute_s = (done["end_s"] - done["start_s"]).to_numpy()
         if assumptions.transfers_s is not None:
             compute_s = np.maximum(compute_s - assumptions.transfers_s[client], 1e-9)
         flags.append(
-            "The log has only total times: compute and network cannot be separated. "
-            + (
-                "All time counts as compute."
-                if assumptions.transfers_s is None
-                else "The time that the scenario's links take is subtracted; the rest counts as compute."
-            )
+            "The log has only total times: compute and network cannot be separated. All time counts as compute."
+            if assumptions.transfers_s is None
+            else "The log has only total times: compute and network cannot be separated. The time that the scenario's"
+            " links take is subtracted; the rest counts as compute."
         )
     step = _by_client(client, compute_s / steps, count)
     if step.cv:
@@ -230,14 +229,8 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
     return Estimates(
         tuple(clients),
         dispatches,
-        step.mean,
-        step.error,
-        step.cv,
-        step.cv_error,
-        rates,
-        rate_errors,
-        (cvs[0], cvs[1]),
-        (cv_errors[0], cv_errors[1]),
+        step,
+        (rates[0], rates[1]),
         latency_s,
         latency_errors,
         slopes,
@@ -279,22 +272,7 @@ def horizon_s(log: pd.DataFrame) -> float:
     return float(np.nanmax(log[["start_s", "end_s", "ended_s"]].to_numpy(float))) + 1.0
 
 
-@dataclass(frozen=True)
-class _Varying:
-    """A quantity that varies from dispatch to dispatch.
-
-    Attributes:
-        mean, error: mean of each client (that of the median client if it has none), and its relative standard error.
-        cv, cv_error: coefficient of variation of all clients together, and its relative standard error.
-    """
-
-    mean: FloatArray
-    error: FloatArray
-    cv: float
-    cv_error: float
-
-
-def _by_client(client: npt.NDArray[np.int64], values: FloatArray, count: int) -> _Varying:
+def _by_client(client: npt.NDArray[np.int64], values: FloatArray, count: int) -> Varying:
     """The means of ``count`` clients, and their variation.
 
     The error of the variation is that of a standard deviation, ``sqrt((kurtosis - 1) / n) / 2``.
@@ -309,22 +287,18 @@ def _by_client(client: npt.NDArray[np.int64], values: FloatArray, count: int) ->
     error = np.where(rows > 0, cv / np.sqrt(np.maximum(rows, 1)), spread)
     mean = np.where(rows > 0, mean, np.nanmedian(mean))
     if cv < _LEAST_CV:
-        return _Varying(mean, error, 0.0, 0.0)
+        return Varying(mean, error)
     kurtosis = float((squares**2).mean() / squares.mean() ** 2)
-    return _Varying(mean, error, cv, math.sqrt(max(kurtosis - 1, 1.0) / freedom) / 2)
+    return Varying(mean, error, cv, math.sqrt(max(kurtosis - 1, 1.0) / freedom) / 2)
 
 
 def _fit_flags(
-    name: str,
-    family: str,
-    found: _Varying,
-    client: npt.NDArray[np.int64],
-    values: FloatArray,
+    name: str, family: str, fitted: Varying, client: npt.NDArray[np.int64], values: FloatArray
 ) -> list[str]:
     """A flag if the values do not vary as in the simulation."""
-    if not found.cv:
+    if not fitted.cv:
         return []
-    ratio = values / found.mean[client]
+    ratio = values / fitted.mean[client]
     p = family_p(client, np.log(ratio) if family == "lognormal" else ratio)
     if p >= _LEAST_P:
         return []
@@ -342,11 +316,8 @@ def family_p(client: npt.NDArray[np.int64], values: FloatArray) -> float:
     """
     rows = np.bincount(client)
     tested = np.flatnonzero(rows[client] > 1)
-    tested = (
-        tested[np.unique(np.linspace(0, len(tested) - 1, _TESTED).round().astype(int))]
-        if len(tested)
-        else tested
-    )
+    if len(tested):
+        tested = tested[np.unique(np.linspace(0, len(tested) - 1, _TESTED).round().astype(int))]
     _, client = np.unique(client[tested], return_inverse=True)
     rows = np.bincount(client)
     several = rows[client] > 1
@@ -391,7 +362,7 @@ def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> T
                 "device_id": ids,
                 "task": ["*"] * count,
                 "phase": ["training"] * count,
-                "step_fixed_s": estimates.step_s,
+                "step_fixed_s": estimates.step_s.mean,
                 "sample_s": np.zeros(count),
             },
         ),
@@ -402,8 +373,8 @@ def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> T
             {
                 "device_id": [each for each in ids for _ in range(2)],
                 "direction": ["down", "up"] * count,
-                "bandwidth_bps": estimates.rates_bps.T.reshape(-1),
-                "bandwidth_cv": np.tile(estimates.rate_cv, count),
+                "bandwidth_bps": np.stack([rate.mean for rate in estimates.rates_bps], 1).ravel(),
+                "bandwidth_cv": np.tile([rate.cv for rate in estimates.rates_bps], count),
                 "rtt_s": np.repeat(2 * estimates.latency_s, 2),
             },
         )
@@ -424,6 +395,6 @@ def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> T
         importer="calibrate",
         importer_version="1",
         caveats=list(estimates.flags),
-        options={"jitter_cv": estimates.jitter_cv},
+        options={"jitter_cv": estimates.step_s.cv},
     )
     return TraceBundle(manifest, tables)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import itertools
 import logging
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.formatting import format_counted
+from fedsim.formatting import format_counted, natural_order
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.tasks.reading.files import read_table
 
@@ -171,10 +170,4 @@ def _first(rows: pd.Series) -> int:
 
 def clients_in_order(log: pd.DataFrame) -> list[str]:
     """The names of the log's clients, numbers in their order."""
-    return sorted(
-        log["client"].unique(),
-        key=lambda name: [
-            (0, int(part), "") if part.isdigit() else (1, 0, part)
-            for part in re.split(r"(\d+)", name)
-        ],
-    )
+    return sorted(log["client"].unique(), key=natural_order)

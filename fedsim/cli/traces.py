@@ -238,7 +238,7 @@ def _describe_population(name: str, as_json: bool) -> None:
     from fedsim.scenario.description import parameters
     from fedsim.traces.synthesis import find_population, population_parameters
 
-    family, preset = find_population(name)
+    _, preset = find_population(name)
     rows = [
         vars(row)
         | {"key": f"{section}.{row.key}"}
@@ -249,8 +249,8 @@ def _describe_population(name: str, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    click.echo(f"{name}: {preset.description if preset else family.description}")
-    if preset:
+    click.echo(f"{name}: {preset.description}")
+    if preset.source:
         click.echo(f"the family {preset.family}, {preset.source}")
     print_parameters(rows, "parameters (-s KEY=VALUE)", shows_null=False)
 

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
-from fedsim.flower.clock import SimulatedClock
+from fedsim.flower.clock import SimulatedClock, thread_on
 from fedsim.flower.exchange import Exchange, RunEnded
 from fedsim.units import NEVER
 
@@ -37,7 +37,7 @@ class _Thread:
     def _main(self, call: Callable[[], None], clock: SimulatedClock) -> None:
         _current.thread = self
         self._turn.acquire()
-        with clock.enter():
+        with thread_on(clock):
             call()
         self.ended = True
         self._back.release()

@@ -70,14 +70,6 @@ def local_rate(context: MethodContext, updates: Updates) -> float:
     return float(updates.learning_rates[np.argmax(updates.versions)])
 
 
-def nominal_steps(context: MethodContext) -> float:
-    """K for methods whose server step depends on the number of local steps: the mean over all clients' full dispatches.
-
-    In the papers, K is the same for all clients; with local epochs and unequal numbers of samples, it varies by client.
-    """
-    return float(context.local_steps.mean())
-
-
 def distance_covered(
     context: MethodContext, steps: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:

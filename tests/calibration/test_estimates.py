@@ -38,8 +38,8 @@ def test_sizes_that_differ_show_the_latency(tmp_path: Path) -> None:
     pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "log.csv", index=False)
     estimates = calibrate(tmp_path / "log.csv", tmp_path / "bundle").estimates
     assert estimates.latency_s == pytest.approx([0.05])
-    assert estimates.rates_bps.ravel() == pytest.approx([8e6, 8e6])
-    assert estimates.step_s == pytest.approx([0.5])
+    assert np.ravel([rate.mean for rate in estimates.rates_bps]) == pytest.approx([8e6, 8e6])
+    assert estimates.step_s.mean == pytest.approx([0.5])
 
 
 def test_a_client_is_offline_from_a_drop_to_its_next_dispatch(tmp_path: Path) -> None:
@@ -86,11 +86,11 @@ def test_the_error_of_the_variation_is_that_of_repeated_logs() -> None:
         _estimates(2 * np.exp(sigma * generator.standard_normal(200) - sigma**2 / 2))
         for _ in range(30)
     ]
-    spread = np.std([each.jitter_cv for each in found]) / 0.3
-    assert spread == pytest.approx(np.mean([each.jitter_cv_error for each in found]), rel=0.4)
-    drawn = [found[0].perturbed(generator).jitter_cv for _ in range(200)]
-    assert np.std(drawn) / found[0].jitter_cv == pytest.approx(found[0].jitter_cv_error, rel=0.2)
-    spread = np.std([np.median(each.step_s) for each in found])
+    spread = np.std([each.step_s.cv for each in found]) / 0.3
+    assert spread == pytest.approx(np.mean([each.step_s.cv_error for each in found]), rel=0.4)
+    drawn = [found[0].perturbed(generator).step_s.cv for _ in range(200)]
+    assert np.std(drawn) / found[0].step_s.cv == pytest.approx(found[0].step_s.cv_error, rel=0.2)
+    spread = np.std([np.median(each.step_s.mean) for each in found])
     assert spread == pytest.approx(found[0].medians[1, 0], rel=0.5)
 
 

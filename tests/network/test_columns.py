@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from fedsim.catalog import CATALOG
 from fedsim.composition.requirements import missing_tables
 from fedsim.errors import UserError
-from fedsim.network import Direction
+from fedsim.network.base import Direction
 from tests.network.bundles import NETWORK, build, context_of, rates
 
 DOWN, UP = Direction.DOWN, Direction.UP

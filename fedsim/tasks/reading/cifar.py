@@ -10,11 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.tasks.dataset import Dataset, PixelMap
-from fedsim.tasks.reading.files import damaged
+from fedsim.tasks.reading.files import Archive, damaged
 from fedsim.tasks.reading.idx import read_bytes
 from fedsim.unpickling import DamagedPickle, RefusedPickle, load_plain
 
 _SHAPE = (3, 32, 32)
+_MIRRORS = ("https://www.cs.toronto.edu/~kriz/", "https://cave.cs.toronto.edu/kriz/")
+
+
+def cifar_archive(name: str, digest: str, inner: str) -> Archive:
+    """The archive of this name, with the batches in the folder ``inner``."""
+    return Archive(tuple(f"{mirror}{name}.tar.gz" for mirror in _MIRRORS), digest, inner)
 
 
 def read_batch(path: Path) -> dict[str, Any]:

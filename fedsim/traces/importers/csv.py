@@ -51,6 +51,12 @@ NUMBERS: Mapping[str, tuple[str, Bounds, str | None]] = {
     "rtt": ("network", NOT_NEGATIVE, "latency_unit"),
     "loss": ("network", SHARE, None),
 }
+SPEEDS: Mapping[str, str] = {
+    "sample_time": "sample_s",
+    "step_time": "step_fixed_s",
+    "relative_speed": "relative_speed",
+    "score": "score",
+}
 _STATES = ("charging", "plugged", "battery", "screen", "lock", "idle", "network", "wifi", "state")
 COLUMNS = ("device", "start", "end", *NUMBERS, *TEXTS)
 
@@ -409,14 +415,9 @@ def _zone(name: str | None) -> tzinfo | None:
 
 
 def _compute(table: _Table, phase: str) -> Any:
-    table.require_one_of("sample_time", "step_time", "relative_speed", "score")
-    values: dict[str, Any] = {}
-    known = np.zeros(len(table.ids), bool)
-    columns = {"sample_time": "sample_s", "step_time": "step_fixed_s"}
-    for name in ("sample_time", "step_time", "relative_speed", "score"):
-        if name in table:
-            values[columns.get(name, name)] = numbers = table.number(name)
-            known |= ~np.isnan(numbers)
+    table.require_one_of(*SPEEDS)
+    values = {column: table.number(name) for name, column in SPEEDS.items() if name in table}
+    rows = np.flatnonzero(np.any(~np.isnan(list(values.values())), axis=0))
     if "ram_bytes" in table:
         values["ram_bytes"] = np.rint(table.number("ram_bytes"))
     # If only one of the two times of a step is known, the other is 0.
@@ -424,7 +425,6 @@ def _compute(table: _Table, phase: str) -> Any:
         if other in values:
             times = values.setdefault(name, np.full(len(table.ids), np.nan))
             times[np.isnan(times) & ~np.isnan(values[other])] = 0.0
-    rows = np.flatnonzero(known)
     chosen = {name: column[rows] for name, column in values.items()}
     return per_device(table.ids, "compute", rows, task="*", phase=phase, **chosen)
 
