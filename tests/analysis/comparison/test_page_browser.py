@@ -10,6 +10,8 @@ from synthetic_runs import build_run
 
 from fedsim.analysis.comparison import Comparison, compare
 from fedsim.analysis.comparison.figure import FigureStyle
+from fedsim.analysis.comparison.page import render
+from fedsim.analysis.pages import write_page
 from fedsim.sweeps import Sweep
 from tests.analysis.browser import Page
 from tests.analysis.comparison import compared
@@ -32,6 +34,13 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
 @pytest.fixture(scope="module")
 def written(comparison: Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return comparison.write(tmp_path_factory.mktemp("page"))
+
+
+def page_of(comparison: Comparison, folder: Path, style: FigureStyle | None = None) -> Path:
+    """The page alone, without tables and figures."""
+    path = folder / "compare.html"
+    write_page(path, render(comparison, style))
+    return path
 
 
 @pytest.fixture
@@ -70,7 +79,8 @@ def test_the_table_of_times_fits_a_laptop_and_has_no_gap_above_it_on_a_phone(
     chromium: Page, sweep: Sweep, tmp_path: Path
 ) -> None:
     labels = {"fedavg": "x" * 36, "fedbuff": "another variant"}
-    chromium.open(compare(sweep.path, targets=["accuracy=0.5"], labels=labels).write(tmp_path))
+    comparison = compare(sweep.path, targets=["accuracy=0.5"], labels=labels)
+    chromium.open(page_of(comparison, tmp_path))
     chromium.resize(1300)
     chromium.settle()
     table = "document.querySelector('#figure-target-0 .scroll')"
@@ -85,7 +95,8 @@ def test_a_long_word_of_the_headline_wraps_on_a_phone(
     chromium: Page, sweep: Sweep, tmp_path: Path
 ) -> None:
     labels = {"fedavg": "over_selection_and_deadline=1", "fedbuff": "over_selection_or_deadline=2"}
-    chromium.open(compare(sweep.path, targets=["accuracy=0.5"], labels=labels).write(tmp_path))
+    comparison = compare(sweep.path, targets=["accuracy=0.5"], labels=labels)
+    chromium.open(page_of(comparison, tmp_path))
     chromium.resize(390)
     chromium.settle()
     headline = "document.getElementById('headline')"
@@ -168,7 +179,7 @@ def test_bands_can_be_switched_off_and_the_target_is_drawn(page: Page) -> None:
 def test_a_target_at_the_end_of_the_visible_range_is_drawn(
     page: Page, comparison: Comparison, tmp_path: Path
 ) -> None:
-    page.open(comparison.write(tmp_path, FigureStyle(("accuracy",), ylim="50%:100%")))
+    page.open(page_of(comparison, tmp_path, FigureStyle(("accuracy",), ylim="50%:100%")))
     chart = "fedsim.charts.get(document.getElementById('chart-curves'))"
     lines = f"{chart}.option.graphic.filter((each) => each.type === 'line')"
     assert page.run("document.getElementById('focus_name').textContent") == "range of --ylim"
@@ -191,7 +202,7 @@ def test_the_page_opens_on_the_range_of_the_figure(
         facts.append(replace(run, progress=progress, scenario=scenario))
     comparison = Comparison((tuple(facts), (), None))
     (axes,) = comparison.plot("loss").axes
-    page.open(comparison.write(tmp_path, FigureStyle(("loss",))))
+    page.open(page_of(comparison, tmp_path, FigureStyle(("loss",))))
     chart = "fedsim.charts.get(document.getElementById('chart-curves')).option.yAxis"
     low, high = page.run(f"[{chart}.min, {chart}.max]")
     assert axes.get_ylim() == pytest.approx((low, high), rel=1e-4)
