@@ -34,9 +34,9 @@ def clients_table(
 ) -> pa.Table:
     """One row per client, ready for ``clients.parquet``.
 
-    Download, compute, upload, waiting, idle and offline seconds of a client add up to ``duration_s``. Idle time is what
-    remains of its time online after work and waiting; work and waiting while offline, if the scenario allows them,
-    count as work and waiting.
+    Download, compute, upload, paused, waiting, idle and offline seconds of a client add up to ``duration_s``. Paused and
+    offline seconds are its time offline, as far as work and waiting leave room for it: work and waiting while offline,
+    if the scenario allows them, count as work and waiting. Idle time is what remains.
 
     Args:
         dispatches: as :attr:`Run.dispatches`.
@@ -62,7 +62,8 @@ def clients_table(
 
     seconds = {str(name): total(spent[name].to_numpy()) for name in spent}
     rest_s = np.maximum(duration_s - sum(seconds.values()), 0.0)
-    offline_s = np.minimum(rest_s, np.maximum(duration_s * (1.0 - online_fraction), 0.0))
+    away_s = duration_s * (1.0 - online_fraction) - seconds["paused_s"]
+    offline_s = np.minimum(rest_s, np.maximum(away_s, 0.0))
     aggregated = outcome_codes(dispatches) == Outcome.AGGREGATED
     return from_columns(
         CLIENTS,

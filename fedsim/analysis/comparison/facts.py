@@ -118,7 +118,7 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
     """The figures of a complete run.
 
     ``figures`` holds: ``simulated_s``, ``wall_s``, ``updates`` (server updates), ``rounds``, ``dispatches``,
-    ``bytes``, ``energy_j``, ``compute_s``; the shares ``lost_dispatches``, ``lost_steps``, ``lost_bytes`` and
+    ``bytes``, ``energy_j``, ``compute_s``, ``paused_s``; the shares ``lost_dispatches``, ``lost_steps``, ``lost_bytes`` and
     ``lost_seconds`` that went into updates that never entered the model; ``contributed`` (share of clients that
     gave an update), ``per_update`` (client updates in a server update), ``gini``, ``staleness_mean``,
     ``staleness_max``, ``age_s`` (mean seconds from dispatch to aggregation), ``tau_avg``, ``tau_max``.
@@ -201,7 +201,7 @@ def _progress(run: Run) -> pd.DataFrame:
 
 def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
     dispatches, aggregations = run.dispatches, run.aggregations
-    work = statistics.work_by_outcome(dispatches)
+    work = statistics.work_by_outcome(dispatches, run.phases)
     whole = work.sum()
     lost = work.loc[[outcome.label for outcome in LOST]].sum()
     stale = statistics.staleness(dispatches, aggregations)
@@ -216,6 +216,7 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
         "bytes": float(whole["bytes"]),
         "energy_j": float(whole["energy_j"]),
         "compute_s": float(run.phases["compute_s"].sum()),
+        "paused_s": float(run.phases["paused_s"].sum()),
         **{
             f"lost_{name}": float(lost[name] / whole[name]) if whole[name] else np.nan
             for name in ("dispatches", "steps", "bytes", "seconds")
