@@ -16,6 +16,7 @@ from fedsim.runs.phases import (
     aggregated_versions,
     aggregation_times,
     outcome_codes,
+    work_changes,
 )
 
 Integers = npt.NDArray[np.int64]
@@ -240,11 +241,7 @@ def at_work(
     Returns:
         The largest number, and the mean number between neighboring instants, shape (M,).
     """
-    begun, ended = (dispatches[name].to_numpy() for name in ("dispatched_s", "ended_s"))
-    if pauses is not None:
-        begun = np.concatenate([begun, pauses["to_s"].to_numpy()])
-        ended = np.concatenate([ended, pauses["from_s"].to_numpy()])
-    begun, ended = np.sort(begun), np.sort(ended)
+    begun, ended = map(np.sort, work_changes(dispatches, pauses))
     past_begun, past_ended = (np.searchsorted(s, begun, side="right") for s in (begun, ended))
 
     def since(ordered: Floats) -> Floats:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import ndtr
 
+from fedsim.calibration.log import WORK
 from fedsim.calibration.transfers import Link, identify
 from fedsim.network.transport import Transport
 from fedsim.traces.bundle import Manifest, TraceBundle
@@ -145,7 +146,7 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
             flags.append("The log has no local steps: each dispatch counts as one step.")
         known = np.ones(count) if assumptions.steps is None else assumptions.steps
         steps = np.where(np.isnan(steps), known[client], steps)
-    phases = bool(done[["downloaded_s", "computed_s"]].notna().all(axis=None))
+    phases = bool(done[list(WORK)].notna().all(axis=None))
     rates = np.full((2, count), np.nan)
     rate_errors = np.zeros((2, count))
     slopes = np.zeros((2, count))
@@ -153,11 +154,8 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
     latency_s, latency_errors = np.full(count, np.nan), np.zeros(count)
     transport = assumptions.transport
     if phases:
-        compute_s = (done["computed_s"] - done["downloaded_s"]).to_numpy()
-        spans = (
-            (done["downloaded_s"] - done["start_s"]).to_numpy(),
-            (done["end_s"] - done["computed_s"]).to_numpy(),
-        )
+        compute_s = done["compute_s"].to_numpy()
+        spans = (done["download_s"].to_numpy(), done["upload_s"].to_numpy())
         sizes = []
         for key in ("bytes_down", "bytes_up"):
             size = done[key].to_numpy(float)

@@ -34,9 +34,9 @@ def clients_table(
 ) -> pa.Table:
     """One row per client, ready for ``clients.parquet``.
 
-    Download, compute, upload, paused, waiting, idle and offline seconds of a client add up to ``duration_s``. Paused and
-    offline seconds are its time offline, as far as work and waiting leave room for it: work and waiting while offline,
-    if the scenario allows them, count as work and waiting. Idle time is what remains.
+    Download, compute, upload, paused, waiting, idle and offline seconds of a client add up to ``duration_s``. Idle time
+    is what remains of its time online after work and waiting; work and waiting while offline, if the scenario allows
+    them, count as work and waiting.
 
     Args:
         dispatches: as :attr:`Run.dispatches`.

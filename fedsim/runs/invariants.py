@@ -128,7 +128,9 @@ def _pauses(run: Run, pauses: pd.DataFrame, messages: list[str]) -> None:
     forbid = _rules("dispatch", paused, messages)
     dispatched, ended = (run.dispatches[f"{name}_s"].to_numpy() for name in ("dispatched", "ended"))
     forbid(~(begin < end), "has a pause that ends before it begins")
-    forbid((begin < dispatched[paused]) | (end > ended[paused]), "paused while it was not under way")
+    forbid(
+        (begin < dispatched[paused]) | (end > ended[paused]), "paused while it was not under way"
+    )
     sums = np.bincount(paused, end - begin, minlength=len(ids)).astype(np.float64)
     _rules("dispatch", ids, messages)(
         _differ(sums, run.phases["paused_s"].to_numpy()),

@@ -72,6 +72,20 @@ def next_dispatch_times(dispatches: pd.DataFrame) -> Floats:
     return following
 
 
+def work_changes(dispatches: pd.DataFrame, pauses: pd.DataFrame | None) -> tuple[Floats, Floats]:
+    """Instants at which a client begins and at which one stops to work, as many of both, in any order.
+
+    Args:
+        dispatches: as :attr:`Run.dispatches`.
+        pauses: as :attr:`Run.pauses`; None if they are unknown, and count as work.
+    """
+    begun, ended = (dispatches[name].to_numpy() for name in ("dispatched_s", "ended_s"))
+    if pauses is not None:
+        begun = np.concatenate([begun, pauses["to_s"].to_numpy()])
+        ended = np.concatenate([ended, pauses["from_s"].to_numpy()])
+    return begun, ended
+
+
 def phases(dispatches: pd.DataFrame, aggregations: pd.DataFrame, duration_s: float) -> pd.DataFrame:
     """Seconds of every dispatch, aligned with the rows of ``dispatches``.
 
@@ -95,7 +109,7 @@ def phases(dispatches: pd.DataFrame, aggregations: pd.DataFrame, duration_s: flo
         worked = dispatches[f"{name}_s"].to_numpy()
         spent[f"{name}_s"] = np.where(np.isnan(worked), span, worked)
     paused = ended - marks[0] - sum(spent.values())
-    spent["paused_s"] = np.where(paused < _ROUNDING_S, 0.0, paused)
+    spent["paused_s"] = np.where(paused < _ROUNDING_S, 0.0, np.round(paused, 9))
     arrived = marks[-1]
     pending = (outcome_codes(dispatches) == Outcome.UNFINISHED) & ~np.isnan(arrived)
     until = np.where(pending, duration_s, aggregation_times(dispatches, aggregations))

@@ -182,8 +182,8 @@ class Run:
 
     @functools.cached_property
     def pauses(self) -> pd.DataFrame | None:
-        """When clients were offline in the middle of a dispatch, not working (``dispatch_id``, ``from_s``, ``to_s``), by
-        dispatch and time; None if it was not recorded."""
+        """When clients were offline in the middle of a dispatch and did not work (``dispatch_id``, ``from_s``,
+        ``to_s``), by dispatch and time; None if it was not recorded."""
         return self._read(PAUSES) if self._recorded(PAUSES) else None
 
     @functools.cached_property

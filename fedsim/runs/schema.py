@@ -145,7 +145,7 @@ CLIENTS = _table(
         _field("device", pa.string(), "", "its device in the trace; null without a trace"),
         _field("kind", pa.string(), "", "kind of its device, such as phone; null if unknown"),
         _field("last_mae", pa.float64(), "", "its last mean absolute error; NaN if none"),
-        _field("paused_s", pa.float64(), "s", "offline in the middle of a dispatch, not working"),
+        _field("paused_s", pa.float64(), "s", "offline in a dispatch, not working"),
     ],
     ("client_id",),
 )
@@ -179,7 +179,7 @@ PRESENCE = _table(
 
 PAUSES = _table(
     "pauses",
-    "When clients were offline in the middle of a dispatch, not working: one row per pause.",
+    "When clients were offline in the middle of a dispatch and did not work: one row per pause.",
     [
         _field("dispatch_id", pa.int64(), "", "dispatch that paused"),
         _field("from_s", pa.float64(), "s", "simulated time at which the pause began"),

@@ -21,6 +21,7 @@ from fedsim.metrics import MetricDefinition, definition, meets
 from fedsim.outcomes import Outcome
 from fedsim.runs import Run
 from fedsim.runs.divergence import has_diverged, lost_metrics, lost_since
+from fedsim.runs.schema import ADDED
 from fedsim.runs.tables import read_parquet
 
 Floats = npt.NDArray[np.float64]
@@ -118,9 +119,9 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
     """The figures of a complete run.
 
     ``figures`` holds: ``simulated_s``, ``wall_s``, ``updates`` (server updates), ``rounds``, ``dispatches``,
-    ``bytes``, ``energy_j``, ``compute_s``, ``paused_s``; the shares ``lost_dispatches``, ``lost_steps``, ``lost_bytes`` and
-    ``lost_seconds`` that went into updates that never entered the model; ``contributed`` (share of clients that
-    gave an update), ``per_update`` (client updates in a server update), ``gini``, ``staleness_mean``,
+    ``bytes``, ``energy_j``, ``compute_s``, ``paused_s``; the shares ``lost_dispatches``, ``lost_steps``,
+    ``lost_bytes`` and ``lost_seconds`` that went into updates that never entered the model; ``contributed`` (share of
+    clients that gave an update), ``per_update`` (client updates in a server update), ``gini``, ``staleness_mean``,
     ``staleness_max``, ``age_s`` (mean seconds from dispatch to aggregation), ``tau_avg``, ``tau_max``.
 
     Args:
@@ -238,6 +239,8 @@ def _digest(run: Run) -> str:
     for name in DIGESTED:
         sink = pa.BufferOutputStream()
         table = read_parquet(run.folder.parquet(name)).combine_chunks().replace_schema_metadata()
+        # Runs of earlier versions lack these columns, and may be identical otherwise.
+        table = table.select([c for c in table.column_names if c not in ADDED.get(name, ())])
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
         content.update(sink.getvalue())
