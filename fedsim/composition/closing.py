@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.composition.pauses import pauses_table
+from fedsim.composition.pauses import pauses_table, worked_offline_s
 from fedsim.devices.population import Population
 from fedsim.network.base import Direction
 from fedsim.runs.clients import clients_table, sampled_clients
@@ -55,6 +55,7 @@ def write_population(
         down_bps=network.rates_bps(Direction.DOWN),
         up_bps=network.rates_bps(Direction.UP),
         online_fraction=online_ns / max(1, end_ns),
+        worked_offline_s=worked_offline_s(run.dispatches, population, end_ns),
         last_accuracy=last_accuracy,
         last_mae=last_mae,
         names=names,

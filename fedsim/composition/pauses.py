@@ -36,33 +36,64 @@ def pauses_table(
         end_ns: simulated nanoseconds that the run lasted.
     """
     table = dispatches[paused_s > 0]
-    clients, client_index = np.unique(table["client_id"], return_inverse=True)
-    begin, end = (table[f"{name}_s"].to_numpy() for name in ("dispatched", "ended"))
-    # Offline time between these two instants is no pause.
-    works_from = np.full(len(table), np.inf)
-    works_until = works_from
+    begin_s, end_s = (table[f"{name}_s"].to_numpy() for name in ("dispatched", "ended"))
+    row, from_s, to_s = _absences(table["client_id"].to_numpy(), begin_s, end_s, population, end_ns)
     if population.on_disconnect == "finish":
-        works_from = table["downloaded_s"].fillna(np.inf).to_numpy()
-        works_until = table["computed_s"].fillna(np.inf).to_numpy()
-    columns: list[tuple[Integers, Floats, Floats]] = []
+        # Offline time during local steps is no pause.
+        works_from, works_until = (
+            table[name].fillna(np.inf).to_numpy()[row] for name in ("downloaded_s", "computed_s")
+        )
+        row = np.concatenate([row, row])
+        from_s = np.concatenate([from_s, np.maximum(from_s, works_until)])
+        to_s = np.concatenate([np.minimum(to_s, works_from), to_s])
+    some = from_s < to_s
+    dispatch_id = table["dispatch_id"].to_numpy()[row[some]]
+    return from_columns(
+        PAUSES, {"dispatch_id": dispatch_id, "from_s": from_s[some], "to_s": to_s[some]}
+    )
+
+
+def worked_offline_s(dispatches: pd.DataFrame, population: Population, end_ns: int) -> Floats:
+    """How long each client did local steps while it was offline, (clients,).
+
+    Args:
+        dispatches: as :attr:`Run.dispatches`.
+        population: the clients' devices.
+        end_ns: simulated nanoseconds that the run lasted.
+    """
+    if population.on_disconnect != "finish":
+        return np.zeros(population.clients)
+    table = dispatches[dispatches["downloaded_s"].notna()]
+    clients = table["client_id"].to_numpy()
+    end_s = table["computed_s"].fillna(table["ended_s"]).to_numpy()
+    begin_s = table["downloaded_s"].to_numpy()
+    row, from_s, to_s = _absences(clients, begin_s, end_s, population, end_ns)
+    worked = np.bincount(clients[row], to_s - from_s, minlength=population.clients)
+    return worked.astype(np.float64, copy=False)
+
+
+def _absences(
+    client_ids: Integers, begin_s: Floats, end_s: Floats, population: Population, end_ns: int
+) -> tuple[Integers, Floats, Floats]:
+    """When clients are offline within spans of time.
+
+    Args:
+        client_ids, begin_s, end_s: client, begin and end of each span, (n,).
+        population, end_ns: as for :func:`pauses_table`.
+
+    Returns:
+        The position of the span, begin and end of each absence, clipped to its span.
+    """
+    clients, client_index = np.unique(client_ids, return_inverse=True)
+    parts = [(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))]
     for first in range(0, len(clients), _CLIENTS_AT_ONCE):
         chunk = clients[first : first + _CLIENTS_AT_ONCE]
         rows = np.flatnonzero((client_index >= first) & (client_index < first + len(chunk)))
         away = _Absences(population.availability, chunk, end_ns)
-        which, from_s, to_s = away.within(client_index[rows] - first, begin[rows], end[rows])
-        which = rows[which]
-        columns.append((which, from_s, np.minimum(to_s, works_from[which])))
-        columns.append((which, np.maximum(from_s, works_until[which]), to_s))
-    empty = np.zeros(0)
-    which, from_s, to_s = (
-        np.concatenate(each)
-        for each in zip((np.zeros(0, np.int64), empty, empty), *columns, strict=True)
-    )
-    some = from_s < to_s
-    dispatch_id = table["dispatch_id"].to_numpy()[which[some]]
-    return from_columns(
-        PAUSES, {"dispatch_id": dispatch_id, "from_s": from_s[some], "to_s": to_s[some]}
-    )
+        span, from_s, to_s = away.within(client_index[rows] - first, begin_s[rows], end_s[rows])
+        parts.append((rows[span], from_s, to_s))
+    row, from_s, to_s = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return row, from_s, to_s
 
 
 class _Absences:
