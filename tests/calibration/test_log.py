@@ -44,7 +44,7 @@ def test_timestamps_and_numbers_are_the_same(tmp_path: Path) -> None:
         ("client,start\na,1\n", "no column end"),
         (
             "client,start,downloaded,computed,end,compute_s\na,0,1,4,5,3\nb,0,1,4,5,3.5\n",
-            "row 2 has compute_s 3.5, but 3 s from downloaded to computed (1 row in all)",
+            r"row 2 has compute_s 3.5, but 3 s from downloaded to computed \(1 row in all\)",
         ),
         ("client,start,downloaded,end,download_s\na,0,1,5,-1\n", "row 1 has download_s -1"),
         ("client,start,end\na,2,1\n", "ends before it starts"),

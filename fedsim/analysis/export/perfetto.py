@@ -137,7 +137,7 @@ def _versions(run: Run) -> Iterator[Event]:
     track = SERVER, VERSIONS
     yield _slice("version", "version 0", track, (0, times[0] if times else until), {})
     for version, arguments, begin, end in zip(
-        table["version"].tolist(), facts, times, [*times[1:], until], strict=True
+        table["version"].tolist(), facts, times, [*times, until][1:], strict=True
     ):
         yield _slice("version", f"version {version}", track, (begin, end), arguments)
 
