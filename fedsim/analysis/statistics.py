@@ -10,11 +10,13 @@ import pandas as pd
 
 from fedsim.outcomes import OUTCOME_LABELS, Outcome
 from fedsim.runs.phases import (
+    DISPATCH_PARTS,
     WORK_PHASES,
     Floats,
     aggregated_versions,
     aggregation_times,
     outcome_codes,
+    work_changes,
 )
 
 Integers = npt.NDArray[np.int64]
@@ -29,16 +31,16 @@ def outcome_counts(dispatches: pd.DataFrame) -> dict[str, int]:
 def where_time_went(spent: pd.DataFrame, clients: pd.DataFrame | None = None) -> dict[str, float]:
     """Client-seconds of the run by activity.
 
-    ``download``, ``compute`` and ``upload`` count all work, useful or not; ``waiting`` is from the
-    arrival of an update to its aggregation (or the client's next dispatch, or the end of the run). With the
-    table of clients, there are also ``idle`` (online with nothing to do) and ``offline``, and the six add up to
-    the number of clients times the duration of the run.
+    ``download``, ``compute`` and ``upload`` count all work, useful or not; ``paused`` is the time offline in the middle
+    of a dispatch; ``waiting`` is from the arrival of an update to its aggregation (or the client's next dispatch, or
+    the end of the run). With the table of clients, there are also ``idle`` (online with nothing to do) and ``offline``
+    (with nothing to do), and the seven add up to the number of clients times the duration of the run.
 
     Args:
         spent: as :attr:`Run.phases`.
         clients: as :attr:`Run.clients`.
     """
-    seconds = {name: float(spent[f"{name}_s"].sum()) for name in WORK_PHASES}
+    seconds = {name: float(spent[f"{name}_s"].sum()) for name in DISPATCH_PARTS}
     if clients is not None:
         seconds |= {name: float(clients[f"{name}_s"].sum()) for name in ("idle", "offline")}
         # Idle time is a difference: below a nanosecond per client it is a rounding error.
@@ -46,11 +48,15 @@ def where_time_went(spent: pd.DataFrame, clients: pd.DataFrame | None = None) ->
     return seconds
 
 
-def work_by_outcome(dispatches: pd.DataFrame) -> pd.DataFrame:
+def work_by_outcome(dispatches: pd.DataFrame, spent: pd.DataFrame) -> pd.DataFrame:
     """The work that went into dispatches: one row per outcome, all six in order.
 
     Columns: ``dispatches``, ``steps``, ``bytes`` (down and up), ``energy_j``, and ``seconds`` (client-seconds of
-    download, compute and upload).
+    download, compute and upload, without pauses).
+
+    Args:
+        dispatches: as :attr:`Run.dispatches`.
+        spent: as :attr:`Run.phases`.
     """
     work = pd.DataFrame(
         {
@@ -58,7 +64,7 @@ def work_by_outcome(dispatches: pd.DataFrame) -> pd.DataFrame:
             "steps": dispatches["steps_done"],
             "bytes": dispatches["bytes_down"] + dispatches["bytes_up"],
             "energy_j": dispatches["energy_j"],
-            "seconds": dispatches["ended_s"] - dispatches["dispatched_s"],
+            "seconds": spent[[f"{name}_s" for name in WORK_PHASES]].sum(axis=1),
         },
         index=dispatches.index,
     )
@@ -217,17 +223,20 @@ def participation_term(weights: Weights, window: int) -> Floats:
     return np.asarray(clients * squares - 2.0 * sums + 1.0, dtype=np.float64)
 
 
-def at_work(dispatches: pd.DataFrame, edges_s: Floats) -> tuple[int, Floats]:
-    """Number of dispatches in progress at once (begun at or before an instant, ended after it).
+def at_work(
+    dispatches: pd.DataFrame, pauses: pd.DataFrame | None, edges_s: Floats
+) -> tuple[int, Floats]:
+    """Number of dispatches in progress at once (begun at or before an instant, ended after it) and not paused.
 
     Args:
         dispatches: as :attr:`Run.dispatches`.
+        pauses: as :attr:`Run.pauses`; None if they are unknown, and count as work.
         edges_s: M + 1 increasing instants.
 
     Returns:
         The largest number, and the mean number between neighboring instants, shape (M,).
     """
-    begun, ended = (np.sort(dispatches[name].to_numpy()) for name in ("dispatched_s", "ended_s"))
+    begun, ended = map(np.sort, work_changes(dispatches, pauses))
     past_begun, past_ended = (np.searchsorted(s, begun, side="right") for s in (begun, ended))
 
     def since(ordered: Floats) -> Floats:

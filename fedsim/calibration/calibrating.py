@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,12 @@ from fedsim.scheduling.schedules.sync import Sync
 from fedsim.tasks.kinds.flower import FlowerTask
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+_QUANTITIES: Mapping[str, Callable[[pd.DataFrame], pd.Series]] = {
+    "download (s)": lambda log: log["download_s"],
+    "local steps (s)": lambda log: log["compute_s"],
+    "upload (s)": lambda log: log["upload_s"],
+    "dispatch to arrival (s)": lambda log: log["end_s"] - log["start_s"],
+}
 _FEW = 0.8
 """Share of the log's dispatches below which a simulation is flagged."""
 
@@ -116,13 +123,8 @@ def calibrate(
             " more often than the logged ones."
         )
     distributions = {
-        name: (_values(log, one, other), _values(simulated, one, other))
-        for name, one, other in (
-            ("download (s)", "start_s", "downloaded_s"),
-            ("local steps (s)", "downloaded_s", "computed_s"),
-            ("upload (s)", "computed_s", "end_s"),
-            ("dispatch to arrival (s)", "start_s", "end_s"),
-        )
+        name: (quantity(log).dropna().tolist(), quantity(simulated).dropna().tolist())
+        for name, quantity in _QUANTITIES.items()
     }
     distributions = {name: pair for name, pair in distributions.items() if all(pair)}
     predictions: list[Prediction] = []
@@ -232,8 +234,3 @@ def _script(log: pd.DataFrame, clients: list[str]) -> list[list[int]]:
     number = {name: index for index, name in enumerate(clients)}
     rounds = log.dropna(subset=["round"]).groupby("round")["client"]
     return [sorted({number[name] for name in names}) for _, names in rounds]
-
-
-def _values(log: pd.DataFrame, start: str, end: str) -> list[float]:
-    values: list[float] = (log[end] - log[start]).dropna().tolist()
-    return values

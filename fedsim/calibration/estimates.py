@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import ndtr
 
+from fedsim.calibration.log import WORK
 from fedsim.calibration.transfers import Link, identify
 from fedsim.network.transport import Transport
 from fedsim.traces.bundle import Manifest, TraceBundle
@@ -154,14 +155,13 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
             flags.append("The log has no local steps: each dispatch counts as one step.")
         known = np.ones(count) if assumptions.steps is None else assumptions.steps
         steps = np.where(np.isnan(steps), known[client], steps)
-    phases = bool(done[["downloaded_s", "computed_s"]].notna().all(axis=None))
+    phases = bool(done[list(WORK)].notna().all(axis=None))
     rates = [Varying(np.full(count, np.nan), np.zeros(count))] * 2
     slopes = np.zeros((2, count))
     latency_s, latency_errors = np.full(count, np.nan), np.zeros(count)
     transport = assumptions.transport
     if phases:
-        instants = done[["start_s", "downloaded_s", "computed_s", "end_s"]].to_numpy()
-        down_s, compute_s, up_s = np.diff(instants, axis=1).T
+        down_s, compute_s, up_s = done[list(WORK)].to_numpy().T
         sizes = []
         for key in ("bytes_down", "bytes_up"):
             size = done[key].to_numpy(float)

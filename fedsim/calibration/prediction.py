@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.calibration.estimates import Estimates, FloatArray, horizon_s, to_bundle
+from fedsim.calibration.log import WORK
 from fedsim.composition.assembly import assemble, build_server
 from fedsim.outcomes import Outcome
 from fedsim.scenario.loading import LoadedScenario
@@ -129,6 +130,8 @@ def simulated_log(loaded: LoadedScenario) -> pd.DataFrame:
             "outcome": [Outcome(value).label for value in table["outcome"]],
         }
     )
+    for name, (_, end) in WORK.items():
+        log[name] = table[name].where(log[end].notna())
     return log.sort_values(["start_s", "client"], kind="stable").reset_index(drop=True)
 
 

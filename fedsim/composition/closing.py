@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.composition.pauses import pauses_table, worked_offline_s
 from fedsim.devices.population import Population
 from fedsim.network.base import Direction
 from fedsim.runs.clients import clients_table, sampled_clients
 from fedsim.runs.run import Run
-from fedsim.runs.schema import CLIENTS, ONLINE, PRESENCE
+from fedsim.runs.schema import CLIENTS, ONLINE, PAUSES, PRESENCE
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.units import NS_PER_S, to_ns
 
@@ -31,7 +32,7 @@ def write_population(
     measured: ClientMetrics | None = None,
     names: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write ``clients``, ``online`` and ``presence`` of a run whose other tables are finished.
+    """Write ``clients``, ``online``, ``presence`` and ``pauses`` of a run whose other tables are finished.
 
     Args:
         run: the run, whose ``simulated_s`` is known.
@@ -55,6 +56,7 @@ def write_population(
         down_bps=network.rates_bps(Direction.DOWN),
         up_bps=network.rates_bps(Direction.UP),
         online_fraction=online_ns / max(1, end_ns),
+        worked_offline_s=worked_offline_s(run.dispatches, population, end_ns),
         last_accuracy=None if measured is None else measured.accuracy,
         last_mae=None if measured is None else measured.error,
         names=names,
@@ -71,3 +73,5 @@ def write_population(
         "to_s": until_ns / NS_PER_S,
     }
     write_parquet(folder.parquet(PRESENCE.name), PRESENCE, from_columns(PRESENCE, columns))
+    pauses = pauses_table(run.dispatches, run.phases["paused_s"].to_numpy(), population, end_ns)
+    run.written({PAUSES.name: write_parquet(folder.parquet(PAUSES.name), PAUSES, pauses)})

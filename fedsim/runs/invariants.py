@@ -6,11 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from fedsim.errors import InvariantViolation
 from fedsim.outcomes import Outcome
 from fedsim.runs.phases import (
+    DISPATCH_PARTS,
     INSTANTS,
+    WORK_PHASES,
     aggregated_versions,
     aggregation_times,
     outcome_codes,
@@ -85,6 +88,15 @@ def _dispatches(run: Run, messages: list[str]) -> None:
     )
     for column in ("bytes_down", "bytes_up", "energy_j"):
         forbid(table[column].to_numpy() < 0, f"{column} is negative")
+    whole_s = ended - dispatched
+    worked_s = np.zeros_like(whole_s)
+    for name in WORK_PHASES:
+        spent_s = run.phases[f"{name}_s"].to_numpy()
+        forbid(spent_s < 0, f"{name}_s is negative")
+        worked_s += spent_s
+    forbid(_differ(np.maximum(worked_s, whole_s), whole_s), "worked for longer than it lasted")
+    if run.pauses is not None:
+        _pauses(run, run.pauses, messages)
     staleness = table["staleness"].to_numpy(dtype=np.int64, na_value=0)
     forbid(staleness < 0, "staleness is negative")
 
@@ -101,6 +113,29 @@ def _dispatches(run: Run, messages: list[str]) -> None:
     overlaps = np.zeros(len(order), np.bool_)
     overlaps[later] = dispatched[later] < ended[earlier]
     forbid(overlaps, "its client was still working on its previous dispatch")
+
+
+def _pauses(run: Run, pauses: pd.DataFrame, messages: list[str]) -> None:
+    """Every dispatch pauses for the time in which it is under way and its client does not work."""
+    ids = run.dispatches["dispatch_id"].to_numpy()
+    paused = pauses["dispatch_id"].to_numpy()
+    begin, end = pauses["from_s"].to_numpy(), pauses["to_s"].to_numpy()
+    forbid = _rules("dispatch", paused, messages)
+    # Rows are numbered as dispatches are, which _dispatches checks.
+    known = (paused >= 0) & (paused < len(ids))
+    forbid(~known, "paused, but is not among the dispatches")
+    paused, begin, end = paused[known], begin[known], end[known]
+    forbid = _rules("dispatch", paused, messages)
+    dispatched, ended = (run.dispatches[f"{name}_s"].to_numpy() for name in ("dispatched", "ended"))
+    forbid(~(begin < end), "has a pause that ends before it begins")
+    forbid(
+        (begin < dispatched[paused]) | (end > ended[paused]), "paused while it was not under way"
+    )
+    sums = np.bincount(paused, end - begin, minlength=len(ids)).astype(np.float64)
+    _rules("dispatch", ids, messages)(
+        _differ(sums, run.phases["paused_s"].to_numpy()),
+        "its work and its pauses do not add up to its time",
+    )
 
 
 def _aggregations(run: Run, messages: list[str]) -> None:
@@ -180,7 +215,7 @@ def _clients(run: Run, messages: list[str]) -> None:
     for name, column in values.items():
         sums = np.bincount(clients[rows], column[rows], minlength=len(ids)).astype(np.float64)
         forbid(_differ(table[name], sums), f"{name} is not the sum over its dispatches")
-    parts = ["download_s", "compute_s", "upload_s", "waiting_s", "idle_s", "offline_s"]
+    parts = [f"{part}_s" for part in (*DISPATCH_PARTS, "idle", "offline")]
     whole = table[parts].sum(axis=1).to_numpy()
     forbid(_differ(whole, run.simulated_s), "its seconds do not add up to the run's")
     _rules("dispatch", dispatches["dispatch_id"].to_numpy(), messages)(

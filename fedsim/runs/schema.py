@@ -6,6 +6,7 @@ metadata of each field (``unit``, ``description``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -66,6 +67,9 @@ DISPATCHES = _table(
     _field("sequence", pa.int32(), "", "earlier dispatches of this client"),
     _field("group", pa.int32(), "", "mark set by the schedule, such as a tier"),
     _field("ended_s", pa.float64(), "s", "arrival, drop, cut, or end of the run"),
+    _field("download_s", pa.float64(), "s", "time spent on the download, without pauses"),
+    _field("compute_s", pa.float64(), "s", "time spent on local steps, without pauses"),
+    _field("upload_s", pa.float64(), "s", "time spent on the upload, without pauses"),
 )
 
 AGGREGATIONS = _table(
@@ -133,10 +137,14 @@ CLIENTS = _table(
     _field("device", pa.string(), "", "its device in the trace; null without a trace"),
     _field("kind", pa.string(), "", "kind of its device, such as phone; null if unknown"),
     _field("last_mae", pa.float64(), "", "its last mean absolute error; NaN if none"),
+    _field("paused_s", pa.float64(), "s", "offline in a dispatch, not working"),
 )
 
-ADDED = frozenset({"name", "device", "kind", "last_mae"})
-"""Columns of the clients that runs of earlier versions lack; their readers get nulls."""
+ADDED: Mapping[str, frozenset[str]] = {
+    DISPATCHES.name: frozenset({"download_s", "compute_s", "upload_s"}),
+    CLIENTS.name: frozenset({"name", "device", "kind", "last_mae", "paused_s"}),
+}
+"""Columns by table that runs of earlier versions lack; their readers get nulls."""
 
 ONLINE = _table(
     "online",
@@ -155,6 +163,15 @@ PRESENCE = _table(
     _field("to_s", pa.float64(), "s", "simulated time at which it left, or the end of the run"),
 )
 
+PAUSES = _table(
+    "pauses",
+    "When clients were offline in the middle of a dispatch and did not work: one row per pause.",
+    ("dispatch_id", "from_s"),
+    _field("dispatch_id", pa.int64(), "", "dispatch that paused"),
+    _field("from_s", pa.float64(), "s", "simulated time at which the pause began"),
+    _field("to_s", pa.float64(), "s", "simulated time at which it, or the dispatch, ended"),
+)
+
 PARTITION = _table(
     "partition",
     "How the labels are spread over the clients.",
@@ -167,5 +184,5 @@ PARTITION = _table(
 STREAMED = (DISPATCHES, AGGREGATIONS, METRICS)
 """Tables written while the run is in progress, as ``<name>.arrows``."""
 
-TABLES = (*STREAMED, CLIENTS, ONLINE, PRESENCE, PARTITION)
+TABLES = (*STREAMED, CLIENTS, ONLINE, PRESENCE, PAUSES, PARTITION)
 """Every table that a run folder may contain, as ``<name>.parquet``."""

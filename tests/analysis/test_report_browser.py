@@ -11,6 +11,7 @@ from synthetic_runs import build_run
 
 from fedsim.analysis.run import Run, load_run
 from tests.analysis.browser import Page
+from tests.composition.test_pauses import simulate
 
 pytestmark = pytest.mark.browser
 
@@ -308,6 +309,21 @@ def test_the_life_of_clients_opens_on_work_and_moves_with_keys(page: Page, run: 
     said = page.run("document.getElementById('live').textContent")
     number = int(said.split("dispatch ")[1].split(",")[0])
     assert run.dispatches.loc[number, "outcome"] in said
+
+
+def test_the_life_of_clients_shows_pauses(chromium: Page, tmp_path: Path) -> None:
+    """Ten steps of 1 s, interrupted from 4 to 30 s."""
+    paused = simulate(tmp_path, "pause", [(0, 4), (30, 60)])
+    paused.report()
+    chromium.open(paused.folder.report)
+    legend = chromium.run("document.querySelector('#figure-timeline .legend').textContent")
+    assert "paused while offline" in legend
+    chromium.run("document.getElementById('chart-timeline').focus()")
+    for key in ("ArrowDown", "Enter"):
+        chromium.press(key)
+    said = chromium.run("document.getElementById('live').textContent")
+    assert "download 1 s · compute 10 s · upload 2 s · paused 26 s" in said
+    assert chromium.complaints == []
 
 
 def test_the_legend_says_when_lines_of_updates_are_left_out(page: Page) -> None:

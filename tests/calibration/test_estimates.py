@@ -11,6 +11,7 @@ import pytest
 
 from fedsim.calibration import calibrate
 from fedsim.calibration.estimates import Assumptions, Estimates, estimate, family_p
+from fedsim.calibration.log import WORK
 from fedsim.network.transports.fluid import Fluid
 from fedsim.parameters import Parameters
 from fedsim.traces.bundle import TraceBundle
@@ -70,7 +71,7 @@ def _log(seconds: np.ndarray) -> pd.DataFrame:
         }
     )
     log["client"] = log["client"].astype(str)
-    for name in ("downloaded_s", "computed_s", "ended_s", "bytes_down", "bytes_up", "round"):
+    for name in ("ended_s", "bytes_down", "bytes_up", "round", *WORK):
         log[name] = np.nan
     return log
 

@@ -22,6 +22,7 @@ from fedsim.metrics import MetricDefinition, definition, meets
 from fedsim.outcomes import LOST_LABELS
 from fedsim.runs import Run
 from fedsim.runs.divergence import has_diverged, lost_metrics, lost_since
+from fedsim.runs.schema import ADDED
 from fedsim.runs.tables import read_parquet
 
 Floats = npt.NDArray[np.float64]
@@ -131,9 +132,9 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
     """The figures of a complete run.
 
     ``figures`` holds: ``simulated_s``, ``wall_s``, ``updates`` (server updates), ``rounds``, ``dispatches``,
-    ``bytes``, ``energy_j``, ``compute_s``; the shares ``lost_dispatches``, ``lost_steps``, ``lost_bytes`` and
-    ``lost_seconds`` that went into updates that never entered the model; ``contributed`` (share of clients that
-    gave an update), ``per_update`` (client updates in a server update), ``gini``, ``staleness_mean``,
+    ``bytes``, ``energy_j``, ``compute_s``, ``paused_s``; the shares ``lost_dispatches``, ``lost_steps``,
+    ``lost_bytes`` and ``lost_seconds`` that went into updates that never entered the model; ``contributed`` (share of
+    clients that gave an update), ``per_update`` (client updates in a server update), ``gini``, ``staleness_mean``,
     ``staleness_max``, ``age_s`` (mean seconds from dispatch to aggregation), ``tau_avg``, ``tau_max``.
 
     Args:
@@ -211,7 +212,7 @@ def _progress(run: Run) -> pd.DataFrame:
 
 def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
     dispatches, aggregations = run.dispatches, run.aggregations
-    work = statistics.work_by_outcome(dispatches)
+    work = statistics.work_by_outcome(dispatches, run.phases)
     whole = work.sum()
     lost = work.loc[list(LOST_LABELS)].sum()
     stale = statistics.staleness(dispatches, aggregations)
@@ -226,6 +227,7 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
         "bytes": float(whole["bytes"]),
         "energy_j": float(whole["energy_j"]),
         "compute_s": float(run.phases["compute_s"].sum()),
+        "paused_s": float(run.phases["paused_s"].sum()),
         **{
             f"lost_{name}": float(lost[name] / whole[name]) if whole[name] else np.nan
             for name in ("dispatches", "steps", "bytes", "seconds")
@@ -247,6 +249,8 @@ def _digest(run: Run) -> str:
     for name in DIGESTED:
         sink = pa.BufferOutputStream()
         table = read_parquet(run.folder.parquet(name)).combine_chunks().replace_schema_metadata()
+        # Runs of earlier versions lack these columns, and may be identical otherwise.
+        table = table.select([c for c in table.column_names if c not in ADDED.get(name, ())])
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
         content.update(sink.getvalue())

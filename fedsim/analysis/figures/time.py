@@ -29,7 +29,7 @@ from fedsim.formatting import (
 )
 from fedsim.outcomes import LOST_LABELS, OUTCOME_LABELS
 from fedsim.runs import Run
-from fedsim.runs.phases import WORK_PHASES, outcome_codes
+from fedsim.runs.phases import DISPATCH_PARTS, outcome_codes
 
 _SHORTEST_PAUSE = 0.1
 """Share of the time from one round to the next from which a pause is shown."""
@@ -38,6 +38,7 @@ PHASE_LABELS = {
     "download": "download",
     "compute": "compute",
     "upload": "upload",
+    "paused": "paused while offline",
     "waiting": "waiting",
     "idle": "idle while online",
     "offline": "offline",
@@ -57,7 +58,10 @@ def time_spent(run: Run) -> Figure:
     """Client time by activity."""
     clients = run.clients if run.has_clients else None
     spent = statistics.where_time_went(run.phases, clients)
-    work_s = {name: spent[name] for name in WORK_PHASES}
+    if not spent["paused"]:
+        # Most scenarios drop the work of clients that go offline, so that there are no pauses.
+        del spent["paused"]
+    work_s = {name: spent[name] for name in DISPATCH_PARTS if name in spent}
     whole, at_work = sum(spent.values()), sum(work_s.values())
     shares = [seconds / whole if whole else 0.0 for seconds in spent.values()]
     work_shares = [
@@ -68,7 +72,7 @@ def time_spent(run: Run) -> Figure:
         busiest = max(work_s, key=lambda name: work_s[name])
         finding = (
             f"Of the time clients spent on dispatches, {format_share(work_s[busiest] / at_work)} "
-            f"went to {PHASE_LABELS[busiest]}.{_ends_of_rounds(run)}"
+            f"{'was' if busiest == 'paused' else 'went to'} {PHASE_LABELS[busiest]}.{_ends_of_rounds(run)}"
         )
     return Figure(
         "time",
@@ -79,7 +83,12 @@ def time_spent(run: Run) -> Figure:
             *([Column("share", "of all time", "share", shares)] if clients is not None else []),
             Column("work_share", "of time on dispatches", "share", work_shares),
         ),
-        {"parts": list(spent), "shares": shares, "work_shares": work_shares},
+        {
+            "parts": list(spent),
+            "shares": shares,
+            "work_parts": list(work_s),
+            "work_shares": work_shares,
+        },
     )
 
 
@@ -99,7 +108,7 @@ def _ends_of_rounds(run: Run) -> str:
 
 def work(run: Run) -> Figure:
     """Work by outcome."""
-    by_outcome = statistics.work_by_outcome(run.dispatches)
+    by_outcome = statistics.work_by_outcome(run.dispatches, run.phases)
     lost = by_outcome.loc[list(LOST_LABELS)].sum()
     steps, moved = by_outcome["steps"].sum(), by_outcome["bytes"].sum()
     if not (steps and moved):
@@ -243,7 +252,7 @@ def online(run: Run) -> Figure | None:
         times = np.unique(np.linspace(0.0, run.simulated_s, 400))
         finding = "The number of clients online was not recorded."
         columns = []
-    peak, means = statistics.at_work(run.dispatches, times)
+    peak, means = statistics.at_work(run.dispatches, run.pauses, times)
     working = np.append(means, np.nan)
     mean = float(np.nanmax(working, initial=0.0))
     if not peak and not columns:

@@ -86,8 +86,9 @@ def timeline(run: Run) -> Figure:
             "clients": chosen,
             "names": names,
             "kinds": _kinds(run, chosen),
-            "people": _people(table, chosen),
+            "people": _people(run, chosen),
             "presence": _presence(run, place, until),
+            "pauses": _pauses(run, rows["dispatch_id"].to_numpy()),
             "rounds": np.round(rounds[thin(len(rounds), _MAX_ROUNDS)], 3),
             "battery": battery
             and {
@@ -107,8 +108,9 @@ def _kinds(run: Run, chosen: npt.NDArray[np.int64]) -> list[str] | None:
     return list(kinds) if kinds.nunique() > 1 else None
 
 
-def _people(table: pd.DataFrame, chosen: npt.NDArray[np.int64]) -> dict[str, Any]:
+def _people(run: Run, chosen: npt.NDArray[np.int64]) -> dict[str, Any]:
     """Values per client for sorting the rows: updates, lost dispatches, late ones, and seconds per local step."""
+    table = run.dispatches
     codes = outcome_codes(table)
     clients = table["client_id"].to_numpy()
 
@@ -117,10 +119,9 @@ def _people(table: pd.DataFrame, chosen: npt.NDArray[np.int64]) -> dict[str, Any
         return np.asarray(summed[chosen], np.float64)
 
     lost = table["outcome"].isin(LOST_LABELS).to_numpy()
-    computed = (table["computed_s"] - table["downloaded_s"]).to_numpy()
-    done = np.isfinite(computed)
+    done = table["computed_s"].notna().to_numpy()
     steps = of_chosen(np.where(done, table["steps_done"].to_numpy(), 0))
-    spent = of_chosen(np.where(done, computed, 0.0))
+    spent = of_chosen(np.where(done, run.phases["compute_s"].to_numpy(), 0.0))
     step_s = np.divide(spent, steps, out=np.full(len(chosen), np.nan), where=steps > 0)
     return {
         "updates": of_chosen(codes == Outcome.AGGREGATED).astype(np.int64),
@@ -144,6 +145,25 @@ def _presence(run: Run, place: pd.Series[int], until_s: float) -> dict[str, Any]
         first = np.r_[True, (rows[1:] != rows[:-1]) | (begin[1:] - end[:-1] > gap_s)]
         rows, begin, end = rows[first], begin[first], end[np.r_[first[1:], True]]
     return {"row": rows, "from_s": begin.round(1), "to_s": end.round(1), "gap_s": gap_s}
+
+
+def _pauses(run: Run, dispatch_ids: npt.NDArray[np.int64]) -> dict[str, Any] | None:
+    """Row, start and end of the pauses of dispatches, by row; only the longest if there are too many."""
+    table = run.pauses
+    if table is None:
+        return None
+    row = pd.Index(dispatch_ids).get_indexer(pd.Index(table["dispatch_id"]))
+    begin, end = table["from_s"].to_numpy(), table["to_s"].to_numpy()
+    of_rows = np.flatnonzero(row >= 0)
+    longest = of_rows[np.argsort(begin[of_rows] - end[of_rows], kind="stable")[:_MAX_STRETCHES]]
+    kept = np.sort(longest)
+    shortest_s = float((end - begin)[kept].min()) if len(kept) < len(of_rows) else 0.0
+    return {
+        "row": row[kept],
+        "from_s": begin[kept].round(3),
+        "to_s": end[kept].round(3),
+        "shortest_s": shortest_s,
+    }
 
 
 def _battery(run: Run) -> Energy | None:
