@@ -152,9 +152,9 @@ def is_bundled(item: Callable[..., Any]) -> bool:
     return item.__module__.partition(".")[0] == "fedsim"
 
 
-def place(user_class: type[Any], function: str) -> str:
-    """A function of a user's class for messages, with the file of the class; a class of a notebook's cell has none."""
-    name = f"{user_class.__name__}.{function}"
+def place(user_class: type[Any], function: str = "") -> str:
+    """A user's class, or a function of it, for messages, with its file; a class of a notebook's cell has none."""
+    name = f"{user_class.__name__}.{function}" if function else user_class.__name__
     try:
         return f"{inspect.getfile(user_class)}: {name}"
     except (OSError, TypeError):

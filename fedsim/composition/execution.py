@@ -34,7 +34,7 @@ from fedsim.composition.requirements import (
     nothing_dispatched,
     small_rounds,
 )
-from fedsim.composition.resuming import load_original
+from fedsim.composition.resuming import load_original, timeline_differs
 from fedsim.composition.rules import build_station
 from fedsim.composition.shared import Shared
 from fedsim.durable import is_disk_full
@@ -58,7 +58,7 @@ from fedsim.scenario.own_code import write_sources
 from fedsim.simulation.rows import DispatchRows
 from fedsim.simulation.server import Server
 from fedsim.stopping import Grace, grace
-from fedsim.timeline import Evaluate
+from fedsim.timeline import Evaluate, TimelineDiffers
 from fedsim.units import NEVER, NS_PER_S
 
 if TYPE_CHECKING:
@@ -230,8 +230,8 @@ def resume(
         on_start: called with a sentence that says where the run continues.
 
     Raises:
-        UserError: there is no such run, it is damaged, its scenario or code has changed, or an override is not
-            allowed.
+        UserError: there is no such run, it is damaged, its scenario or code has changed, an override is not
+            allowed, or the simulation does not repeat the timeline up to the checkpoint.
     """
     began = time.perf_counter()
     folder = RunFolder(path)
@@ -255,7 +255,7 @@ def resume(
         assembly = _assemble(loaded, shared, bool(info.get("timing_only")), timeline)
         earlier = {name: float(info.get(name) or 0) for name in _WALL}
         folder.reopen(resumed=int(info.get("resumed", 0)) + 1)
-        with _writer(folder, assembly) as writer:
+        with folder.tables_aside() as put_tables_back, _writer(folder, assembly) as writer:
             try:
                 execution = _Execution(
                     assembly,
@@ -273,7 +273,13 @@ def resume(
                 folder.update_info(status=info["status"])
                 raise
             on_start(execution.starting_point())
-            return execution.run()
+            try:
+                return execution.run()
+            except TimelineDiffers as error:
+                # The run stays as the interruption left it.
+                put_tables_back()
+                folder.write_info(info)
+                raise timeline_differs(error, loaded, folder) from None
 
 
 def _checked(run: Run) -> Run:
@@ -462,6 +468,11 @@ class _Execution:
             run = self._close()
         except KeyboardInterrupt:
             self._leave(Status.INTERRUPTED)
+            raise
+        except TimelineDiffers:
+            self._writer.close()
+            if self._trackers is not None:
+                self._trackers.finish(Status.INTERRUPTED, {})
             raise
         except Exception as error:
             if is_disk_full(error):

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from fedsim.errors import UserError
-from fedsim.global_generators import watched
+from fedsim.global_generators import RANDOM_NUMBERS, refuse_kept_generators, watched
 from fedsim.network.shared import SharedNetwork
 from fedsim.outcomes import Outcome
 from fedsim.randomness import Purpose
@@ -134,7 +134,7 @@ class Server(Facts, ServerPort):
         self._selection = watched(
             rules.selection(self),
             *("draw", "cohort"),
-            hint="draw from self.generator(), which is different at every call and the same in every run",
+            hint=RANDOM_NUMBERS["selection"],
         )
         check_selection(self._selection, self)
         # Checked once, because these methods are called for every dispatch and do nothing in most selections.
@@ -148,6 +148,7 @@ class Server(Facts, ServerPort):
         """Simulate from time 0 until a limit is met or no event is left."""
         self._evaluations.start()
         self._schedule.start()
+        refuse_kept_generators(self._schedule, "schedule")
         self._engine.run(self._limits.until_ns)
         now = self._clock.now
         for dispatch, plan in [*self._dispatches.stop_all(), *self._updates.held.items()]:

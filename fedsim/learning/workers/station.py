@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from fedsim.global_generators import watched
+from fedsim.global_generators import RANDOM_NUMBERS, watched
 from fedsim.learning.device import Execution, reproducible
 from fedsim.learning.kernels import choose
 from fedsim.learning.local_training import LocalTrainer
@@ -80,7 +80,7 @@ class Station:
         self.method = watched(
             method,
             *("local_update", "aggregate"),
-            hint="draw from self.context.generator(...), keyed by version, or by client and sequence",
+            hint=RANDOM_NUMBERS["method"],
         )
         self.training = training
         self.execution = execution
