@@ -15,6 +15,7 @@ from fedsim.learning.kernels import choose
 from fedsim.learning.local_training import LocalTrainer
 from fedsim.learning.samples import Samples
 from fedsim.learning.workers.base import Group
+from fedsim.learning.workers.own_methods import RowCheck, keep_attributes
 from fedsim.methods.base import LocalUpdate, Method
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.training import Training
@@ -27,9 +28,15 @@ class Worker:
     """Trains one group at a time, by the method and trainer of one device, and moves updates to ``home``."""
 
     def __init__(
-        self, method: Method, trainer: LocalTrainer, execution: Execution, home: torch.device
+        self,
+        method: Method,
+        trainer: LocalTrainer,
+        execution: Execution,
+        home: torch.device,
+        rows: RowCheck,
     ) -> None:
         self._method = method
+        self._rows = rows
         self._trainer = trainer
         self._execution = execution
         self._home = home
@@ -39,7 +46,8 @@ class Worker:
         device, home = self._execution.device, self._home
         # Copies between two CUDA devices are synchronized on the streams of both.
         with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-            update = self._method.local_update(group.cohort(self._execution), self._trainer)
+            update = self._local_update(group)
+            self._rows.check(group, update, self._local_update)
             if device == home:
                 return update
             return LocalUpdate(
@@ -47,6 +55,9 @@ class Worker:
                 update.loss.to(home),
                 {name: rows.to(home) for name, rows in update.memory.items()},
             )
+
+    def _local_update(self, group: Group) -> LocalUpdate:
+        return self._method.local_update(group.cohort(self._execution), self._trainer)
 
 
 class Station:
@@ -102,6 +113,8 @@ class Station:
                 hint = f"return a tensor of shape {shape} and type {dtype}"
                 raise wrong_return(type(task), "initial", shown(model), hint)
             self.server = method.initial_state(model.to(execution.device))
+        keep_attributes(method)
+        self._rows = RowCheck(method, autocast=training.autocast != "none")
 
     def workers(self, count: int, home: torch.device | None = None) -> list[Worker]:
         """Workers that share the data, each with its own kernel; updates are moved to ``home`` if it is given."""
@@ -113,6 +126,7 @@ class Station:
                 LocalTrainer(kernel, layout, self.training),
                 execution,
                 home or execution.device,
+                self._rows,
             )
             for kernel in kernels
         ]
