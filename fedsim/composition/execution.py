@@ -368,6 +368,7 @@ class _Execution:
             checkpoint=checkpoint,
             on_metrics=self._on_metrics,
             on_rest=self._on_rest,
+            on_warning=self._warn,
             **({} if keeper is None else {"on_version": keeper.on_version}),
         )
         definitions = to_document(learner.metric_definitions.values())
@@ -537,6 +538,13 @@ class _Execution:
         if scenario.stop.simulated_time is None:
             yield from drifting_hours(self._assembly.population, end_ns)
 
+    def _warn(self, warning: UserError) -> None:
+        """Pass on a warning, and note it in ``run.json``; a resumed run may find one that is there already."""
+        self._on_warning(self._assembly.loaded.located(warning))
+        notes = self._folder.read_info().get("notes", [])
+        if warning.message not in notes:
+            self._folder.update_info(notes=[*notes, warning.message])
+
     def _close(self) -> Run:
         """Write the remaining files of a finished run, check its consistency, and return it."""
         assembly, folder = self._assembly, self._folder
@@ -567,8 +575,7 @@ class _Execution:
         verify_run(run)
         down_bytes, up_bytes = assembly.rules.traffic_bytes
         for warning in self._last_warnings(run, end_ns):
-            self._on_warning(assembly.loaded.located(warning))
-            folder.update_info(notes=[*folder.read_info().get("notes", []), warning.message])
+            self._warn(warning)
         folder.report.unlink(missing_ok=True)  # It shows an earlier part of the run.
         run.info = folder.close(
             Status.COMPLETE,

@@ -316,7 +316,8 @@ class LocalUpdate:
     Attributes:
         vectors: vectors sent up, name to (B, elements), as :meth:`Method.upload` declares, or :attr:`Prologue.upload`
             for work of the prologue.
-        memory: new rows of the clients' memories, name to (B, elements); other memories stay as they are.
+        memory: new rows of all memories that clients keep, name to (B, elements); the rows of :attr:`Cohort.memory` if
+            they have not changed. None are needed for work of the prologue.
         loss: mean training loss, (B,).
     """
 
@@ -462,7 +463,8 @@ class Method(Component, ABC):
 
     @abstractmethod
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """The server state after this aggregation; ``server`` and its tensors stay as they are."""
+        """The server state after this aggregation, with the names of :meth:`initial_state`; ``server`` and its tensors
+        stay as they are."""
 
     def personal_models(
         self, server: ServerState, clients: npt.NDArray[np.int64], memory: Mapping[str, Tensor]
