@@ -530,7 +530,9 @@ class _Execution:
             run.time_to(name, target) == 0 for name, target in scenario.stop.target.items()
         )
         if not self._server.dispatched:
-            yield nothing_dispatched(scenario.server.schedule.type)
+            empty = isinstance(self._server, Server) and self._server.empty_draws
+            selection = scenario.server.selection.type if empty else None
+            yield nothing_dispatched(scenario.server.schedule.type, selection)
         elif not (self._server.version or meets_target):
             late = int((run.dispatches["outcome"] == "late").sum())
             yield nothing_aggregated(scenario.server.schedule.type, self._server.arrived, late)
