@@ -65,7 +65,7 @@ def _value(item: Any, identical: bool, depth: int) -> object:
     if torch is not None and isinstance(item, torch.Tensor):
         if identical:
             return kind, _Identity(item), item._version
-        return kind, str(item.dtype), _of_array(item.detach().cpu().double().numpy())
+        return kind, str(item.dtype), tuple(item.shape), _of_tensor(item)
     if isinstance(item, np.ndarray):
         return (kind, _of_array(item), _Identity(item) if identical else None)
     if is_generator(item):
@@ -94,6 +94,15 @@ def _of_array(array: np.ndarray[Any, Any]) -> object:
     if array.dtype.hasobject:
         return array.shape
     return array.shape, str(array.dtype), zlib.crc32(array.flat[:_ENTRIES].tobytes())
+
+
+def _of_tensor(tensor: Any) -> object:
+    import torch
+
+    if tensor.layout is not torch.strided or tensor.is_meta:
+        return None
+    values = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    return _of_array(values.detach().cpu().double().numpy())
 
 
 def _state(generator: Any) -> object:
