@@ -187,10 +187,9 @@ def load_user_component(
             spec.loader.exec_module(module)
         except Exception as error:
             del sys.modules[module_name]
-            missing = error.name if isinstance(error, ModuleNotFoundError) else None
             raise UserError(
                 f"{path} cannot be imported: {type(error).__name__}: {error}",
-                hint=None if missing is None else _how_to_get(missing),
+                hint=_how_to_get(error, path) if isinstance(error, ImportError) else None,
             ) from error
     names = vars(sys.modules[module_name])
     value = names.get(class_name)
@@ -228,11 +227,23 @@ def load_user_component(
     return value
 
 
-def _how_to_get(package: str) -> str:
-    """A hint for a file that imports a package that is not installed."""
+def _how_to_get(error: ImportError, path: Path) -> str | None:
+    """A hint for a user's file that imports something that cannot be found; None if there is none."""
+    if "relative import" in str(error):
+        return f"a part is one file, so it has no package: move what it needs into {path.name}"
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return None
+    package = error.name.partition(".")[0]
+    beside = [path.parent / f"{package}.py", path.parent / package]
+    for found in beside:
+        if found.exists():
+            return (
+                f"a part is one file, so {found.name} beside it is not found: move what it needs into {path.name}, or "
+                "install it as a package"
+            )
     if package in ("peft", "transformers"):
         return 'pip install "fedsim-des[transformers]"'
-    return f"install the package of '{package}', or correct the import"
+    return f"install the package of '{error.name}', or correct the import"
 
 
 def import_path(cls: type[Any]) -> str:

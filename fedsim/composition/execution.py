@@ -36,7 +36,7 @@ from fedsim.composition.requirements import (
     nothing_dispatched,
     small_rounds,
 )
-from fedsim.composition.resuming import load_original
+from fedsim.composition.resuming import load_original, timeline_differs
 from fedsim.composition.rules import build_station
 from fedsim.composition.shared import Shared
 from fedsim.durable import is_disk_full
@@ -60,7 +60,7 @@ from fedsim.scenario.own_code import write_sources
 from fedsim.simulation.rows import DispatchRows
 from fedsim.simulation.server import Server
 from fedsim.stopping import Grace, grace
-from fedsim.timeline import Evaluate
+from fedsim.timeline import Evaluate, TimelineDiffers
 from fedsim.units import NEVER, NS_PER_S
 
 if TYPE_CHECKING:
@@ -227,8 +227,8 @@ def resume(
         on_start: called with a sentence that says where the run continues.
 
     Raises:
-        UserError: there is no such run, it is damaged, its scenario or code has changed, or an override is not
-            allowed.
+        UserError: there is no such run, it is damaged, its scenario or code has changed, an override is not
+            allowed, or the simulation does not repeat the timeline up to the checkpoint.
     """
     began = time.perf_counter()
     folder = RunFolder(path)
@@ -264,9 +264,18 @@ def resume(
             earlier=earlier,
         )
         undo = partial(folder.update_info, status=info["status"])
-        with _begun(begin, folder, assembly, undo) as execution:
+        with (
+            folder.tables_aside() as put_tables_back,
+            _begun(begin, folder, assembly, undo) as execution,
+        ):
             on_start(execution.starting_point())
-            return execution.run()
+            try:
+                return execution.run()
+            except TimelineDiffers as error:
+                # The run stays as the interruption left it.
+                put_tables_back()
+                folder.write_info(info)
+                raise timeline_differs(error, loaded, folder) from None
 
 
 @contextlib.contextmanager
@@ -363,6 +372,7 @@ class _Execution:
             checkpoint=checkpoint,
             on_metrics=self._on_metrics,
             on_rest=self._on_rest,
+            on_warning=self._warn,
             **({} if keeper is None else {"on_version": keeper.on_version}),
         )
         definitions = to_document(learner.metric_definitions.values())
@@ -466,6 +476,11 @@ class _Execution:
         except KeyboardInterrupt:
             self._leave(Status.INTERRUPTED)
             raise
+        except TimelineDiffers:
+            self.writer.close()
+            if self._trackers is not None:
+                self._trackers.finish(Status.INTERRUPTED, {})
+            raise
         except Exception as error:
             if is_disk_full(error):
                 raise self._no_room() from error
@@ -521,13 +536,22 @@ class _Execution:
             run.time_to(name, target) == 0 for name, target in scenario.stop.target.items()
         )
         if not self._server.dispatched:
-            yield nothing_dispatched(scenario.server.schedule.type)
+            empty = isinstance(self._server, Server) and self._server.empty_draws
+            selection = scenario.server.selection.type if empty else None
+            yield nothing_dispatched(scenario.server.schedule.type, selection)
         elif not (self._server.version or meets_target):
             late = int((run.dispatches["outcome"] == "late").sum())
             yield nothing_aggregated(scenario.server.schedule.type, self._server.arrived, late)
         yield from small_rounds(scenario.server, run.dispatches["round"].to_numpy())
         if scenario.stop.simulated_time is None:
             yield from drifting_hours(self.assembly.population, end_ns)
+
+    def _warn(self, warning: UserError) -> None:
+        """Pass on a warning, and note it in ``run.json``; a resumed run may find one that is there already."""
+        self.on_warning(self.assembly.loaded.located(warning))
+        notes = self.folder.read_info().get("notes", [])
+        if warning.message not in notes:
+            self.folder.update_info(notes=[*notes, warning.message])
 
     def _close(self) -> Run:
         """Write the remaining files of a finished run, check its consistency, and return it."""
@@ -558,8 +582,7 @@ class _Execution:
         verify_run(run)
         down_bytes, up_bytes = assembly.rules.traffic_bytes
         for warning in self._last_warnings(run, end_ns):
-            self.on_warning(assembly.loaded.located(warning))
-            folder.update_info(notes=[*folder.read_info().get("notes", []), warning.message])
+            self._warn(warning)
         folder.report.unlink(missing_ok=True)  # It shows an earlier part of the run.
         run.info = folder.close(
             Status.COMPLETE,

@@ -22,8 +22,8 @@ from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
 from fedsim.metrics import METRICS, MetricDefinition
 from fedsim.scenario.model import Evaluation, Server, Stop
-from fedsim.scheduling.base import Schedule
-from fedsim.signatures import is_bundled, place
+from fedsim.scheduling.base import Schedule, Selection
+from fedsim.signatures import called, is_bundled, place
 from fedsim.tasks.base import Task
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
@@ -173,9 +173,22 @@ def population_doubts(method: Method, availability: AvailabilityIndex) -> Iterat
     )
 
 
-def nothing_dispatched(schedule: type[Schedule]) -> UserError:
-    """The warning about a run that has dispatched nothing."""
+def nothing_dispatched(
+    schedule: type[Schedule], selection: type[Selection] | None = None
+) -> UserError:
+    """The warning about a run that has dispatched nothing.
+
+    Args:
+        schedule: the schedule.
+        selection: a user's selection that has drawn nobody although clients were available.
+    """
     message = "no work was dispatched, so the tables are empty and the model is the initial one"
+    if selection is not None:
+        return UserError(
+            f"draws nobody although clients are available; {message}",
+            where=place(selection, "draw"),
+            hint="return up to count clients of self.available(), such as self.available()[:count].tolist()",
+        )
     if is_bundled(schedule):
         hint = "check when the devices are online, the selection, its cohort, and stop"
         return UserError(message, where="server.schedule", hint=hint)
@@ -232,17 +245,18 @@ def small_rounds(server: Server, round_of_dispatch: npt.NDArray[np.int64]) -> It
 
 def _needs_of_method(method: Method, schedule: Any) -> tuple[_Need, ...]:
     title, optimizer = method.title or method.name, method.context.optimizer
+    name = called(schedule)
     return (
         (
             bool(method.only_synchronous) and not schedule.synchronous,
-            f"{title} cannot run under the {schedule.name} schedule"
+            f"{title} cannot run under the {name} schedule"
             + (f": {reason}" if isinstance(reason := method.only_synchronous, str) else ""),
             "server.schedule",
             "use the sync schedule",
         ),
         (
             method.prologue() is not None and not schedule.begins_with_prologue,
-            f"{title} begins with a round of all clients, which the {schedule.name} schedule does not dispatch",
+            f"{title} begins with a round of all clients, which the {name} schedule does not dispatch",
             "server.schedule",
             "use the sync schedule",
         ),
@@ -270,7 +284,7 @@ def _needs_of_method(method: Method, schedule: Any) -> tuple[_Need, ...]:
 
 def _needs_of_schedule(server: Server, clients: int) -> Iterator[_Need]:
     schedule, params, selection = server.schedule.type, server.schedule.params, server.selection
-    name = schedule.name or schedule.__name__
+    name = called(schedule)
     cohort = getattr(selection.params, "cohort", None)
     yield (
         schedule.needs_all_clients and cohort is not None and cohort < clients,
@@ -280,7 +294,7 @@ def _needs_of_schedule(server: Server, clients: int) -> Iterator[_Need]:
     )
     yield (
         schedule.needs_choice and not selection.type.chooses,
-        f"the {selection.type.name} selection fixes the clients of each round, and so does the {name} schedule",
+        f"the {called(selection.type)} selection fixes the clients of each round, and so does the {name} schedule",
         "server.selection",
         "use another selection, or another schedule",
     )
@@ -300,13 +314,13 @@ def _needs_of_selection(
     selection = server.selection.type
     yield (
         selection.needs_training and not learns,
-        f"the {selection.name} selection follows training losses or accuracies, but this run only simulates time",
+        f"the {called(selection)} selection follows training losses or accuracies, but this run only simulates time",
         "server.selection",
         "choose another selection, or run without --timing-only on a task that learns",
     )
     yield (
         selection.needs_client_tests and learns and not client_accuracies,
-        f"the {selection.name} selection needs accuracies on clients' own test samples, which this task lacks",
+        f"the {called(selection)} selection needs accuracies on clients' own test samples, which this task lacks",
         "server.selection",
         "choose another selection, or a task with classes and task.partition.test: split (or same_distribution)",
     )

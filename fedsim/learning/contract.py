@@ -7,9 +7,12 @@ from contextlib import contextmanager
 
 from torch import Tensor
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, nearest_or_all
 from fedsim.methods.base import LocalUpdate, Method, ServerState, Vector
-from fedsim.signatures import place
+from fedsim.signatures import is_bundled, place
+
+_BITS_OF_FLOAT32 = 32
+_ROWS_TO_COUNT = 3
 
 
 class Contract:
@@ -26,6 +29,16 @@ class Contract:
         self._sent_up = _elements(method.upload())
         prologue = method.prologue()
         self._sent_up_first = _elements(prologue.upload if prologue else ())
+        self._state: list[str] = []
+        # Vectors of a user's method that are charged at fewer bits than they may need.
+        self._coarse = {
+            vector.name: vector.bits
+            for vector in method.upload()
+            if vector.bits is not None
+            and vector.bits < _BITS_OF_FLOAT32
+            and vector.elements > 2**vector.bits
+            and not is_bundled(self._class)
+        }
         self._memories = {
             name: memory.elements
             for name, memory in method.memories().items()
@@ -48,21 +61,44 @@ class Contract:
                 )
             self._check_rows("vector", update.vectors, sent_up, source, rows)
             self._check_rows("memory", update.memory, self._memories, "memories()", rows)
-            for name in sent_up:
-                what = f"no vector '{name}', which {source} declares"
-                self._check_given("local_update", name, update.vectors, what)
+            self._check_given("vector", update.vectors, sent_up, source)
+            if not in_prologue:
+                self._check_given("memory", update.memory, self._memories, "memories()")
             self._check_shape("local_update", "loss", update.loss, (rows,), "(B,)")
         except UserError as error:
             expected = f"LocalUpdate({_shapes(sent_up, rows)}, loss of shape ({rows},)"
             if self._memories:
-                expected += f", memory with any of {_shapes(self._memories, rows)}"
+                expected += f", {_shapes(self._memories, rows)}"
             raise _explained(error, f"{expected}), one row per dispatch") from None
 
+    def doubts(self, update: LocalUpdate) -> Iterator[UserError]:
+        """Warnings about vectors of the first update with more different values than their bits can tell apart.
+
+        A vector that is mostly zero may be sent as its other entries alone, so those count at 32 bits each.
+        """
+        coarse, self._coarse = self._coarse, {}
+        for name, bits in coarse.items():
+            if name not in update.vectors:
+                self._coarse[name] = bits  # Work of a prologue sends other vectors.
+                continue
+            for row in update.vectors[name][:_ROWS_TO_COUNT]:
+                values = row.unique().numel()
+                sparse = _BITS_OF_FLOAT32 * int(row.count_nonzero()) <= bits * len(row)
+                if values > 2**bits and not sparse:
+                    yield self._error(
+                        "local_update",
+                        f"returns '{name}' with {values:,} different values in a row, but upload() charges {bits:g} "
+                        f"bits per entry, which hold {2**bits:,.0f}: its uploads are too small and too fast",
+                        "quantize the vector (docs: Bits per entry), or state the bits that it needs",
+                    )
+                    break
+
     def check_state(self, state: ServerState, function: str) -> None:
-        """Check the server state that a ``function`` of the method returned.
+        """Check the server state that a ``function`` of the method returned; the first one declares the names.
 
         Raises:
-            UserError: a vector that clients receive is missing or has the wrong shape.
+            UserError: a vector that clients receive is missing or has the wrong shape, or the names are not those of
+                the first state.
         """
         try:
             if not isinstance(state, Mapping):
@@ -72,16 +108,15 @@ class Contract:
                     "return {'model': ...}, or the given state if nothing changes",
                 )
             for name, elements in self._sent_down.items():
-                self._check_given(function, name, state, f"no '{name}', which clients receive")
+                if name not in state:
+                    raise self._error(
+                        function,
+                        f"returns no '{name}', which clients receive",
+                        f"given: {_listed(state)}",
+                    )
                 self._check_shape(function, name, state[name], (elements,), "(elements,)")
-            self._check_given(function, "model", state, "no 'model', which is evaluated")
-            dtype = state["model"].dtype
-            if dtype != self._dtype:
-                raise self._error(
-                    function,
-                    f"returns 'model' as {dtype}, not {self._dtype}",
-                    "convert it with .to(self.context.dtype)",
-                )
+            self._check_model(function, state)
+            self._check_names(function, state)
         except UserError as error:
             expected = f"the server's tensors, with {_shapes(self._sent_down)}"
             raise _explained(error, expected) from None
@@ -104,11 +139,49 @@ class Contract:
                 "or change a clone()",
             )
 
+    def _check_names(self, function: str, state: ServerState) -> None:
+        """Refuse a state whose names differ from those of the first one: a checkpoint would not restore the same run,
+        and a name that is written differently would be a tensor that never changes."""
+        self._state = self._state or list(state)
+        for name in state:
+            if name not in self._state:
+                every = f"initial_state() returns: {_listed(self._state)}"
+                raise self._error(
+                    function,
+                    f"returns '{name}', which initial_state() does not",
+                    f"{nearest_or_all(name, self._state, every)}; give it a first value in initial_state()",
+                )
+        for name in self._state:
+            if name not in state:
+                raise self._error(
+                    function,
+                    f"returns no '{name}', which initial_state() does",
+                    f"return '{name}': server['{name}'] if it has not changed; given: {_listed(state)}",
+                )
+
+    def _check_model(self, function: str, state: ServerState) -> None:
+        if "model" not in state:
+            raise self._error(
+                function, "returns no 'model', which is evaluated", f"given: {_listed(state)}"
+            )
+        dtype = state["model"].dtype
+        if dtype != self._dtype:
+            raise self._error(
+                function,
+                f"returns 'model' as {dtype}, not {self._dtype}",
+                "convert it with .to(self.context.dtype)",
+            )
+
     def _check_given(
-        self, function: str, name: str, given: Mapping[str, Tensor], what: str
+        self, kind: str, given: Mapping[str, Tensor], declared: Mapping[str, int], source: str
     ) -> None:
-        if name not in given:
-            raise self._error(function, f"returns {what}", f"given: {_listed(given)}")
+        for name in declared:
+            if name not in given:
+                hint = f"given: {_listed(given)}"
+                if kind == "memory":
+                    hint = f"return '{name}': cohort.memory['{name}'] if it has not changed; {hint}"
+                message = f"returns no {kind} '{name}', which {source} declares"
+                raise self._error("local_update", message, hint)
 
     def _check_rows(
         self,
@@ -123,7 +196,7 @@ class Contract:
                 raise self._error(
                     "local_update",
                     f"returns the {kind} '{name}', which {source} does not declare",
-                    f"declared: {_listed(declared)}",
+                    nearest_or_all(name, declared, f"declared: {_listed(declared)}"),
                 )
             shape = (rows, declared[name])
             self._check_shape("local_update", name, value, shape, "(B, elements)")

@@ -22,6 +22,7 @@ from fedsim.components import Component, Parameters
 from fedsim.learning.optimizers import Optimizer
 from fedsim.learning.optimizers.sgd import Sgd, SgdParams
 from fedsim.randomness import Purpose, Stream
+from fedsim.signatures import is_bundled
 
 if TYPE_CHECKING:
     import torch
@@ -317,7 +318,8 @@ class LocalUpdate:
     Attributes:
         vectors: vectors sent up, name to (B, elements), as :meth:`Method.upload` declares, or :attr:`Prologue.upload`
             for work of the prologue.
-        memory: new rows of the clients' memories, name to (B, elements); other memories stay as they are.
+        memory: new rows of all memories that clients keep, name to (B, elements); the rows of :attr:`Cohort.memory` if
+            they have not changed. None are needed for work of the prologue.
         loss: mean training loss, (B,).
     """
 
@@ -375,8 +377,8 @@ class Method(Component, ABC):
     A need that depends on parameters is set in the constructor.
 
     Attributes:
-        title: name as written in the literature.
-        paper: authors, title, venue, and the algorithm or equation implemented.
+        title: name as written in the literature; by default that of a user's class.
+        paper: authors, title, venue, and the algorithm or equation implemented; a user's class inherits neither.
         paper_schedules: schedules under which the paper describes the method; empty if any is suitable.
         only_synchronous: why the method needs a synchronous schedule; empty if it does not.
         needs_plain_sgd: why local steps must be SGD without momentum and weight decay; empty if they need not be.
@@ -395,6 +397,13 @@ class Method(Component, ABC):
     needs_no_momentum: str = ""
     personal: ClassVar[bool] = False
     weight_of_absent: str = ""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """A user's class is another method than the one that it derives from, and has another paper."""
+        super().__init_subclass__(**options)
+        if not is_bundled(cls):
+            cls.title = vars(cls).get("title", cls.__name__)
+            cls.paper = vars(cls).get("paper", "")
 
     def __init__(self, params: Any, context: MethodContext) -> None:
         self.params = params
@@ -463,7 +472,8 @@ class Method(Component, ABC):
 
     @abstractmethod
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """The server state after this aggregation; ``server`` and its tensors stay as they are."""
+        """The server state after this aggregation, with the names of :meth:`initial_state`; ``server`` and its tensors
+        stay as they are."""
 
     def personal_models(
         self, server: ServerState, clients: npt.NDArray[np.int64], memory: Mapping[str, Tensor]

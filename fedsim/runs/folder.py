@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Required
@@ -315,6 +315,30 @@ class RunFolder:
         """
         files = {self.scenario.name: file_sha256(self.scenario), **self._checksums_of_models()}
         self.update_info(status=Status.RUNNING, files=files, **changes)
+
+    @contextlib.contextmanager
+    def tables_aside(self) -> Iterator[Callable[[], None]]:
+        """Keep the tables of an interrupted run while they are written again.
+
+        The value is a function that puts them back in place of the new ones, which must be closed; they are removed at
+        the end. If the process is killed, the next :meth:`reclaimed` removes them.
+        """
+        aside = {}
+        for table in STREAMED:
+            path = self.stream(table.name)
+            if path.exists():
+                aside[path] = path.with_name(f"{TEMPORARY_PREFIX}{path.name}")
+                os.replace(path, aside[path])
+
+        def put_back() -> None:
+            for path, kept in aside.items():
+                os.replace(kept, path)
+
+        try:
+            yield put_back
+        finally:
+            for kept in aside.values():
+                kept.unlink(missing_ok=True)
 
     def _checksums_of_models(self) -> dict[str, str]:
         files = self.read_info().get("files") or {}

@@ -21,6 +21,7 @@ from fedsim.catalog import CATALOG, Catalog
 from fedsim.checksums import file_sha256, text_sha256
 from fedsim.components import Component, is_user_reference, params_of
 from fedsim.errors import UserError
+from fedsim.global_generators import refuse_kept_generators
 from fedsim.parameters import Parameters, mistake
 from fedsim.scenario.own_code import python_reference, python_source
 
@@ -102,9 +103,16 @@ class Part(Generic[T]):
         return self.component
 
     def create(self, *arguments: Any) -> T:
-        """An instance: the class called with the parameters and ``arguments``."""
+        """An instance: the class called with the parameters and ``arguments``.
+
+        Raises:
+            UserError: it is a user's and keeps a random generator.
+        """
         build: Callable[..., T] = self.type
-        return build(self.params, *arguments)
+        instance = build(self.params, *arguments)
+        if self.user is not None and self.kind != "logging":
+            refuse_kept_generators(instance, self.kind)
+        return instance
 
     def data(self) -> dict[str, Any] | None:
         """Plain data as in a scenario; None for a default that only the user's code knows."""

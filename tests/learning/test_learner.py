@@ -23,7 +23,6 @@ from tests.learning.problems import (
     supervised_task,
 )
 from tests.learning.timelines import (
-    Counting,
     Rows,
     assert_same,
     buffered,
@@ -268,7 +267,7 @@ def test_asked_evaluations_are_answered_again_without_training() -> None:
     learner = timeline.play(make_learner(task))
     asked = learner.evaluate(Evaluate(3, 3.5, 3))
     tensors, meta = learner.state()
-    resumed = make_learner(task, method=Counting, params=FedAvgParams(), checkpoint=(tensors, meta))
+    resumed = make_learner(task, checkpoint=(tensors, meta))
     assert count_groups(timeline, resumed) == []
     assert resumed.evaluate(Evaluate(3, 3.5, 3)) == asked
 

@@ -287,6 +287,32 @@ def test_a_schedule_that_dispatches_nothing(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "run.json").read_text())["notes"] == [message]
 
 
+@pytest.mark.parametrize(
+    ("drawn", "named"), [("[]", True), ("self.available()[:count].tolist()", False)]
+)
+def test_a_selection_that_draws_nobody(tmp_path: Path, drawn: str, named: bool) -> None:
+    (tmp_path / "empty.py").write_text(
+        "from fedsim.scheduling.base import CohortParams, Selection\n\n\n"
+        "class Empty(Selection):\n    Params = CohortParams\n\n"
+        f"    def draw(self, count):\n        return {drawn}\n"
+    )
+    scenario = timing(
+        {"compute": STEPS, "network": LINKS},
+        server={"selection": {"name": f"{tmp_path}/empty.py:Empty", "cohort": 2}},
+    )
+    run = fedsim.run(scenario | {"stop": {"simulated_time": 60}}, tmp_path / "run")
+    notes = run.info.get("notes", [])
+    if named:
+        assert run.dispatches.empty
+        assert any(
+            note.startswith("draws nobody although clients are available; ") for note in notes
+        )
+        assert not any(note.startswith("no work was dispatched") for note in notes)
+    else:
+        assert len(run.dispatches)
+        assert not any("draws nobody" in note for note in notes)
+
+
 def test_a_schedule_that_aggregates_nothing(tmp_path: Path) -> None:
     wrong = "pass\n\n    def unused(self, dispatch):"
     result = run_with(tmp_path, AGGREGATED, wrong)
@@ -321,5 +347,5 @@ def test_parts_that_ship_with_fedsim_are_not_checked() -> None:
     server: Any = None
     selection: Selection = Uniform(CohortParams(), server)
     before = dict(vars(selection))
-    check_selection(selection, server)
+    check_selection(selection, server, pytest.fail)
     assert vars(selection) == before
