@@ -72,7 +72,11 @@ def scenario_page() -> str:
         model = alternatives(info.annotation)[0]
         lines += [f"## `{section}`\n", f"{_prose(model)}\n", *_table(model)]
         if section == "devices":
-            lines += _parts("compute", "availability", "network", "transport")
+            lines += _parts("compute", "availability", "network")
+            topologies = CATALOG.parts("network")["shared"].Params.model_fields["topology"]
+            lines += ["### Topologies (`devices.network.topology`)\n"]
+            lines += _choices("####", "", topologies.annotation)
+            lines += _parts("transport")
         if section == "server":
             lines += ["Methods have a [page of their own](methods.md).\n"]
             lines += _parts("selection", "schedule")
@@ -85,11 +89,7 @@ def scenario_page() -> str:
     tasks += _parts("dataset", "partition", "model")
     training = ["## `training`\n", f"{_prose(Training)}\n", *_table(Training)]
     training += _parts("optimizer", "lr_schedule")
-    for key in ("workers",):
-        for model in alternatives(Training.model_fields[key].annotation):
-            name = get_args(model.model_fields["name"].annotation)[0]
-            training += [f"### `{key}: {{name: {name}}}`\n", f"{_prose(model)}\n"]
-            training += _table(model, only=lambda key: key != "name")
+    training += _choices("###", "workers", Training.model_fields["workers"].annotation)
     place = lines.index("## `devices`\n")
     models = [
         "## `checkpoint_models`\n",
@@ -239,6 +239,17 @@ def _parts(*kinds: str) -> list[str]:
         lines.append(f"### {KINDS[kind]}\n")
         for name, component in sorted(CATALOG.parts(kind).items()):
             lines += [f"#### `{name}`\n", f"{_prose(component)}\n", *_table(component.Params)]
+    return lines
+
+
+def _choices(level: str, key: str, annotation: object) -> list[str]:
+    """The values of a parameter that have parameters of their own."""
+    lines: list[str] = []
+    for model in alternatives(annotation):
+        name = get_args(model.model_fields["name"].annotation)[0]
+        title = f"{key}: {{name: {name}}}" if key else name
+        table = _table(model, only=lambda key: key != "name") or ["No parameters.\n"]
+        lines += [f"{level} `{title}`\n", f"{_prose(model)}\n", *table]
     return lines
 
 

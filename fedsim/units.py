@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import ROUND_CEILING, Decimal
 from typing import Annotated
 
 from pydantic import BeforeValidator, WithJsonSchema
@@ -32,6 +33,8 @@ DURATION_UNITS = {
     "h": 3600.0,
     "d": 86400.0,
 }
+_COARSEST = {"h": 360_000.0, "min": 6000.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
+"""Durations in seconds from which :func:`duration_at_least` uses a unit."""
 _SPELLED_OUT = {
     "sec": (1, "s"),
     "second": (1, "s"),
@@ -59,6 +62,8 @@ SIZE_UNITS = {
 RATE_UNITS = {"bps": 1.0, "kbps": 1e3, "Mbps": 1e6, "Gbps": 1e9}
 
 _QUANTITY = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*\Z")
+_QUANTITIES = re.compile(r"(?:\s*(?:\d+(?:\.\d*)?|\.\d+)\s*[A-Za-z]+){2,}\s*\Z")
+_BITS = re.compile(r"([kMGT]i?)(?:b|(bits?))\Z")
 _OTHER_RATE = re.compile(
     r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(([kmgt]?)(bit|byte|b)s?(?:/s|ps)?)\s*\Z", re.IGNORECASE
 )
@@ -85,11 +90,15 @@ def parse_quantity(value: object, units: dict[str, float], kind: str, base: str)
     if isinstance(value, str):
         match = _QUANTITY.match(value)
         if match is None:
+            whole = _sum(value, units)
             raise ValueError(
-                f"'{value}' is not a {kind}: write a number and a unit, such as {example}"
+                f"'{value}' is not a {kind}: "
+                + (f"write {whole}" if whole else f"write a number and a unit, such as {example}")
             )
         number, unit = float(match.group(1)), match.group(2)
         if unit and unit not in units:
+            if in_bits := _in_bits(number, unit, units):
+                raise ValueError(f"'{value}' is in bits; a {kind} is in bytes: write {in_bits}")
             meant = _meant(number, unit, units)
             raise ValueError(
                 f"'{value}' has no known unit of a {kind}: "
@@ -103,6 +112,31 @@ def parse_quantity(value: object, units: dict[str, float], kind: str, base: str)
     if result < 0:
         raise ValueError(f"{value!r} is negative; a {kind} is zero or more")
     return result
+
+
+def _in_bits(number: float, unit: str, units: dict[str, float]) -> str:
+    """The size to write instead of one in bits, such as ``10Mbit``; empty if it is not one.
+
+    In ``10Mb``, b may be written for B, so both sizes are given.
+    """
+    match = _BITS.match(unit)
+    known = f"{match[1]}B" if match else ""
+    if known not in units:
+        return ""
+    assert match is not None
+    text = f"{number / 8:g}{known}"
+    return text if match[2] else f"{text}, or {number:g}{known} if bytes are meant"
+
+
+def _sum(text: str, units: dict[str, float]) -> str:
+    """The sum of several quantities in the last one's unit, ``150s`` for ``2 min 30 s``; empty if it has none."""
+    if not _QUANTITIES.match(text):
+        return ""
+    parts = re.findall(r"([\d.]+)\s*([A-Za-z]+)", text)
+    if any(unit not in units for _, unit in parts):
+        return ""
+    last = parts[-1][1]
+    return f"{sum(float(number) * units[unit] for number, unit in parts) / units[last]:.10g}{last}"
 
 
 def _meant(number: float, unit: str, units: dict[str, float]) -> str:
@@ -121,6 +155,17 @@ def parse_duration_s(value: object) -> float:
     if result > LONGEST_S:
         raise ValueError(f"{value!r} is longer than a hundred years")
     return result
+
+
+def duration_at_least(seconds: float) -> str:
+    """A duration to write in a scenario, rounded up to three digits or whole units: ``151s``, ``241min``."""
+    # Ten nanoseconds are rounding, which would add a whole unit.
+    seconds = max(seconds - 1e-8, 0.0)
+    unit = next((unit for unit, least_s in _COARSEST.items() if seconds >= least_s), "ns")
+    amount = Decimal(seconds) / Decimal(str(DURATION_UNITS[unit]))
+    places = max(0, 2 - amount.adjusted())
+    rounded = amount.quantize(Decimal(1).scaleb(-places), ROUND_CEILING)
+    return f"{rounded.normalize():f}{unit}"
 
 
 def parse_size_bytes(value: object) -> float:

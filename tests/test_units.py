@@ -6,16 +6,25 @@ import re
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fedsim.units import parse_duration_s, parse_rate_bps, parse_size_bytes, to_ns, to_s
+from fedsim.units import (
+    duration_at_least,
+    parse_duration_s,
+    parse_rate_bps,
+    parse_size_bytes,
+    to_ns,
+    to_s,
+)
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("text", "expected"),
     [("90s", 90), ("1.5 min", 90), ("7d", 604_800), (" 2e3ms ", 2), ("250us", 2.5e-4), (3, 3)],
 )
-def test_durations(given: object, expected: float) -> None:
-    assert parse_duration_s(given) == pytest.approx(expected, rel=1e-15)
+def test_durations(text: object, expected: float) -> None:
+    assert parse_duration_s(text) == pytest.approx(expected, rel=1e-15)
 
 
 def test_sizes_and_rates() -> None:
@@ -29,7 +38,7 @@ def test_sizes_and_rates() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("text", "message"),
     [
         (True, "is not a duration: give a number of seconds"),
         ("soon", "'soon' is not a duration"),
@@ -40,13 +49,13 @@ def test_sizes_and_rates() -> None:
         ("40000d", "longer than a hundred years"),
     ],
 )
-def test_what_is_not_a_duration_is_refused_with_the_reason(given: object, message: str) -> None:
+def test_what_is_not_a_duration_is_refused_with_the_reason(text: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        parse_duration_s(given)
+        parse_duration_s(text)
 
 
 @pytest.mark.parametrize(
-    ("parse", "given", "hint"),
+    ("parse", "text", "hint"),
     [
         (parse_rate_bps, "20mbps", "did you mean 20Mbps?"),
         (parse_rate_bps, "20 Mbit/s", "did you mean 20Mbps?"),
@@ -60,13 +69,44 @@ def test_what_is_not_a_duration_is_refused_with_the_reason(given: object, messag
         (parse_size_bytes, "3m", "use one of B, kB"),
         (parse_size_bytes, "300 bytes", "did you mean 300B?"),
         (parse_size_bytes, "20mb", "did you mean 20MB?"),
+        (parse_size_bytes, "10Mb", "bits; a size is in bytes: write 1.25MB, or 10MB if bytes are"),
+        (parse_size_bytes, "8kbit", "'8kbit' is in bits; a size is in bytes: write 1kB"),
+        (parse_size_bytes, "2 min 30 s", "write a number and a unit"),
+        (parse_duration_s, "2 min 30 s", "'2 min 30 s' is not a duration: write 150s"),
+        (parse_duration_s, "2min30s", "write 150s"),
+        (parse_duration_s, "1 d 12 h", "write 36h"),
+        (parse_duration_s, "1 d 12 parsecs", "write a number and a unit"),
     ],
 )
 def test_other_spellings_of_a_unit_lead_to_fedsims(
-    parse: Callable[[object], float], given: str, hint: str
+    parse: Callable[[object], float], text: str, hint: str
 ) -> None:
     with pytest.raises(ValueError, match=re.escape(hint)):
-        parse(given)
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (150.1, "151s"),
+        (150.0, "150s"),
+        (150 + 1e-9, "150s"),
+        (42.11, "42.2s"),
+        (0.0421, "42.1ms"),
+        (14_412.0, "241min"),
+        (1e6, "278h"),
+        (5e-9, "0ns"),
+    ],
+)
+def test_a_least_duration_is_rounded_up_to_one_that_can_be_given(seconds: float, text: str) -> None:
+    assert duration_at_least(seconds) == text
+
+
+@given(st.floats(1e-8, 1e9))
+def test_a_least_duration_is_not_shorter(seconds: float) -> None:
+    given_s = parse_duration_s(duration_at_least(seconds))
+    assert seconds - 1.1e-8 <= given_s * (1 + 1e-12)
+    assert given_s <= max(1.02 * seconds, seconds + 2e-9)
 
 
 def test_the_clock_counts_whole_nanoseconds() -> None:

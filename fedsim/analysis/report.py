@@ -18,6 +18,7 @@ def figures(run: Run) -> dict[str, Figure]:
         learning.learning(run),
         learning.time_to_targets(run),
         time.time_spent(run),
+        time.durations(run),
         time.work(run),
         time.outcomes(run),
         time.online(run),

@@ -71,6 +71,22 @@ def work_by_outcome(dispatches: pd.DataFrame, spent: pd.DataFrame) -> pd.DataFra
     return work.groupby(dispatches["outcome"], observed=False).sum()
 
 
+def update_intervals_s(aggregations: pd.DataFrame) -> Floats:
+    """Seconds between consecutive server updates, the first since the run began, shape (updates,).
+
+    With rounds, these are the durations of the rounds, including the time in which a round waits for clients.
+    """
+    intervals: Floats = np.diff(aggregations["time_s"].to_numpy(), prepend=0.0)
+    return intervals
+
+
+def turnaround_s(dispatches: pd.DataFrame) -> Floats:
+    """Seconds from the dispatch to the arrival of each update that arrived, in order of dispatch."""
+    seconds = (dispatches["arrived_s"] - dispatches["dispatched_s"]).dropna()
+    arrived: Floats = seconds.to_numpy()
+    return arrived
+
+
 def participation_counts(dispatches: pd.DataFrame, clients: int) -> Integers:
     """Number of aggregated updates of each client, shape (clients,)."""
     rows = outcome_codes(dispatches) == Outcome.AGGREGATED

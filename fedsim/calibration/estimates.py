@@ -13,8 +13,9 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import ndtr
 
-from fedsim.calibration.log import WORK
 from fedsim.calibration.transfers import Link, identify
+from fedsim.errors import UserError
+from fedsim.formatting import format_count, format_duration, format_names, format_number
 from fedsim.network.transport import Transport
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import make_table
@@ -27,6 +28,9 @@ _DRAWS = 200
 _TESTED = 2000
 """Maximum number of dispatches with which the family of a distribution is tested."""
 _DRAWN_TESTS = 399
+_LONG_STEP_S, _SLOW_BPS = 60.0, 100e3
+"""Median step time above which, and median rate below which, the unit of a log's times is doubtful."""
+_OPTIONAL = ("downloaded_s", "computed_s", "steps", "bytes_down", "bytes_up")
 _LEAST_P = 0.01
 """Significance level: a family of distributions is flagged if a smaller share of its own samples fits worse."""
 
@@ -143,53 +147,59 @@ class Estimates:
 
 
 def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions) -> Estimates:
-    """Estimate the devices ``clients`` from the completed dispatches of a log."""
+    """Estimate the devices ``clients`` from the completed dispatches of a log.
+
+    Each quantity is estimated from the dispatches that show it: a download that ended, local steps with their number.
+    """
     number = {name: index for index, name in enumerate(clients)}
     done = log[log["end_s"].notna() & log["client"].isin(number)]
     client = done["client"].map(number).to_numpy().astype(np.int64)
     count = len(clients)
-    flags: list[str] = []
+    flags = _incomplete(done)
     steps = done["steps"].to_numpy(float)
-    if np.isnan(steps).any():
-        if assumptions.steps is None:
-            flags.append("The log has no local steps: each dispatch counts as one step.")
-        known = np.ones(count) if assumptions.steps is None else assumptions.steps
-        steps = np.where(np.isnan(steps), known[client], steps)
-    phases = bool(done[list(WORK)].notna().all(axis=None))
+    if assumptions.steps is not None:
+        steps = np.where(np.isnan(steps), assumptions.steps[client], steps)
+    elif np.isnan(steps).all():
+        flags.append("The log has no local steps: each dispatch counts as one step.")
+        steps = np.ones(len(done))
     rates = [Varying(np.full(count, np.nan), np.zeros(count))] * 2
     slopes = np.zeros((2, count))
     latency_s, latency_errors = np.full(count, np.nan), np.zeros(count)
     transport = assumptions.transport
-    if phases:
-        down_s, compute_s, up_s = done[list(WORK)].to_numpy().T
-        sizes = []
-        for key in ("bytes_down", "bytes_up"):
+    compute_s = done["compute_s"].to_numpy()
+    if np.isfinite(compute_s).any():
+        transfers_of = []
+        for key, spent in (("bytes_down", "download_s"), ("bytes_up", "upload_s")):
             size = done[key].to_numpy(float)
-            sizes.append(np.where(np.isnan(size), getattr(assumptions, key), size))
-        if np.isnan(sizes).any():
+            size = np.where(np.isnan(size), getattr(assumptions, key), size)
+            span = done[spent].to_numpy()
+            shown = np.isfinite(size) & np.isfinite(span)
+            transfers_of.append((client[shown], size[shown], span[shown]))
+        if not all(len(rows) for rows, _, _ in transfers_of):
             flags.append(
                 "The log has no bytes, so the rates of the links cannot be estimated; give bytes_down and"
                 " bytes_up, or a scenario."
             )
         else:
-            ends = np.bincount(client, minlength=count).cumsum()
-            rows_of = np.split(np.argsort(client, kind="stable"), ends[:-1])
-            links = [
-                (Link(sizes[0][rows], down_s[rows]), Link(sizes[1][rows], up_s[rows]))
-                for rows in rows_of
-            ]
+            rows_of = [_rows_of(by, count) for by, _, _ in transfers_of]
+            down, up = (
+                [Link(sizes[rows], spans[rows]) for rows in split]
+                for (_, sizes, spans), split in zip(transfers_of, rows_of, strict=True)
+            )
+            links = list(zip(down, up, strict=True))
             transfers = identify(links, assumptions.transport, assumptions.latency_s)
             transport, latency_s = transfers.transport, transfers.latency_s
             latency_errors = transfers.latency_errors
             flags += transfers.flags
-            for way, direction in enumerate(("down", "up")):
-                each = np.empty(len(client))
-                for one, rows in enumerate(rows_of):
+            for way, (by, _, _) in enumerate(transfers_of):
+                each = np.empty(len(by))
+                for one, rows in enumerate(rows_of[way]):
                     link = links[one][way]
                     each[rows] = link.rates_bps(transport, latency_s[one])
                     slopes[way, one] = link.slope(transport, latency_s[one], latency_errors[one])
-                rates[way] = _by_client(client, each, count)
-                flags += _fit_flags(f"rates {direction}", "normal", rates[way], client, each)
+                rates[way] = _by_client(by, each, count)
+                direction = ("down", "up")[way]
+                flags += _fit_flags(f"rates {direction}", "normal", rates[way], by, each)
     else:
         compute_s = (done["end_s"] - done["start_s"]).to_numpy()
         if assumptions.transfers_s is not None:
@@ -200,22 +210,31 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
             else "The log has only total times: compute and network cannot be separated. The time that the scenario's"
             " links take is subtracted; the rest counts as compute."
         )
-    step = _by_client(client, compute_s / steps, count)
+    step_times = compute_s / steps
+    shown = np.isfinite(step_times)
+    computing, step_times = client[shown], step_times[shown]
+    if not len(step_times):
+        raise UserError(
+            "no dispatch of the log shows both its local steps and their number",
+            hint="complete the columns downloaded, computed and steps in some rows, or leave steps out of all",
+        )
+    step = _by_client(computing, step_times, count)
     if step.cv:
         flags.append(
             "A client's step times are assumed to vary lognormally, by the same share for all clients."
         )
-    flags += _fit_flags("step times", "lognormal", step, client, compute_s / steps)
+    flags += _fit_flags("step times", "lognormal", step, computing, step_times)
     dispatches = np.bincount(client, minlength=count)
-    unseen = int((dispatches == 0).sum())
-    if unseen:
+    informative = np.bincount(computing, minlength=count)
+    if unseen := int((informative == 0).sum()):
         flags.append(
             f"Clients without a completed dispatch get the median of the others: {unseen} of {count}."
         )
-    if single := int((dispatches == 1).sum()):
+    if single := int((informative == 1).sum()):
         flags.append(
             f"Clients with only one completed dispatch get the spread of the others: {single} of {count}."
         )
+    flags += _unlikely_unit(log, step.mean, np.concatenate([rate.mean for rate in rates]))
     online = _online(log, clients)
     absent = log["client"][(log["outcome"].astype(str) == "dropped") & log["ended_s"].notna()]
     flags.append(
@@ -238,6 +257,44 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
         online,
         tuple(flags),
     )
+
+
+def _rows_of(client: npt.NDArray[np.int64], count: int) -> list[npt.NDArray[np.int64]]:
+    """The rows of each of ``count`` clients."""
+    ends = np.bincount(client, minlength=count).cumsum()
+    return np.split(np.argsort(client, kind="stable"), ends[:-1])
+
+
+def _incomplete(done: pd.DataFrame) -> list[str]:
+    """A flag if some, but not all, of the completed dispatches lack a value."""
+    lacking = [
+        f"{column.removesuffix('_s')} is missing in {format_count(missing)}"
+        for column in _OPTIONAL
+        if 0 < (missing := int(done[column].isna().sum())) < len(done)
+    ]
+    if not lacking:
+        return []
+    return [
+        f"Of {format_count(len(done))} completed dispatches, {format_names(lacking)}: each estimate rests on the"
+        " dispatches that show it."
+    ]
+
+
+def _unlikely_unit(log: pd.DataFrame, step_s: FloatArray, rates_bps: FloatArray) -> list[str]:
+    """A flag if steps last so long, or links are so slow, that the times are rather milliseconds."""
+    signs = []
+    if log["steps"].notna().any() and np.median(step_s) > _LONG_STEP_S:
+        signs.append(
+            f"half of the devices take {format_duration(np.median(step_s))} per local step"
+        )
+    if (median_bps := np.median(rates_bps)) < _SLOW_BPS:
+        signs.append(f"the median rate of the links is {format_number(median_bps / 1e3)} kbit/s")
+    if not signs:
+        return []
+    return [
+        f"Check the unit of the log's times, which are read as seconds: {format_names(signs)}. If they are"
+        " milliseconds, divide them by 1000."
+    ]
 
 
 def _online(log: pd.DataFrame, clients: Sequence[str]) -> tuple[tuple[str, float, float], ...]:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.formatting import format_counted, natural_order
-from fedsim.outcomes import OUTCOME_LABELS
+from fedsim.outcomes import OUTCOME_LABELS, Outcome
 from fedsim.tasks.reading.files import read_table
 
 _NAMES = {
@@ -43,6 +43,7 @@ _NUMBERS = ("steps", "bytes_down", "bytes_up", "round", *WORK)
 _PHASES = ("start_s", "downloaded_s", "computed_s", "end_s")
 _INSTANTS = ("start_s", "downloaded_s", "computed_s", "end_s", "ended_s")
 _ROUNDING_S = 1e-6
+_UNDELIVERED = (Outcome.DROPPED.label, Outcome.CUT.label, Outcome.UNFINISHED.label)
 _TIMES = "give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z"
 COLUMNS = ", ".join(names[0] for names in _NAMES.values())
 
@@ -50,8 +51,10 @@ COLUMNS = ", ".join(names[0] for names in _NAMES.values())
 def read_log(path: Path) -> pd.DataFrame:
     """The dispatches of a log, in order of their start, with columns as in :data:`COLUMNS`.
 
-    Instants are seconds from the first start; values that the log does not give are NaN. ``client`` is text. The
-    seconds of work in a phase that was completed are the time between its instants if the log does not give them.
+    Instants are seconds from the first start; values that the log does not give are NaN. ``client`` is text. ``end`` is
+    the arrival of the update. If the log has no column ``ended``, the ``end`` of a dispatch that was dropped, cut or
+    unfinished is when it ended without an arrival, and becomes its ``ended``. The seconds of work in a phase that was
+    completed are the time between its instants if the log does not give them.
 
     Raises:
         UserError: the file cannot be read, lacks a column, or contains values that are not times.
@@ -98,6 +101,9 @@ def _normalized(table: pd.DataFrame, where: str) -> pd.DataFrame:
     for name in _INSTANTS:
         log[name] -= origin_s
     _require_order(log, where)
+    if log["ended_s"].isna().all():
+        log["ended_s"] = log["end_s"].where(log["outcome"].isin(_UNDELIVERED))
+        log["end_s"] = log["end_s"].where(log["ended_s"].isna())
     for name, (begin, end) in WORK.items():
         span_s = log[end] - log[begin]
         _require_within(log[name], span_s, name, where)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
 import textwrap
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fedsim.analysis.comparison import Comparison
-    from fedsim.metrics import MetricDefinition
+    from fedsim.formatting import Kind
 
 _NAME = 8
 """Least width for the name of a variant or a setting; in narrower terminals, values break anywhere."""
@@ -115,9 +116,9 @@ def command(
     from fedsim.analysis.comparison import compare
     from fedsim.analysis.comparison.figure import FigureStyle
 
-    figure = FigureStyle(metrics, **style)
     renamed = dict(_renaming(text) for text in labels)
-    with advancing("reading runs", quiet=as_json) as on_progress:
+    with advancing("reading runs", quiet=as_json) as on_progress, _named_as_options():
+        figure = FigureStyle(metrics, **style)
         comparison = compare(
             runs, targets=targets, baseline=baseline, labels=renamed, on_progress=on_progress
         )
@@ -126,6 +127,20 @@ def command(
         print_json(_document(comparison, page))
     else:
         _print(comparison, page)
+
+
+@contextlib.contextmanager
+def _named_as_options() -> Iterator[None]:
+    """Name the options where a mistake is in an argument of the Python interface."""
+    try:
+        yield
+    except UserError as error:
+        options = {parameter.name: parameter.opts[0] for parameter in command.params}
+        name, _, rest = (error.where or "").partition(" ")
+        if name not in options:
+            raise
+        where = f"{options[name]} {rest}".rstrip()
+        raise UserError(error.message, where=where, hint=error.hint) from error
 
 
 def _renaming(text: str) -> tuple[str, str]:
@@ -188,13 +203,21 @@ def _print(comparison: Comparison, page: Path) -> None:
 
 
 def _print_table(console: Console, comparison: Comparison) -> None:
-    """Print final values and times; in a narrow terminal, values break only between their parts."""
+    """Print final values and times, or the main figures of timing-only runs; in a narrow terminal, values break only
+    between their parts."""
     from rich.table import Table
 
+    from fedsim.analysis.comparison.facts import TIMING
+
     rows = comparison.summary.to_dict("records")
+    if comparison.metrics:
+        metrics = map(comparison.definition, comparison.main_metrics)
+        shown = [(f"final {each.label}", f"final_{each.name}", each.unit) for each in metrics]
+    else:
+        shown = [(label, name, kind) for name, (label, kind) in TIMING.items()]
     columns = [
-        (f"final {metric.label}", [_final(row, metric) for row in rows])
-        for metric in map(comparison.definition, comparison.main_metrics)
+        (heading, [_mean(row[name], row[f"{name}_sd"], kind) for row in rows])
+        for heading, name, kind in shown
     ]
     columns += [
         (
@@ -206,7 +229,7 @@ def _print_table(console: Console, comparison: Comparison) -> None:
     names = ["setting"] * (len(comparison.grouping.settings) > 1) + ["label"]
 
     def table(*, narrow: bool) -> Table:
-        shown = Table(show_edge=False)
+        printed = Table(show_edge=False)
         widths = [
             max(len(part) for parts in (heading.split(), *values) for part in parts)
             for heading, values in columns
@@ -214,17 +237,17 @@ def _print_table(console: Console, comparison: Comparison) -> None:
         taken = sum(width + 3 for width in (*widths, len("runs"), *(_NAME for _ in names)))
         for name in names:
             # Names wrap rather than end in an ellipsis.
-            shown.add_column("variant" if name == "label" else name, overflow="fold")
-        shown.add_column("runs", no_wrap=True)
+            printed.add_column("variant" if name == "label" else name, overflow="fold")
+        printed.add_column("runs", no_wrap=True)
         for (heading, _), width in zip(columns, widths, strict=True):
             lines = textwrap.wrap(heading, width, break_long_words=False)
             unbroken = narrow and taken <= console.width
             text = "\n".join(lines) if narrow else heading
-            shown.add_column(text, justify="right", no_wrap=unbroken)
+            printed.add_column(text, justify="right", no_wrap=unbroken)
         for number, row in enumerate(rows):
             values = [("\n" if narrow else " ").join(values[number]) for _, values in columns]
-            shown.add_row(*(str(row[name]) for name in names), str(row["runs"]), *values)
-        return shown
+            printed.add_row(*(str(row[name]) for name in names), str(row["runs"]), *values)
+        return printed
 
     wide = table(narrow=False)
     unlimited = console.options.update(max_width=10_000)
@@ -232,12 +255,11 @@ def _print_table(console: Console, comparison: Comparison) -> None:
     console.print(wide if fits else table(narrow=True))
 
 
-def _final(row: dict[Hashable, Any], metric: MetricDefinition) -> list[str]:
-    """The mean of the last values and its deviation."""
+def _mean(mean_value: float, deviation: float, kind: Kind) -> list[str]:
+    """A mean over seeds and its deviation."""
     from fedsim.formatting import format_mean
 
-    text = format_mean(row[f"final_{metric.name}"], row[f"final_{metric.name}_sd"], metric.unit)
-    mean, sign, spread = text.partition(" ±")
+    mean, sign, spread = format_mean(mean_value, deviation, kind).partition(" ±")
     return [mean, f"±{spread}"] if sign else [mean]
 
 

@@ -97,20 +97,24 @@ def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
 
 
 def _choices(name: str, kinds: list[str]) -> list[dict[str, Any]]:
-    """Facts about the values of parameters that have this name, such as the topology of a network."""
+    """Facts about the values of parameters that have this name, such as a star for the topology of a network.
+
+    All values of a parameter if ``name`` is its key or its path.
+    """
     choices: dict[type[BaseModel], dict[str, Any]] = {}
     for kind in kinds:
         for part, component in CATALOG.parts(kind).items():
             for key, info in fields_by_key(component.Params).items():
                 for choice in alternatives(info.annotation):
                     named = getattr(choice, "model_fields", {}).get("name")
-                    if named is None or get_args(named.annotation) != (name,):
+                    words = () if named is None else get_args(named.annotation)
+                    if len(words) != 1 or name not in (*words, key, f"{section_of(kind)}.{key}"):
                         continue
                     choices.setdefault(
                         choice,
                         {
                             "kind": f"{key} of {part}",
-                            "name": name,
+                            "name": words[0],
                             "written_in": f"{section_of(kind)}.{key}",
                             "description": without_markup(prose(choice)),
                             "parameters": [

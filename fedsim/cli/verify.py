@@ -53,6 +53,8 @@ def command(folders: tuple[Path, ...], as_json: bool) -> int:
     else:
         for verdict in verdicts:
             files = f" ({format_counted(verdict.files, 'file')})" if verdict.files else ""
+            if verdict.problems:
+                files = f" ({len(verdict.problems)} of {format_counted(verdict.files, 'file')})"
             click.echo(f"{verdict.path}: {verdict.state}{files}")
             for problem in verdict.problems:
                 click.echo(f"  {problem}")

@@ -19,9 +19,10 @@ from fedsim.errors import UserError
 from fedsim.formatting import format_counted, format_duration, format_energy, format_number
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
+from fedsim.network.topology import Topology
 from fedsim.scenario.model import Scenario
 from fedsim.simulation.facts import Work
-from fedsim.units import NEVER, NS_PER_S, to_ns
+from fedsim.units import NEVER, NS_PER_S, duration_at_least, to_ns
 
 Seconds = npt.NDArray[np.float64]
 _HOUR_S, _WEEK_S = 3600.0, 7 * 86_400.0
@@ -31,6 +32,10 @@ _MANY = 0.1
 """Clients that are too slow for a deadline are reported if their share is above this; some stragglers are intended."""
 _LONGEST_LATENCY_S = 5.0
 """Longer latencies are reported; a signal by satellite takes a tenth of it."""
+_LONGEST_LATENCY_OF_LINK_S, _SLOWEST_LINK_OF_TOPOLOGY_BPS = 1.0, 10e3
+"""Longer latencies and lower capacities of links of a topology, which many clients share, are reported."""
+_FASTEST_LINK_BPS = 100e9
+"""Faster links of clients are reported; servers in data centers have such links, devices do not."""
 _SLOWEST_LINK_BPS = 1000.0
 """Links below this rate are reported; the slowest links that transfer models have a multiple of it."""
 
@@ -58,7 +63,7 @@ class Feasibility:
             yield UserError(
                 f"none of the {self.population.clients} clients can ever be given work: {self._exclusions}",
                 where="devices",
-                hint="change the rule that excludes them, or let the run last longer",
+                hint=self._inclusion,
             )
             return
         least = getattr(self._schedule, "min_cohort", 1)
@@ -183,8 +188,16 @@ class Feasibility:
                 where="devices.network",
                 hint="a latency without a unit is in seconds; write, for example, 40ms",
             )
+        if isinstance(network, SharedNetwork):
+            yield from _links_without_units(network.topology)
         for direction in Direction:
             rates_bps = network.rates_bps(direction)[self._usable]
+            if fast := self._if_many(np.isfinite(rates_bps) & (rates_bps > _FASTEST_LINK_BPS)):
+                yield UserError(
+                    f"the {direction.name.lower()}link of {fast:,} of {self._those} has more than 100 Gbit/s",
+                    where="devices.network",
+                    hint="check the unit of the rates; of an imported trace, its option rate_unit",
+                )
             if slow := self._if_many((rates_bps > 0) & (rates_bps < _SLOWEST_LINK_BPS)):
                 yield UserError(
                     f"the {direction.name.lower()}link of {slow:,} of {self._those} has less than 1 kbit/s",
@@ -282,6 +295,26 @@ class Feasibility:
         counts = [(int(np.count_nonzero(excluded)), text) for excluded, text in rules]
         return ", ".join(f"{count} {text}" for count, text in counts if count)
 
+    @property
+    def _inclusion(self) -> str:
+        """How to let the excluded clients participate."""
+        eligible, availability = self.population.eligible, self.scenario.devices.availability
+        fixes = []
+        if not eligible.all():
+            fixes.append("raise devices.memory, or choose a smaller model")
+        if self._never.any():
+            start_s = getattr(availability.params, "start", 0)
+            earlier = (
+                f"choose an earlier devices.availability.start (now {format_duration(start_s)}), "
+                if isinstance(start_s, float) and start_s
+                else ""
+            )
+            rule = "require" if getattr(availability.params, "require", None) else "on_end"
+            fixes.append(f"{earlier}change devices.availability.{rule}, or take another trace")
+        if (eligible & ~self._never).any():
+            fixes.append("let the run last longer (stop.simulated_time)")
+        return "; ".join(fixes)
+
     # -- which clients can finish in time -----------------------------------------------------------------------------
 
     @property
@@ -309,7 +342,9 @@ class Feasibility:
     def _more_time(self, needed_s: float) -> str:
         if math.isinf(needed_s):
             return "give every link a rate above zero"
-        return f"raise {self._limit_key} to at least {format_duration(needed_s)}, or give less work"
+        return (
+            f"raise {self._limit_key} to at least {duration_at_least(needed_s)}, or give less work"
+        )
 
     @cached_property
     def _late(self) -> npt.NDArray[np.bool_]:
@@ -358,6 +393,30 @@ class Feasibility:
                 for direction, size in zip(Direction, self.traffic_bytes, strict=True)
             )
         )
+
+
+def _links_without_units(topology: Topology) -> Iterator[UserError]:
+    """Warnings about links of a topology that are so slow that a unit was probably forgotten."""
+    capacity_bps, latency_s = topology.capacity_bps, topology.latency_ns / NS_PER_S
+    slow = (capacity_bps > 0) & (capacity_bps < _SLOWEST_LINK_OF_TOPOLOGY_BPS)
+    far = latency_s > _LONGEST_LATENCY_OF_LINK_S
+    for affected, what, hint in (
+        (
+            slow,
+            "less than 10 kbit/s",
+            "a capacity without a unit is in bits per second; write 1Gbps",
+        ),
+        (far, "a latency above 1 s", "a latency without a unit is in seconds; write 5ms"),
+    ):
+        if affected.any():
+            source, target = topology.links[int(affected.argmax())]
+            count = np.count_nonzero(affected)
+            yield UserError(
+                f"{count:,} of {format_counted(len(affected), 'link')} of the topology "
+                f"{'has' if count == 1 else 'have'} {what}, the first from {source} to {target}",
+                where="devices.network.topology",
+                hint=hint,
+            )
 
 
 def drifting_hours(population: Population, until_ns: int) -> Iterator[UserError]:

@@ -55,8 +55,10 @@ class Direct(GraphSource):
 class File(GraphSource):
     """A GraphML, GML or edge-list file.
 
-    An edge list has one line per link: two nodes, capacity and latency, separated by blanks or commas; ``#`` starts a
-    comment.
+    An edge list has one line per link: two nodes, then optionally the capacity and the one-way latency of the link,
+    separated by blanks or commas, as in ``core site-a 100Mbps 12ms``; ``#`` starts a comment. In GraphML and GML, edges
+    have the attributes ``capacity_bps`` and ``latency_s``, and optionally ``loss``, the share of packets that the link
+    loses. Without a unit, a capacity is in bits per second and a latency in seconds.
     """
 
     name: Literal["file"]

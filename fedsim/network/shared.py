@@ -85,6 +85,7 @@ class SharedNetwork(ConstantNetwork):
         flows: other traffic; it uses the topology's links only.
 
     Attributes:
+        topology: links and routes.
         flows: the other traffic.
         flow_ends_ns: arrival of each of them; :data:`~fedsim.units.NEVER` if it has not arrived yet.
 
@@ -106,6 +107,7 @@ class SharedNetwork(ConstantNetwork):
         loss: npt.ArrayLike = 0.0,
         flows: Sequence[Flow] = (),
     ) -> None:
+        self.topology = topology
         nodes = np.asarray(attachment, dtype=np.int64)
         clients = len(nodes)
         bad = (nodes < 0) | (nodes >= len(topology.access))

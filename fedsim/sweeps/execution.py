@@ -67,6 +67,7 @@ class SweepOutcome:
         failures: runs that failed, with their errors.
         no_longer_swept: names of the folders of runs in the sweep's folder that an earlier call made and this one
             does not contain; readers of the sweep leave them out.
+        warned: number of the runs with warnings.
     """
 
     sweep: Sweep
@@ -74,6 +75,7 @@ class SweepOutcome:
     skipped: int
     failures: tuple[Result, ...]
     no_longer_swept: tuple[str, ...] = ()
+    warned: int = 0
 
 
 def default_sweep_folder(loaded: LoadedScenario) -> Path:
@@ -140,6 +142,7 @@ def sweep(
         skipped=len(planned) - len(tasks),
         failures=tuple(tally.failures.values()),
         no_longer_swept=tuple(no_longer_swept(path, planned)),
+        warned=tally.warned,
     )
 
 
@@ -190,6 +193,7 @@ class _Tally:
     ) -> None:
         self.shares = Shares(len(planned))
         self.failures: dict[str, Result] = {}
+        self.warned = 0
         self._warnings: set[str] = set()
         self._path, self._planned = path, planned
         self._before = self._complete = len(planned) - len(tasks)
@@ -215,6 +219,7 @@ class _Tally:
     def _fresh_warnings(self, result: Result | None) -> tuple[str, ...]:
         """Warnings of a run unless an earlier one had them, perhaps with other numbers."""
         fresh = []
+        self.warned += bool(result and result.warnings)
         for warning in result.warnings if result else ():
             key = without_numbers(warning)
             if key not in self._warnings:

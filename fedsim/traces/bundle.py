@@ -60,12 +60,18 @@ class Eligibility(BaseModel):
     """The rule as an expression over the keys of device_events; null if the rule cannot be applied to them."""
 
 
+_SHOWN = 60
+"""Maximum number of letters of a wrong value in a message."""
+_FORMAT_NAME = "fedsim.trace"
+_FORMAT: Literal["fedsim.trace/1"] = "fedsim.trace/1"
+
+
 class Manifest(BaseModel):
     """The origin of a bundle, and how to interpret it."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
-    format: Literal["fedsim.trace/1"] = Field("fedsim.trace/1", alias="schema")
+    format: Literal["fedsim.trace/1"] = Field(_FORMAT, alias="schema")
     """Version of the format."""
     name: str
     """Name of the bundle."""
@@ -487,12 +493,26 @@ def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
     try:
         manifest = Manifest.model_validate(content)
     except ValidationError as error:
-        lines = "; ".join(
-            f"{'.'.join(map(str, item['loc'])) or 'manifest'}: {item['msg']}"
-            for item in error.errors()
-        )
-        raise UserError(f"is not a trace manifest: {lines}", where=str(file)) from error
+        hint = "import the trace again, or upgrade fedsim if a later version wrote the bundle"
+        stated = content.get("schema") if isinstance(content, dict) else None
+        if isinstance(stated, str) and stated != _FORMAT and stated.startswith(f"{_FORMAT_NAME}/"):
+            raise UserError(
+                f"another version of fedsim wrote this trace bundle: its format is {stated}, not {_FORMAT}",
+                where=str(file),
+                hint=hint,
+            ) from error
+        lines = "; ".join(map(_problem, error.errors()))
+        raise UserError(f"is not a trace manifest: {lines}", where=str(file), hint=hint) from error
     return manifest, bool(manifest.manifest_sha256) and not is_unchanged(content, MANIFEST_DIGEST)
+
+
+def _problem(item: Any) -> str:
+    """A problem of a manifest: the entry, its value, and what it must be."""
+    name = ".".join(map(str, item["loc"])) or "the manifest"
+    if item["type"] == "missing":
+        return f"{name} is missing"
+    what = item["msg"].replace("Input should be", "it must be")
+    return f"{name} is {repr(item['input'])[:_SHOWN]}: {what}"
 
 
 def _parse_table(content: bytes, file: Path, name: str, *, trusted: bool) -> Any:

@@ -25,6 +25,8 @@ from fedsim.analysis.statistics import (
     participation_weights,
     spent_by,
     staleness,
+    turnaround_s,
+    update_intervals_s,
     where_time_went,
     work_by_outcome,
 )
@@ -246,3 +248,10 @@ def test_runs_of_nothing(tmp_path: Path) -> None:
     assert delays(empty.dispatches, 5, 0).tau_avg == 0.0
     assert sum(outcome_counts(empty.dispatches).values()) == 0
     assert participation_term(participation_weights(empty.dispatches, 5, 0), 1).tolist() == []
+
+
+def test_intervals_of_updates_and_turnaround_by_hand() -> None:
+    aggregations = pd.DataFrame({"time_s": [4.0, 4.0, 10.0]})
+    assert update_intervals_s(aggregations).tolist() == [4.0, 0.0, 6.0]
+    table = pd.DataFrame({"dispatched_s": [0.0, 1.0, 2.0], "arrived_s": [4.0, np.nan, 9.0]})
+    assert turnaround_s(table).tolist() == [4.0, 7.0]

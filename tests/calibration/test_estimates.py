@@ -12,6 +12,7 @@ import pytest
 from fedsim.calibration import calibrate
 from fedsim.calibration.estimates import Assumptions, Estimates, estimate, family_p
 from fedsim.calibration.log import WORK
+from fedsim.errors import UserError
 from fedsim.network.transports.fluid import Fluid
 from fedsim.parameters import Parameters
 from fedsim.traces.bundle import TraceBundle
@@ -71,7 +72,8 @@ def _log(seconds: np.ndarray) -> pd.DataFrame:
         }
     )
     log["client"] = log["client"].astype(str)
-    for name in ("ended_s", "bytes_down", "bytes_up", "round", *WORK):
+    marks = ("downloaded_s", "computed_s")
+    for name in ("ended_s", "bytes_down", "bytes_up", "round", *marks, *WORK):
         log[name] = np.nan
     return log
 
@@ -114,3 +116,68 @@ def test_the_test_of_a_family_rejects_as_often_as_it_says() -> None:
     low = sum(family_p(client, generator.standard_normal(36)) <= 0.1 for _ in range(60))
     assert 1 <= low <= 13, "binomial, 60 x 0.1, within 3 standard deviations"
     assert family_p(np.arange(5), np.ones(5)) == 1
+
+
+PHASES = "client,start,downloaded,computed,end,steps,bytes_down,bytes_up,outcome\n"
+
+
+def _phases(*rows: str) -> str:
+    """Dispatches of 1 MB each way at 8 and 4 Mbit/s, with 4 steps of 0.5 s, and further rows."""
+    complete = [f"a,{10 * n},{10 * n + 1},{10 * n + 3},{10 * n + 5},4,1e6,1e6," for n in range(5)]
+    return PHASES + "\n".join([*complete, *rows]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "missing"),
+    [
+        ("a,60,61,,65,4,1e6,1e6,", "computed is missing in 1"),
+        ("a,60,,63,65,4,1e6,1e6,", "downloaded is missing in 1"),
+        ("a,60,61,63,65,,1e6,1e6,", "steps is missing in 1"),
+        ("a,60,61,63,65,4,,,", "bytes_down is missing in 1 and bytes_up is missing in 1"),
+    ],
+)
+def test_a_value_that_some_rows_lack_is_estimated_from_the_others(
+    tmp_path: Path, row: str, missing: str
+) -> None:
+    (tmp_path / "log.csv").write_text(_phases(row))
+    estimates = calibrate(tmp_path / "log.csv", tmp_path / "bundle").estimates
+    assert estimates.step_s.mean == pytest.approx([0.5])
+    assert np.ravel([rate.mean for rate in estimates.rates_bps]) == pytest.approx([8e6, 4e6])
+    assert list(estimates.dispatches) == [6]
+    assert [flag for flag in estimates.flags if "missing" in flag] == [
+        f"Of 6 completed dispatches, {missing}: each estimate rests on the dispatches that show it."
+    ]
+    assert not any(
+        "only total times" in flag or "no local steps" in flag for flag in estimates.flags
+    )
+
+
+def test_a_client_without_complete_rows_gets_the_median_of_the_others(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(_phases("b,60,,,65,4,1e6,1e6,"))
+    estimates = calibrate(tmp_path / "log.csv", tmp_path / "bundle").estimates
+    assert estimates.step_s.mean == pytest.approx([0.5, 0.5])
+    assert any("get the median of the others: 1 of 2" in flag for flag in estimates.flags)
+
+
+def test_a_log_in_which_steps_and_phases_never_meet_is_refused(tmp_path: Path) -> None:
+    text = "client,start,downloaded,computed,end,steps\na,0,1,3,5,\na,10,,,15,4\n"
+    (tmp_path / "log.csv").write_text(text)
+    with pytest.raises(UserError, match="both its local steps and their number"):
+        calibrate(tmp_path / "log.csv", tmp_path / "bundle")
+
+
+@pytest.mark.parametrize("factor", [1, 1000])
+def test_times_that_are_probably_milliseconds_are_flagged(tmp_path: Path, factor: int) -> None:
+    (tmp_path / "log.csv").write_text(_phases())
+    log = pd.read_csv(tmp_path / "log.csv")
+    log[["start", "downloaded", "computed", "end"]] *= factor
+    log.to_csv(tmp_path / "log.csv", index=False)
+    flags = calibrate(tmp_path / "log.csv", tmp_path / "bundle").flags
+    assert [flag for flag in flags if "unit" in flag] == (
+        [
+            "Check the unit of the log's times, which are read as seconds: half of the devices take 8 min 20 s per"
+            " local step and the median rate of the links is 6 kbit/s. If they are milliseconds, divide them by 1000."
+        ]
+        if factor > 1
+        else []
+    )

@@ -131,3 +131,20 @@ def test_a_column_that_is_read_is_not_taken_for_a_misspelled_one(
     (tmp_path / "log.csv").write_text("client,start,downloaded_s,computed_s,end\na,0,1,4,5\n")
     read_log(tmp_path / "log.csv")
     assert not caplog.records
+
+
+@pytest.mark.parametrize("outcome", ["dropped", "cut", "unfinished"])
+def test_the_end_of_a_dispatch_that_did_not_arrive_is_no_arrival(
+    tmp_path: Path, outcome: str
+) -> None:
+    (tmp_path / "log.csv").write_text(
+        f"client,start,end,outcome\na,0,2,aggregated\na,3,5,{outcome}\na,9,11,late\n"
+    )
+    log = read_log(tmp_path / "log.csv")
+    assert list(log["end_s"].notna()) == [True, False, True]
+    assert list(log["ended_s"].dropna()) == [5.0]
+
+
+def test_an_update_that_arrived_before_the_run_ended_is_complete(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("client,start,end,ended,outcome\na,0,2,4,unfinished\n")
+    assert list(read_log(tmp_path / "log.csv")["end_s"]) == [2.0]

@@ -21,6 +21,7 @@ from fedsim.sweeps import Sweep
 from tests.analysis.comparison import compared
 from tests.analysis.comparison.made import of, run
 from tests.analysis.comparison.test_groups import facts
+from tests.cli.invoking import invoke
 
 
 @pytest.fixture(scope="session")
@@ -154,3 +155,21 @@ def test_values_break_only_between_their_parts_in_a_narrow_terminal(
     _print(comparison, Path("page"))
     wide = [line for line in capsys.readouterr().out.splitlines() if "│" in line]
     assert len(wide) == len(comparison.groups)
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        (["--xlim", "0:2parsecs"], "--xlim: '2parsecs'"),
+        (["--inset", "5d:6d"], "--inset: "),
+        (["--labels", "nothing=x"], "--labels: there is no variant"),
+        (["--baseline", "nothing"], "--baseline: there is no variant"),
+        (["--width", "wide"], "--width: "),
+    ],
+)
+def test_mistakes_name_the_option(
+    sweep: Sweep, tmp_path: Path, words: list[str], where: str
+) -> None:
+    result = invoke("compare", str(sweep.path), "-o", str(tmp_path / "out"), *words)
+    assert result.exit_code == 2
+    assert f"error: {where}" in result.output

@@ -236,6 +236,19 @@ def test_what_a_parameter_can_be_is_described() -> None:
     assert "name" not in [row["key"] for row in star["parameters"]]
 
 
+@pytest.mark.parametrize("name", ["topology", "devices.network.topology"])
+def test_all_values_of_a_parameter_are_described(name: str) -> None:
+    described = {one["name"]: one for one in describe(name)}
+    random = {"barabasi_albert", "waxman", "watts_strogatz"}
+    assert set(described) == {"direct", "file", "star", "tree", *random}
+    assert [row["key"] for row in described["tree"]["parameters"]] == [
+        "fan_out",
+        "capacity",
+        "latency",
+    ]
+    assert "core site-a 100Mbps 12ms" in described["file"]["description"]
+
+
 @pytest.mark.parametrize(
     ("part", "need"),
     [

@@ -9,7 +9,7 @@ from pathlib import Path
 from fedsim.analysis.comparison import compare
 from fedsim.formatting import format_duration
 from fedsim.sweeps import Sweep
-from tests.cli.invoking import DIGITS
+from tests.cli.invoking import DIGITS, invoke
 from tests.sweeps.worlds import (
     SMALL,
     broken,
@@ -107,3 +107,16 @@ def test_models_that_diverged_are_named_and_have_no_final_values(tmp_path: Path)
     rows = (out / "comparison" / "summary.csv").read_text(encoding="utf-8").splitlines()
     column = rows[0].split(",").index("final_loss")
     assert rows[1].split(",")[column] == ""
+
+
+def test_warnings_of_several_runs_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "slow.yaml"
+    path.write_text(
+        "name: slow\ntask: {name: timing, clients: 4, size: 1MB}\ntraining: {local_steps: 10}\n"
+        "devices: {compute: {name: values, step: [1s, 9s, 9s, 9s]}, network: {name: static, down: 8Mbps, up: 8Mbps}}\n"
+        "server: {method: fedavg, schedule: {name: sync, deadline: 20s}}\nstop: {rounds: 2}\n"
+        "sweep: {grid: {server.schedule.deadline: [20s, 30s]}, seeds: [0]}\n"
+    )
+    result = invoke("sweep", str(path), "-o", str(tmp_path / "s"), "-j", "1")
+    assert result.output.count("cannot finish a dispatch within") == 1
+    assert "2 of 2 runs had warnings; those that differ only in their numbers" in result.output

@@ -33,3 +33,11 @@ def test_every_flipped_bit_of_a_sweep_is_noticed(name: str, tmp_path: Path) -> N
         if name == "index.parquet":
             with pytest.raises(UserError, match="changed since fedsim wrote it"):
                 _ = Sweep(path).index
+
+
+def test_damaged_files_are_counted_among_all(tmp_path: Path) -> None:
+    run = fedsim.run({**scenario(seeds=[0]), "sweep": None}, tmp_path / "run")
+    table = run.path / "dispatches.parquet"
+    table.write_bytes(table.read_bytes()[:100])
+    result = CliRunner().invoke(cli, ["verify", str(run.path)])
+    assert ": damaged (1 of " in result.output.splitlines()[0]

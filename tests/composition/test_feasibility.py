@@ -45,6 +45,14 @@ def jittery() -> dict[str, Any]:
 
 
 LINKS = {"down": "8Mbps", "up": "4Mbps"}
+
+
+def shared(capacity: str, latency: str) -> dict[str, Any]:
+    """A core node with three sites behind the server's link of this capacity and latency."""
+    levels = {"capacity": [capacity, "1Gbps"], "latency": [latency, "5ms"]}
+    return {"name": "shared", "topology": {"name": "tree", "fan_out": [1, 3], **levels}, **LINKS}
+
+
 TIERED = {
     "method": "fedat",
     "schedule": {"name": "tiered", "speed_ratio": 1.5, "profiled": "all"},
@@ -129,6 +137,18 @@ def test_what_is_certain_is_refused(scenario: dict[str, Any], message: str) -> N
             ["the latency of 3 of 3 clients is above 5 s"],
         ),
         (world(devices={"network": {"name": "static", **LINKS, "latency": "5s"}}), []),
+        (
+            world(devices={"network": {"name": "static", **LINKS, "down": "160Gbps"}}),
+            ["the downlink of 3 of 3 clients has more than 100 Gbit/s"],
+        ),
+        (
+            world(devices={"network": shared("1000", "2")}),
+            [
+                "2 of 8 links of the topology have less than 10 kbit/s, the first from server to n0",
+                "2 of 8 links of the topology have a latency above 1 s, the first from server to n0",
+            ],
+        ),
+        (world(devices={"network": shared("1Gbps", "5ms")}), []),
         # Durations of 13, 23 and 43 s are tiers of one client each.
         (world(server=TIERED), []),
         (
@@ -194,3 +214,15 @@ def test_devices_that_the_trace_marks_as_invalid_are_counted(tmp_path: Path) -> 
     scenario = world(devices={"trace": str(tmp_path / "trace")})
     found = [warning.message for warning in check(read_scenario(scenario))]
     assert found == ["devices.trace: 2 of 3 clients are devices that the trace marks as invalid"]
+
+
+def test_a_start_after_all_sessions_is_named_as_the_cause(tmp_path: Path) -> None:
+    online_bundle([(100.0, 200.0)], [(100.0, 200.0)], []).write(tmp_path / "trace")
+    trace = {"name": "trace", "trace": str(tmp_path / "trace")}
+    scenario = world(devices={"availability": {**trace, "start": "1h"}})
+    with pytest.raises(UserError, match="none of the 3 clients") as caught:
+        check(read_scenario(scenario))
+    assert str(caught.value.hint) == (
+        "choose an earlier devices.availability.start (now 1 h), change devices.availability.on_end, or take another"
+        " trace"
+    )

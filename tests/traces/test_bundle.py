@@ -106,6 +106,19 @@ def forget_digests(folder):
     file.write_text(json.dumps(content))
 
 
+def damage_manifest_version(folder):
+    content = json.loads((folder / "manifest.json").read_text())
+    content["schema"] = "fedsim.trace/9"
+    (folder / "manifest.json").write_text(json.dumps(content))
+
+
+def damage_manifest_entries(folder):
+    content = json.loads((folder / "manifest.json").read_text())
+    content["importer_version"] = 3
+    del content["importer"]
+    (folder / "manifest.json").write_text(json.dumps(content))
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -114,6 +127,14 @@ def forget_digests(folder):
         (damage_manifest_missing, "has no manifest.json"),
         (damage_manifest_text, "manifest cannot be read"),
         (damage_manifest_schema, "is not a trace manifest: schema"),
+        (
+            damage_manifest_version,
+            "another version of fedsim wrote .*format is fedsim.trace/9, not",
+        ),
+        (
+            damage_manifest_entries,
+            "importer is missing; importer_version is 3: it must be a valid string\n  import the",
+        ),
         (damage_column_missing, "lacks the column end_us"),
         (damage_column_type, "column start_us of table availability cannot be read as int64"),
         (damage_column_unknown, "unknown column mood"),

@@ -65,7 +65,7 @@ class Comparison(ComparisonTables):
         labels: Mapping[str, str] | None = None,
         **style: Any,
     ) -> Figure:
-        """A Matplotlib figure of :meth:`curves`, in the colors of the page.
+        """A Matplotlib figure of :meth:`curves`, or of the main figures of timing-only runs, in the colors of the page.
 
         Args:
             metric: a metric, or several for one panel each; the first one if None.
@@ -77,14 +77,12 @@ class Comparison(ComparisonTables):
         Raises:
             UserError: no run measured the metric, or an argument is wrong.
         """
-        from fedsim.analysis.comparison.plots import plot_curves
+        from fedsim.analysis.comparison.plots import plot_curves, plot_timing
         from fedsim.runs.notebook import show_figures
 
         if labels:
             return self._relabeled(labels).plot(metric, against, **style)
         show_figures()
-        named = [metric] if isinstance(metric, str) or not isinstance(metric, Sequence) else metric
-        metrics = tuple(self.measured(name) for name in named)
         known = ["labels", *(field.name for field in dataclasses.fields(FigureStyle)[2:])]
         for name in style:
             if name not in known:
@@ -93,6 +91,10 @@ class Comparison(ComparisonTables):
                     where="plot",
                     hint=nearest_or_all(name, known, f"choose from {', '.join(known)}"),
                 )
+        if metric is None and not self.metrics:
+            return plot_timing(self, FigureStyle((), against, **style))
+        named = [metric] if isinstance(metric, str) or not isinstance(metric, Sequence) else metric
+        metrics = tuple(self.measured(name) for name in named)
         return plot_curves(self, FigureStyle(metrics, against, **style))
 
     def write(
@@ -105,7 +107,7 @@ class Comparison(ComparisonTables):
         """Write page, tables and figure into a folder, and return the page's path.
 
         The files: ``compare.html``, ``summary`` and ``targets`` as ``.csv`` and ``.parquet``, ``table.tex``,
-        ``curves.pdf``, ``curves.svg`` and ``curves.png`` (if something was learned).
+        ``curves.pdf``, ``curves.svg`` and ``curves.png`` (``timing.pdf``, ... of timing-only runs).
 
         Args:
             folder: the folder.

@@ -37,6 +37,15 @@ COSTS: Mapping[str, tuple[str, Kind]] = {
     "compute_s": ("client compute time", "time"),
 }
 """Costs against which progress can be measured, columns of :attr:`RunFacts.progress`: label and kind of each."""
+TIMING: Mapping[str, tuple[str, Kind]] = {
+    "interval_s": ("time per server update", "time"),
+    "client_updates_per_h": ("client updates per hour", "number"),
+    "lost_steps": ("local steps lost", "share"),
+    "bytes": ("data moved", "bytes"),
+}
+"""The main figures of timing-only runs: label and kind of each."""
+PERCENTILES = (50, 95, 99)
+"""Percentiles of durations among a run's figures."""
 
 
 def require_cost(name: str, where: str | None = None) -> None:
@@ -135,7 +144,10 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
     ``bytes``, ``energy_j``, ``compute_s``, ``paused_s``; the shares ``lost_dispatches``, ``lost_steps``,
     ``lost_bytes`` and ``lost_seconds`` that went into updates that never entered the model; ``contributed`` (share of
     clients that gave an update), ``per_update`` (client updates in a server update), ``gini``, ``staleness_mean``,
-    ``staleness_max``, ``age_s`` (mean seconds from dispatch to aggregation), ``tau_avg``, ``tau_max``.
+    ``staleness_max``, ``age_s`` (mean seconds from dispatch to aggregation), ``tau_avg``, ``tau_max``; ``interval_s``
+    (mean seconds between server updates), percentiles of it (``interval_p95_s``) and of the seconds from dispatch to
+    arrival (``turnaround_p95_s``), and ``client_updates_per_h`` (client updates that entered the model per simulated
+    hour).
 
     Args:
         run: the run.
@@ -217,6 +229,8 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
     lost = work.loc[list(LOST_LABELS)].sum()
     stale = statistics.staleness(dispatches, aggregations)
     updates = len(aggregations)
+    intervals_s = statistics.update_intervals_s(aggregations)
+    arrivals_s = statistics.turnaround_s(dispatches)
     delays = statistics.delays(dispatches, len(given), updates)
     return {
         "simulated_s": run.simulated_s,
@@ -240,6 +254,19 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
         "age_s": float(stale["seconds"].mean()),
         "tau_avg": delays.tau_avg,
         "tau_max": delays.tau_max,
+        "interval_s": float(intervals_s.mean()) if updates else np.nan,
+        **_percentiles("interval", intervals_s),
+        **_percentiles("turnaround", arrivals_s),
+        "client_updates_per_h": len(stale) / run.simulated_s * 3600 if run.simulated_s else np.nan,
+    }
+
+
+def _percentiles(name: str, seconds: Floats) -> dict[str, float]:
+    """The :data:`PERCENTILES` of durations; NaN if there are none."""
+    values = np.percentile(seconds, PERCENTILES) if len(seconds) else [np.nan] * len(PERCENTILES)
+    return {
+        f"{name}_p{percent}_s": float(value)
+        for percent, value in zip(PERCENTILES, values, strict=True)
     }
 
 

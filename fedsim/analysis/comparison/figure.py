@@ -101,19 +101,24 @@ class FigureStyle:
         ylim = limits(stated, kind, "ylim")
         name = f"{metric}=" if metric != self._first else ""
         self._require_on_axis("y", ylim, "ylim", f"--ylim {name}", stated)
-        venue = None
-        width = self.width
-        if isinstance(width, str) and width.removesuffix("-text") in VENUES:
-            venue = VENUES[width.removesuffix("-text")]
-            width = venue.text if width.endswith("-text") else venue.column
-        return ResolvedStyle(
-            xlim,
-            ylim,
-            inches(width, "width"),
-            inches(self.height, "height"),
-            inset,
-            venue,
-        )
+        return ResolvedStyle(xlim, ylim, *self.size, inset)
+
+    @property
+    def venue(self) -> Venue | None:
+        """The venue that the width names."""
+        return VENUES.get(self.width.removesuffix("-text")) if isinstance(self.width, str) else None
+
+    @property
+    def size(self) -> tuple[float | None, float | None]:
+        """Width and height in inches.
+
+        Raises:
+            UserError: one of them is not a length.
+        """
+        width, venue = self.width, self.venue
+        if venue is not None:
+            width = venue.text if str(width).endswith("-text") else venue.column
+        return inches(width, "width"), inches(self.height, "height")
 
     @property
     def _first(self) -> str | None:
@@ -200,7 +205,6 @@ class ResolvedStyle(NamedTuple):
     width: float | None
     height: float | None
     inset: tuple[Limits, Limits | None] | None
-    venue: Venue | None
 
 
 def _each(ylim: str | Limits | Sequence[str] | None) -> Sequence[str | Limits]:
@@ -226,13 +230,14 @@ def limits(value: str | Limits | None, kind: Kind, where: str) -> Limits:
     if value is None:
         return None, None
     example = {"time": "0:2d", "bytes": "0:500MB", "share": "85%:95%"}.get(kind, "0:100")
+    lower: float | None
+    upper: float | None
     try:
-        if isinstance(value, str):
-            texts = [text.strip() for text in value.split(":")]
-            lower, upper = (_number(text, kind) if text else None for text in texts)
-        else:
-            lower, upper = (None if end is None else float(end) for end in value)
-    except (UserError, ValueError, TypeError):
+        ends = map(str.strip, value.split(":")) if isinstance(value, str) else value
+        lower, upper = (None if end in (None, "") else _number(end, kind) for end in ends)
+    except (ValueError, TypeError) as error:
+        if kind in ("time", "bytes") and isinstance(value, str) and value.count(":") == 1:
+            raise UserError(str(error), where=where, hint=f"for example {example}") from error
         lower = upper = math.inf
     if lower is not None and upper is not None and not lower < upper:
         raise UserError(
@@ -243,19 +248,29 @@ def limits(value: str | Limits | None, kind: Kind, where: str) -> Limits:
     # A little above 1 is room above the curves.
     if kind == "share" and max(lower or 0.0, upper or 0.0) >= 2:
         percents = (end if end is None or end >= 1 else 100 * end for end in (lower, upper))
-        ends = ("" if end is None else f"{end:g}%" for end in percents)
+        written = ("" if end is None else f"{end:g}%" for end in percents)
         raise UserError(
-            f"'{value}' is not a range of shares", where=where, hint=f"write {':'.join(ends)}"
+            f"'{value}' is not a range of shares", where=where, hint=f"write {':'.join(written)}"
         )
     return lower, upper
 
 
-def _number(text: str, kind: Kind) -> float:
-    if kind == "time":
-        return parse_duration_s(text)
-    if kind == "bytes":
-        return float(parse_size_bytes(text))
-    return float(share_of(text) or text)
+def _number(end: str | float | None, kind: Kind) -> float:
+    """An end of a range.
+
+    Raises:
+        ValueError: it is not a value of the axis.
+    """
+    if not isinstance(end, str):
+        return float(cast(float, end))
+    if kind not in ("time", "bytes"):
+        return float(share_of(end) or end)
+    number = parse_duration_s(end) if kind == "time" else parse_size_bytes(end)
+    if number and not end[-1].isalpha():
+        # The axis is labeled in minutes, days or megabytes, and would seem to be meant.
+        unit = "min" if kind == "time" else "MB"
+        raise ValueError(f"'{end}' has no unit: write, for example, {end}{unit}")
+    return number
 
 
 def inches(value: str | float | None, where: str) -> float | None:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from fedsim.analysis.comparison import findings
 from fedsim.analysis.comparison.cautions import not_comparable
-from fedsim.analysis.comparison.facts import COSTS, LORENZ_AT
+from fedsim.analysis.comparison.facts import COSTS, LORENZ_AT, PERCENTILES
 from fedsim.analysis.comparison.reference import ReferenceTable
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
@@ -26,6 +26,7 @@ from fedsim.formatting import (
     format_interval,
     format_mean,
     format_names,
+    format_number,
     format_ratio,
     format_share,
     format_value,
@@ -34,6 +35,11 @@ from fedsim.scenario.comparing import by_section
 
 ACCURACIES = np.arange(41) / 40
 _NOT_RUN = "not run"
+
+
+def _percentile(percent: int) -> str:
+    return "median" if percent == 50 else f"{percent}%"
+
 
 _WORK: Columns = (
     ("dispatches", "dispatches", "count"),
@@ -44,6 +50,18 @@ _WORK: Columns = (
     ("compute_s", "client compute", "time"),
     ("lost_seconds", "client time lost", "share"),
     ("energy_j", "energy", "energy"),
+)
+_DURATIONS: Columns = (
+    ("client_updates_per_h", "client updates per hour", "number"),
+    ("interval_s", "per server update, mean", "time"),
+    *(
+        (f"interval_p{percent}_s", f"per server update, {_percentile(percent)}", "time")
+        for percent in PERCENTILES
+    ),
+    *(
+        (f"turnaround_p{percent}_s", f"dispatch to arrival, {_percentile(percent)}", "time")
+        for percent in PERCENTILES
+    ),
 )
 _PARTICIPATION: Columns = (
     ("updates", "server updates", "count"),
@@ -348,6 +366,31 @@ def time_spent(comparison: ComparisonTables) -> Figure:
         _table(comparison, wide, [(part, PHASE_LABELS[part], "time") for part in parts]),
         {"bars": bars, "parts": parts},
     )
+
+
+def durations(comparison: ComparisonTables) -> Figure:
+    """Times between server updates and from dispatch to arrival, and the rate of client updates."""
+    return Figure(
+        "durations",
+        f"{most_updates(comparison)}.",
+        _table(comparison, comparison.summary, _DURATIONS),
+    )
+
+
+def most_updates(comparison: ComparisonTables) -> str:
+    """The variants with the most client updates per hour, as a sentence without its period."""
+    frame, settings = comparison.summary, comparison.grouping.settings
+    best = frame["client_updates_per_h"].max()
+    if not best > 0:
+        return "No update was aggregated"
+    if len(settings) == 1:
+        who = findings.leader(frame, "client_updates_per_h", format_number)
+        subject = f"{who} aggregated the most" if who else "All aggregated as many"
+        return f"{subject} client updates: {format_number(best)} per simulated hour"
+    labels, count = findings.most_often_leading(frame, "client_updates_per_h", format_number)
+    each = " each" if len(labels) > 1 else ""
+    where = f"in {count} of {len(settings)} settings"
+    return f"{format_names(labels)}{each} aggregated the most client updates per simulated hour {where}"
 
 
 def work(comparison: ComparisonTables) -> Figure:

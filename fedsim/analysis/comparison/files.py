@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedsim.analysis.comparison.facts import TIMING
 from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.loading import PAGE
 from fedsim.analysis.comparison.page import render
@@ -16,7 +17,7 @@ from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.pages import write_page
 from fedsim.durable import replacing, write_text
 from fedsim.errors import UserError, writing
-from fedsim.formatting import axis_unit
+from fedsim.formatting import ABSENT, axis_unit, format_mean
 from fedsim.runs.tables import csv_text
 
 _ABSENT = "--"
@@ -34,24 +35,24 @@ def write_files(comparison: ComparisonTables, folder: Path, style: FigureStyle) 
         UserError: no run measured a metric of the figure; or the folder has other files with these names or cannot be
             written to.
     """
+    figure_name = "curves" if comparison.metrics else "timing"
     if comparison.metrics or style.metrics:
         style = style.for_metrics(*map(comparison.measured, style.metrics or (None,)))
     page = folder / PAGE
     tables = {"summary": comparison.summary, "targets": comparison.targets}
     names = [f"{name}.{suffix}" for name in tables for suffix in ("csv", "parquet")]
-    names += ["table.tex", "curves.pdf", "curves.svg", "curves.png"]
+    figures = [f"{figure_name}.{suffix}" for suffix in ("pdf", "svg", "png")]
+    names += ["table.tex", *figures]
     if not page.exists() and (taken := [name for name in names if (folder / name).exists()]):
         raise UserError(
             "exists, but the folder contains no fedsim comparison, so it is not overwritten",
             where=str(folder / taken[0]),
             hint="choose another folder with -o, or remove the file",
         )
-    figure = None
-    if comparison.metrics:
-        # Matplotlib takes a second to import, and timing-only runs do not need it.
-        from fedsim.analysis.comparison.plots import plot_curves, save_figure
+    # Matplotlib takes a second to import, and nothing else of a comparison needs it.
+    from fedsim.analysis.comparison.plots import plot_curves, plot_timing, save_figure
 
-        figure = plot_curves(comparison, style)
+    figure = (plot_curves if comparison.metrics else plot_timing)(comparison, style)
     write_page(page, render(comparison, style))
     with writing(folder):
         for name, frame in tables.items():
@@ -60,20 +61,22 @@ def write_files(comparison: ComparisonTables, folder: Path, style: FigureStyle) 
                 with replacing(folder / f"{name}.parquet") as temporary:
                     frame.to_parquet(temporary, index=False)
         write_text(folder / "table.tex", latex(comparison))
-        if figure is not None:
-            size = style.resolved(comparison.definition(style.metrics[0]).unit)
-            for kind in ("pdf", "svg", "png"):
-                with replacing(folder / f"curves.{kind}") as temporary:
-                    save_figure(figure, temporary, size)
+        for name in figures:
+            with replacing(folder / name) as temporary:
+                save_figure(figure, temporary, style.venue)
     return page
 
 
 def latex(comparison: ComparisonTables) -> str:
     """A table for a paper (package booktabs): variants by settings, with their times to the targets and final values.
 
+    For timing-only runs, one row per setting and variant.
+
     Final values are those of the targets' metrics, or of all metrics without targets. They are left out if runs stopped
     at their targets, because then they do not rank the variants.
     """
+    if not comparison.metrics:
+        return _latex_of_timing(comparison)
     settings = comparison.grouping.settings
     labels = list(dict.fromkeys(group.label for group in comparison.groups))
     captions, columns = [], []
@@ -103,11 +106,39 @@ def latex(comparison: ComparisonTables) -> str:
     if len(settings) > 1 and columns:
         heads = [head for head, _, _ in columns]
         table.columns = pd.MultiIndex.from_product([settings, heads])
+    return _latex(table, captions, "l")
+
+
+def _latex_of_timing(comparison: ComparisonTables) -> str:
+    """The main figures of timing-only runs: one row per setting and variant."""
+    frame = comparison.summary
+    several = len(comparison.grouping.settings) > 1
+    index = ["setting", "label"] if several else ["label"]
+    table = frame[index].set_index(index)
+    table.index.names = [None] * len(index)
+    for name, (label, kind) in TIMING.items():
+        scale, unit = (0.01, "%") if kind == "share" else axis_unit(frame[name].median(), kind)
+        pairs = zip(frame[name] / scale, frame[f"{name}_sd"] / scale, strict=True)
+        head = f"{label} ({unit})" if unit else label
+        table[head] = [_plus_minus(format_mean(*pair, "number")) for pair in pairs]
+    return _latex(table, ["Mean and standard deviation over seeds."], "l" * len(index))
+
+
+def _plus_minus(text: str) -> str:
+    """A mean with its deviation, or a dash, in LaTeX."""
+    return text.replace(ABSENT, _ABSENT).replace("±", r"$\pm$")
+
+
+def _latex(table: pd.DataFrame, captions: list[str], names: str) -> str:
+    """A table with its captions as a comment; ``names`` aligns the columns before the numbers."""
     # Formulas between dollar signs stay as they are, as in the figure.
     styler = table.style.format_index(escape="latex-math")
     styler = styler.format_index(escape="latex-math", axis=1)
     text: str = styler.to_latex(
-        hrules=True, multicol_align="c", column_format="l" + "r" * table.shape[1]
+        hrules=True,
+        multicol_align="c",
+        sparse_index=False,
+        column_format=names + "r" * table.shape[1],
     )
     return f"% {' '.join(captions)}\n{text}"
 

@@ -14,7 +14,7 @@ from fedsim.analysis.comparison.curves import curve, grid
 from fedsim.analysis.comparison.facts import COSTS
 from fedsim.analysis.comparison.reference import ReferenceTable
 from fedsim.analysis.comparison.tables import ComparisonTables
-from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
+from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target, evaluation_gap_s
 from fedsim.analysis.figures.base import shortened
 from fedsim.formatting import format_names
 
@@ -75,18 +75,48 @@ def first_to(frame: pd.DataFrame, baseline: str) -> First | None:
     )
 
 
-def unclear_lead(comparison: ComparisonTables, target: Target, first: First) -> str:
-    """The next best variant to a target in the only setting if the 95% interval of the difference per seed includes 0;
-    else empty."""
+@dataclass(frozen=True)
+class Lead:
+    """The lead of the first groups over the next best variant, in the only setting.
+
+    Attributes:
+        second: the next best variant.
+        resolution_s: mean time from the evaluation before to the one at which the two reached the target, if the lead
+            is shorter; else NaN.
+        in_spread: whether the 95% interval of the difference per seed includes 0.
+        seeds: number of seeds with which both reached the target.
+    """
+
+    second: str
+    resolution_s: float
+    in_spread: bool
+    seeds: int
+
+
+def lead(comparison: ComparisonTables, target: Target, first: First) -> Lead | None:
+    """The lead to a target; None if no other variant reached it."""
     frame = comparison.targets_of(target)
     others = frame[~frame["label"].isin(first.labels) & frame["time_s"].notna()]
     if not len(others):
-        return ""
-    second = str(others.sort_values("time_s", kind="stable")["label"].iloc[0])
-    pairs, two = comparison.pairs, (first.labels[0], second)
+        return None
+    row = others.sort_values("time_s", kind="stable").iloc[0]
+    second, two = str(row["label"]), (first.labels[0], str(row["label"]))
+    gaps_s = [
+        evaluation_gap_s(run, target)
+        for group in comparison.groups
+        if group.label in two
+        for run in group.runs
+    ]
+    resolution_s = float(np.nanmean(gaps_s))
+    pairs = comparison.pairs
     of_two = pairs["first"].isin(two) & pairs["second"].isin(two)
-    row = pairs[of_two & (pairs["quantity"] == f"time to {target}")].iloc[0]
-    return second if row["low"] <= 0 <= row["high"] else ""
+    pair = pairs[of_two & (pairs["quantity"] == f"time to {target}")].iloc[0]
+    return Lead(
+        second,
+        resolution_s if row["time_s"] - first.time_s < resolution_s else math.nan,
+        bool(pair["low"] <= 0 <= pair["high"]),
+        int(pair["seeds"]),
+    )
 
 
 def winners(comparison: ComparisonTables, target: Target) -> tuple[list[str], int, bool] | None:
@@ -108,6 +138,18 @@ def leader(frame: pd.DataFrame, column: str, written: Callable[[float], str]) ->
     """The names of the groups whose value of a column has the text of the largest; empty if all values have it."""
     ahead = frame[frame[column].map(written) == written(frame[column].max())]
     return format_names(_names(ahead)) if len(ahead) < len(frame) or len(frame) == 1 else ""
+
+
+def most_often_leading(
+    frame: pd.DataFrame, column: str, written: Callable[[float], str]
+) -> tuple[list[str], int]:
+    """The variants that have the largest value of a column, as written, in most settings, and in how many."""
+    leaders: list[str] = []
+    for _, rows in frame.groupby("setting", sort=False):
+        if math.isfinite(best := rows[column].max()):
+            leaders += rows["label"][rows[column].map(written) == written(best)].tolist()
+    counts = pd.Series(leaders).value_counts(sort=False)
+    return counts.index[counts == counts.max()].tolist(), int(counts.max())
 
 
 def best_at_the_end(comparison: ComparisonTables, metric: str) -> tuple[list[str], float]:

@@ -17,6 +17,8 @@ from fedsim.scenario.comparing import Namer, Values, differing, distinct_tail, f
 from fedsim.scenario.description import with_units
 
 _OF_VARIANTS = ("server.", "app.", "run_config.")
+_UNRELATED = 20
+"""Number of differing keys above which groups have the names of their scenarios: a few values would not tell much."""
 _LEFT_OUT = ("seed", "name", "sweep", "logging", "checkpoint_models")
 
 
@@ -111,10 +113,12 @@ def group_runs(
         copies[key, run.replicate] += 1
         members.setdefault((key, copies[key, run.replicate]), []).append(number)
     copied = {key for key, copy in members if copy > 1}
+    own_names = _own_names(runs, list(members.values())) if len(between_groups) > _UNRELATED else {}
     groups: list[Group] = []
     for (key, _), numbers in members.items():
         first = flat[numbers[0]]
         setting, label = name_setting(written[numbers[0]]), name_variant(written[numbers[0]])
+        setting, label = ("", own_names[numbers[0]]) if own_names else (setting, label)
         setting, label = renamed.get(setting, setting), renamed.get(label, label)
         chosen = sorted((runs[number] for number in numbers), key=lambda run: run.replicate)
         if key in copied:
@@ -155,6 +159,15 @@ def _split(
 
 def _first_name(every: Sequence[Values]) -> str:
     return str(every[0].get("server.method.name", "runs")).rpartition(":")[2] if every else ""
+
+
+def _own_names(runs: Sequence[RunFacts], members: Sequence[Sequence[int]]) -> dict[int, str]:
+    """The scenario's name by each group's first run; empty if groups share one, or if runs of a group differ in it."""
+    names = [{str(runs[number].scenario.get("name", "")) for number in group} for group in members]
+    distinct = set().union(*names)
+    if len(distinct) < len(members) or any(len(each) > 1 for each in names):
+        return {}
+    return {group[0]: each.pop() for group, each in zip(members, names, strict=True)}
 
 
 def _folder_name(chosen: Sequence[RunFacts], runs: Sequence[RunFacts]) -> str:

@@ -7,9 +7,9 @@ import math
 
 from fedsim.analysis.comparison import findings
 from fedsim.analysis.comparison.cautions import not_comparable
-from fedsim.analysis.comparison.figures import best_at_the_end, some_runs, when
+from fedsim.analysis.comparison.figures import best_at_the_end, most_updates, some_runs, when
 from fedsim.analysis.comparison.tables import ComparisonTables
-from fedsim.analysis.comparison.targets import Target
+from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
 from fedsim.analysis.headline import Tile
 from fedsim.formatting import (
     format_count,
@@ -28,7 +28,7 @@ def headline(comparison: ComparisonTables) -> str:
     if len(groups) == 1:
         return f"{groups[0].label}: {format_counted(len(groups[0].runs), 'run')}"
     if not comparison.metrics:
-        return f"{format_counted(len(_variants(comparison)), 'variant')}, timing only"
+        return most_updates(comparison)
     if comparison.goals:
         return _goal(comparison, _in_order(comparison)[0])
     return best_at_the_end(comparison)
@@ -99,17 +99,32 @@ def _first(comparison: ComparisonTables, target: Target) -> str:
     text = f"{format_names(first.labels)} reached {title} first, {when(first)}"
     if len(first.labels) > 1:
         text += ", tied at the resolution of the evaluations"
-    second = findings.unclear_lead(comparison, target, first)
-    lead = f"; the lead over {second} is within the spread over seeds" if second else ""
+    lead = findings.lead(comparison, target, first)
+    doubt = _doubt(lead) if lead is not None else ""
     if math.isnan(first.speedup):
-        return text + lead
+        return text + doubt
     base = frame[frame["label"] == comparison.baseline].iloc[0]
     factor = format_number(float(f"{first.speedup:.3g}"))
     text += f": {factor} times as fast as {comparison.baseline}"
     text += some_runs(int(base["reached"]), int(base["runs"]))
     if first.may_be_chance:
         return f"{text}, which may be due to chance (the 95% interval includes 1)"
-    return text if second == comparison.baseline else text + lead
+    return text + doubt
+
+
+def _doubt(lead: findings.Lead) -> str:
+    """Why a lead may mean nothing, as a clause; empty if it is clear."""
+    if math.isfinite(lead.resolution_s):
+        between = format_duration(lead.resolution_s)
+        return (
+            f"; its lead over {lead.second} is shorter than the time between evaluations, {between}"
+        )
+    if lead.in_spread:
+        return f"; the lead over {lead.second} is within the spread over seeds"
+    if lead.seeds < INTERVAL_RUNS:
+        seeds = {0: "no common seed", 1: "one seed"}.get(lead.seeds, f"{lead.seeds} seeds")
+        return f"; with {seeds}, the lead over {lead.second} may be due to chance"
+    return ""
 
 
 def tiles(comparison: ComparisonTables) -> list[Tile]:

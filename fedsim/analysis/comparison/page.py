@@ -35,6 +35,7 @@ def page_figures(comparison: ComparisonTables) -> dict[str, Figure]:
         ),
         figures.pairs(comparison),
         figures.time_spent(comparison),
+        figures.durations(comparison),
         figures.work(comparison),
         figures.participation(comparison),
         figures.lorenz(comparison),

@@ -27,14 +27,18 @@ from matplotlib.ticker import (
 )
 
 from fedsim.analysis.comparison.curves import late_range
-from fedsim.analysis.comparison.facts import COSTS
-from fedsim.analysis.comparison.figure import FigureStyle, Limits, ResolvedStyle
+from fedsim.analysis.comparison.facts import COSTS, TIMING
+from fedsim.analysis.comparison.figure import FigureStyle, Limits, Venue
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.palette import Look, looks
 from fedsim.errors import UserError
 from fedsim.formatting import Kind, axis_unit, format_value
 from fedsim.metrics import MetricDefinition
 
+_GROUP_WIDTH = 0.8
+"""Width of the bars of a setting, as a share of the distance between settings."""
+_LETTERS = 30
+"""Letters below a panel from which the names of the settings are slanted."""
 _BANDS_UP_TO = 5
 """Maximum number of bands; more would hide each other."""
 _PANEL_INCHES = 3.4
@@ -93,7 +97,7 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
     panel = min(_HEIGHT[0] + _HEIGHT[1] * width / columns, 0.8 * width / columns)
     height = size.height or panel * rows + _LEGEND_INCHES
     insets: list[Callable[[], bool]] = []
-    with matplotlib.rc_context(_settings(size)), _quiet():
+    with matplotlib.rc_context(_settings(style.venue)), _quiet():
         figure = Figure(figsize=(width, height), layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False, sharey=len(metrics) == 1).flat
         variants = looks(group.label for group in comparison.groups)
@@ -132,6 +136,88 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
             elif not sum([inset() for inset in insets]):
                 raise UserError("no curve has a value in this region", where="inset")
     return figure
+
+
+def plot_timing(comparison: ComparisonTables, style: FigureStyle) -> Figure:
+    """The main figures of timing-only runs: one panel each, one bar per variant with its deviation, by setting.
+
+    Raises:
+        UserError: the style has a range, a scale or a region, which bars do not have.
+    """
+    for name in ("xlim", "ylim", "log", "inset"):
+        if getattr(style, name):
+            raise UserError(
+                "the runs are timing-only, so the figure has bars instead of curves",
+                where=name,
+                hint=f"leave out {name}; width, height and labels apply to bars, too",
+            )
+    stated_width, stated_height = style.size
+    columns = len(TIMING) if (stated_width or 0) >= _NARROWEST_INCHES * len(TIMING) else 2
+    rows = math.ceil(len(TIMING) / columns)
+    width = stated_width or _PANEL_INCHES * columns
+    height = stated_height or (_HEIGHT[0] + _LEGEND_INCHES / rows) * rows
+    variants = looks(group.label for group in comparison.groups)
+    settings = comparison.grouping.settings
+    with matplotlib.rc_context(_settings(style.venue)), _quiet():
+        figure = Figure(figsize=(width, height), layout="constrained")
+        panels = figure.subplots(rows, columns, squeeze=False).flat
+        for axes, (name, (label, kind)) in zip(panels, TIMING.items(), strict=True):
+            _bars(axes, comparison.summary, name, label, kind, variants)
+            _name_settings(axes, settings)
+        handles, names = figure.axes[0].get_legend_handles_labels()
+        if len(handles) > 1:
+            used = _legend_below(figure, handles, names)
+            if stated_height is None:
+                figure.set_size_inches(width, height + max(0.0, used - _LEGEND_INCHES))
+        _fit_labels(figure)
+    return figure
+
+
+def _bars(
+    axes: Any,
+    summary: pd.DataFrame,
+    name: str,
+    label: str,
+    kind: Kind,
+    variants: dict[str, Look],
+) -> None:
+    """Draw one bar per variant in each setting."""
+    settings = summary["setting"].unique()
+    largest = float(summary[name].max())
+    scale, unit = (0.01, "%") if kind == "share" else axis_unit(largest, kind)
+    each = _GROUP_WIDTH / len(variants)
+    for number, (variant, look) in enumerate(variants.items()):
+        rows = summary[summary["label"] == variant].set_index("setting").reindex(settings)
+        axes.bar(
+            np.arange(len(settings)) + (number - (len(variants) - 1) / 2) * each,
+            rows[name] / scale,
+            0.9 * each,
+            yerr=rows[f"{name}_sd"] / scale,
+            label=variant,
+            color=look.light,
+            error_kw={"elinewidth": 0.8, "capsize": 2, "capthick": 0.8},
+        )
+    axes.set_ylabel(f"{label}{f' ({unit})' if unit else ''}")
+    axes.set_ylim(bottom=0, top=None if largest > 0 else 1)
+    axes.grid(True, axis="y", color="#dddddd", linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _name_settings(axes: Any, settings: Sequence[str]) -> None:
+    """Name the groups of bars; if all names give values of one key, the key labels the axis."""
+    keys, values = zip(*(setting.rpartition("=")[::2] for setting in settings), strict=True)
+    same = len(set(keys)) == 1 and "=" not in keys[0] and bool(keys[0])
+    axes.set_xlabel(keys[0] if same and axes.get_subplotspec().is_last_row() else "")
+    shown = values if same else settings
+    axes.set_xticks(range(len(settings)), shown)
+    axes.set_xlim(-0.5, len(settings) - 0.5)
+    axes.tick_params(axis="x", length=0)
+    if max(map(len, shown)) * len(shown) > _LETTERS:
+        axes.tick_params(axis="x", labelrotation=30)
+        for text in axes.get_xticklabels():
+            text.set_horizontalalignment("right")
+            text.set_rotation_mode("anchor")
 
 
 def _legend_below(figure: Figure, handles: Sequence[Any], names: Sequence[str]) -> float:
@@ -192,17 +278,17 @@ def _fit_labels(figure: Figure) -> None:
             label.set_fontsize(max(_SMALLEST_TEXT, float(label.get_fontsize()) * available / taken))
 
 
-def _settings(size: ResolvedStyle) -> dict[str, Any]:
-    if size.venue is None:
+def _settings(venue: Venue | None) -> dict[str, Any]:
+    if venue is None:
         return _SETTINGS
     from matplotlib.font_manager import fontManager
 
     # Matplotlib warns about every font that is not installed.
     installed = set(fontManager.get_font_names())
-    serif = size.venue.fonts[-1] == "STIXGeneral"
+    serif = venue.fonts[-1] == "STIXGeneral"
     return _SETTINGS | {
-        "font.family": [font for font in size.venue.fonts if font in installed],
-        "font.size": size.venue.size,
+        "font.family": [font for font in venue.fonts if font in installed],
+        "font.size": venue.size,
         "mathtext.fontset": "stix" if serif else "dejavusans",
     }
 
@@ -577,10 +663,10 @@ def _draw(
         axes.fill_between(x, low, high, step="post", color=look.light, alpha=0.12, linewidth=0)
 
 
-def save_figure(figure: Figure, path: Path, size: ResolvedStyle | None = None) -> None:
+def save_figure(figure: Figure, path: Path, venue: Venue | None = None) -> None:
     """Write a figure; the suffix of the path gives the file format."""
     dates: dict[str, Any] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(
         path.suffix, {}
     )
-    with matplotlib.rc_context(_settings(size) if size else _SETTINGS), _quiet():
+    with matplotlib.rc_context(_settings(venue)), _quiet():
         figure.savefig(path, metadata=dates, dpi=300)

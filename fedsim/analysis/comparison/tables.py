@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis.comparison.curves import MAX_POINTS, curve, grid
-from fedsim.analysis.comparison.facts import COSTS, RunFacts, require_cost
+from fedsim.analysis.comparison.facts import COSTS, TIMING, RunFacts, require_cost
 from fedsim.analysis.comparison.groups import Group, Grouping, group_runs
 from fedsim.analysis.comparison.loading import Loaded
 from fedsim.analysis.comparison.targets import (
@@ -213,7 +213,8 @@ class ComparisonTables:
     @functools.cached_property
     def summary(self) -> pd.DataFrame:
         """One row per group: ``runs``; for every metric the mean of the last values (``final_...``), their standard
-        deviation (``..._sd``) and the mean of the best (``best_...``); and the means of the runs' figures."""
+        deviation (``..._sd``) and the mean of the best (``best_...``); the means of the runs' figures, and the
+        standard deviations of the main ones of timing-only runs."""
         rows = []
         for group in self.groups:
             row: dict[str, Any] = {**group.names, "runs": len(group.runs)}
@@ -223,7 +224,8 @@ class ComparisonTables:
                 row[f"final_{name}_sd"] = last.std(skipna=False)
                 row[f"best_{name}"] = float(np.mean([run.best(name) for run in group.runs]))
             figures = pd.DataFrame([run.figures for run in group.runs])
-            rows.append(row | figures.mean(skipna=False).to_dict())
+            spread = figures.reindex(columns=list(TIMING)).std(skipna=False).add_suffix("_sd")
+            rows.append(row | figures.mean(skipna=False).to_dict() | spread.to_dict())
         return pd.DataFrame(rows)
 
     @functools.cached_property
@@ -367,10 +369,8 @@ class ComparisonTables:
             return self.metrics[0]
         if metric not in self.metrics:
             raise UserError(
-                f"no run measured '{metric}'"
-                if metric
-                else "the runs are timing-only: nothing was measured",
-                hint=f"measured: {', '.join(self.metrics)}" if self.metrics else None,
+                f"no run measured '{metric}'" if metric else "no run measured a metric",
+                hint=f"measured: {', '.join(self.metrics) or 'nothing (timing-only runs)'}",
             )
         return metric
 

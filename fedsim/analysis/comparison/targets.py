@@ -71,6 +71,13 @@ def reaching(run: RunFacts, target: Target) -> dict[str, float]:
     return dict.fromkeys(COSTS, math.nan)
 
 
+def evaluation_gap_s(run: RunFacts, target: Target) -> float:
+    """Time from the evaluation before to the one that reached the target; NaN if none did."""
+    times_s = run.progress.loc[run.progress[target.metric].notna(), "time_s"].to_numpy()
+    at = int(np.searchsorted(times_s, reaching(run, target)["time_s"]))
+    return float(times_s[at] - times_s[at - 1]) if 0 < at < len(times_s) else math.nan
+
+
 class Estimate(NamedTuple):
     """A mean over seeds with its bootstrap interval of :data:`CONFIDENCE`.
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis import statistics
-from fedsim.formatting import ABSENT, Kind, format_value
+from fedsim.formatting import ABSENT, Kind, format_duration, format_value
 from fedsim.runs import Run
 
 MAX_POINTS = 1000
@@ -128,6 +128,20 @@ def shortened(values: npt.NDArray[np.float64], digits: int) -> npt.NDArray[np.fl
 def sentence(text: str) -> str:
     """The text with its first letter capitalized and the rest unchanged: ``Macro F1``."""
     return text[:1].upper() + text[1:]
+
+
+def shares_within(seconds: npt.NDArray[np.float64], subject: str, since: str) -> str:
+    """The median and the 90% quantile of durations in words, without a period; one of them if both have one text.
+
+    For example ``Half of the updates arrived within 5 s of their dispatch, nine in ten within 9 s``, with the subject
+    ``of the updates arrived`` and ``of their dispatch``.
+    """
+    half, most, longest = (
+        format_duration(float(value)) for value in np.quantile(seconds, (0.5, 0.9, 1))
+    )
+    if half == most:
+        return f"{'All' if most == longest else 'Nine in ten'} {subject} within {most} {since}"
+    return f"Half {subject} within {half} {since}, nine in ten within {most}"
 
 
 def section(run: Run, *keys: str) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from fedsim.analysis.figures.base import (
     integer_bins,
     names_of,
     population,
+    shares_within,
     thin,
     time_bins,
 )
 from fedsim.formatting import (
     format_count,
     format_counted,
-    format_duration,
     format_number,
     format_share,
 )
@@ -143,10 +143,7 @@ def age(run: Run) -> Figure | None:
     seconds, versions = table["seconds"].to_numpy(), table["versions"].to_numpy()
     if not len(table):
         return None
-    finding = (
-        f"Half of the updates were aggregated within {format_duration(float(np.median(seconds)))} of their dispatch, "
-        f"nine in ten within {format_duration(float(np.quantile(seconds, 0.9)))}."
-    )
+    finding = f"{shares_within(seconds, 'of the updates were aggregated', 'of their dispatch')}."
     if not versions.any():
         finding += " Every aggregated update came from the newest version."
     elif versions.min() == versions.max():
@@ -164,11 +161,6 @@ def delay(run: Run) -> Figure | None:
     delays = statistics.delays(run.dispatches, population(run), updates)
     rows = thin(updates)
     never = int((statistics.participation_counts(run.dispatches, population(run)) == 0).sum())
-    absent = (
-        f". {format_count(never)} clients never participated; they are counted, but not drawn"
-        if never
-        else ""
-    )
     columns = [Column("tau", "absence in server updates", "count", delays.tau[rows])]
     if never:
         columns.append(
@@ -176,10 +168,23 @@ def delay(run: Run) -> Figure | None:
         )
     if np.array_equal(columns[-1].values, rows + 1):
         return None
+    largest, mean = format_count(delays.tau_max), f"{delays.tau_avg:,.1f}"
+    finding = f"At most {largest} server updates (tau max), {mean} on average (tau avg)."
+    if never:
+        seen = delays.tau_seen
+        drawn = (
+            f"At most {format_count(seen.max())} server updates among the clients that participated, "
+            f"{seen.mean():,.1f} on average"
+            if seen.any()
+            else "The clients that participated were part of every server update"
+        )
+        finding = (
+            f"{drawn}; {format_counted(never, 'client')} never did, and if they count, tau max is {largest} and "
+            f"tau avg is {mean}."
+        )
     return Figure(
         "delay",
-        f"At most {format_count(delays.tau_max)} server updates (tau max), "
-        f"{delays.tau_avg:,.1f} on average (tau avg){absent}.",
+        finding,
         (
             Column("version", "server update", "count", rows + 1),
             *columns,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from fedsim.analysis.figures.base import (
     columns_of,
     counts_in,
     section,
+    shares_within,
     thin,
     time_bins,
 )
@@ -33,6 +35,7 @@ from fedsim.runs.phases import DISPATCH_PARTS, outcome_codes
 
 _SHORTEST_PAUSE = 0.1
 """Share of the time from one round to the next from which a pause is shown."""
+_PERCENTILES = (5, 50, 90, 95, 99)
 
 PHASE_LABELS = {
     "download": "download",
@@ -106,6 +109,39 @@ def _ends_of_rounds(run: Run) -> str:
     return f" {format_share(share)} of the rounds lasted until their deadline."
 
 
+def durations(run: Run) -> Figure | None:
+    """Percentiles of the time between server updates and from dispatch to arrival; None if nothing arrived."""
+    every = (
+        (
+            Column("interval_s", "between server updates", "time", ()),
+            statistics.update_intervals_s(run.aggregations),
+            ("of the server updates followed", "of the previous one"),
+        ),
+        (
+            Column("turnaround_s", "dispatch to arrival", "time", ()),
+            statistics.turnaround_s(run.dispatches),
+            ("of the updates arrived", "of their dispatch"),
+        ),
+    )
+    known = [row for row in every if len(row[1])]
+    if not known:
+        return None
+    names = ["mean", *("median" if p == 50 else f"{p}%" for p in _PERCENTILES), "longest"]
+    return Figure(
+        "durations",
+        " ".join(f"{shares_within(seconds, *words)}." for _, seconds, words in known),
+        (
+            Column("statistic", "statistic", "text", names),
+            *(
+                replace(
+                    column, values=[seconds.mean(), *np.percentile(seconds, [*_PERCENTILES, 100])]
+                )
+                for column, seconds, _ in known
+            ),
+        ),
+    )
+
+
 def work(run: Run) -> Figure:
     """Work by outcome."""
     by_outcome = statistics.work_by_outcome(run.dispatches, run.phases)
@@ -144,6 +180,8 @@ def _spare(run: Run) -> str:
         return ""
     waited_s = late["arrived_s"] - late["round"].map(_began_s(run))
     count = int((waited_s <= (schedule.get("deadline") or math.inf)).sum())
+    if not count:
+        return ""
     return (
         f" {format_count(count)} of {format_counted(len(late), 'late update')} arrived before the deadline, in rounds "
         "that over-selection had filled earlier."

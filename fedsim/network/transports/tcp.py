@@ -68,8 +68,8 @@ class TcpParams(Parameters):
     congestion: Literal["cubic", "reno"] = "cubic"
     """Congestion control; relevant if packets are lost."""
     connection: Literal["new", "reuse"] = "new"
-    """new: every transfer opens a connection, which takes one round trip. reuse: the connection stays open. In either
-    case, a transfer starts with the initial window, as after an idle period (RFC 5681, section 4.1)."""
+    """new: every transfer opens a connection, which takes one round trip of bare headers. reuse: the connection stays
+    open. In either case, a transfer starts with the initial window, as after an idle period (RFC 5681, section 4.1)."""
     initial_window: int = Field(10, ge=1)
     """Segments sent in the first round trip (RFC 6928)."""
     window: Size | None = Field(None, gt=0)

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fedsim.errors import UserError, nearest
+from fedsim.formatting import format_counted, format_duration
 from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import (
@@ -24,7 +25,7 @@ from fedsim.traces.importers._assemble import (
 from fedsim.traces.importers._numbers import TIME_S, Number
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import NOT_NEGATIVE, POSITIVE, SHARE, Bounds, id_column
-from fedsim.units import DURATION_UNITS, Duration
+from fedsim.units import DAY_US, DURATION_UNITS, Duration
 
 UNITS: Mapping[str, float] = DURATION_UNITS | {
     "bps": 1.0,
@@ -57,6 +58,16 @@ SPEEDS: Mapping[str, str] = {
     "relative_speed": "relative_speed",
     "score": "score",
 }
+_OTHER_NAMES: Mapping[str, str] = {
+    **dict.fromkeys(("id", "device_id", "client", "client_id", "user", "user_id"), "device"),
+    **dict.fromkeys(("begin", "from", "online", "start_time"), "start"),
+    **dict.fromkeys(("finish", "stop", "to", "until", "offline", "end_time"), "end"),
+}
+"""Columns by names that other files give them."""
+_FASTEST_BPS = 10e9
+"""Median rate above which the unit of the rates is doubtful."""
+_SWAPPED = 0.9
+"""Share of devices with a faster uplink above which the columns up and down were probably exchanged."""
 _STATES = ("charging", "plugged", "battery", "screen", "lock", "idle", "network", "wifi", "state")
 COLUMNS = ("device", "start", "end", *NUMBERS, *TEXTS)
 
@@ -108,7 +119,7 @@ class Csv(Importer):
         """One device per name in the column ``device``."""
         table = _Table(sources, params)
         counts: dict[str, int] = {}
-        caveats: list[str] = []
+        caveats = table.unpaired()
         tables: dict[str, Any] = {}
         horizon_us = round(params.window * 1e6) if params.window else STATIC_HORIZON_US
         clock = _Clock(params)
@@ -121,7 +132,8 @@ class Csv(Importer):
         if "compute" in present:
             tables["compute"] = _compute(table, params.phase)
         if "network" in present or "radio" in table:
-            tables["network"] = _network(table)
+            tables["network"] = _network(table, caveats)
+        caveats += clock.changes(horizon_us)
         return Imported(
             tables,
             counts,
@@ -143,6 +155,8 @@ class _Table:
         self.where = sources.where
         self.cells: dict[str, list[str]] = {}
         self.locations: list[tuple[SourceFile, int]] = []
+        # The names of devices in files with the same columns, and the last of these files.
+        self.ids_by_columns: dict[tuple[str, ...], dict[str, str]] = {}
         for source in sources:
             columns, lines = _columns(source)
             for name in columns.keys() - self.cells.keys():
@@ -150,6 +164,8 @@ class _Table:
             for name, cells in self.cells.items():
                 cells += columns.get(name, [""] * len(lines))
             self.locations += [(source, line) for line in lines]
+            ids = self.ids_by_columns.setdefault(tuple(sorted(columns)), {})
+            ids |= dict.fromkeys(columns["device"], source.name)
         rows: dict[str, int] = {}
         self.device: Ints = np.array(
             [rows.setdefault(name, len(rows)) for name in self.cells["device"]]
@@ -163,6 +179,16 @@ class _Table:
 
     def __contains__(self, name: str) -> bool:
         return name in self.cells
+
+    def unpaired(self) -> list[str]:
+        """A caveat on devices that some files have, and files with other columns do not."""
+        only = []
+        for columns, ids in self.ids_by_columns.items():
+            others = [each for key, each in self.ids_by_columns.items() if key != columns]
+            alone = [name for name in ids if others and not any(name in each for each in others)]
+            if alone:
+                only.append(f"{len(alone):,} only in {ids[alone[0]]} (first: '{alone[0]}')")
+        return [f"devices that not all files have: {', '.join(only)}"] if only else []
 
     def need(self, column: str, option: str) -> None:
         """Refuse a column whose unit is not declared."""
@@ -265,13 +291,16 @@ def _columns(source: SourceFile) -> tuple[dict[str, list[str]], list[int]]:
     columns, lines = source.table()
     for column in columns:
         if column.lower() not in COLUMNS:
-            hint = f"{nearest(column, COLUMNS)}known columns: {', '.join(COLUMNS)}"
+            meant = _OTHER_NAMES.get(column.lower())
+            suggested = f"did you mean '{meant}'?; " if meant else nearest(column, COLUMNS)
+            hint = f"{suggested}known columns: {', '.join(COLUMNS)}"
             if ";" in column or "\t" in column:
                 hint = "separate the columns by commas"
             elif column.lower() in _STATES:
                 hint = (
                     "a CSV file gives the intervals in which a device may train: keep the rows in which its state "
-                    "permits that, and remove the column; for states as events, write an importer (docs/traces.md)"
+                    "permits that, and remove the column; for states as events, write an importer, which is a class "
+                    "derived from fedsim.traces.importers.Importer"
                 )
             raise source.error(f"has the unknown column '{column}'", hint, line=1)
     columns = {name.lower(): cells for name, cells in columns.items()}
@@ -342,6 +371,24 @@ class _Clock:
             for column in moments
         )
         return start, end
+
+    def changes(self, horizon_us: int) -> list[str]:
+        """A caveat if the clocks of the time zone change within the window, because hours of the day follow time 0."""
+        if self.zone is None or self.epoch is None:
+            return []
+        epoch = datetime.fromisoformat(self.epoch)
+        first = epoch.astimezone(self.zone).utcoffset() or timedelta(0)
+        for day in range(1, horizon_us // DAY_US + 2):
+            moment = min(epoch + timedelta(days=day), epoch + timedelta(microseconds=horizon_us))
+            local = moment.astimezone(self.zone)
+            ahead = ((local.utcoffset() or first) - first).total_seconds()
+            if ahead:
+                return [
+                    f"the clocks of {self.params.time_zone} change by {'+' if ahead > 0 else '−'}"
+                    f"{format_duration(abs(ahead))} on or before {local.date()}: from then on, hours of the day in "
+                    "fedsim, which are counted from time 0, differ from those clocks by as much"
+                ]
+        return []
 
     def _moment(self, name: str, cell: str, where: str) -> datetime | None:
         """The timestamp in a cell; None if it is empty."""
@@ -429,7 +476,7 @@ def _compute(table: _Table, phase: str) -> Any:
     return per_device(table.ids, "compute", rows, task="*", phase=phase, **chosen)
 
 
-def _network(table: _Table) -> Any:
+def _network(table: _Table, caveats: list[str]) -> Any:
     table.require_one_of("down", "up", "bandwidth")
     if "bandwidth" in table and ("down" in table or "up" in table):
         raise UserError(
@@ -441,6 +488,18 @@ def _network(table: _Table) -> Any:
     names = [name for name, column in directions.items() if column in table]
     rates = np.column_stack([table.number(directions[name]) for name in names])
     device, which = np.nonzero(~np.isnan(rates))
+    if len(device) and np.nanmedian(rates) > _FASTEST_BPS:
+        caveats.append(
+            f"half of the rates are above {_FASTEST_BPS / 1e9:g} Gbit/s: is rate_unit right?"
+        )
+    if names == ["down", "up"]:
+        down, up = rates[~np.isnan(rates).any(axis=1)].T
+        faster = int(np.count_nonzero(up > down))
+        if faster > _SWAPPED * len(down):
+            caveats.append(
+                f"up is faster than down for {faster:,} of {format_counted(len(down), 'device')}: are the columns "
+                "exchanged? down is towards the device"
+            )
     columns: dict[str, Any] = {
         "direction": id_column(which, names),
         "bandwidth_bps": rates[device, which],

@@ -87,9 +87,10 @@ def test_timing_only_runs_are_compared_without_learning(tmp_path: Path) -> None:
     page = found.write(tmp_path / "out").read_text()
     assert "timing-only runs" in page
     assert not (tmp_path / "out" / "curves.pdf").exists()
+    assert (tmp_path / "out" / "timing.pdf").exists()
     assert found.summary["runs"].tolist() == [2]
     with pytest.raises(UserError, match="timing-only"):
-        found.plot()
+        found.plot("accuracy")
 
 
 def test_figures_and_files_take_the_labels_of_the_command(tmp_path: Path) -> None:

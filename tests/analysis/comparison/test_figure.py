@@ -40,6 +40,21 @@ def test_ranges_that_are_none(text: Any, kind: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        ("0:40", "time", "'40' has no unit: write, for example, 40min"),
+        ("0:500", "bytes", "'500' has no unit: write, for example, 500MB"),
+        ("0:2parsecs", "time", "'2parsecs' has no known unit of a duration: use one of"),
+        ("a:b", "time", "'a' is not a duration"),
+    ],
+)
+def test_ends_of_a_range_without_a_known_unit(text: str, kind: Any, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        limits(text, kind, "xlim")
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
     ("value", "meant"), [("85:95", "85%:95%"), (":95", ":95%"), ("0.5:95", "50%:95%")]
 )
 def test_percentages_without_their_sign(value: str, meant: str) -> None:

@@ -256,3 +256,28 @@ def test_copies_of_a_data_file_are_one_variant_and_its_versions_are_not(tmp_path
     assert "learn from different data" in cautions(versions)[0]
     digest = file_sha256(tmp_path / "0" / "data.npz")
     assert fedsim.load(runs[0]).info["data_files"] == {str(tmp_path / "0" / "data.npz"): digest}
+
+
+@pytest.mark.parametrize(("keys", "labels"), [(19, ["a", "b"]), (20, ["fp", "big"])])
+def test_scenarios_that_share_little_have_their_own_names(keys: int, labels: list[str]) -> None:
+    """Besides the method, ``keys`` keys differ."""
+    runs = [
+        facts(
+            {**server(method), "devices": {f"key{n}": n * sign for n in range(1, keys + 1)}},
+            seed,
+            name,
+        )
+        for method, name, sign in (("a", "fp", 1), ("b", "big", -1))
+        for seed in (0, 1)
+    ]
+    grouping = group_runs(runs)
+    assert [group.label.partition(",")[0] for group in grouping.groups] == labels
+    assert len(grouping.differing) == keys + 1
+
+
+def test_unrelated_groups_of_one_name_are_named_by_their_values() -> None:
+    runs = [
+        facts({**server(method), "devices": {f"key{n}": n * sign for n in range(1, 30)}}, 0, "x")
+        for method, sign in (("a", 1), ("b", -1))
+    ]
+    assert [group.label.partition(",")[0] for group in group_runs(runs).groups] == ["a", "b"]

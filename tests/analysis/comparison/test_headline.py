@@ -85,23 +85,34 @@ def test_the_headline_compares_times_over_shared_seeds_and_names_incomplete_side
     runs = []
     for seed, (base, other) in enumerate([(10, 5), (40, 8), (None, 100), (None, 200)]):
         for method, reached_s in (("fedavg", base), ("fedbuff", other)):
-            times = (0.0, float(reached_s or 500))
+            end_s = float(reached_s or 500)
             scenario = {"server": {"method": {"name": method}}}
             last = 0.9 if reached_s else 0.5
-            runs.append(facts(scenario, seed, f"{method}{seed}", times, (0.1, last)))
+            times, values = (0.0, end_s - 1, end_s), (0.1, 0.2, last)
+            runs.append(facts(scenario, seed, f"{method}{seed}", times, values))
     comparison = of(*runs, goals=(Target("accuracy", 0.9),))
     # fedavg took 25 s with the two seeds, with which fedbuff took 6.5 s.
     assert comparison.targets["relative"].tolist() == [1.0, 6.5 / 25]
-    assert headline(comparison) == "fedavg reached 90% accuracy first, after 25 s (2 of 4 runs)"
+    assert headline(comparison) == (
+        "fedavg reached 90% accuracy first, after 25 s (2 of 4 runs)"
+        "; with 2 seeds, the lead over fedbuff may be due to chance"
+    )
     assert headline(of(*runs[:5], goals=(Target("accuracy", 0.9),))) == (
         "fedbuff reached 90% accuracy first, after 6.5 s: 3.85 times as fast as fedavg (2 of 3 runs)"
+        "; with 2 seeds, the lead over fedavg may be due to chance"
     )
 
 
 def test_a_lead_within_the_spread_over_seeds_is_named() -> None:
-    def of_times(**times: tuple[float, ...]) -> str:
+    def of_times(every_s: float = 1, **times: tuple[float, ...]) -> str:
         runs = [
-            facts({"server": {"method": {"name": name}}}, seed, f"{name}{seed}", (0, end), (0, 1))
+            facts(
+                {"server": {"method": {"name": name}}},
+                seed,
+                f"{name}{seed}",
+                (0, end - every_s, end),
+                (0, 0, 1),
+            )
             for name, ends in times.items()
             for seed, end in enumerate(ends)
         ]
@@ -118,7 +129,11 @@ def test_a_lead_within_the_spread_over_seeds_is_named() -> None:
         ", which may be due to chance (the 95% interval includes 1)"
     )
     # Two seeds have no interval.
-    assert of_times(a=(50, 66), b=(75, 52)) == first
+    chance = "; with 2 seeds, the lead over b may be due to chance"
+    assert of_times(a=(50, 66), b=(75, 52)) == first + chance
+    assert of_times(a=(58,), b=(63,)) == first + chance.replace("2 seeds", "one seed")
+    resolution = "; its lead over b is shorter than the time between evaluations, 10 s"
+    assert of_times(10, a=(50, 54, 70), b=(60, 64, 75)) == first + resolution
 
 
 def test_a_variant_that_stopped_at_its_target_is_not_beaten_at_a_harder_level() -> None:
@@ -127,7 +142,7 @@ def test_a_variant_that_stopped_at_its_target_is_not_beaten_at_a_harder_level() 
     goals = tuple(Target("accuracy", level) for level in (0.6, 0.8, 0.95))
     comparison = of(*runs, goals=goals)
     assert [headline(comparison), *other_targets(comparison)] == [
-        "b reached 60% accuracy first, after 10 s: 2 times as fast as a",
+        "b reached 60% accuracy first, after 10 s: 2 times as fast as a; with one seed, the lead over a may be due to chance",
         "1 of 2 variants reached 80% accuracy; not comparable: runs of a had stopped at their own target",
         "0 of 2 variants reached 95% accuracy; not comparable: runs of a, b had stopped at their own target",
     ]
@@ -159,5 +174,3 @@ def test_the_words_for_what_reached_a_target_fit_the_counts() -> None:
     comparison = of(*(replace(each, figures=figures) for each in settings), goals=goals)
     assert headline(comparison).endswith("; 3 of 4 combinations of variant and setting reached it")
     assert tiles(comparison)[1].value == "2"
-    timing = of(*(replace(each, metrics=()) for each in settings))
-    assert headline(timing) == "2 variants, timing only"

@@ -22,3 +22,15 @@ def test_thinning_keeps_the_ends_and_what_is_asked() -> None:
     rows = base.thin(10_001, 100, keep=[17])
     assert {0, 17, 10_000} <= set(rows.tolist())
     assert len(rows) == 101
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        ([1.0, 2.0, 3.0], "Half arrived within 2 s of it, nine in ten within 2.8 s"),
+        ([2.0] * 19 + [3.0], "Nine in ten arrived within 2 s of it"),
+        ([2.0, 2.0], "All arrived within 2 s of it"),
+    ],
+)
+def test_equal_quantiles_are_said_once(seconds: list[float], words: str) -> None:
+    assert base.shares_within(np.array(seconds), "arrived", "of it") == words

@@ -133,3 +133,30 @@ def test_why_clients_did_not_contribute(tmp_path: Path) -> None:
 def test_a_run_to_which_all_contributed_has_no_table_of_reasons(tmp_path: Path) -> None:
     world = timing({"compute": STEPS, "network": LINKS})
     assert participation.contribution(fedsim.run(world, tmp_path / "run")) is None
+
+
+@pytest.mark.parametrize(
+    ("rounds", "said"),
+    [
+        ([[0, 1]] * 4, "The clients that participated were part of every server update; 3 clients"),
+        (
+            [[0, 1], [0], [0], [1]],
+            "At most 2 server updates among the clients that participated, 1.0 on average; 3 clients",
+        ),
+    ],
+)
+def test_the_finding_on_delays_is_about_the_clients_that_are_drawn(
+    tmp_path: Path, rounds: list[list[int]], said: str
+) -> None:
+    scenario = {
+        "task": {"name": "timing", "clients": 5, "parameters": 10},
+        "devices": {
+            "compute": {"name": "values", "step": "1s"},
+            "network": {"name": "static", "down": "1Mbps", "up": "1Mbps"},
+        },
+        "server": {"selection": {"name": "scripted", "rounds": rounds}},
+        "stop": {"rounds": 4},
+    }
+    found = participation.delay(fedsim.run(scenario, tmp_path / "run"))
+    assert found is not None
+    assert found.finding == f"{said} never did, and if they count, tau max is 4 and tau avg is 2.5."

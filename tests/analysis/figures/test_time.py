@@ -119,6 +119,9 @@ def test_late_updates_of_over_selection_are_told_from_those_after_the_deadline(
     assert found.endswith(
         "1 of 2 late updates arrived before the deadline, in rounds that over-selection had filled earlier."
     )
+    # Two of three clients are aggregated, so only the one after the deadline is late.
+    two = three_clients("400s", 2, {**schedule, "over_selection": 1.5}, {"simulated_time": "450s"})
+    assert time.work(fedsim.run(two, tmp_path / "two")).finding.endswith("never aggregated.")
     scenario["server"]["schedule"] |= {"over_selection": 1}
     scenario["server"]["selection"]["cohort"] = 3
     assert time.work(fedsim.run(scenario, tmp_path / "all")).finding.endswith("never aggregated.")
@@ -175,3 +178,21 @@ def test_a_run_without_pauses_does_not_mention_them(tmp_path: Path) -> None:
     run = simulate(tmp_path, "drop", [(0, 4), (30, 60)])
     assert "paused" not in time.time_spent(run).extra["parts"]
     assert "paused clients were" not in render(run)
+
+
+def test_durations_are_those_of_the_files(run: Run, document: dict[str, Any]) -> None:
+    shown = columns(document, "durations")
+    dispatches, aggregations = parquet(run, "dispatches"), parquet(run, "aggregations")
+    expected = {
+        "interval_s": aggregations["time_s"].diff().fillna(aggregations["time_s"]),
+        "turnaround_s": (dispatches["arrived_s"] - dispatches["dispatched_s"]).dropna(),
+    }
+    assert shown["statistic"] == ["mean", "5%", "median", "90%", "95%", "99%", "longest"]
+    for name, seconds in expected.items():
+        quantiles = seconds.quantile([0.05, 0.5, 0.9, 0.95, 0.99, 1]).tolist()
+        assert shown[name] == pytest.approx([seconds.mean(), *quantiles])
+
+
+def test_a_run_without_arrivals_has_no_durations(tmp_path: Path) -> None:
+    run = build_run(tmp_path / "run", clients=0, hours=1)
+    assert time.durations(run) is None

@@ -133,6 +133,9 @@ def test_all_in_one_file_must_agree(tmp_path: Path) -> None:
     [
         ("device,begin,end\na,1,2\n", "a.csv:1: has the unknown column 'begin'"),
         ("device,speed\na,1\n", "did you mean 'relative_speed'?"),
+        ("id,begin,finish\na,1,2\n", "unknown column 'id'\n  did you mean 'device'?"),
+        ("device,begin,end\na,1,2\n", "did you mean 'start'?"),
+        ("device,battery\na,1\n", "derived from fedsim.traces.importers.Importer"),
         ("device,start,end,Charging\na,1,2,1\n", "keep the rows in which its state permits that"),
         ("device,strat,end\na,1,2\n", "did you mean 'start'"),
         ("device,start\na,1\n", "a.csv:1: has the columns device, start"),
@@ -278,3 +281,60 @@ def test_local_times_around_a_change_of_the_clocks(tmp_path: Path, zone: str, ch
         local: [tuple((shown[end] - epoch) // timedelta(microseconds=1) for end in (local, last))]
         for local in locals_[:-1]
     }
+
+
+def test_devices_that_only_some_files_have_are_named(tmp_path: Path) -> None:
+    sessions = put(tmp_path / "sess.csv", "device,start,end\nGW-1,0,10\nph-1,0,5\nx,0,5\n")
+    more = put(tmp_path / "more.csv", "device,start,end\ny,0,10\n")
+    devices = put(tmp_path / "devs.csv", "device,down\ngw1,1\nph1,1\nx,1\ny,1\n")
+    units = {"time_unit": "s", "rate_unit": "Mbps"}
+    assert (
+        "devices that not all files have: 2 only in sess.csv (first: 'GW-1'), 2 only in devs.csv (first: 'gw1')"
+        in import_("csv", sessions, more, devices, **units).manifest.caveats
+    )
+    assert not [
+        caveat
+        for caveat in import_("csv", sessions, more, time_unit="s").manifest.caveats
+        if "not all files" in caveat
+    ]
+
+
+@pytest.mark.parametrize(
+    ("down", "up", "unit", "doubts"),
+    [
+        (20_000, 20_000, "MB/s", ["half of the rates are above 10 Gbit/s: is rate_unit right?"]),
+        (
+            2,
+            10,
+            "Mbps",
+            [
+                "up is faster than down for 2 of 2 devices: are the columns exchanged? "
+                "down is towards the device"
+            ],
+        ),
+        (10, 2, "Mbps", []),
+        (10, 10, "Mbps", []),
+    ],
+)
+def test_doubtful_rates_are_named(
+    tmp_path: Path, down: float, up: float, unit: str, doubts: list[str]
+) -> None:
+    path = put(tmp_path / "a.csv", f"device,down,up\na,{down},{up}\nb,{down},{up}\n")
+    assert import_("csv", path, rate_unit=unit).manifest.caveats == doubts
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "change"),
+    [
+        ("2024-03-30T20:00", "2024-03-31T20:00", "+1 h on or before 2024-03-31"),
+        ("2024-10-26T20:00", "2024-10-27T20:00", "−1 h on or before 2024-10-27"),
+        ("2024-05-01T20:00", "2024-05-03T20:00", ""),
+    ],
+)
+def test_a_change_of_the_clocks_within_the_window_is_named(
+    tmp_path: Path, start: str, end: str, change: str
+) -> None:
+    path = put(tmp_path / "a.csv", f"device,start,end\na,{start}:00,{end}:00\n")
+    caveats = import_("csv", path, time_zone="Europe/Berlin").manifest.caveats
+    named = [caveat for caveat in caveats if "clocks of Europe/Berlin change by" in caveat]
+    assert [change in caveat for caveat in named] == ([True] if change else [])

@@ -1,0 +1,130 @@
+"""Comparisons of timing-only runs: the terminal's table, the LaTeX table, the figure and the page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from fedsim.analysis.comparison import Comparison, compare
+from fedsim.analysis.comparison.files import latex
+from fedsim.analysis.comparison.headline import headline
+from fedsim.analysis.report import figures as report_figures
+from fedsim.cli.compare import command
+from fedsim.errors import UserError
+from tests.analysis.comparison.made import of, run
+from tests.runs.synthetic_runs import build_run
+
+FIGURES = {
+    "a": {"interval_s": 60.0, "client_updates_per_h": 100.0, "lost_steps": 0.25, "bytes": 4e9},
+    "b": {"interval_s": 120.0, "client_updates_per_h": 50.0, "lost_steps": 0.0, "bytes": 2e9},
+}
+
+
+def _made(settings: tuple[Any, ...] = (0.5, 2), seeds: tuple[int, ...] = (0, 1)) -> Comparison:
+    """Two variants; with the second seed, every figure is 10% larger."""
+    return of(
+        *(
+            replace(
+                run(method, seed, (), devices={"network": {"rate_factor": setting}}),
+                figures={name: value * (1 + seed / 10) for name, value in of_variant.items()},
+            )
+            for setting in settings
+            for method, of_variant in FIGURES.items()
+            for seed in seeds
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("timing")
+    for seed in (0, 1):
+        build_run(path / f"{seed}", hours=6, learning=False, seed=seed)
+        build_run(path / f"{seed}b", hours=6, learning=False, seed=seed, cohort=4)
+    return path
+
+
+def test_the_summary_has_the_spread_over_seeds() -> None:
+    row = _made().summary.iloc[0]
+    assert row["interval_s"] == pytest.approx(63.0)
+    assert row["interval_s_sd"] == pytest.approx(6 / 2**0.5)
+
+
+def test_the_figures_of_a_run_are_those_of_its_page(folder: Path) -> None:
+    found = compare([folder / "0"])
+    values = found.runs.iloc[0]
+    loaded = build_run(folder.parent / "again", hours=6, learning=False, seed=0)
+    by_name = {column.key: column.values for column in report_figures(loaded)["durations"].columns}
+    names = list(by_name["statistic"])
+    for percent, name in ((50, "median"), (95, "95%"), (99, "99%")):
+        at = names.index(name)
+        assert values[f"interval_p{percent}_s"] == pytest.approx(by_name["interval_s"][at])
+        assert values[f"turnaround_p{percent}_s"] == pytest.approx(by_name["turnaround_s"][at])
+    assert values["interval_s"] == pytest.approx(by_name["interval_s"][0])
+    entered = (loaded.dispatches["outcome"] == "aggregated").sum()
+    assert values["client_updates_per_h"] == pytest.approx(entered / 6)
+
+
+def test_the_terminal_shows_the_numbers_that_matter(folder: Path, tmp_path: Path) -> None:
+    arguments = [str(folder), "-o", str(tmp_path / "out")]
+    result = CliRunner().invoke(command, arguments, env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    for heading in ("time per server update", "client updates per hour", "local steps lost"):
+        assert heading in result.output
+    frame = pd.read_csv(tmp_path / "out" / "summary.csv")
+    for share in frame["lost_steps"]:
+        assert f"{share:.1%}"[:3] in result.output
+    assert "±" in result.output
+    names = ("timing.pdf", "timing.png", "timing.svg", "table.tex", "compare.html")
+    assert all((tmp_path / "out" / name).stat().st_size for name in names)
+
+
+def test_the_latex_table_has_one_row_per_setting_and_variant() -> None:
+    lines = latex(_made()).splitlines()
+    assert lines[1] == r"\begin{tabular}{llrrrr}"
+    assert (
+        r"time per server update (s) & client updates per hour & local steps lost (\%)"
+        in (lines[3])
+    )
+    rows = [line for line in lines if line.startswith("rate")]
+    assert [row.split(" & ")[:2] for row in rows] == [
+        [rf"rate\_factor={setting}", variant] for setting in (0.5, 2) for variant in "ab"
+    ]
+    assert rows[0].split(" & ")[2] == r"63.0 $\pm$ 4.2"
+    one = latex(_made(settings=(2,), seeds=(0,))).splitlines()
+    assert one[1] == r"\begin{tabular}{lrrrr}"
+    assert [line for line in one if line.startswith("a")] == [r"a & 60 & 100 & 25 & 4 \\"]
+
+
+def test_the_figure_has_a_bar_per_setting_and_variant() -> None:
+    figure = _made().plot(width="ieee")
+    assert len(figure.axes) == 4
+    time, _, lost, moved = figure.axes
+    bars = [patch.get_height() for container in time.containers[1::2] for patch in container]
+    assert bars == pytest.approx([1.05, 1.05, 2.1, 2.1])
+    assert time.get_ylabel().replace("\n", " ") == "time per server update (min)"
+    assert [text.get_text() for text in moved.get_xticklabels()] == ["0.5", "2"]
+    assert moved.get_xlabel() == "rate_factor"
+    assert lost.get_ylim()[0] == 0
+
+
+@pytest.mark.parametrize("style", [{"xlim": "0:2d"}, {"log": "y"}, {"inset": "1d:2d"}])
+def test_options_of_curves_are_refused(style: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="bars instead of curves"):
+        _made().plot(**style)
+    with pytest.raises(UserError, match="timing-only"):
+        _made().plot("accuracy")
+
+
+def test_the_headline_names_the_variant_with_the_most_updates() -> None:
+    assert headline(_made(settings=(2,), seeds=(0,))) == (
+        "a aggregated the most client updates: 100 per simulated hour"
+    )
+    assert headline(_made()) == (
+        "a aggregated the most client updates per simulated hour in 2 of 2 settings"
+    )
