@@ -6,7 +6,7 @@ Methods that ship with fedsim are tested instead, and cost nothing here.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property, wraps
 from typing import Any
 
@@ -37,16 +37,16 @@ def keep_attributes(method: Method) -> None:
     """
     if is_bundled(type(method)):
         return
-    before = values_of(_attributes(method), identical=True)
     for name in ("local_update", "aggregate"):
-        setattr(method, name, _keeping(method, name, before))
+        setattr(method, name, _keeping(method, name))
 
 
-def _keeping(method: Method, name: str, before: Mapping[str, object]) -> Callable[..., Any]:
+def _keeping(method: Method, name: str) -> Callable[..., Any]:
     function = getattr(method, name)
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        before = values_of(_attributes(method), identical=True)
         result = function(*args, **kwargs)
         names = changed(before, values_of(_attributes(method), identical=True))
         if names:
