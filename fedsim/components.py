@@ -44,6 +44,15 @@ class Component:
     def __init__(self, params: Any) -> None:
         self.params = params
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.partition(".")[0] == "fedsim":
+            return
+        # A user's part is not the published one that it derives from.
+        for name, value in (("title", cls.__name__), ("paper", "")):
+            if hasattr(cls, name) and name not in vars(cls):
+                setattr(cls, name, value)
+
 
 def params_of(part: Component) -> Parameters:
     """The parameters from which an instance was built; a user's class may keep none."""

@@ -10,6 +10,8 @@ from fedsim.catalog import CATALOG
 from fedsim.components import import_path, load_user_component
 from fedsim.errors import UserError
 from fedsim.methods.base import Method
+from fedsim.methods.fedavg import FedAvg
+from fedsim.tasks.dataset import DatasetComponent
 from tests.tasks.users import own_task
 
 
@@ -59,6 +61,7 @@ def test_a_name_that_a_file_lacks_suggests_what_it_defines(tmp_path: Path) -> No
 
 OWN = """\
 from fedsim.methods.base import Method
+from fedsim.methods.fedavg import FedAvg
 from torch import nn
 number = 3
 class Plain: pass
@@ -138,3 +141,33 @@ def test_a_wrong_params_class_names_the_documented_one() -> None:
 
     with pytest.raises(UserError, match=r"derive them from fedsim\.components\.Parameters"):
         CATALOG.adopt("method", Own)
+
+
+def test_a_users_part_is_not_the_published_one_that_it_derives_from() -> None:
+    class Mine(FedAvg):
+        name = "mine"
+
+    class Titled(FedAvg):
+        title = "FedMine"
+        paper = "Me, 2026"
+
+    assert (Mine.title, Mine.paper) == ("Mine", "")
+    assert (Titled.title, Titled.paper) == ("FedMine", "Me, 2026")
+    assert FedAvg.title == "FedAvg"
+    assert FedAvg.paper
+
+
+def test_a_mistake_of_a_users_data_set_names_its_class(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text(
+        "import numpy as np\n"
+        "from fedsim.tasks.dataset import Dataset, DatasetComponent\n"
+        "class DsBad(DatasetComponent):\n"
+        "    name = 'b'\n"
+        "    def load(self, folder=None):\n"
+        "        x, y = np.zeros((50, 3), np.float32), np.zeros(40, np.int64)\n"
+        "        return Dataset('b', x, y, x[:5], y[:5], classes=2)\n"
+    )
+    component = load_user_component("bad.py:DsBad", DatasetComponent, tmp_path)
+    with pytest.raises(UserError, match="50 training samples but 40 labels") as caught:
+        component(component.Params()).loaded(tmp_path)
+    assert caught.value.where == f"{tmp_path / 'bad.py'}: DsBad.load"

@@ -10,9 +10,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from fedsim.analysis.figures.base import section
 from fedsim.analysis.headline import resumptions
 from fedsim.analysis.statistics import participation_counts
 from fedsim.catalog import CATALOG
+from fedsim.components import is_user_reference
 from fedsim.formatting import format_counted, format_duration, format_names
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs.divergence import has_diverged, lost_metrics, own_metrics
@@ -83,9 +85,10 @@ def print_summary(run: Run, *, as_json: bool = False) -> None:
     lost = lost_metrics(run)
     named = f"{format_names(lost)} {'is' if len(lost) == 1 else 'are'} not finite" if lost else ""
     if has_diverged(run):
-        say(
-            f"[yellow]the model has diverged:[/yellow] {named}; try a smaller learning rate, or training.clip_norm"
-        )
+        fix = "try a smaller learning rate, or training.clip_norm"
+        if is_user_reference(method := section(run, "server", "method").get("name", "")):
+            fix = f"check that aggregate of {method} returns finite numbers, or {fix}"
+        say(f"[yellow]the model has diverged:[/yellow] {named}; {fix}")
     elif lost:
         user_metrics = own_metrics(run.scenario)
         files = [name for name in user_metrics if name.rpartition(":")[2] in lost] or user_metrics

@@ -22,7 +22,6 @@ from fedsim.components import Component, Parameters
 from fedsim.learning.optimizers import Optimizer
 from fedsim.learning.optimizers.sgd import Sgd, SgdParams
 from fedsim.randomness import Purpose, Stream
-from fedsim.signatures import is_bundled
 
 if TYPE_CHECKING:
     import torch
@@ -397,13 +396,6 @@ class Method(Component, ABC):
     needs_no_momentum: str = ""
     personal: ClassVar[bool] = False
     weight_of_absent: str = ""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """A user's class is another method than the one that it derives from, and has another paper."""
-        super().__init_subclass__(**options)
-        if not is_bundled(cls):
-            cls.title = vars(cls).get("title", cls.__name__)
-            cls.paper = vars(cls).get("paper", "")
 
     def __init__(self, params: Any, context: MethodContext) -> None:
         self.params = params

@@ -57,8 +57,8 @@ def check_selection(selection: Selection, server: ServerPort, on_empty: Callable
             raise UserError(
                 f"draws client {twice} more than once: {reprlib.repr(drawn)}",
                 where=where,
-                hint="return different clients; a selection with replacement derives from "
-                "fedsim.scheduling.drawing.Replacing",
+                hint="return different clients; to draw some more than once, derive the class from "
+                "fedsim.scheduling.drawing.Replacing and return self.counted(drawn)",
             )
         return drawn
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fedsim.components import Component
 from fedsim.errors import UserError
-from fedsim.signatures import returned, shown
+from fedsim.signatures import is_bundled, place, returned, shown
 from fedsim.tasks.reading.arrays import first_not_finite
 
 Kind = Literal["classification", "next_character", "binary", "regression"]
@@ -248,7 +248,15 @@ class DatasetComponent(Component, ABC):
         Raises:
             UserError: it fails, or a user's returns anything but a :class:`Dataset`.
         """
-        return returned(type(self), "load", self.load(folder), Dataset)
+        try:
+            data = self.load(folder)
+        except UserError as error:
+            if is_bundled(type(self)):
+                raise
+            raise UserError(
+                error.message, where=place(type(self), "load"), hint=error.hint
+            ) from error
+        return returned(type(self), "load", data, Dataset)
 
 
 PixelMap = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]

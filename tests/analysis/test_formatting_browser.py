@@ -97,5 +97,10 @@ def test_ticks_below_a_second_share_a_unit(page: Page, tmp_path: Path) -> None:
         return shown
 
     assert texts("log", 0.015, 0.36) == ["20 ms", "50 ms", "100 ms", "200 ms"]
+    # Gaps from 2 s to a day, and from minutes to hours: whole units.
+    for low, high in ((600, 90_000), (300, 60_000), (2, 86_400), (1500, 50_400)):
+        shown = texts("log", low, high)
+        assert len(shown) > 1
+        assert all(len(text.split()) == 2 for text in shown), shown
     assert texts("linear", 0, 0.3) == ["0", "100 ms", "200 ms", "300 ms"]
     assert texts("linear", 0, 1.5) == ["0", "0.5 s", "1 s", "1.5 s"]

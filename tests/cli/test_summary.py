@@ -72,3 +72,18 @@ def test_rounds_are_counted_only_where_there_are_rounds(tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         assert ("│ rounds" in result.stdout) == said
         assert "model versions" in result.stdout
+
+
+def test_a_users_method_is_named_if_the_model_is_not_finite(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "from fedsim.methods.fedavg import FedAvg\n"
+        "class Nan(FedAvg):\n"
+        "    def aggregate(self, state, updates):\n"
+        "        return {name: value * float('nan') for name, value in super().aggregate(state, updates).items()}\n",
+        encoding="utf-8",
+    )
+    path = tmp_path / "s.yaml"
+    path.write_text(DIGITS, encoding="utf-8")
+    result = invoke("run", path, "-s", "server.method={name: own.py:Nan}", "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "own.py:Nan returns finite numbers, or try a smaller learning rate" in result.stdout

@@ -94,6 +94,7 @@ def refused(result: Result, function: str, message: str) -> None:
         ("return ['0']", "draws '0' (str), which is not a client number"),
         ("return np.array([True])", "which is not a client number"),
         ("return [1, 0, 1]", "draws client 1 more than once: [1, 0, 1]"),
+        ("return [1, 1]", "fedsim.scheduling.drawing.Replacing and return self.counted(drawn)"),
         ("return [0, 99]", "draws client 99; clients are 0 to 2"),
         ("return [-1]", "draws client -1; clients are 0 to 2"),
         ("return [0, 1, 2]", "draws 3 clients: [0, 1, 2], but count is 2"),

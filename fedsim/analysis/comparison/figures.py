@@ -42,7 +42,7 @@ def _percentile(percent: int) -> str:
 
 
 _WORK: Columns = (
-    ("dispatches", "dispatches", "count"),
+    ("dispatches", "dispatches", "mean"),
     ("lost_dispatches", "lost", "share"),
     ("lost_steps", "steps lost", "share"),
     ("bytes", "data moved", "bytes"),
@@ -64,8 +64,8 @@ _DURATIONS: Columns = (
     ),
 )
 _PARTICIPATION: Columns = (
-    ("updates", "server updates", "count"),
-    ("per_update", "client updates per server update", "mean"),
+    ("updates", "server updates", "mean"),
+    ("per_update", "client updates per server update", "number"),
     ("contributed", "clients that contributed", "share"),
     ("gini", "Gini coefficient", "number"),
     ("staleness_mean", "mean staleness", "number"),

@@ -572,29 +572,28 @@ def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> bool
     covered = to_axes.transform(
         np.column_stack([np.broadcast_to(across, drawn.shape).ravel(), drawn.ravel()])
     )
+    curves = covered.reshape(*drawn.shape, 2)
     region = to_axes.transform([(begin, low), (end, high)])
     # In a corner, or elsewhere if that hides less.
     most_right, most_up = (0.98 - share for share in _INSET)
     corners = itertools.product((most_right, 0.02), (0.02, most_up))
     others = itertools.product(np.linspace(most_right, 0.02, 9), np.linspace(0.02, most_up, 9))
     places = [*corners, *others]
-    hidden = [_hidden(np.asarray(place), region, covered) for place in places]
-    least = min(hidden)
-    corner = places[hidden.index(least)]
-    if least[0]:
-        _log.warning("the inset hides parts of curves; choose a larger --height, or another region")
     # Room for the labels of the ticks, in inches.
     box = axes.get_window_extent()
     dpi = axes.get_figure().dpi
-    labels = 0.3 * dpi / box.width, 0.16 * dpi / box.height
-    part = axes.inset_axes(
-        (
-            corner[0] + labels[0],
-            corner[1] + labels[1],
-            _INSET[0] - labels[0] - 0.03,
-            _INSET[1] - labels[1] - 0.03,
-        )
-    )
+    labels = np.array([0.3 * dpi / box.width, 0.16 * dpi / box.height])
+
+    def frame(place: Any) -> Any:
+        return np.array([place + labels, np.add(place, _INSET) - 0.03])
+
+    hidden = [_hidden(np.asarray(place), region, covered) for place in places]
+    free = [place for place, count in zip(places, hidden, strict=True) if count == min(hidden)]
+    corner = min(free, key=lambda place: sum(_leaders(frame(place), region, curves).values()))
+    if min(hidden)[0]:
+        _log.warning("the inset hides parts of curves; choose a larger --height, or another region")
+    low_left, high_right = frame(corner)
+    part = axes.inset_axes((*low_left, *(high_right - low_left)))
     draw(part)
     part.set_xlim(begin, end)
     part.set_ylim(low, high)
@@ -609,8 +608,47 @@ def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> bool
     # The labels of the inset are above the grid and the lines that lead to it.
     for text in (*part.get_xticklabels(), *part.get_yticklabels()):
         text.set_path_effects([withStroke(linewidth=2, foreground="white")])
-    axes.indicate_inset_zoom(part, edgecolor="#666666")
+    _, connectors = axes.indicate_inset_zoom(part, edgecolor="#666666")
+    leaders = _leaders(frame(corner), region, curves)
+    clear = [number for number, crossings in leaders.items() if not crossings]
+    for number, connector in enumerate(connectors):
+        # A line that crosses a curve is only drawn if no other leads to the inset.
+        connector.set_visible(number in (clear or list(leaders)[:1]))
     return True
+
+
+_CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
+"""Corners of a box, in the order of Matplotlib's lines between those of a region and of its inset."""
+
+
+def _leaders(frame: Any, region: Any, curves: Any) -> dict[int, int]:
+    """The two lines from the region to its inset that cross the fewest curves: number of the corner, and crossings.
+
+    Lines that pass through the inset or the region are left out.
+
+    Args:
+        frame, region: lower left and upper right corner of both boxes, in coordinates of the panel.
+        curves: points of each curve, shape (curves, points, 2).
+    """
+    found: dict[int, int] = {}
+    along = np.linspace(0.02, 0.98, 49)[:, None]
+    for number, corner in enumerate(_CORNERS):
+        begin, end = (np.where(corner, box[1], box[0]) for box in (region, frame))
+        points = begin + along * (end - begin)
+        if any(
+            ((points > box[0]) & (points < box[1])).all(axis=1).any() for box in (region, frame)
+        ):
+            continue
+        # A curve crosses the line where consecutive points lie on both sides of it, between its ends.
+        offset, line = curves - begin, end - begin
+        across = line[0] * offset[..., 1] - line[1] * offset[..., 0]
+        position = offset @ line / max(float(line @ line), 1e-12)
+        with np.errstate(invalid="ignore"):
+            sides = across[:, 1:] * across[:, :-1] <= 0
+            middle = (position[:, 1:] + position[:, :-1]) / 2
+            found[number] = int((sides & (middle > 0) & (middle < 1)).sum())
+    best = sorted(found, key=lambda number: found[number])[:2]
+    return {number: found[number] for number in best}
 
 
 def _values(axes: Any, x: Any) -> Any:

@@ -61,7 +61,7 @@ const fedsim = (() => {
           && at(mark) - last >= room && ((last = at(mark)), true));
       };
       // Narrow ranges have few round marks, or few with room beside each other.
-      const candidates = [kind === "time" && scale === "log" ? [1e-3, 1, 60, 3600, 86400, 2592000] : [], ROUND[scale](kind), kind === "time" ? ROUND.log("number") : [], kind === "time" ? TIME_STEPS : [], ticks(kind, low, high, count), ticks(kind, low, high, 3 * count)].map(spaced);
+      const candidates = [kind === "time" && scale === "log" ? [1e-3, 1, 60, 3600, 86400, 2592000] : [], ROUND[scale](kind), kind === "time" ? [...ROUND.log("number").filter((s) => s < 1), ...TIME_STEPS] : [], ticks(kind, low, high, count), ticks(kind, low, high, 3 * count)].map(spaced);
       found = candidates.find((each) => each.length > 2) ?? candidates.reduce((best, each) => (each.length > best.length ? each : best));
     }
     const places = found.map(to), texts = found.map(label);

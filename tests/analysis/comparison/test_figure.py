@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedsim.analysis.comparison import Comparison
@@ -217,6 +218,40 @@ def test_an_inset_hides_neither_the_curves_nor_its_region() -> None:
     assert box.y1 < (panel.y0 + panel.y1) / 2
     assert len(inset.get_xticks()) <= 5
     assert inset.get_ylim()[0] < 90 < inset.get_ylim()[1]
+
+
+@pytest.mark.parametrize(
+    "curves",
+    [
+        [(0.1, 0.7, 0.85, 0.9, 0.92), (0.1, 0.3, 0.5, 0.6, 0.65)],
+        [(0.9, 0.5, 0.3, 0.2, 0.15), (0.9, 0.7, 0.5, 0.45, 0.4)],
+        [(0.1, 0.2, 0.4, 0.7, 0.9), (0.9, 0.6, 0.5, 0.3, 0.2)],
+    ],
+)
+@pytest.mark.parametrize("region", ["10s:20s", "30s:50s", "80s:100s"])
+def test_lines_to_an_inset_cross_no_curve(curves: list[tuple[float, ...]], region: str) -> None:
+    runs = [
+        facts(server(f"m{number}"), 0, f"{number}", (0.0, 25.0, 50.0, 75.0, 100.0), values)
+        for number, values in enumerate(curves)
+    ]
+    comparison = Comparison((tuple(runs), (), None))
+    figure = comparison.plot("accuracy", inset=region, ylim="0%:100%")
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    (indicator,) = [artist for artist in axes.get_children() if hasattr(artist, "connectors")]
+    lines = [connector for connector in indicator.connectors if connector.get_visible()]
+    assert lines
+    crossings = []
+    for line in lines:
+        begin, end = line.get_path().transformed(line.get_transform()).vertices[[0, -1]]
+        points = begin + np.linspace(0.01, 0.99, 3000)[:, None] * (end - begin)
+        x, y = axes.transData.inverted().transform(points).T
+        for curve in axes.get_lines():
+            at = np.searchsorted(curve.get_xdata(), x, side="right") - 1
+            above = y > np.asarray(curve.get_ydata())[at]
+            crossings.append(int(np.abs(np.diff(above.astype(int))).sum()))
+    # If every line crosses a curve, a single one is drawn.
+    assert not any(crossings) or len(lines) == 1
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,8 @@ def test_a_variant_that_stopped_at_its_target_is_not_beaten_at_a_harder_level() 
     goals = tuple(Target("accuracy", level) for level in (0.6, 0.8, 0.95))
     comparison = of(*runs, goals=goals)
     assert [headline(comparison), *other_targets(comparison)] == [
-        "b reached 60% accuracy first, after 10 s: 2 times as fast as a; with one seed, the lead over a may be due to chance",
+        "b reached 60% accuracy first, after 10 s: 2 times as fast as a; with one seed, the lead over a may be due to "
+        "chance",
         "1 of 2 variants reached 80% accuracy; not comparable: runs of a had stopped at their own target",
         "0 of 2 variants reached 95% accuracy; not comparable: runs of a, b had stopped at their own target",
     ]
