@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import simpy
 
-from fedsim.network import Direction, NetworkContext
+from fedsim.network.base import Direction, NetworkContext
 from fedsim.network.graphs import Tree
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.static import StaticNetwork

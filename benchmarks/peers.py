@@ -251,7 +251,7 @@ def measure(
 
 @dataclass(frozen=True)
 class Row:
-    """What one simulator took for one method and model.
+    """The cost of one simulator for one method and model.
 
     Attributes:
         round_s: lowest and median seconds of a round.

@@ -311,6 +311,11 @@ VARIANTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "availability/start": ("supervised", ("devices.availability={start: 2d}",)),
     "availability/drop": ("supervised", ("devices.availability={on_disconnect: drop}",)),
     "availability/pause": ("supervised", ("devices.availability={on_disconnect: pause}",)),
+    "availability/finish": ("supervised", ("devices.availability={on_disconnect: finish}",)),
+    "availability/send_partial": (
+        "supervised",
+        ("devices.availability={on_disconnect: send_partial}",),
+    ),
     "availability/always": ("supervised", ("devices.availability={name: always}",)),
     "devices/sample": ("supervised", ("devices.assign=sample",)),
     "devices/failures": ("supervised", ("devices.failures={crash_rate: 20}",)),
@@ -420,7 +425,7 @@ def digests(folder: Path) -> dict[str, Any]:
 
 
 def table_digest(data: pa.Table, columns: list[str], key: str | None) -> str:
-    """A digest of the values of these columns, whatever the file's encoding and the width of its integers."""
+    """A digest of the values of these columns, regardless of the file's encoding and the width of its integers."""
     if key is not None:
         data = data.sort_by(key)
     digest = hashlib.sha256()

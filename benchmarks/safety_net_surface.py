@@ -310,7 +310,7 @@ def _names(key: str, named: bool) -> bool:
 
 
 class Schemas:
-    """Two versions of a schema: whatever the first accepts, the second must accept.
+    """Two versions of a schema: the second must accept everything that the first accepts.
 
     A comparison of structure, not a proof: it reports properties and alternatives that are gone, narrower types, values
     and limits, and other plain defaults.

@@ -221,7 +221,7 @@ def python_page() -> str:
 
 
 def _documented(path: str, members: str | None) -> Iterator[tuple[str, object]]:
-    """What a directive shows: the object of this path, or the members of a module, by the shortest name."""
+    """The objects that a directive shows: the object of this path, or the members of a module, by the shortest name."""
     thing = pkgutil.resolve_name(path)
     if not inspect.ismodule(thing):
         yield path, thing

@@ -4,7 +4,7 @@
 >>> run = fedsim.run("quickstart")  # doctest: +SKIP
 >>> run.metrics.tail()  # doctest: +SKIP
 
-``run``, ``resume`` and ``sweep`` simulate; ``load`` opens a run folder; ``compare`` sets several side by side;
+``run``, ``resume`` and ``sweep`` simulate; ``load`` opens a run folder; ``compare`` compares several;
 ``read_scenario`` checks a scenario. Runs are ``Run`` objects, whose tables are pandas DataFrames.
 """
 

@@ -131,7 +131,7 @@ def resume(
         on_progress: as for :func:`run`.
 
     Raises:
-        UserError: the folder holds no run or a damaged one, or an override is not allowed.
+        UserError: the folder contains no run or a damaged one, or an override is not allowed.
     """
     folder = path_of("path", path)
     with (
@@ -164,8 +164,8 @@ def compare(
         baseline: variant to which times are relative; the first if None.
 
     Raises:
-        UserError: a folder holds no run, no run is complete, there is no such baseline or metric, or several arguments
-            were given instead of one list.
+        UserError: a folder contains no run, no run is complete, there is no such baseline or metric, or several
+            arguments were given instead of one list.
     """
     if misplaced:
         raise UserError(

@@ -10,7 +10,7 @@ from fedsim.errors import UserError
 
 
 def argument_error(name: str, value: object, expected: str, hint: str | None = None) -> UserError:
-    """The error for an argument that is not what it must be."""
+    """The error for an invalid argument."""
     return UserError(f"must be {expected}, not {value!r}", where=f"argument {name}", hint=hint)
 
 

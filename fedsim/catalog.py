@@ -41,9 +41,12 @@ class Kind:
     of_function: Callable[[Callable[..., Any]], type[Component]] | None = None
 
 
+_NOUNS = {"logging": "tracker", "dataset": "data set", "lr_schedule": "learning-rate schedule"}
+
+
 def kind_noun(kind: str) -> str:
-    """What one part of a kind is called in a message."""
-    return "tracker" if kind == "logging" else kind
+    """The noun for one part of a kind in a message."""
+    return _NOUNS.get(kind, kind)
 
 
 class Catalog:
@@ -90,7 +93,7 @@ class Catalog:
             user_class = given
         elif entry.of_function is None:
             raise UserError(
-                f"{given.__name__} is a function, and a {kind} is a class",
+                f"{given.__name__} is a function, but the {kind_noun(kind)} must be a class",
                 hint=f"write a class that derives from {import_path(base)}",
             )
         elif not given.__name__.isidentifier():
@@ -99,7 +102,7 @@ class Catalog:
             user_class = entry.of_function(given)
         if not issubclass(user_class, base):
             raise UserError(
-                f"{user_class.__name__} is not a {kind}",
+                f"{user_class.__name__} does not derive from {base.__name__}",
                 hint=f"derive it from {import_path(base)}",
             )
         check_overrides(user_class, base)
@@ -107,7 +110,7 @@ class Catalog:
         expected = getattr(base, "Params", None)
         if expected is not None and not issubclass(component.Params, expected):
             raise UserError(
-                f"the Params of {user_class.__name__} do not derive from those of a {kind}",
+                f"the Params of {user_class.__name__} do not derive from {expected.__name__}",
                 hint=f"derive them from {import_path(expected)}",
             )
         return component

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedsim.errors import UserError
+
 _KEY = "sha256"
 
 
@@ -79,6 +81,15 @@ def stamped(document: Mapping[str, Any], key: str = _KEY) -> dict[str, Any]:
 def is_unchanged(document: Mapping[str, Any], key: str = _KEY) -> bool:
     """Whether a document that was read still has the content for which :func:`stamped` computed the checksum."""
     return document.get(key) == _content_sha256(document, key)
+
+
+def later_format(written: int, path: Path) -> UserError:
+    """The error for a document of a format that this version does not know."""
+    return UserError(
+        f"was written by a later version of fedsim (format {written})",
+        where=str(path),
+        hint="update fedsim: pip install --upgrade fedsim-des",
+    )
 
 
 def _content_sha256(document: Mapping[str, Any], key: str) -> str:

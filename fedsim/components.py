@@ -1,4 +1,4 @@
-"""Named, replaceable parts of a scenario: methods, schedules, selections, datasets, models and the like.
+"""Named, replaceable parts of a scenario: methods, schedules, selections, data sets, models and the like.
 
 A part is a class with a ``name`` and a ``Params`` model. It is defined in a separate file in the
 package of its kind, where it is found without being listed anywhere, or in a user's file
@@ -54,6 +54,12 @@ class Component:
                 setattr(cls, name, value)
 
 
+def params_of(part: Component) -> Parameters:
+    """The parameters from which an instance was built; a user's class may keep none."""
+    params: Parameters = getattr(part, "params", Parameters())
+    return params
+
+
 ComponentType = TypeVar("ComponentType", bound=Component)
 
 
@@ -81,13 +87,13 @@ class _Parts(Mapping[str, type[ComponentType]]):
 
     @functools.cached_property
     def _all(self) -> dict[str, type[ComponentType]]:
-        found: dict[str, type[ComponentType]] = {}
+        parts: dict[str, type[ComponentType]] = {}
         for module in self._modules:
             for name, part in self._defined_in(module).items():
-                if name in found:
-                    raise RuntimeError(f"two parts are named {name!r}: {found[name]} and {part}")
-                found[name] = part
-        return dict(sorted(found.items()))
+                if name in parts:
+                    raise RuntimeError(f"two parts are named {name!r}: {parts[name]} and {part}")
+                parts[name] = part
+        return dict(sorted(parts.items()))
 
     def _defined_in(self, name: str) -> dict[str, type[ComponentType]]:
         if name not in self._defined:
@@ -137,12 +143,12 @@ def users_traceback(error: BaseException) -> TracebackType | None:
 
 def users_line(error: BaseException) -> str | None:
     """The innermost line of a user's file that ``error`` passed through, as ``file:line``; None if there is none."""
-    trace, found = users_traceback(error), None
+    trace, line = users_traceback(error), None
     while trace is not None:
         if trace.tb_frame.f_globals.get("__name__", "").startswith(_USER_MODULE):
-            found = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+            line = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
         trace = trace.tb_next
-    return found
+    return line
 
 
 def announce_user_code(path: Path) -> None:
@@ -190,10 +196,9 @@ def load_user_component(
             spec.loader.exec_module(module)
         except Exception as error:
             del sys.modules[module_name]
-            missing = error.name if isinstance(error, ModuleNotFoundError) else None
             raise UserError(
                 f"{path} cannot be imported: {type(error).__name__}: {error}",
-                hint=None if missing is None else _how_to_get(missing),
+                hint=_how_to_get(error, path) if isinstance(error, ImportError) else None,
             ) from error
     names = vars(sys.modules[module_name])
     value = names.get(class_name)
@@ -231,11 +236,23 @@ def load_user_component(
     return value
 
 
-def _how_to_get(package: str) -> str:
-    """A hint for a file that imports a package that is not installed."""
+def _how_to_get(error: ImportError, path: Path) -> str | None:
+    """A hint for a user's file that imports something that cannot be found; None if there is none."""
+    if "relative import" in str(error):
+        return f"a part is one file, so it has no package: move what it needs into {path.name}"
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return None
+    package = error.name.partition(".")[0]
+    beside = [path.parent / f"{package}.py", path.parent / package]
+    for found in beside:
+        if found.exists():
+            return (
+                f"a part is one file, so {found.name} beside it is not found: move what it needs into {path.name}, or "
+                "install it as a package"
+            )
     if package in ("peft", "transformers"):
         return 'pip install "fedsim-des[transformers]"'
-    return f"install the package of '{package}', or correct the import"
+    return f"install the package of '{error.name}', or correct the import"
 
 
 def import_path(cls: type[Any]) -> str:

@@ -76,6 +76,21 @@ def further_checks() -> Iterator[None]:
         raise
 
 
+@contextmanager
+def writing(
+    path: object, what: str = "cannot be written", hint: str | None = None
+) -> Iterator[None]:
+    """Turn an error of the operating system inside into one that names ``path``.
+
+    Raises:
+        UserError: the system refused an operation.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{what}: {error.strerror}", where=str(path), hint=hint) from error
+
+
 def without_numbers(message: str) -> str:
     """A message whose numbers are masked: the same for runs that differ in their numbers only."""
     return re.sub(r"\d+(?:[.,]\d+)*", "#", message)

@@ -7,6 +7,7 @@ The exact value is rounded half up, as in JavaScript. Values that are not finite
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
@@ -243,3 +244,11 @@ _FORMATS: dict[Kind, Callable[[float], str]] = {
     "energy": format_energy,
     "text": format_number,
 }
+
+
+def natural_order(text: str) -> list[tuple[int, int, str]]:
+    """A key by which texts are sorted with the numbers in them in their order."""
+    return [
+        (0, int(part), "") if part.isdecimal() else (1, 0, part)
+        for part in re.findall(r"\d+|\D+", text)
+    ]

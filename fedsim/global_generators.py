@@ -1,4 +1,5 @@
-"""Refuses users' parts that draw from a global random generator, whose numbers depend on everything that ran before.
+"""Refuses users' parts that draw from a global random generator, or keep one: its numbers depend on everything that
+was drawn before.
 
 Only parts from outside the package are watched, so that those that ship with fedsim cost nothing.
 """
@@ -8,8 +9,9 @@ from __future__ import annotations
 import functools
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,6 +20,21 @@ from fedsim.errors import UserError
 from fedsim.signatures import is_bundled, place
 
 _Part = TypeVar("_Part")
+
+RANDOM_NUMBERS: Mapping[str, str] = MappingProxyType(
+    {
+        "method": "draw from self.context.generator(...), keyed by version, or by client and sequence",
+        "selection": "draw from self.generator(), which is different at every call and the same in every run",
+        "schedule": "draw from self.selection.generator(), which is different at every call and the same in every run",
+        "compute": "draw from np.random.default_rng(self.context.seed), made inside the function that uses it",
+        "availability": "draw from np.random.default_rng(self.context.seed), made inside index",
+        "network": "draw from np.random.default_rng(context.seed), made inside build",
+        "partition": "draw from the generator rng that assign is given",
+        "dataset": "draw from np.random.default_rng(0), made inside load",
+        "task": "draw from the stream that initial and noise are given",
+    }
+)
+"""Where the parts of a kind get their random numbers; parts of other kinds need none."""
 
 
 def watched(part: _Part, *functions: str, hint: str) -> _Part:
@@ -47,6 +64,35 @@ def _checked(function: Callable[..., Any], where: str, hint: str) -> Callable[..
             return function(*args, **kwargs)
 
     return call
+
+
+def refuse_kept_generators(part: Any, kind: str) -> None:
+    """Refuse a user's part that keeps a random generator in an attribute.
+
+    Raises:
+        UserError: it does; the hint says where a part of this ``kind`` gets its random numbers.
+    """
+    if is_bundled(type(part)):
+        return
+    for name, value in getattr(part, "__dict__", {}).items():
+        if is_generator(value):
+            raise UserError(
+                f"keeps a random generator in self.{name}: its numbers depend on everything drawn before, so a run "
+                "could not be resumed or repeated",
+                where=place(type(part)),
+                hint=RANDOM_NUMBERS.get(
+                    kind,
+                    f"the result of a {kind} must depend on its parameters and arguments alone",
+                ),
+            )
+
+
+def is_generator(value: Any) -> bool:
+    """Whether a value is a random generator of NumPy, torch or ``random``."""
+    torch = sys.modules.get("torch")
+    return isinstance(
+        value, np.random.Generator | np.random.RandomState | np.random.BitGenerator | random.Random
+    ) or (torch is not None and isinstance(value, torch.Generator))
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Locks a folder so that only one process at a time works in it.
 
 The lock is the operating system's (``flock`` or its equivalent) on the file ``.lock``: it is released when the process
-that holds it ends, for whatever reason. The holder is recorded in ``.owner.json``, for the message that a second
+that holds it ends, for any reason. The holder is recorded in ``.owner.json``, for the message that a second
 process shows.
 """
 
@@ -31,7 +31,7 @@ _warned: set[Path] = set()
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder, which must exist.
+    """Hold the lock of a folder, which is made if it does not exist.
 
     On a file system without locks, the work continues after a warning, given once per folder.
 
@@ -41,6 +41,7 @@ def locked(folder: Path) -> Iterator[None]:
     lock_path, owner_path = (folder / name for name in LOCK_NAMES)
     lock = FileLock(lock_path, timeout=0, fallback_to_soft=False, thread_local=False)
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:
         raise UserError(
@@ -58,7 +59,7 @@ def locked(folder: Path) -> Iterator[None]:
         if folder not in _warned:
             _warned.add(folder)
             warnings.warn(
-                f"{folder}: this file system has no locks; do not start a second fedsim in this folder",
+                f"{folder}: this file system does not support locks; do not start a second fedsim in this folder",
                 stacklevel=3,
             )
     try:

@@ -23,7 +23,7 @@ from fedsim.errors import UserError
 from fedsim.formatting import Kind, format_level, format_value
 
 DEFINITIONS_KEY = "metric_definitions"
-"""Entry of ``run.json`` that holds the definitions of the user's metrics."""
+"""Entry of ``run.json`` with the definitions of the user's metrics."""
 
 
 @dataclass(frozen=True)

@@ -29,3 +29,8 @@ class Outcome(IntEnum):
 
 
 OUTCOME_LABELS = tuple(outcome.label for outcome in Outcome)
+
+LOST_LABELS = tuple(
+    outcome.label for outcome in Outcome if outcome not in (Outcome.AGGREGATED, Outcome.UNFINISHED)
+)
+"""Outcomes that count as lost work; unfinished work does not, because it only lacked time."""

@@ -1,7 +1,7 @@
 """Parameter models: frozen, without unknown keys, with helpful error messages.
 
 Every section of a scenario and the ``Params`` of every part derive from :class:`Parameters`. While a scenario is
-loaded, paths in them become absolute, whatever the type that holds them: ``Path``, ``FilePath | None``,
+loaded, paths in them become absolute, regardless of the type that contains them: ``Path``, ``FilePath | None``,
 ``list[Path]``, ``dict[str, DirectoryPath]``.
 """
 

@@ -95,12 +95,17 @@ class Stream:
 
     def hashes(self, clients: npt.ArrayLike, k: npt.ArrayLike = 0) -> npt.NDArray[np.uint64]:
         """The same bits as :meth:`hash`, for arrays of clients and draws (broadcast together)."""
-        client_keys = np.asarray(clients).astype(np.uint64)
-        draw_keys = np.asarray(k).astype(np.uint64)
+        return self.keys(clients, k)
+
+    def keys(self, *keys: npt.ArrayLike) -> npt.NDArray[np.uint64]:
+        """The :attr:`key` of the streams with these further keys, for arrays of keys (broadcast together)."""
+        result = np.asarray(self.key, dtype=np.uint64)
         golden, one = np.uint64(GOLDEN), np.uint64(1)
         with np.errstate(over="ignore"):
-            per_client = _mix64_array(np.uint64(self.key) + (client_keys + one) * golden)
-            return _mix64_array(per_client + (draw_keys + one) * golden)
+            for extra in keys:
+                extra_keys = np.asarray(extra).astype(np.uint64)
+                result = _mix64_array(result + (extra_keys + one) * golden)
+        return result
 
     def uniforms(self, clients: npt.ArrayLike, k: npt.ArrayLike = 0) -> npt.NDArray[np.float64]:
         """The same bits as :meth:`uniform`, for arrays of clients and draws."""

@@ -152,9 +152,15 @@ def is_bundled(item: Callable[..., Any]) -> bool:
     return item.__module__.partition(".")[0] == "fedsim"
 
 
-def place(user_class: type[Any], function: str) -> str:
-    """A function of a user's class for messages, with the file of the class; a class of a notebook's cell has none."""
-    name = f"{user_class.__name__}.{function}"
+def called(part: type[Any]) -> str:
+    """The name of a part in messages: its ``name``, or its class if a user's class has no ``name`` of its own."""
+    name: str = part.name if is_bundled(part) else vars(part).get("name", "")
+    return name or part.__name__
+
+
+def place(user_class: type[Any], function: str = "") -> str:
+    """A user's class, or a function of it, for messages, with its file; a class of a notebook's cell has none."""
+    name = f"{user_class.__name__}.{function}" if function else user_class.__name__
     try:
         return f"{inspect.getfile(user_class)}: {name}"
     except (OSError, TypeError):

@@ -15,6 +15,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.errors import UserError
+
 
 @dataclass(frozen=True, slots=True)
 class Train:
@@ -91,6 +93,10 @@ class Evaluate:
 
 
 Instruction = Train | Aggregate | Evaluate
+
+
+class TimelineDiffers(UserError):
+    """A resumed run does not submit the timeline that its checkpoint continues."""
 
 
 class LearningPlane(Protocol):

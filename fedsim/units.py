@@ -16,7 +16,8 @@ from pydantic import BeforeValidator, WithJsonSchema
 NS_PER_S = 1_000_000_000
 NS_PER_US = 1_000
 US_PER_S = 1_000_000
-DAY_US = 86_400 * US_PER_S
+DAY_S = 86_400
+DAY_US = DAY_S * US_PER_S
 NEVER = 2**62
 """The time (ns) of an event that never happens: 146 years, later than any simulated time."""
 
@@ -192,25 +193,15 @@ def parse_rate_bps(value: object) -> float:
     return parse_quantity(value, RATE_UNITS, "rate", "bits per second")
 
 
-Duration = Annotated[
-    float,
-    BeforeValidator(parse_duration_s),
-    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]}),
-]
+_QUANTITY_SCHEMA = WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]})
+
+Duration = Annotated[float, BeforeValidator(parse_duration_s), _QUANTITY_SCHEMA]
 """Seconds; written as a number or with a unit: ns, us, ms, s, min, h, d."""
 
-Size = Annotated[
-    float,
-    BeforeValidator(parse_size_bytes),
-    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]}),
-]
+Size = Annotated[float, BeforeValidator(parse_size_bytes), _QUANTITY_SCHEMA]
 """Bytes; written as a number or with a unit: B, kB, MB, GB, KiB, MiB, GiB."""
 
-Rate = Annotated[
-    float,
-    BeforeValidator(parse_rate_bps),
-    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]}),
-]
+Rate = Annotated[float, BeforeValidator(parse_rate_bps), _QUANTITY_SCHEMA]
 """Bits per second (SI); written as a number or with a unit: bps, kbps, Mbps, Gbps."""
 
 Level = Annotated[

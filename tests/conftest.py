@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -19,6 +20,9 @@ sys.dont_write_bytecode = False
 # A sixth of the suite's time would go to waiting for the disk, and no test cuts the power; test_durable.py checks that
 # files and folders are flushed.
 os.fsync = lambda file: None
+# A process that has collected thousands of tests and imported torch holds so many objects that it would spend a
+# twentieth of its time looking for garbage among them. A run collects its own at its end.
+gc.set_threshold(20_000, 10, 10)
 
 settings.register_profile(
     "fedsim",

@@ -23,6 +23,30 @@ def test_a_user_file_that_is_missing_or_broken_says_so(tmp_path: Path) -> None:
         own_task(tmp_path, "Net")
 
 
+@pytest.mark.parametrize(
+    ("line", "beside", "hint"),
+    [
+        ("import helper", "helper.py", "a part is one file, so helper.py beside it is not found"),
+        ("from helper import x", "helper", "a part is one file, so helper beside it is not found"),
+        ("from helper.inner import x", "helper", "move what it needs into own.py"),
+        ("from . import helper", "helper.py", "a part is one file, so it has no package"),
+        ("import helper", "other.py", "install the package of 'helper', or correct the import"),
+        ("import peft.nothing_of_this_name", "other.py", 'pip install "fedsim-des[transformers]"'),
+    ],
+)
+def test_an_import_that_fails_says_what_to_do(
+    tmp_path: Path, line: str, beside: str, hint: str
+) -> None:
+    (tmp_path / "own.py").write_text(f"{line}\n")
+    if beside.endswith(".py"):
+        (tmp_path / beside).touch()
+    else:
+        (tmp_path / beside).mkdir()
+    with pytest.raises(UserError, match="cannot be imported") as caught:
+        load_user_component("own.py:Own", object, tmp_path)
+    assert hint in str(caught.value.hint)
+
+
 def test_a_name_that_a_file_lacks_suggests_what_it_defines(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "from fedsim.metrics import MetricDefinition\n"

@@ -23,6 +23,7 @@ from fedsim.formatting import (
     format_ratio,
     format_value,
     format_watt_hours,
+    natural_order,
 )
 
 CASES: list[tuple[Kind, float, str]] = [
@@ -179,3 +180,8 @@ def test_a_mean_and_its_spread_end_at_the_same_decimal_place(
 def test_a_command_can_be_pasted() -> None:
     assert format_command("resume", Path("my runs/a")) == "fedsim resume 'my runs/a'"
     assert format_command("compare", "runs/a") == "fedsim compare runs/a"
+
+
+def test_texts_are_sorted_with_their_numbers_in_order() -> None:
+    names = ["a10", "a9b", "a", "10", "2", "x²", "a9"]
+    assert sorted(names, key=natural_order) == ["2", "10", "a", "a9", "a9b", "a10", "x²"]

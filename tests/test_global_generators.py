@@ -10,9 +10,10 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from fedsim.catalog import CATALOG
 from fedsim.cli import cli
 from fedsim.errors import UserError
-from fedsim.global_generators import watched
+from fedsim.global_generators import refuse_kept_generators, watched
 from fedsim.learning.rates.constant import Constant
 from fedsim.parameters import Parameters
 from tests.methods.own_method import SCENARIO, run_with
@@ -145,3 +146,85 @@ def test_a_selection_that_draws_from_a_global_generator_is_refused(tmp_path: Pat
     assert result.exit_code == 2
     assert f"{tmp_path / 'pick.py'}: Pick.draw" in result.stderr
     assert "self.generator()" in result.stderr
+
+
+SELECTION = """\
+import random
+import numpy as np
+import torch
+from fedsim.scheduling.base import CohortParams, Selection
+
+
+class Pick(Selection):
+    Params = CohortParams
+
+    def __init__(self, params, server):
+        super().__init__(params, server)
+        self.dice = {made}
+
+    def draw(self, count):
+        return self.available()[:count].tolist()
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "np.random.default_rng(0)",
+        "np.random.RandomState(0)",
+        "random.Random(0)",
+        "torch.Generator()",
+        "self.generator()",
+    ],
+)
+def test_a_part_that_keeps_a_generator_is_refused(tmp_path: Path, made: str) -> None:
+    (tmp_path / "pick.py").write_text(SELECTION.format(made=made), encoding="utf-8")
+    selection = "selection: {name: 'pick.py:Pick', cohort: 2}"
+    (tmp_path / "own.yaml").write_text(
+        SCENARIO.replace('method: {name: "mine.py:Mine"}', selection), encoding="utf-8"
+    )
+    for command in (["scenario", "check"], ["run", "-o", str(tmp_path / "out")]):
+        result = CliRunner().invoke(cli, [*command, str(tmp_path / "own.yaml")])
+        assert result.exit_code == 2
+        assert f"{tmp_path / 'pick.py'}: Pick: keeps a random generator in self.dice" in (
+            result.stderr
+        )
+        assert "draw from self.generator()" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_kind_of_part_has_a_source_of_random_numbers_or_needs_none(tmp_path: Path) -> None:
+    class Kept:
+        def __init__(self) -> None:
+            self.dice = random.Random(0)
+
+    for kind in CATALOG.kinds:
+        with pytest.raises(UserError) as caught:
+            refuse_kept_generators(Kept(), kind)
+        hint = str(caught.value.hint)
+        assert hint.startswith("draw from ") or f"the result of a {kind} must" in hint
+
+
+def test_a_schedule_that_makes_a_generator_at_its_start_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "waits.py").write_text(
+        "import random\nfrom fedsim.scheduling.schedules.sync import Sync\n\n\n"
+        "class Waits(Sync):\n    def start(self):\n        self.dice = random.Random(0)\n"
+        "        super().start()\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "own.yaml").write_text(
+        SCENARIO.replace('method: {name: "mine.py:Mine"}', "schedule: 'waits.py:Waits'"),
+        encoding="utf-8",
+    )
+    result = CliRunner().invoke(
+        cli, ["run", str(tmp_path / "own.yaml"), "-o", str(tmp_path / "out")]
+    )
+    assert result.exit_code == 2
+    assert "Waits: keeps a random generator in self.dice" in result.stderr
+    assert "self.selection.generator()" in result.stderr
+
+
+def test_a_part_of_fedsim_may_keep_a_generator() -> None:
+    part = Constant(Parameters())
+    part.dice = random.Random(0)  # type: ignore[attr-defined]
+    refuse_kept_generators(part, "lr_schedule")

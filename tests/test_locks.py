@@ -95,6 +95,6 @@ def test_without_locks_on_the_file_system_the_work_goes_on_after_one_warning(
         for _ in range(2):
             with locked(tmp_path):
                 pass
-    assert [str(warning.message) for warning in caught if "no locks" in str(warning.message)] == [
-        f"{tmp_path}: this file system has no locks; do not start a second fedsim in this folder"
+    assert [str(warning.message) for warning in caught if "locks" in str(warning.message)] == [
+        f"{tmp_path}: this file system does not support locks; do not start a second fedsim in this folder"
     ]

@@ -105,3 +105,11 @@ def test_uniform_numbers_are_uniform_over_clients_and_over_draws() -> None:
     stream = Stream(0, Purpose.FAILURE)
     assert kstest(stream.uniforms(np.arange(20_000)), "uniform").pvalue > 0.001
     assert kstest(stream.uniforms(0, np.arange(20_000)), "uniform").pvalue > 0.001
+
+
+def test_keys_of_many_streams_are_those_of_each() -> None:
+    stream, sequences = Stream(3, Purpose.DATA_ORDER), np.array([0, 7, 2**40])
+    keys = stream.keys(np.array([5, 6, 7]), sequences, 1)
+    expected = [Stream(3, Purpose.DATA_ORDER, 5 + i, int(sequences[i]), 1).key for i in range(3)]
+    assert keys.tolist() == expected
+    assert stream.keys().tolist() == stream.key

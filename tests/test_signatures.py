@@ -10,9 +10,10 @@ from pydantic import ValidationError
 
 from fedsim.errors import UserError
 from fedsim.methods.base import Method
+from fedsim.methods.fedavg import FedAvg
 from fedsim.scenario.description import parameters
 from fedsim.scheduling.base import Selection
-from fedsim.signatures import check_overrides, parameters_of
+from fedsim.signatures import called, check_overrides, parameters_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -107,3 +108,13 @@ def test_functions_of_a_users_class_fit_those_of_the_base() -> None:
     assert caught.value.hint == "write it as def aggregate(self, server, updates)"
     with pytest.raises(UserError, match=r"TooMany\.__init__"):
         check_overrides(TooMany, Selection)
+
+
+def test_a_users_part_is_called_by_its_own_name_or_class() -> None:
+    class Named(FedAvg):
+        name = "named"
+
+    class Nameless(FedAvg):
+        pass
+
+    assert [called(part) for part in (FedAvg, Named, Nameless)] == ["fedavg", "named", "Nameless"]

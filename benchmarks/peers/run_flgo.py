@@ -48,7 +48,7 @@ configuration.write_text(CONFIGURATION.format(here=here, data=str(work.data), mo
 benchmark = importlib.import_module(flgo.gen_benchmark_from_file("common_work", str(configuration)))
 importlib.import_module(f"{benchmark.__name__}.core")
 benchmark.visualize = lambda *arguments: None  # a picture of the split, which takes minutes
-# What torch asks of such data sets since version 2.13.
+# Methods that torch requires of such data sets since version 2.13.
 benchmark.core.TaskPipe.TaskDataset.__getitems__ = lambda own, rows: [own[row] for row in rows]
 flgo.gen_task_by_(benchmark, IIDPartitioner(num_clients=len(work.x)), "task")
 

@@ -30,7 +30,7 @@ class Work:
         method: fedavg, fedbuff or fedasync.
         model: linear, mlp or cnn.
         rounds: of 10 updates, one local epoch each. With fedavg, 10 clients drawn at random, synchronously; otherwise
-            10 clients are always at work, and a round is one version of fedbuff or ten versions of fedasync.
+            10 clients are always busy, and a round is one version of fedbuff or ten versions of fedasync.
         x, y: images (clients, samples, 1, 28, 28) and labels (clients, samples) of the clients.
         test_x, test_y: test images and labels.
         data: the .npz file they come from.

@@ -10,7 +10,7 @@ from fedsim.scenario.loading import LoadedScenario, load_scenario_dict
 
 HERE = Path(__file__).parent
 SECONDS = {"i": 40, "ii": 58}
-"""Length of a run by series; most clients of series ii take part in its first fifth, on which they are fitted."""
+"""Length of a run by series; most clients of series ii participate in its first fifth, on which they are fitted."""
 TRAINING_STEPS = 200
 TCP = {"name": "tcp", "congestion": "cubic", "connection": "reuse"}
 

@@ -132,7 +132,7 @@ def calibrated_on_first_fifth(
     )
     first["client"] = first.pop("client_id").astype(str)
     clients, assumptions, _ = known(loaded, sorted(first["client"].unique()), scenario["name"])
-    steps = [f"{step_s:.9f}s" for step_s in estimate(first, clients, assumptions).step_s]
+    steps = [f"{step_s:.9f}s" for step_s in estimate(first, clients, assumptions).step_s.mean]
     devices = {**scenario["devices"], "compute": {"name": "values", "step": steps}}
     return {
         "scenario": {**scenario, "devices": devices},

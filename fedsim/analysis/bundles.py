@@ -1,11 +1,11 @@
-"""The plots of trace bundles: one or several side by side, as a page in the house style or as a picture."""
+"""The plots of trace bundles: one or several side by side, as an HTML page or an image."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from fedsim.analysis.figures.lines import Line, Panel, cumulative, line_figure, 
 from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import embedded, environment, write_page
 from fedsim.analysis.palette import LOOKS
-from fedsim.errors import UserError
+from fedsim.errors import UserError, writing
 from fedsim.formatting import (
     Kind,
     format_count,
@@ -56,10 +56,8 @@ def write_plot(all_statistics: Sequence[BundleStatistics], path: Path) -> None:
     if path.suffix.lower() == ".html":
         write_page(path, _page(all_statistics, panels))
         return
-    try:
+    with writing(path):
         _picture(all_statistics, panels).savefig(path, dpi=130)
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror}", where=str(path)) from error
 
 
 # -- panels ----------------------------------------------------------------------------------------------------------
@@ -85,77 +83,61 @@ def _panels(every: Sequence[BundleStatistics]) -> Iterator[Panel]:
         hours = [Line(n, names[n], np.append(a.by_hour, a.by_hour[-1:])) for n, a in online]
         finding = each_says(most) if most else "Not every hour was observed."
         yield Panel(
-            "hour",
-            "Online by hour of the day",
-            finding,
-            np.arange(25.0),
-            "hour",
-            "count",
-            hours,
-            "devices online",
-            ticks=range(0, 25, 6),
-        )
+            "hour", "Online by hour of the day", finding, np.arange(25.0), "hour", "count",
+            hours, "devices online", ticks=range(0, 25, 6),
+        )  # fmt: skip
     days = [(n, a.by_weekday) for n, a in online if a.by_weekday is not None]
     if days:
-        spread = [
+        shares = [
             (n, f"from {format_share(np.nanmin(d))} to {format_share(np.nanmax(d))} online")
             for n, d in days
         ]
         yield Panel(
-            "weekday", "Online by weekday", each_says(spread), np.arange(7.0), "day", "count",
+            "weekday", "Online by weekday", each_says(shares), np.arange(7.0), "day", "count",
             [Line(n, names[n], d) for n, d in days], "devices online", names=WEEKDAYS,
         )  # fmt: skip
-
-    def spreads(
-        id: str,
-        title: str,
-        label: str,
-        kind: Kind,
-        found: list[tuple[int, str, Spread]],
-        factor: float = 1.0,
-    ) -> Iterator[Panel]:
-        found = [(n, name, spread) for n, name, spread in found if len(spread.samples)]
-        if not found:
-            return
-        log = kind != "share"
-        x = places(
-            [spread.samples * factor for _, _, spread in found], log=log, times=kind == "time"
-        )
-        lines = []
-        for n, name, spread in found:
-            several = len({other for m, other, _ in found if m == n}) > 1
+    for each in filter(lambda each: each.spreads, _distributions(every)):
+        samples = [spread.samples * each.factor for _, _, spread in each.spreads]
+        x = places(samples, log=each.kind != "share", times=each.kind == "time")
+        lines, texts = [], dict[int, list[str]]()
+        for (n, name, spread), values in zip(each.spreads, samples, strict=True):
+            several = len({other for m, other, _ in each.spreads if m == n}) > 1
             shown = f"{names[n]}, {name}" if several else names[n]
-            values = cumulative(spread.samples * factor, x)
-            lines.append(Line(n, shown, values, thin=name.endswith("up")))
-            if spread.fits and id in ("sessions_s", "gaps_s"):
+            lines.append(Line(n, shown, cumulative(values, x), thin=name.endswith("up")))
+            if spread.fits and each.id in ("sessions_s", "gaps_s"):
                 fit = spread.fits[0]
-                lines.append(Line(n, f"{shown}: {fit.family}", fit.cdf(x / factor), fit=True))
-        texts: dict[int, list[str]] = {}
-        unit = f" {label}" if factor != 1 else ""
-        for n, name, spread in found:
+                lines.append(Line(n, f"{shown}: {fit.family}", fit.cdf(x / each.factor), fit=True))
             way = name.rpartition(" ")[2] if name.endswith((" up", " down")) else ""
-            texts.setdefault(n, []).append(
-                f"{format_value(spread.percentile(50) * factor, kind)}{unit} {way}".strip()
-            )
-        middle = [(n, f"median {format_names(values)}") for n, values in texts.items()]
-        yield Panel(id, title, each_says(middle), x, label, kind, lines, log=log)
-
-    yield from spreads(
-        "share",
-        "Time online per device",
-        "share of its time",
-        "share",
-        [(n, "share", a.share) for n, a in online],
-    )
-    for name, title in (
-        ("sessions_s", "Length of sessions"),
-        ("gaps_s", "Length of gaps"),
-        ("remaining_s", "Remaining time online"),
-    ):
-        label = {"remaining_s": "from a moment online"}.get(name, "length")
-        yield from spreads(
-            name, title, label, "time", [(n, name, getattr(a, name)) for n, a in online]
+            unit = f" {each.label}" if each.factor != 1 else ""
+            middle = format_value(spread.percentile(50) * each.factor, each.kind)
+            texts.setdefault(n, []).append(f"{middle}{unit} {way}".strip())
+        medians = [(n, f"median {format_names(values)}") for n, values in texts.items()]
+        finding = each_says(medians)
+        yield Panel(
+            each.id, each.title, finding, x, each.label, each.kind, lines, log=each.kind != "share"
         )
+
+
+class _Distribution(NamedTuple):
+    """A quantity of devices: its panel, and the numbers of the bundles with a name and a spread of values each."""
+
+    id: str
+    title: str
+    label: str
+    kind: Kind
+    found: list[tuple[int, str, Spread]]
+    factor: float = 1.0
+
+    @property
+    def spreads(self) -> list[tuple[int, str, Spread]]:
+        """Those with samples."""
+        return [one for one in self.found if len(one[2].samples)]
+
+
+def _distributions(every: Sequence[BundleStatistics]) -> Iterator[_Distribution]:
+    online = [(number, each.availability) for number, each in enumerate(every) if each.availability]
+    for id, title, axis, unit in _OF_AVAILABILITY:
+        yield _Distribution(id, title, axis, unit, [(n, id, getattr(a, id)) for n, a in online])
     column = _common_column(every)
     compute = [
         (n, name, s.compute[name])
@@ -163,28 +145,37 @@ def _panels(every: Sequence[BundleStatistics]) -> Iterator[Panel]:
         for name in [column or next(iter(s.compute), "")]
         if name in s.compute
     ]
-    label = {
-        "relative_speed": "speed relative to the reference",
-        "sample_s": "time per sample",
-        "step_fixed_s": "time per step",
-    }.get(column, column or "compute figure")
-    yield from spreads(
-        "compute", "Speed of devices", label, "time" if column.endswith("_s") else "number", compute
-    )
+    label = _SPEEDS.get(column, column or "compute figure")
+    kind: Kind = "time" if column.endswith("_s") else "number"
+    yield _Distribution("compute", "Speed of devices", label, kind, compute)
+    links = [(n, name, spread) for n, s in enumerate(every) for name, spread in s.network.items()]
     rates = [
         (n, name.replace("bandwidth_bps", "rate"), spread)
-        for n, s in enumerate(every)
-        for name, spread in s.network.items()
+        for n, name, spread in links
         if name.startswith("bandwidth")
     ]
-    yield from spreads("rate", "Bandwidth", "Mbit/s", "number", rates, 1e-6)
+    yield _Distribution("rate", "Bandwidth", "Mbit/s", "number", rates, 1e-6)
     rtt = [
         (n, "rtt", spread)
-        for n, s in enumerate(every)
-        for name, spread in s.network.items()
+        for n, name, spread in links
         if name.startswith("rtt") and not name.endswith("up")
     ]
-    yield from spreads("rtt", "Round-trip time", "round-trip time", "time", rtt)
+    yield _Distribution("rtt", "Round-trip time", "round-trip time", "time", rtt)
+
+
+_OF_AVAILABILITY: tuple[tuple[str, str, str, Kind], ...] = (
+    ("share", "Time online per device", "share of its time", "share"),
+    ("sessions_s", "Length of sessions", "length", "time"),
+    ("gaps_s", "Length of gaps", "length", "time"),
+    ("remaining_s", "Remaining time online", "from a moment online", "time"),
+)
+"""Attributes of the statistics of availability, each with the title, label and kind of its panel."""
+_SPEEDS = {
+    "relative_speed": "speed relative to the reference",
+    "sample_s": "time per sample",
+    "step_fixed_s": "time per step",
+}
+"""Columns of speeds and the labels of their axes."""
 
 
 def _common_column(every: Sequence[BundleStatistics]) -> str:

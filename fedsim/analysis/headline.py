@@ -26,11 +26,24 @@ from fedsim.runs import Run, Status
 from fedsim.runs.divergence import has_diverged, last_metrics, lost_since
 from fedsim.scenario.model import Energy
 
-_ENDED = {
-    Status.RUNNING: "in progress",
-    Status.FAILED: "failed",
-    Status.INTERRUPTED: "interrupted",
+_UNFINISHED = {
+    Status.RUNNING: (
+        "in progress",
+        "This run is in progress",
+        "To follow it, use “fedsim watch”.",
+    ),
+    Status.FAILED: (
+        "failed",
+        "This run ended with an error",
+        "Run its scenario again once the cause is fixed.",
+    ),
+    Status.INTERRUPTED: (
+        "interrupted",
+        "This run was interrupted",
+        "Finish the run with “fedsim resume”.",
+    ),
 }
+"""The state of a run that is not complete, as a word and as a sentence, and what to do next."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +109,11 @@ def tiles(run: Run) -> list[Tile]:
         label = f"Final {metric.label}"
         if run.status is not Status.COMPLETE:
             label = f"{sentence(metric.label)} so far"
-            note = f"{_ENDED[run.status]} at {format_duration(run.simulated_s)}; {note}"
+            note = f"{_UNFINISHED[run.status][0]} at {format_duration(run.simulated_s)}; {note}"
         shown.append(Tile(label, metric.format(last), note))
-    shown.append(_simulated(run))
     wall_s = run.info.get("wall_s")
+    faster = f"{run.simulated_s / wall_s:,.0f} times real time" if wall_s else ""
+    shown.append(Tile("Simulated time", format_duration(run.simulated_s), faster))
     if wall_s is not None:
         learning_s = run.info.get("wall_learning_s")
         notes = [f"{format_duration(learning_s)} in the learning plane"] if learning_s else []
@@ -142,12 +156,6 @@ def resumptions(run: Run) -> str:
     return "" if not count else "resumed once" if count == 1 else f"resumed {count:,} times"
 
 
-def _simulated(run: Run) -> Tile:
-    wall_s = run.info.get("wall_s")
-    faster = f"{run.simulated_s / wall_s:,.0f} times real time" if wall_s else ""
-    return Tile("Simulated time", format_duration(run.simulated_s), faster)
-
-
 def subtitle(run: Run) -> str:
     """The scenario in one line: method, schedule, data, number of clients and seed, if it states them."""
     parts = (("server", "method"), ("server", "schedule"), ("task", "dataset"), ("task", "model"))
@@ -168,18 +176,9 @@ def notice(run: Run) -> str:
     if run.status is Status.COMPLETE:
         return " ".join(run.info.get("notes", []))
     until = format_duration(run.simulated_s)
-    state = {
-        Status.RUNNING: "This run is in progress",
-        Status.FAILED: "This run ended with an error",
-        Status.INTERRUPTED: "This run was interrupted",
-    }[run.status]
+    _, state, what_next = _UNFINISHED[run.status]
     error = run.info.get("error")
     reason = f" ({error})" if run.status is Status.FAILED and error else ""
-    what_next = {
-        Status.RUNNING: "To follow it, use “fedsim watch”.",
-        Status.FAILED: "Run its scenario again once the cause is fixed.",
-        Status.INTERRUPTED: "Finish the run with “fedsim resume”.",
-    }[run.status]
     return (
         f"{state}{reason}. This page shows the first {until} of simulated time, up to the last rows that "
         f"reached the disk. {what_next}"

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from fedsim.analysis.palette import LOOKS
 from fedsim.durable import write_text
-from fedsim.errors import UserError
+from fedsim.errors import UserError, writing
 from fedsim.formatting import (
     format_value,
 )
@@ -29,7 +29,7 @@ def write_page(path: Path, page: str) -> None:
     Raises:
         UserError: a file that is not a page of fedsim exists under this name, or the page cannot be written.
     """
-    try:
+    with writing(path, "cannot write the page", "choose another path with -o"):
         if (path.exists() or path.is_symlink()) and not is_own_page(path):
             raise UserError(
                 "exists and was not written by fedsim, so it is not overwritten",
@@ -38,12 +38,6 @@ def write_page(path: Path, page: str) -> None:
             )
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, page)
-    except OSError as error:
-        raise UserError(
-            f"cannot write the page: {error.strerror}",
-            where=str(path),
-            hint="choose another path with -o",
-        ) from error
 
 
 def is_own_page(path: Path) -> bool:

@@ -10,11 +10,13 @@ import pandas as pd
 
 from fedsim.outcomes import OUTCOME_LABELS, Outcome
 from fedsim.runs.phases import (
+    DISPATCH_PARTS,
     WORK_PHASES,
     Floats,
     aggregated_versions,
     aggregation_times,
     outcome_codes,
+    work_changes,
 )
 
 Integers = npt.NDArray[np.int64]
@@ -29,16 +31,16 @@ def outcome_counts(dispatches: pd.DataFrame) -> dict[str, int]:
 def where_time_went(spent: pd.DataFrame, clients: pd.DataFrame | None = None) -> dict[str, float]:
     """Client-seconds of the run by activity.
 
-    ``download``, ``compute`` and ``upload`` count all work, useful or not; ``waiting`` is from the
-    arrival of an update to its aggregation (or the client's next dispatch, or the end of the run). With the
-    table of clients, there are also ``idle`` (online with nothing to do) and ``offline``, and the six add up to
-    the number of clients times the duration of the run.
+    ``download``, ``compute`` and ``upload`` count all work, useful or not; ``paused`` is the time offline in the middle
+    of a dispatch; ``waiting`` is from the arrival of an update to its aggregation (or the client's next dispatch, or
+    the end of the run). With the table of clients, there are also ``idle`` (online with nothing to do) and ``offline``
+    (with nothing to do), and the seven add up to the number of clients times the duration of the run.
 
     Args:
         spent: as :attr:`Run.phases`.
         clients: as :attr:`Run.clients`.
     """
-    seconds = {name: float(spent[f"{name}_s"].sum()) for name in WORK_PHASES}
+    seconds = {name: float(spent[f"{name}_s"].sum()) for name in DISPATCH_PARTS}
     if clients is not None:
         seconds |= {name: float(clients[f"{name}_s"].sum()) for name in ("idle", "offline")}
         # Idle time is a difference: below a nanosecond per client it is a rounding error.
@@ -46,11 +48,15 @@ def where_time_went(spent: pd.DataFrame, clients: pd.DataFrame | None = None) ->
     return seconds
 
 
-def work_by_outcome(dispatches: pd.DataFrame) -> pd.DataFrame:
+def work_by_outcome(dispatches: pd.DataFrame, spent: pd.DataFrame) -> pd.DataFrame:
     """The work that went into dispatches: one row per outcome, all six in order.
 
     Columns: ``dispatches``, ``steps``, ``bytes`` (down and up), ``energy_j``, and ``seconds`` (client-seconds of
-    download, compute and upload).
+    download, compute and upload, without pauses).
+
+    Args:
+        dispatches: as :attr:`Run.dispatches`.
+        spent: as :attr:`Run.phases`.
     """
     work = pd.DataFrame(
         {
@@ -58,7 +64,7 @@ def work_by_outcome(dispatches: pd.DataFrame) -> pd.DataFrame:
             "steps": dispatches["steps_done"],
             "bytes": dispatches["bytes_down"] + dispatches["bytes_up"],
             "energy_j": dispatches["energy_j"],
-            "seconds": dispatches["ended_s"] - dispatches["dispatched_s"],
+            "seconds": spent[[f"{name}_s" for name in WORK_PHASES]].sum(axis=1),
         },
         index=dispatches.index,
     )
@@ -82,7 +88,7 @@ def turnaround_s(dispatches: pd.DataFrame) -> Floats:
 
 
 def participation_counts(dispatches: pd.DataFrame, clients: int) -> Integers:
-    """How many updates of each client were aggregated, shape (clients,)."""
+    """Number of aggregated updates of each client, shape (clients,)."""
     rows = outcome_codes(dispatches) == Outcome.AGGREGATED
     counted: Integers = np.bincount(dispatches["client_id"].to_numpy()[rows], minlength=clients)
     return counted
@@ -103,7 +109,7 @@ def gini(counts: Integers) -> float:
 
     0 if all clients gave equally many updates, (N-1)/N if one gave all of them, NaN without updates.
     """
-    if not len(counts) or not counts.sum():
+    if not counts.sum():
         return float("nan")
     curve = lorenz_curve(counts)
     return max(float(1.0 - (curve[1:] + curve[:-1]).mean()), 0.0)
@@ -123,7 +129,7 @@ def staleness(dispatches: pd.DataFrame, aggregations: pd.DataFrame) -> pd.DataFr
 
 @dataclass(frozen=True)
 class Delays:
-    """How long clients were absent from the model, in server updates.
+    """Absences of clients from the model, in server updates.
 
     Attributes:
         tau: tau_t of each server update t = 0..T-1, shape (T,): number of updates since the longest-absent client last
@@ -158,15 +164,10 @@ def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Delays:
     # contribution at t is thus the smallest a whose stretch reaches beyond t; -1 stands for "never", shifted
     # by one to be an index.
     reach = np.zeros(updates + 1, np.int64)
-    follows = (
-        np.append(client_ids[1:] == client_ids[:-1], False)
-        if len(client_ids)
-        else np.zeros(0, np.bool_)
-    )
-    until = np.where(follows, np.append(when[1:], updates), updates)
-    np.maximum.at(reach, when + 1, until)
-    first = np.ones(len(client_ids), np.bool_)
-    first[1:] = client_ids[1:] != client_ids[:-1]
+    first = np.diff(client_ids, prepend=-1) != 0
+    ends = np.append(when, updates)[1:]
+    ends[np.append(first, True)[1:]] = updates
+    np.maximum.at(reach, when + 1, ends)
     seen = int(first.sum())
     rounds = np.arange(updates)
 
@@ -238,17 +239,20 @@ def participation_term(weights: Weights, window: int) -> Floats:
     return np.asarray(clients * squares - 2.0 * sums + 1.0, dtype=np.float64)
 
 
-def at_work(dispatches: pd.DataFrame, edges_s: Floats) -> tuple[int, Floats]:
-    """How many dispatches were in progress at once (begun at or before an instant, ended after it).
+def at_work(
+    dispatches: pd.DataFrame, pauses: pd.DataFrame | None, edges_s: Floats
+) -> tuple[int, Floats]:
+    """Number of dispatches in progress at once (begun at or before an instant, ended after it) and not paused.
 
     Args:
         dispatches: as :attr:`Run.dispatches`.
+        pauses: as :attr:`Run.pauses`; None if they are unknown, and count as work.
         edges_s: M + 1 increasing instants.
 
     Returns:
         The largest number, and the mean number between neighboring instants, shape (M,).
     """
-    begun, ended = (np.sort(dispatches[name].to_numpy()) for name in ("dispatched_s", "ended_s"))
+    begun, ended = map(np.sort, work_changes(dispatches, pauses))
     past_begun, past_ended = (np.searchsorted(s, begun, side="right") for s in (begun, ended))
 
     def since(ordered: Floats) -> Floats:

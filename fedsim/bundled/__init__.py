@@ -1,7 +1,7 @@
-"""What comes with fedsim: traces, scenarios, project templates and references.
+"""The data that come with fedsim: traces, scenarios, project templates and references.
 
-A wheel holds the folders ``traces`` and ``scenarios`` of the source tree beside this file; an editable install, which
-has them at the top of the checkout, reads those. There is no second copy.
+A wheel contains the folders ``traces`` and ``scenarios`` of the source tree beside this file; an editable
+install, which has them at the top of the checkout, reads those. There is no second copy.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Reference:
 
     @property
     def link(self) -> str:
-        """Where to read it: its DOI, its arXiv page, or another address."""
+        """Address of the publication: its DOI, its arXiv page, or another address."""
         if "doi" in self.fields:
             return f"https://doi.org/{self.fields['doi']}"
         if "eprint" in self.fields:
@@ -46,13 +46,13 @@ class Reference:
 @functools.cache
 def references() -> tuple[Reference, ...]:
     """All publications, in the order of the file."""
-    found = []
+    entries = []
     for match in _ENTRY.finditer(FILE.read_text(encoding="utf-8")):
         bibtex = re.sub(r"\n +keywords +=.*", "", match[0])
         if "eprint" in bibtex:
             bibtex = bibtex.replace("\n}", "\n  archivePrefix = {arXiv},\n}")
-        found.append(Reference(match[1], dict(_FIELD.findall(match[2])), bibtex))
-    return tuple(found)
+        entries.append(Reference(match[1], dict(_FIELD.findall(match[2])), bibtex))
+    return tuple(entries)
 
 
 def of_part(kind: str, name: str) -> list[Reference]:

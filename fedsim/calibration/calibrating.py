@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,12 @@ from fedsim.scheduling.schedules.sync import Sync
 from fedsim.tasks.kinds.flower import FlowerTask
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+_QUANTITIES: Mapping[str, Callable[[pd.DataFrame], pd.Series]] = {
+    "download (s)": lambda log: log["download_s"],
+    "local steps (s)": lambda log: log["compute_s"],
+    "upload (s)": lambda log: log["upload_s"],
+    "dispatch to arrival (s)": lambda log: log["end_s"] - log["start_s"],
+}
 _FEW = 0.8
 """Share of the log's dispatches below which a simulation is flagged."""
 
@@ -90,7 +97,7 @@ def calibrate(
         if scenario.scenario.devices.energy.classes:
             scenario = scenario.changed(["devices.energy.classes={}"])
             flags.append(
-                "Power by kind of device (devices.energy.classes) is left out, because a log does not give kinds."
+                "Power per kind of device (devices.energy.classes) is left out, because a log does not give kinds."
             )
         clients, assumptions, shares_links = known(scenario, clients, str(path))
     estimates = estimate(log, clients, assumptions)
@@ -101,53 +108,46 @@ def calibrate(
             " are kept."
         )
     to_bundle(estimates, bundle.name, str(path), horizon_s(log)).write(bundle, overwrite=overwrite)
-    data, distributions = None, {}
-    predictions: list[Prediction] = []
-    lateness: Lateness | None = None
     if scenario is None:
         flags.append(
             "Without a scenario to simulate (--scenario), nothing is compared or predicted."
         )
+        return Calibration(log, estimates, None, {}, [], None, tuple(flags))
+    data = calibrated(scenario, bundle, estimates, shares_links)
+    simulated = simulated_log(load_scenario_dict(data, bundle.parent))
+    data = {**data, "name": f"{data['name']}-calibrated", "stop": stop}
+    if len(simulated) < _FEW * len(log):
+        flags.append(
+            f"The simulation has only {format_count(len(simulated))} dispatches, but the log has"
+            f" {format_count(len(log))}. Check devices.availability and stop: the scenario's clients may be offline"
+            " more often than the logged ones."
+        )
+    distributions = {
+        name: (quantity(log).dropna().tolist(), quantity(simulated).dropna().tolist())
+        for name, quantity in _QUANTITIES.items()
+    }
+    distributions = {name: pair for name, pair in distributions.items() if all(pair)}
+    predictions: list[Prediction] = []
+    lateness: Lateness | None = None
+    if fitted := fitting_rounds(log):
+        rounds = sorted(log["round"].dropna().unique())[:fitted]
+        first = estimate(log[log["round"].isin(rounds)], clients, assumptions)
+        script = _script(log, clients)
+
+        def scenario_of(folder: Path, drawn: Estimates, seed: int) -> LoadedScenario:
+            replicate = calibrated(scenario, folder, drawn, shares_links)
+            replicate["seed"] = seed
+            if issubclass(scenario.scenario.server.schedule.type, Sync):
+                cohort = replicate["server"]["selection"].get("cohort")
+                scripted = {"name": "scripted", "rounds": script, "cohort": cohort}
+                replicate["server"]["selection"] = scripted
+                # The duration of the log's last round is unknown, because no round follows it.
+                replicate["stop"] = {"rounds": len(script)}
+            return load_scenario_dict(replicate, bundle.parent)
+
+        predictions, lateness = predict(log, first, scenario_of)
     else:
-        data = calibrated(scenario, bundle, estimates, shares_links)
-        simulated = simulated_log(load_scenario_dict(data, bundle.parent))
-        data = {**data, "name": f"{data['name']}-calibrated", "stop": stop}
-        if len(simulated) < _FEW * len(log):
-            flags.append(
-                f"The simulation has only {format_count(len(simulated))} dispatches, but the log has"
-                f" {format_count(len(log))}. Check devices.availability and stop: the scenario's clients may be offline"
-                " more often than the logged ones."
-            )
-        distributions = {
-            name: (_values(log, one, other), _values(simulated, one, other))
-            for name, one, other in (
-                ("download (s)", "start_s", "downloaded_s"),
-                ("local steps (s)", "downloaded_s", "computed_s"),
-                ("upload (s)", "computed_s", "end_s"),
-                ("dispatch to arrival (s)", "start_s", "end_s"),
-            )
-        }
-        distributions = {name: pair for name, pair in distributions.items() if all(pair)}
-        fitted = fitting_rounds(log)
-        if fitted:
-            rounds = sorted(log["round"].dropna().unique())[:fitted]
-            first = estimate(log[log["round"].isin(rounds)], clients, assumptions)
-            script = _script(log, clients)
-
-            def scenario_of(folder: Path, drawn: Estimates, seed: int) -> LoadedScenario:
-                replicate = calibrated(scenario, folder, drawn, shares_links)
-                replicate["seed"] = seed
-                if issubclass(scenario.scenario.server.schedule.type, Sync):
-                    cohort = replicate["server"]["selection"].get("cohort")
-                    scripted = {"name": "scripted", "rounds": script, "cohort": cohort}
-                    replicate["server"]["selection"] = scripted
-                    # The duration of the log's last round is unknown, because no round follows it.
-                    replicate["stop"] = {"rounds": len(script)}
-                return load_scenario_dict(replicate, bundle.parent)
-
-            predictions, lateness = predict(log, first, scenario_of)
-        else:
-            flags.append("The log has fewer than 5 rounds, so there is no cross-validation.")
+        flags.append("The log has fewer than 5 rounds, so there is no cross-validation.")
     return Calibration(log, estimates, data, distributions, predictions, lateness, tuple(flags))
 
 
@@ -183,13 +183,12 @@ def known(
         clients += [f"unseen-{number}" for number in range(count - len(clients))]
     down, up = assembly.rules.traffic_bytes
     transport: Transport = scenario.scenario.devices.network.params.transport.create()
-    every = range(count)
-    latency_s = np.array([network.latency_ns(one) / 1e9 for one in every])
+    latency_s = network.latencies_ns(Direction.DOWN) / 1e9
     transfers_s = np.array(
         [
-            network.nominal_wire_s(one, Direction.DOWN, down)
-            + network.nominal_wire_s(one, Direction.UP, up)
-            for one in every
+            network.nominal_wire_s(client, Direction.DOWN, down)
+            + network.nominal_wire_s(client, Direction.UP, up)
+            for client in range(count)
         ]
     )
     assumptions = Assumptions(
@@ -212,25 +211,20 @@ def calibrated(
     devices["compute"] = {
         "name": "trace",
         "trace": str(bundle.resolve()),
-        "jitter": {"name": "lognormal", "cv": estimates.jitter_cv},
+        "jitter": {"name": "lognormal", "cv": estimates.step_s.cv},
     }
     if estimates.online and issubclass(scenario.scenario.devices.availability.type, Always):
-        devices["availability"] = {
-            **devices["availability"],
-            "name": "trace",
-            "trace": str(bundle.resolve()),
-        }
+        devices["availability"] |= {"name": "trace", "trace": str(bundle.resolve())}
     if estimates.knows_links and not shares_links:
-        before = devices["network"]
         devices["network"] = {
             "name": "static",
             "trace": str(bundle.resolve()),
             "latency": "bundle",
             "down": "bundle",
             "up": "bundle",
-            "variation": "bundle" if any(estimates.rate_cv) else 0.0,
+            "variation": "bundle" if any(rate.cv for rate in estimates.rates_bps) else 0.0,
             "transport": section(estimates.transport),
-            "loss": before.get("loss", 0.0),
+            "loss": devices["network"].get("loss", 0.0),
         }
     return data
 
@@ -240,8 +234,3 @@ def _script(log: pd.DataFrame, clients: list[str]) -> list[list[int]]:
     number = {name: index for index, name in enumerate(clients)}
     rounds = log.dropna(subset=["round"]).groupby("round")["client"]
     return [sorted({number[name] for name in names}) for _, names in rounds]
-
-
-def _values(log: pd.DataFrame, start: str, end: str) -> list[float]:
-    values: list[float] = (log[end] - log[start]).dropna().tolist()
-    return values

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -56,19 +57,30 @@ class Assumptions:
 
 
 @dataclass(frozen=True)
+class Varying:
+    """A quantity that varies from dispatch to dispatch.
+
+    Attributes:
+        mean, error: mean of each client (that of the median client if it has none), and its relative standard error.
+        cv, cv_error: coefficient of variation of all clients together, and its relative standard error.
+    """
+
+    mean: FloatArray
+    error: FloatArray
+    cv: float = 0.0
+    cv_error: float = 0.0
+
+
+@dataclass(frozen=True)
 class Estimates:
     """The devices as estimated from a log; columns of shape ``(clients,)``.
 
     Attributes:
         clients: their names.
         dispatches: number of completed dispatches from which each client was estimated.
-        step_s, step_error: mean time of a local step, and its relative standard error.
-        jitter_cv, jitter_cv_error: coefficient of variation of a dispatch's step time, of all clients together, and its
-            relative standard error.
-        rates_bps: mean rates down and up, shape ``(2, clients)``; NaN if the log does not show them.
-        rate_errors: their relative standard errors at the given latencies.
-        rate_cv, rate_cv_errors: coefficients of variation of a dispatch's rate, down and up, of all clients together,
-            and their relative standard errors.
+        step_s: time of a local step.
+        rates_bps: rates down and up; means are NaN if the log does not show them. Errors are those at the given
+            latencies.
         latency_s, latency_errors: one-way latency (NaN if the log does not show it) and its standard error in seconds.
         rate_slopes: relative change of each rate per second of latency, shape ``(2, clients)``: with a longer latency,
             transfers as long as the log's need a higher rate.
@@ -79,14 +91,8 @@ class Estimates:
 
     clients: tuple[str, ...]
     dispatches: npt.NDArray[np.int64]
-    step_s: FloatArray
-    step_error: FloatArray
-    jitter_cv: float
-    jitter_cv_error: float
-    rates_bps: FloatArray
-    rate_errors: FloatArray
-    rate_cv: tuple[float, float]
-    rate_cv_errors: tuple[float, float]
+    step_s: Varying
+    rates_bps: tuple[Varying, Varying]
     latency_s: FloatArray
     latency_errors: FloatArray
     rate_slopes: FloatArray
@@ -97,24 +103,26 @@ class Estimates:
     def perturbed(self, generator: np.random.Generator) -> Estimates:
         """Estimates drawn within their errors, as another log of the same devices might give them."""
 
-        def drawn(values: npt.ArrayLike, errors: npt.ArrayLike) -> FloatArray:
-            values = np.asarray(values)
-            return values * np.exp(np.asarray(errors) * generator.standard_normal(values.shape))
+        def drawn(values: FloatArray | float, errors: FloatArray | float) -> Any:
+            return values * np.exp(errors * generator.standard_normal(np.shape(values)))
 
         latency_s = self.latency_s + self.latency_errors * generator.standard_normal(
             len(self.latency_s)
         )
         latency_s = np.maximum(latency_s, 0.0)
-        down, up = drawn(self.rate_cv, self.rate_cv_errors).tolist()
-        return replace(
-            self,
-            step_s=drawn(self.step_s, self.step_error),
-            jitter_cv=float(drawn(self.jitter_cv, self.jitter_cv_error)),
-            rates_bps=drawn(self.rates_bps, self.rate_errors)
-            * np.exp(self.rate_slopes * (latency_s - self.latency_s)),
-            rate_cv=(down, up),
-            latency_s=latency_s,
+        step_s, rates_bps = self.step_s, self.rates_bps
+        rate_cvs = [float(drawn(rate.cv, rate.cv_error)) for rate in rates_bps]
+        step_s = replace(
+            step_s,
+            mean=drawn(step_s.mean, step_s.error),
+            cv=float(drawn(step_s.cv, step_s.cv_error)),
         )
+        longer = np.exp(self.rate_slopes * (latency_s - self.latency_s))
+        down, up = (
+            replace(rate, mean=drawn(rate.mean, rate.error) * factor, cv=cv)
+            for rate, factor, cv in zip(rates_bps, longer, rate_cvs, strict=True)
+        )
+        return replace(self, step_s=step_s, rates_bps=(down, up), latency_s=latency_s)
 
     @cached_property
     def medians(self) -> FloatArray:
@@ -124,7 +132,8 @@ class Estimates:
         """
 
         def median(of: Estimates) -> FloatArray:
-            values: FloatArray = np.median([of.step_s, *of.rates_bps, of.latency_s], axis=1)
+            rates = [rate.mean for rate in of.rates_bps]
+            values: FloatArray = np.median([of.step_s.mean, *rates, of.latency_s], axis=1)
             return values
 
         generator = np.random.default_rng(0)
@@ -134,7 +143,7 @@ class Estimates:
     @property
     def knows_links(self) -> bool:
         """Whether the log shows the rates of the links."""
-        return bool(np.isfinite(self.rates_bps).all())
+        return all(bool(np.isfinite(rate.mean).all()) for rate in self.rates_bps)
 
 
 def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions) -> Estimates:
@@ -153,22 +162,17 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
     elif np.isnan(steps).all():
         flags.append("The log has no local steps: each dispatch counts as one step.")
         steps = np.ones(len(done))
-    rates = np.full((2, count), np.nan)
-    rate_errors = np.zeros((2, count))
+    rates = [Varying(np.full(count, np.nan), np.zeros(count))] * 2
     slopes = np.zeros((2, count))
-    cvs, cv_errors = [0.0, 0.0], [0.0, 0.0]
     latency_s, latency_errors = np.full(count, np.nan), np.zeros(count)
     transport = assumptions.transport
-    compute_s = (done["computed_s"] - done["downloaded_s"]).to_numpy()
+    compute_s = done["compute_s"].to_numpy()
     if np.isfinite(compute_s).any():
         transfers_of = []
-        for key, begin, end in (
-            ("bytes_down", "start_s", "downloaded_s"),
-            ("bytes_up", "computed_s", "end_s"),
-        ):
+        for key, spent in (("bytes_down", "download_s"), ("bytes_up", "upload_s")):
             size = done[key].to_numpy(float)
             size = np.where(np.isnan(size), getattr(assumptions, key), size)
-            span = (done[end] - done[begin]).to_numpy()
+            span = done[spent].to_numpy()
             shown = np.isfinite(size) & np.isfinite(span)
             transfers_of.append((client[shown], size[shown], span[shown]))
         if not all(len(rows) for rows, _, _ in transfers_of):
@@ -193,22 +197,18 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
                     link = links[one][way]
                     each[rows] = link.rates_bps(transport, latency_s[one])
                     slopes[way, one] = link.slope(transport, latency_s[one], latency_errors[one])
-                found = _by_client(by, each, count)
-                rates[way], rate_errors[way] = found.mean, found.error
-                cvs[way], cv_errors[way] = found.cv, found.cv_error
+                rates[way] = _by_client(by, each, count)
                 direction = ("down", "up")[way]
-                flags += _fit_flags(f"rates {direction}", "normal", found, by, each)
+                flags += _fit_flags(f"rates {direction}", "normal", rates[way], by, each)
     else:
         compute_s = (done["end_s"] - done["start_s"]).to_numpy()
         if assumptions.transfers_s is not None:
             compute_s = np.maximum(compute_s - assumptions.transfers_s[client], 1e-9)
         flags.append(
-            "The log has only total times: compute and network cannot be told apart. "
-            + (
-                "All time counts as compute."
-                if assumptions.transfers_s is None
-                else "The time that the scenario's links take is subtracted; the rest counts as compute."
-            )
+            "The log has only total times: compute and network cannot be separated. All time counts as compute."
+            if assumptions.transfers_s is None
+            else "The log has only total times: compute and network cannot be separated. The time that the scenario's"
+            " links take is subtracted; the rest counts as compute."
         )
     step_times = compute_s / steps
     shown = np.isfinite(step_times)
@@ -234,27 +234,22 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
         flags.append(
             f"Clients with only one completed dispatch get the spread of the others: {single} of {count}."
         )
-    flags += _unlikely_unit(log, step.mean, rates)
+    flags += _unlikely_unit(log, step.mean, np.concatenate([rate.mean for rate in rates]))
     online = _online(log, clients)
     absent = log["client"][(log["outcome"].astype(str) == "dropped") & log["ended_s"].notna()]
     flags.append(
         "A log shows when clients worked, not when they could have worked: without dropped dispatches, availability is"
         " not estimated. A scenario that names this bundle needs devices.availability: always."
         if not online
-        else f"Availability rests on {len(absent)} dropped dispatches of {absent.nunique()} clients. Clients count as"
-        " offline from a dropped dispatch to their next one: they may have been back earlier, and away at other times."
+        else f"Availability is based on {len(absent)} dropped dispatches of {absent.nunique()} clients. Clients"
+        " count as offline from a dropped dispatch to their next one: they may have been back earlier, and away at"
+        " other times."
     )
     return Estimates(
         tuple(clients),
         dispatches,
-        step.mean,
-        step.error,
-        step.cv,
-        step.cv_error,
-        rates,
-        rate_errors,
-        (cvs[0], cvs[1]),
-        (cv_errors[0], cv_errors[1]),
+        step,
+        (rates[0], rates[1]),
         latency_s,
         latency_errors,
         slopes,
@@ -334,22 +329,7 @@ def horizon_s(log: pd.DataFrame) -> float:
     return float(np.nanmax(log[["start_s", "end_s", "ended_s"]].to_numpy(float))) + 1.0
 
 
-@dataclass(frozen=True)
-class _Varying:
-    """A quantity that varies from dispatch to dispatch.
-
-    Attributes:
-        mean, error: mean of each client (that of the median client if it has none), and its relative standard error.
-        cv, cv_error: coefficient of variation of all clients together, and its relative standard error.
-    """
-
-    mean: FloatArray
-    error: FloatArray
-    cv: float
-    cv_error: float
-
-
-def _by_client(client: npt.NDArray[np.int64], values: FloatArray, count: int) -> _Varying:
+def _by_client(client: npt.NDArray[np.int64], values: FloatArray, count: int) -> Varying:
     """The means of ``count`` clients, and their variation.
 
     The error of the variation is that of a standard deviation, ``sqrt((kurtosis - 1) / n) / 2``.
@@ -364,22 +344,18 @@ def _by_client(client: npt.NDArray[np.int64], values: FloatArray, count: int) ->
     error = np.where(rows > 0, cv / np.sqrt(np.maximum(rows, 1)), spread)
     mean = np.where(rows > 0, mean, np.nanmedian(mean))
     if cv < _LEAST_CV:
-        return _Varying(mean, error, 0.0, 0.0)
+        return Varying(mean, error)
     kurtosis = float((squares**2).mean() / squares.mean() ** 2)
-    return _Varying(mean, error, cv, math.sqrt(max(kurtosis - 1, 1.0) / freedom) / 2)
+    return Varying(mean, error, cv, math.sqrt(max(kurtosis - 1, 1.0) / freedom) / 2)
 
 
 def _fit_flags(
-    name: str,
-    family: str,
-    found: _Varying,
-    client: npt.NDArray[np.int64],
-    values: FloatArray,
+    name: str, family: str, fitted: Varying, client: npt.NDArray[np.int64], values: FloatArray
 ) -> list[str]:
     """A flag if the values do not vary as in the simulation."""
-    if not found.cv:
+    if not fitted.cv:
         return []
-    ratio = values / found.mean[client]
+    ratio = values / fitted.mean[client]
     p = family_p(client, np.log(ratio) if family == "lognormal" else ratio)
     if p >= _LEAST_P:
         return []
@@ -396,20 +372,17 @@ def family_p(client: npt.NDArray[np.int64], values: FloatArray) -> float:
     samples with as many values per client and a fixed seed; 1 if no client has two values.
     """
     rows = np.bincount(client)
-    kept = np.flatnonzero(rows[client] > 1)
-    kept = (
-        kept[np.unique(np.linspace(0, len(kept) - 1, _TESTED).round().astype(int))]
-        if len(kept)
-        else kept
-    )
-    _, client = np.unique(client[kept], return_inverse=True)
+    tested = np.flatnonzero(rows[client] > 1)
+    if len(tested):
+        tested = tested[np.unique(np.linspace(0, len(tested) - 1, _TESTED).round().astype(int))]
+    _, client = np.unique(client[tested], return_inverse=True)
     rows = np.bincount(client)
     several = rows[client] > 1
-    kept, client = kept[several], client[several]
-    if len(kept) <= len(np.unique(client)) + 1:
+    tested, client = tested[several], client[several]
+    if len(tested) <= len(np.unique(client)) + 1:
         return 1.0
     scale = np.sqrt(1 - 1 / rows[client])
-    steps = np.arange(len(kept) + 1) / len(kept)
+    steps = np.arange(len(tested) + 1) / len(tested)
 
     def distance(sample: FloatArray) -> float:
         left = sample - (np.bincount(client, sample) / np.maximum(rows, 1))[client]
@@ -418,9 +391,9 @@ def family_p(client: npt.NDArray[np.int64], values: FloatArray) -> float:
         return float(max((steps[1:] - shares).max(), (shares - steps[:-1]).max()))
 
     generator = np.random.default_rng(0)
-    seen = distance(values[kept])
+    seen = distance(values[tested])
     farther = sum(
-        distance(generator.standard_normal(len(kept))) >= seen for _ in range(_DRAWN_TESTS)
+        distance(generator.standard_normal(len(tested))) >= seen for _ in range(_DRAWN_TESTS)
     )
     return (1 + farther) / (1 + _DRAWN_TESTS)
 
@@ -446,7 +419,7 @@ def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> T
                 "device_id": ids,
                 "task": ["*"] * count,
                 "phase": ["training"] * count,
-                "step_fixed_s": estimates.step_s,
+                "step_fixed_s": estimates.step_s.mean,
                 "sample_s": np.zeros(count),
             },
         ),
@@ -457,8 +430,8 @@ def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> T
             {
                 "device_id": [each for each in ids for _ in range(2)],
                 "direction": ["down", "up"] * count,
-                "bandwidth_bps": estimates.rates_bps.T.reshape(-1),
-                "bandwidth_cv": np.tile(estimates.rate_cv, count),
+                "bandwidth_bps": np.stack([rate.mean for rate in estimates.rates_bps], 1).ravel(),
+                "bandwidth_cv": np.tile([rate.cv for rate in estimates.rates_bps], count),
                 "rtt_s": np.repeat(2 * estimates.latency_s, 2),
             },
         )
@@ -479,6 +452,6 @@ def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> T
         importer="calibrate",
         importer_version="1",
         caveats=list(estimates.flags),
-        options={"jitter_cv": estimates.jitter_cv},
+        options={"jitter_cv": estimates.step_s.cv},
     )
     return TraceBundle(manifest, tables)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import itertools
 import logging
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.formatting import format_counted
+from fedsim.formatting import format_counted, natural_order
 from fedsim.outcomes import OUTCOME_LABELS, Outcome
 from fedsim.tasks.reading.files import read_table
 
@@ -29,11 +28,21 @@ _NAMES = {
     "bytes_up": ("bytes_up", "upload_bytes"),
     "round": ("round", "server_round"),
     "outcome": ("outcome",),
+    "download_s": ("download_s",),
+    "compute_s": ("compute_s",),
+    "upload_s": ("upload_s",),
 }
 _REQUIRED = ("client", "start_s", "end_s")
-_NUMBERS = ("steps", "bytes_down", "bytes_up", "round")
+WORK = {
+    "download_s": ("start_s", "downloaded_s"),
+    "compute_s": ("downloaded_s", "computed_s"),
+    "upload_s": ("computed_s", "end_s"),
+}
+"""Seconds of work in each phase, without pauses while offline, and the instants between which the phase lies."""
+_NUMBERS = ("steps", "bytes_down", "bytes_up", "round", *WORK)
 _PHASES = ("start_s", "downloaded_s", "computed_s", "end_s")
 _INSTANTS = ("start_s", "downloaded_s", "computed_s", "end_s", "ended_s")
+_ROUNDING_S = 1e-6
 _UNDELIVERED = (Outcome.DROPPED.label, Outcome.CUT.label, Outcome.UNFINISHED.label)
 _TIMES = "give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z"
 COLUMNS = ", ".join(names[0] for names in _NAMES.values())
@@ -44,10 +53,11 @@ def read_log(path: Path) -> pd.DataFrame:
 
     Instants are seconds from the first start; values that the log does not give are NaN. ``client`` is text. ``end`` is
     the arrival of the update. If the log has no column ``ended``, the ``end`` of a dispatch that was dropped, cut or
-    unfinished is when it ended without an arrival, and becomes its ``ended``.
+    unfinished is when it ended without an arrival, and becomes its ``ended``. The seconds of work in a phase that was
+    completed are the time between its instants if the log does not give them.
 
     Raises:
-        UserError: the file cannot be read, lacks a column, or holds values that are not times.
+        UserError: the file cannot be read, lacks a column, or contains values that are not times.
     """
     if (path / "run.json").exists():
         from fedsim.analysis.run import load_run
@@ -91,10 +101,14 @@ def _normalized(table: pd.DataFrame, where: str) -> pd.DataFrame:
     for name in _INSTANTS:
         log[name] -= origin_s
     _require_order(log, where)
-    _require_outcomes(log["outcome"], where)
     if log["ended_s"].isna().all():
         log["ended_s"] = log["end_s"].where(log["outcome"].isin(_UNDELIVERED))
         log["end_s"] = log["end_s"].where(log["ended_s"].isna())
+    for name, (begin, end) in WORK.items():
+        span_s = log[end] - log[begin]
+        _require_within(log[name], span_s, name, where)
+        log[name] = log[name].where(span_s.notna()).fillna(span_s)
+    _require_outcomes(log["outcome"], where)
     if not log["end_s"].notna().any():
         raise UserError("no dispatch of the log ended", where=where)
     return log.sort_values(["start_s", "client"], kind="stable").reset_index(drop=True)
@@ -103,8 +117,11 @@ def _normalized(table: pd.DataFrame, where: str) -> pd.DataFrame:
 def _name_unused(columns: Iterable[str], where: str) -> None:
     """A note about columns that are not read, but whose names are almost those of missing ones."""
     present = set(columns)
+    known = {each for names in _NAMES.values() for each in names}
     missing = [each for names in _NAMES.values() if present.isdisjoint(names) for each in names]
     for column in columns:
+        if column in known:
+            continue
         if similar := difflib.get_close_matches(column, missing, n=1, cutoff=0.85):
             logging.getLogger("fedsim").warning(
                 "note: %s: the column %s is not read; did you mean %s?", where, column, similar[0]
@@ -125,6 +142,19 @@ def _require_order(log: pd.DataFrame, where: str) -> None:
                 hint=f"{', '.join(name.removesuffix('_s') for name in _PHASES)} are instants of one clock, in seconds "
                 "or as ISO 8601 timestamps",
             )
+
+
+def _require_within(worked_s: pd.Series, span_s: pd.Series, name: str, where: str) -> None:
+    """Refuse rows that worked in a phase for less than no time, or for longer than the phase lasted."""
+    wrong = (worked_s < 0) | (worked_s > span_s + _ROUNDING_S)
+    if row := _first(wrong):
+        begin, end = (instant.removesuffix("_s") for instant in WORK[name])
+        raise UserError(
+            f"row {row} has {name} {worked_s.iloc[row - 1]:g}, but {span_s.iloc[row - 1]:g} s from {begin} to {end}"
+            f" ({format_counted(int(wrong.sum()), 'row')} in all)",
+            where=where,
+            hint=f"{name} is the time of work in this phase in seconds, without pauses; leave it empty if unknown",
+        )
 
 
 def _require_outcomes(outcomes: pd.Series, where: str) -> None:
@@ -177,10 +207,4 @@ def _first(rows: pd.Series) -> int:
 
 def clients_in_order(log: pd.DataFrame) -> list[str]:
     """The names of the log's clients, numbers in their order."""
-    return sorted(
-        log["client"].unique(),
-        key=lambda name: [
-            (0, int(part), "") if part.isdigit() else (1, 0, part)
-            for part in re.split(r"(\d+)", name)
-        ],
-    )
+    return sorted(log["client"].unique(), key=natural_order)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from fedsim.analysis.figures.lines import Line, Panel, cumulative, line_figure, 
 from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import embedded, environment, write_page
 from fedsim.calibration.calibrating import QUANTILES, Calibration
+from fedsim.calibration.estimates import Varying
 from fedsim.calibration.prediction import Lateness, Prediction
 from fedsim.calibration.transfers import describe
 from fedsim.formatting import (
@@ -76,21 +78,12 @@ def summary(calibration: Calibration) -> list[Tile]:
         Tile("devices", format_count(len(estimates.clients))),
         Tile("completed dispatches", format_count(float(estimates.dispatches.sum()))),
         Tile("median step time", _seconds(step_s, errors[0])),
-        Tile(
-            "variation of a dispatch's step time",
-            _variation(estimates.jitter_cv, estimates.jitter_cv_error),
-        ),
+        Tile("variation of a dispatch's step time", _variation(estimates.step_s)),
     ]
     if estimates.knows_links:
-        for way, rate, error, cv, cv_error in zip(
-            ("down", "up"),
-            (down, up),
-            errors[1:3],
-            estimates.rate_cv,
-            estimates.rate_cv_errors,
-            strict=True,
-        ):
-            note = f"varies by {_variation(cv, cv_error)}"
+        medians = (("down", down, errors[1]), ("up", up, errors[2]))
+        for (way, rate, error), rates in zip(medians, estimates.rates_bps, strict=True):
+            note = f"varies by {_variation(rates)}"
             rows.append(Tile(f"median rate {way}", _rate(rate, error), note))
         known = not estimates.latency_errors.any()
         latency = _seconds(latency_s, 0.0 if known else errors[3])
@@ -117,30 +110,24 @@ def document(calibration: Calibration) -> dict[str, object]:
 
     medians, errors = estimates.medians
     names = ("step_s", "down_bps", "up_bps", "latency_s")
+    varying = dict(zip(names, (estimates.step_s, *estimates.rates_bps), strict=False))
     return {
         "medians": {
             name: {"value": number(value), "error": number(error)}
             for name, value, error in zip(names, medians, errors, strict=True)
         },
         "variation": {
-            name: {"cv": cv, "relative_error": error}
-            for name, cv, error in zip(
-                names,
-                (estimates.jitter_cv, *estimates.rate_cv),
-                (estimates.jitter_cv_error, *estimates.rate_cv_errors),
-                strict=False,
-            )
+            name: {"cv": each.cv, "relative_error": each.cv_error} for name, each in varying.items()
         },
         "devices": [
             {
                 "device": name,
                 "dispatches": int(estimates.dispatches[row]),
-                "step_s": number(estimates.step_s[row]),
-                "step_relative_error": number(estimates.step_error[row]),
-                "down_bps": number(estimates.rates_bps[0, row]),
-                "down_relative_error": number(estimates.rate_errors[0, row]),
-                "up_bps": number(estimates.rates_bps[1, row]),
-                "up_relative_error": number(estimates.rate_errors[1, row]),
+                **{key: number(each.mean[row]) for key, each in varying.items()},
+                **{
+                    f"{key.partition('_')[0]}_relative_error": number(each.error[row])
+                    for key, each in varying.items()
+                },
                 "latency_s": number(estimates.latency_s[row]),
                 "latency_error_s": number(estimates.latency_errors[row]),
             }
@@ -225,47 +212,36 @@ def _quantiles(calibration: Calibration) -> Figure:
         for name, pair in calibration.distributions.items()
         for source, values in zip(("logged", "simulated"), pair, strict=True)
     ]
-    columns = [
-        Column("quantity", "", "text", [row[0] for row in rows]),
-        Column("source", "", "text", [row[1] for row in rows]),
-    ]
-    columns += [
-        Column(f"{share:.0%}", f"{share:.0%}", "time", [row[2][place] for row in rows])
-        for place, share in enumerate(QUANTILES)
-    ]
-    return Figure("quantiles", "Quantiles", tuple(columns))
+    return _table(
+        "quantiles",
+        "Quantiles",
+        rows,
+        ("quantity", "", "text", lambda row: row[0]),
+        ("source", "", "text", lambda row: row[1]),
+        *(
+            (f"{share:.0%}", f"{share:.0%}", "time", lambda row, place=place: row[2][place])
+            for place, share in enumerate(QUANTILES)
+        ),
+    )
 
 
 def _coverage(predictions: list[Prediction]) -> Figure:
-    named = [_named(each.name) for each in predictions]
+    def mean(each: Prediction) -> str:
+        return format_value(float(np.mean(each.logged)), _named(each.name)[1])
 
-    def written(each: Prediction, kind: Kind) -> str:
+    def band(each: Prediction) -> str:
         low, high = float(np.mean(each.low)), float(np.mean(each.high))
-        return format_interval(low, high, lambda value: format_value(value, kind))
+        return format_interval(low, high, lambda value: format_value(value, _named(each.name)[1]))
 
-    return Figure(
+    return _table(
         "coverage",
         "Coverage",
-        (
-            Column("quantity", "Quantity", "text", [sentence(name) for name, _ in named]),
-            Column("values", "Values", "count", [len(each.logged) for each in predictions]),
-            Column(
-                "logged",
-                "Mean in the log",
-                "text",
-                [
-                    format_value(float(np.mean(each.logged)), kind)
-                    for each, (_, kind) in zip(predictions, named, strict=True)
-                ],
-            ),
-            Column(
-                "band",
-                "Mean predicted band",
-                "text",
-                [written(each, kind) for each, (_, kind) in zip(predictions, named, strict=True)],
-            ),
-            Column("coverage", "Coverage", "share", [each.coverage for each in predictions]),
-        ),
+        predictions,
+        ("quantity", "Quantity", "text", lambda each: sentence(_named(each.name)[0])),
+        ("values", "Values", "count", lambda each: len(each.logged)),
+        ("logged", "Mean in the log", "text", mean),
+        ("band", "Mean predicted band", "text", band),
+        ("coverage", "Coverage", "share", lambda each: each.coverage),
     )
 
 
@@ -285,48 +261,25 @@ def _devices(calibration: Calibration) -> Figure:
     title = (
         "Estimates by device"
         if count <= _DEVICES
-        else f"The {_DEVICES} of {format_count(count)} devices with the most dispatches; the bundle holds all"
+        else f"The {_DEVICES} of {format_count(count)} devices with the most dispatches; the bundle contains all"
     )
-    return Figure(
+
+    def mean(of: Varying, text: Callable[[float, float], str]) -> Callable[[int], str]:
+        return lambda row: text(of.mean[row], of.mean[row] * of.error[row])
+
+    def latency(row: int) -> str:
+        return _seconds(estimates.latency_s[row], estimates.latency_errors[row])
+
+    return _table(
         "devices",
         title,
-        (
-            Column("device", "Device", "text", [estimates.clients[row] for row in shown]),
-            Column(
-                "dispatches", "Dispatches", "count", [estimates.dispatches[row] for row in shown]
-            ),
-            Column(
-                "step",
-                "Step time",
-                "text",
-                [
-                    _seconds(
-                        estimates.step_s[row], estimates.step_s[row] * estimates.step_error[row]
-                    )
-                    for row in shown
-                ],
-            ),
-            *(
-                Column(
-                    way,
-                    f"Rate {way}",
-                    "text",
-                    [_rate(rates[row], rates[row] * errors[row]) for row in shown],
-                )
-                for way, rates, errors in zip(
-                    ("down", "up"), estimates.rates_bps, estimates.rate_errors, strict=True
-                )
-            ),
-            Column(
-                "latency",
-                "One-way latency",
-                "text",
-                [
-                    _seconds(estimates.latency_s[row], estimates.latency_errors[row])
-                    for row in shown
-                ],
-            ),
-        ),
+        shown,
+        ("device", "Device", "text", lambda row: estimates.clients[row]),
+        ("dispatches", "Dispatches", "count", lambda row: estimates.dispatches[row]),
+        ("step", "Step time", "text", mean(estimates.step_s, _seconds)),
+        ("down", "Rate down", "text", mean(estimates.rates_bps[0], _rate)),
+        ("up", "Rate up", "text", mean(estimates.rates_bps[1], _rate)),
+        ("latency", "One-way latency", "text", latency),
     )
 
 
@@ -334,34 +287,36 @@ def _lateness(late: Lateness) -> Figure:
     """The share of late dispatches by their predicted probability of being late."""
     edges = np.array(_PROBABILITIES)
     group = np.searchsorted(edges[1:-1], late.probability, "right")
-    rows = [row for row in range(len(edges) - 1) if (group == row).any()]
-    return Figure(
+    return _table(
         "lateness",
         "Predicted and actual lateness",
+        np.unique(group).tolist(),
         (
-            Column(
-                "predicted",
-                "Predicted probability",
-                "text",
-                [f"{edges[row]:.0%} to {edges[row + 1]:.0%}" for row in rows],
-            ),
-            Column(
-                "dispatches", "Dispatches", "count", [int((group == row).sum()) for row in rows]
-            ),
-            Column(
-                "mean",
-                "Mean predicted",
-                "share",
-                [float(late.probability[group == row].mean()) for row in rows],
-            ),
-            Column(
-                "late",
-                "Late in the log",
-                "share",
-                [float(late.late[group == row].mean()) for row in rows],
-            ),
+            "predicted",
+            "Predicted probability",
+            "text",
+            lambda row: f"{edges[row]:.0%} to {edges[row + 1]:.0%}",
         ),
+        ("dispatches", "Dispatches", "count", lambda row: int((group == row).sum())),
+        (
+            "mean",
+            "Mean predicted",
+            "share",
+            lambda row: float(late.probability[group == row].mean()),
+        ),
+        ("late", "Late in the log", "share", lambda row: float(late.late[group == row].mean())),
     )
+
+
+def _table(
+    id_: str,
+    finding: str,
+    rows: Sequence[Any],
+    *columns: tuple[str, str, Kind, Callable[[Any], Any]],
+) -> Figure:
+    """A figure with a row for each of ``rows``; columns are key, label, kind, and the function that gives a value."""
+    made = [Column(key, label, kind, [of(row) for row in rows]) for key, label, kind, of in columns]
+    return Figure(id_, finding, tuple(made))
 
 
 def _with_error(written: str, value: float, error: float) -> str:
@@ -370,11 +325,8 @@ def _with_error(written: str, value: float, error: float) -> str:
         return ABSENT
     if not value or not error:
         return written
-    return (
-        f"{written}, exact"
-        if error / value < _EXACT
-        else f"{written} ± {format_share(error / value)}"
-    )
+    exact = error / value < _EXACT
+    return f"{written}, exact" if exact else f"{written} ± {format_share(error / value)}"
 
 
 def _seconds(value: float, error: float) -> str:
@@ -385,6 +337,8 @@ def _rate(value: float, error: float) -> str:
     return _with_error(f"{format_number(value / 1e6)} Mbit/s", value, error)
 
 
-def _variation(cv: float, error: float) -> str:
+def _variation(of: Varying) -> str:
     """A coefficient of variation with its error; 0% if it is rounding."""
-    return _with_error(format_share(cv), cv, cv * error) if cv >= _EXACT else format_share(0.0)
+    if of.cv < _EXACT:
+        return format_share(0.0)
+    return _with_error(format_share(of.cv), of.cv, of.cv * of.cv_error)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.calibration.estimates import Estimates, FloatArray, horizon_s, to_bundle
+from fedsim.calibration.log import WORK
 from fedsim.composition.assembly import assemble, build_server
 from fedsim.outcomes import Outcome
 from fedsim.scenario.loading import LoadedScenario
@@ -129,6 +130,8 @@ def simulated_log(loaded: LoadedScenario) -> pd.DataFrame:
             "outcome": [Outcome(value).label for value in table["outcome"]],
         }
     )
+    for name, (_, end) in WORK.items():
+        log[name] = table[name].where(log[end].notna())
     return log.sort_values(["start_s", "client"], kind="stable").reset_index(drop=True)
 
 
@@ -148,15 +151,14 @@ def predict(
     log: pd.DataFrame,
     fitted: Estimates,
     scenario_of: Callable[[Path, Estimates, int], LoadedScenario],
-    replicates: int = REPLICATES,
 ) -> tuple[list[Prediction], Lateness | None]:
     """Predict the rounds after the fit, with the log's clients in each, and compare.
 
     Args:
         log: the whole log.
         fitted: the estimates from its first rounds.
-        scenario_of: the scenario on a bundle of estimates, with a seed; its selection repeats the log's.
-        replicates: simulations, each with another draw of the estimates within their errors.
+        scenario_of: the scenario on a bundle of estimates, drawn within their errors, with a seed; its selection
+            repeats the log's.
 
     Returns:
         The predictions of the quantities, and of lateness; without late clients if none is late in the log and in the
@@ -165,7 +167,7 @@ def predict(
     first = sorted(log["round"].dropna().unique())[fitting_rounds(log)]
     generator = np.random.default_rng(0)
     runs = []
-    for seed in range(replicates):
+    for seed in range(REPLICATES):
         estimates = fitted.perturbed(generator)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "bundle"

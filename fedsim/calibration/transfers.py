@@ -1,7 +1,7 @@
 """Transport, latency and rates from the durations of transfers.
 
 A transfer takes its latency and the time that its transport needs for its bytes at the rate of the link. Transfers of
-different sizes separate the three: with the right transport and latency, a link has the same rate whatever the size.
+different sizes separate the three: with the right transport and latency, a link has the same rate for every size.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Link:
 
     @property
     def shows_latency(self) -> bool:
-        """Whether the sizes differ enough to tell latency and rate apart."""
+        """Whether the sizes differ enough to separate latency and rate."""
         return len(self.sizes) > 1 and self.sizes.max() >= _SIZES_DIFFER * self.sizes.min()
 
     def sample(self) -> Link:
@@ -110,7 +110,7 @@ def identify(
     ]
     if not telling:
         unknown = "transport and rate" if latency_s is not None else "transport, latency and rate"
-        flag = f"All transfers have one size, so {unknown} cannot be told apart: the transport is {describe(assumed)}"
+        flag = f"All transfers have one size, so {unknown} cannot be separated: the transport is {describe(assumed)}"
         if latency_s is None:
             flag += ", latency counts as 0, and the rates include it. Give a scenario with the latency to separate them"
         none = np.zeros(len(links))

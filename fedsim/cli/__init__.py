@@ -21,7 +21,7 @@ from fedsim.durable import is_disk_full
 from fedsim.errors import FedsimError, UserError, UserErrors
 from fedsim.stopping import Stopped, install
 
-# The short help stands here, so that listing the commands imports none of them (and no torch).
+# The short help is here, so that listing the commands imports none of them (and no torch).
 COMMANDS = {
     "init": "Write a project to start from.",
     "run": "Run a scenario.",
@@ -177,7 +177,7 @@ def _show_json(errors: Iterable[UserError]) -> None:
 
 
 def _lacks_memory(error: Exception) -> bool:
-    """Whether memory ran out; torch has an error of its own for a GPU, and none for the rest."""
+    """Whether memory ran out; torch has a special error for a GPU only."""
     names = {kind.__name__ for kind in type(error).__mro__}
     return bool(names & {"MemoryError", "OutOfMemoryError"}) or "can't allocate memory" in str(
         error
@@ -189,8 +189,8 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted:
+def _show_version(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         click.echo(f"fedsim {version('fedsim-des')}")
@@ -207,10 +207,10 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     help="Show the version and exit.",
 )
 def cli() -> None:
-    """Simulate federated learning on devices as they really are: in simulated time, with real training.
+    """Simulate federated learning on realistic devices: time is simulated, models are trained for real.
 
-    Start with `fedsim run quickstart`, or write a project of your own with `fedsim init`; `fedsim scenario list` shows
-    what else there is.
+    Start with `fedsim run quickstart`, or write a project of your own with `fedsim init`; `fedsim scenario list` lists
+    more scenarios.
     """
 
 
@@ -223,7 +223,7 @@ def main() -> None:
 
 
 def _leave(codes: Sequence[int]) -> None:
-    """End the process without freeing what it holds: with torch, that takes a third of a second."""
+    """End the process without freeing its memory: with torch, that takes a third of a second."""
     with contextlib.suppress(OSError, ValueError):  # Python reports a broken or closed output.
         sys.stdout.flush()
         sys.stderr.flush()

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from fedsim.cli.options import complete_scenario, json_option
+from fedsim.cli.options import (
+    complete_scenario,
+    json_option,
+    path_type,
+    print_json,
+    user_code_option,
+)
 from fedsim.formatting import format_number
 
 
 @click.command(name="calibrate")
-@click.argument("log", type=click.Path(path_type=Path))
+@click.argument("log", type=path_type)
 @click.option(
     "--scenario",
-    type=click.Path(path_type=Path),
+    type=path_type,
     shell_complete=complete_scenario,
     help="Scenario of the logged run, to simulate on the calibrated devices; a run folder contains its own.",
 )
@@ -29,13 +34,15 @@ from fedsim.formatting import format_number
     help="Folder of the new trace bundle; its page and scenario are written beside it.",
 )
 @click.option("--force", is_flag=True, help="Replace the output if fedsim wrote it.")
+@user_code_option
 @json_option
 def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json: bool) -> None:
     """Estimate devices from LOG and write them as a trace bundle.
 
     LOG is a CSV or Parquet file with one row per dispatch, or a run folder. It needs the columns 'client', 'start' and
     'end' (seconds or ISO 8601 timestamps), and should have 'downloaded' and 'computed' (the ends of the download and
-    of the local steps), 'steps', 'bytes_down', 'bytes_up', 'round' and 'outcome'.
+    of the local steps), 'steps', 'bytes_down', 'bytes_up', 'round' and 'outcome'. If clients paused while they were
+    offline, 'download_s', 'compute_s' and 'upload_s' are the seconds of work in each phase, without the pauses.
 
     Writes the bundle, a page (BUNDLE.html) that compares simulation and log, and with a scenario the calibrated
     scenario (BUNDLE.yaml).
@@ -46,9 +53,9 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
     from fedsim.scenario.loading import load_scenario
     from fedsim.scenario.writing import relocated, to_yaml
 
-    own = log / "scenario.yaml"
-    if scenario is None and (log / "run.json").exists() and own.exists():
-        scenario = own
+    scenario_of_run = log / "scenario.yaml"
+    if scenario is None and (log / "run.json").exists() and scenario_of_run.exists():
+        scenario = scenario_of_run
     loaded = None if scenario is None else load_scenario(scenario)
     result = calibrate(log, bundle, loaded, overwrite=force)
     # with_name, not with_suffix: the name of a bundle may have dots.
@@ -71,7 +78,7 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
             "flags": list(result.flags),
             **document(result),
         }
-        click.echo(json.dumps(content, indent=2))
+        print_json(content)
         return
     console = Console(highlight=False, soft_wrap=True)
     for name, text in texts.items():

@@ -7,15 +7,15 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 
-from fedsim.cli.options import json_option
-from fedsim.cli.progress import bar_columns
+from fedsim.cli.options import json_option, output_option, path_type, print_json
+from fedsim.cli.progress import advancing
 from fedsim.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,12 +29,10 @@ _NAME = 8
 
 
 @click.command(name="compare")
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
-@click.option(
-    "-o",
-    "--output",
+@click.argument("runs", nargs=-1, required=True, type=path_type, metavar="RUN...")
+@output_option(
+    "Folder for the page, tables and figure; by default 'comparison' in the first RUN's folder, or beside it.",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for the page, tables and figure; by default 'comparison' in the first RUN's folder, or beside it.",
 )
 @click.option(
     "--target",
@@ -119,14 +117,14 @@ def command(
     from fedsim.analysis.comparison.figure import FigureStyle
 
     renamed = dict(_renaming(text) for text in labels)
-    with _following(quiet=as_json) as on_progress, _named_as_options():
+    with advancing("reading runs", quiet=as_json) as on_progress, _named_as_options():
         figure = FigureStyle(metrics, **style)
         comparison = compare(
             runs, targets=targets, baseline=baseline, labels=renamed, on_progress=on_progress
         )
         page = comparison.write(output if output is not None else _default(runs[0]), figure)
     if as_json:
-        click.echo(json.dumps(_document(comparison, page), indent=2))
+        print_json(_document(comparison, page))
     else:
         _print(comparison, page)
 
@@ -184,7 +182,7 @@ def _document(comparison: Comparison, page: Path) -> dict[str, Any]:
 
 
 def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as JSON holds them: absent numbers are null."""
+    """Rows for JSON: absent numbers are null."""
     rows: list[dict[str, Any]] = json.loads(frame.to_json(orient="records", double_precision=15))
     return rows
 
@@ -193,15 +191,15 @@ def _print(comparison: Comparison, page: Path) -> None:
     from fedsim.analysis.comparison.cautions import cautions
     from fedsim.analysis.comparison.headline import headline, other_targets
 
-    console = Console()
-    console.print(headline(comparison), style="bold", highlight=False)
+    console = Console(highlight=False)
+    console.print(headline(comparison), style="bold")
     for sentence in other_targets(comparison):
-        console.print(sentence, highlight=False)
+        console.print(sentence)
     for caution in cautions(comparison):
-        console.print(caution, style="yellow", highlight=False)
+        console.print(caution, style="yellow")
     _print_table(console, comparison)
     _print_differing(console, comparison.grouping.differing)
-    console.print(f"page: {page}", soft_wrap=True, highlight=False)
+    console.print(f"page: {page}", soft_wrap=True)
 
 
 def _print_table(console: Console, comparison: Comparison) -> None:
@@ -271,20 +269,20 @@ def _print_differing(console: Console, paths: Sequence[str]) -> None:
     from fedsim.scenario.comparing import by_section
 
     if paths:
-        console.print(f"keys that differ: {len(paths):,}", highlight=False)
+        console.print(f"keys that differ: {len(paths):,}")
     shown = [path for inside in by_section(paths).values() for path in inside]
     for section, inside in by_section(shown[:KEYS_SHOWN]).items():
         keys = ", ".join(path.removeprefix(f"{section}.") for path in inside)
-        console.print(f"  {section}: {keys}", highlight=False)
+        console.print(f"  {section}: {keys}")
     if len(paths) > KEYS_SHOWN:
         more = (
             f"  and {len(paths) - KEYS_SHOWN:,} more; the page shows all of them with their values"
         )
-        console.print(more, highlight=False)
+        console.print(more)
 
 
 def _reached(at: dict[Hashable, Any]) -> list[str]:
-    """When a variant reached a target, by how many of its runs where that is not all, and relative to the baseline."""
+    """When a variant reached a target, by how many of its runs if not by all, and relative to the baseline."""
     from fedsim.formatting import format_duration, format_ratio
 
     parts = [format_duration(at["time_s"])]
@@ -293,20 +291,3 @@ def _reached(at: dict[Hashable, Any]) -> list[str]:
     if math.isfinite(at["relative"]):
         parts.append(f"({format_ratio(at['relative'])})")
     return parts
-
-
-@contextlib.contextmanager
-def _following(*, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield None
-        return
-    with Progress(*bar_columns(), console=console, expand=True, transient=True) as bar:
-        task = bar.add_task("reading runs", total=1.0, text="")
-
-        def show(number: int, count: int) -> None:
-            bar.update(task, completed=number / count, text=f"{number} of {count}")
-
-        yield show

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,14 @@ import click
 
 from fedsim.catalog import CATALOG, summaries
 from fedsim.cli.groups import Suggesting
-from fedsim.cli.options import completing, json_option, print_rows
+from fedsim.cli.options import (
+    completing,
+    json_option,
+    print_json,
+    print_rows,
+    set_option,
+    user_code_option,
+)
 from fedsim.errors import UserError
 from fedsim.formatting import format_command
 from fedsim.scenario.loading import load_part
@@ -37,14 +43,8 @@ def list_(as_json: bool) -> None:
 
 @command.command()
 @click.argument("name", shell_complete=completing(lambda: CATALOG.parts("dataset"), files=True))
-@click.option(
-    "-s",
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Set a parameter of the data set, such as root=../data/mnist; may be repeated.",
-)
+@set_option("settings", "Set a parameter of the data set, such as root=../data/mnist")
+@user_code_option
 @json_option
 def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
     """Load data set NAME, downloading it if needed, and describe it."""
@@ -67,7 +67,7 @@ def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
         click.echo(f"warning: {doubt.message}\n  {doubt.hint}", err=True)
     described = _describe(loaded)
     if as_json:
-        click.echo(json.dumps(described, indent=2))
+        print_json(described)
         return
     click.secho(described["name"], bold=True)
     for key, value in described.items():

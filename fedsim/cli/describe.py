@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from fedsim.cli.options import (
     completing,
     echo_text,
     json_option,
+    print_json,
     print_parameters,
     print_rows,
     user_code_option,
@@ -61,7 +61,7 @@ def command(part: str, kind: str | None, bibtex: bool, as_json: bool) -> None:
         return
     described = describe(part, kind)
     if as_json:
-        click.echo(json.dumps(described, indent=2))
+        print_json(described)
     elif bibtex:
         _print_bibtex(described)
     else:
@@ -88,12 +88,12 @@ def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
     kinds = [kind] if kind is not None else list(CATALOG.kinds)
     if is_user_reference(part):
         return [_of_user(part, kinds)]
-    found = [
+    described = [
         _described(one, part, CATALOG.parts(one)[part])
         for one in kinds
         if part in CATALOG.parts(one)
     ]
-    return [*found, *_choices(part, kinds)] or [_section(part, kinds)]
+    return [*described, *_choices(part, kinds)] or [_section(part, kinds)]
 
 
 def _choices(name: str, kinds: list[str]) -> list[dict[str, Any]]:
@@ -101,7 +101,7 @@ def _choices(name: str, kinds: list[str]) -> list[dict[str, Any]]:
 
     All values of a parameter if ``name`` is its key or its path.
     """
-    found: dict[type[BaseModel], dict[str, Any]] = {}
+    choices: dict[type[BaseModel], dict[str, Any]] = {}
     for kind in kinds:
         for part, component in CATALOG.parts(kind).items():
             for key, info in fields_by_key(component.Params).items():
@@ -110,7 +110,7 @@ def _choices(name: str, kinds: list[str]) -> list[dict[str, Any]]:
                     words = () if named is None else get_args(named.annotation)
                     if len(words) != 1 or name not in (*words, key, f"{section_of(kind)}.{key}"):
                         continue
-                    found.setdefault(
+                    choices.setdefault(
                         choice,
                         {
                             "kind": f"{key} of {part}",
@@ -123,7 +123,7 @@ def _choices(name: str, kinds: list[str]) -> list[dict[str, Any]]:
                             **_NO_PART,
                         },
                     )
-    return list(found.values())
+    return list(choices.values())
 
 
 def _section(part: str, kinds: list[str]) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
         similar = similar or nearest(part, [*known, *(row.key for row in every)])
         raise UserError(
             f"there is no {kind_noun(kinds[0]) if len(kinds) == 1 else 'part'} named '{part}'",
-            hint=f"{similar}'fedsim scenario list' names all parts; "
+            hint=f"{similar}'fedsim scenario list' lists all parts; "
             "a part of your own is file.py:ClassName",
         )
     return {
@@ -182,7 +182,7 @@ _NO_PART: dict[str, Any] = {"needs": [], "paper": "", "links": [], "bibtex": [],
 
 
 def _something_else(name: str) -> tuple[str, str] | None:
-    """What a name is that is not a part, and the command that describes it; None if that is unknown."""
+    """The kind of thing that a name is if it is not a part, and the command that describes it; None if unknown."""
     from fedsim.traces.synthesis import PRESETS, known_families
 
     path = Path(name)
@@ -207,7 +207,7 @@ def _of_user(part: str, kinds: list[str]) -> dict[str, Any]:
     adapters = [one.of_function for one in entries.values() if one.of_function]
 
     def of_function(function: Callable[..., Any]) -> type[Component]:
-        """Without --kind, a function is taken for a metric, or else for a model."""
+        """Without --kind, a function is assumed to be a metric, or else a model."""
         for adapter in adapters[:0:-1]:
             with contextlib.suppress(UserError):
                 return adapter(function)
@@ -261,17 +261,13 @@ def _print_bibtex(described: list[dict[str, Any]]) -> None:
         click.echo("\n\n".join(entries))
         return
     for one in described:
-        click.echo(f"{one['name']} ({_in_words(one['kind'])}) has no paper to cite", err=True)
-
-
-def _in_words(kind: str) -> str:
-    return kind_noun(kind).replace("_", " ")
+        click.echo(f"{one['name']} ({kind_noun(one['kind'])}) has no paper to cite", err=True)
 
 
 def _print(described: dict[str, Any], *, first: bool) -> None:
     if not first:
         click.echo()
-    click.secho(f"{described['name']} ({_in_words(described['kind'])})", bold=True)
+    click.secho(f"{described['name']} ({kind_noun(described['kind'])})", bold=True)
     # That of a single key is printed with its type and default.
     if described["description"] and described["kind"] != "key":
         echo_text(described["description"])

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import click
 
+from fedsim.cli.options import output_option, run_argument
+
 
 @click.command(name="export")
-@click.argument("run", type=click.Path(path_type=Path))
+@run_argument
 @click.option(
     "--format",
     "format_",
@@ -17,11 +19,8 @@ import click
     help="perfetto: a file for ui.perfetto.dev or chrome://tracing. csv: a folder of tables. tensorboard: a folder of "
     "event files.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="File or folder to write; timeline.json, csv or tensorboard in the run folder by default.",
+@output_option(
+    "File or folder to write; timeline.json, csv or tensorboard in the run folder by default."
 )
 def command(run: Path, format_: str, output: Path | None) -> None:
     """Write RUN, a run folder, for other tools.

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from fedsim.cli.options import json_option, override_option, user_code_option
+from fedsim.cli.options import (
+    json_option,
+    output_option,
+    override_option,
+    path_type,
+    user_code_option,
+)
 from fedsim.cli.progress import following, next_command, same_command
 from fedsim.cli.summary import print_summary
 
 
 @click.command(name="flower")
-@click.argument("app", type=click.Path(path_type=Path))
+@click.argument("app", type=path_type)
 @click.option(
     "--devices",
-    type=click.Path(path_type=Path),
+    type=path_type,
     metavar="YAML",
     help="Devices file with the sections task, devices and stop; by default, 10 nodes that are always online.",
 )
@@ -28,12 +33,7 @@ from fedsim.cli.summary import print_summary
 )
 @override_option
 @user_code_option
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Run folder; runs/<app>-seed<seed> by default.",
-)
+@output_option("Run folder; runs/<app>-seed<seed> by default.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing run.")
 @json_option
 def command(
@@ -65,7 +65,4 @@ def command(
         following(source.name, folder, quiet=as_json, bar=False) as on_progress,
     ):
         run = execute(source, scenario, folder, overwrite=overwrite, on_progress=on_progress)
-    if as_json:
-        click.echo(json.dumps({"path": str(run.path), **run.info}))
-    else:
-        print_summary(run)
+    print_summary(run, as_json=as_json)

@@ -8,19 +8,19 @@ from pathlib import Path
 import click
 
 from fedsim.bundled import template_files, templates
-from fedsim.cli.options import completing, print_rows
-from fedsim.errors import UserError
+from fedsim.cli.options import completing, path_type, print_rows
+from fedsim.errors import UserError, writing
 from fedsim.formatting import format_names
 
 
-def _list(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted:
+def _list(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
+    if requested:
         print_rows(templates())
         ctx.exit()
 
 
 @click.command(name="init")
-@click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), default=Path())
+@click.argument("folder", metavar="[DIR]", type=path_type, default=Path())
 @click.option(
     "-t",
     "--template",
@@ -60,11 +60,9 @@ def command(folder: Path, template: str) -> None:
         )
     for name, content in files.items():
         path = folder / name
-        try:
+        with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        except OSError as error:
-            raise UserError(f"cannot write: {error.strerror}", where=str(path)) from error
     click.echo(f"wrote {', '.join(files)} to {folder}")
     text = files["README.md"].decode()
     commands = text.partition("```console\n")[2].partition("```")[0].splitlines()

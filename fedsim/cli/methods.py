@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,13 @@ import click
 
 from fedsim.catalog import CATALOG, summaries
 from fedsim.cli.groups import Suggesting
-from fedsim.cli.options import completing, json_option, print_parameters, print_rows
+from fedsim.cli.options import (
+    completing,
+    json_option,
+    print_json,
+    print_parameters,
+    print_rows,
+)
 from fedsim.components import is_user_reference
 from fedsim.errors import UserError
 
@@ -43,7 +48,7 @@ def show(name: str, as_json: bool) -> None:
         )
     described = describe(name)
     if as_json:
-        click.echo(json.dumps(described, indent=2))
+        print_json(described)
         return
     click.secho(f"{described['title']} ({described['name']})", bold=True)
     click.echo(f"{described['description']}\n")
@@ -55,18 +60,7 @@ def show(name: str, as_json: bool) -> None:
 
 def print_rules(described: dict[str, Any]) -> None:
     """Print the schedules of a method, and what it sends and keeps."""
-    for key in (
-        "schedules",
-        "not_asynchronous",
-        "brings",
-        "local_step_takes",
-        "before_the_rounds",
-        "sends_down",
-        "sends_up",
-        "server_keeps",
-        "server_keeps_per_client",
-        "client_keeps",
-    ):
+    for key in ("schedules", "not_asynchronous", "brings", *_TRAFFIC):
         _line(key, described[key])
     if described["needs"]:
         click.echo(f"(not known without values for: {', '.join(described['needs'])})")
@@ -79,7 +73,7 @@ def _line(key: str, value: Any) -> None:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """What there is to know about a method, for people and scripts.
+    """The facts about a method, for people and scripts.
 
     Raises:
         UserError: there is no such method.
@@ -114,6 +108,18 @@ def describe(name: str) -> dict[str, Any]:
     }
 
 
+_TRAFFIC = (
+    "local_step_takes",
+    "before_the_rounds",
+    "sends_down",
+    "sends_up",
+    "server_keeps",
+    "server_keeps_per_client",
+    "client_keeps",
+)
+"""What a method sends, keeps and takes, in the order in which it is shown."""
+
+
 def _traffic(method: Any) -> dict[str, Any]:
     """Vectors and memories in words, with the method's default parameters on a small two-layer model."""
     import numpy as np
@@ -123,17 +129,8 @@ def _traffic(method: Any) -> dict[str, Any]:
     from fedsim.tasks.layout import Layout
 
     needs = [key for key, info in method.Params.model_fields.items() if info.is_required()]
-    keys = (
-        "local_step_takes",
-        "before_the_rounds",
-        "sends_down",
-        "sends_up",
-        "server_keeps",
-        "client_keeps",
-        "server_keeps_per_client",
-    )
     if needs:
-        return {**{key: [] for key in keys}, "needs": needs}
+        return {**{key: [] for key in _TRAFFIC}, "needs": needs}
     layout = Layout.of(
         [
             ("layers.0.weight", (16, 8)),
@@ -168,8 +165,15 @@ def _traffic(method: Any) -> dict[str, Any]:
         bits = "" if vector.bits is None else f" at {vector.bits:g} bits per entry"
         return sized(vector.name, vector.elements) + bits
 
+    def kept(*, at_server: bool) -> list[str]:
+        return [
+            sized(key, memory.elements)
+            for key, memory in built.memories().items()
+            if (memory.keeper == "server") == at_server
+        ]
+
     state = built.initial_state(torch.zeros(layout.size))
-    memories, prologue = built.memories(), built.prologue()
+    prologue = built.prologue()
     passes, operations = built.compute_factor(), built.vector_operations()
     extra = built.extra_passes()
     before = [] if prologue is None else [("down", prologue.download), ("up", prologue.upload)]
@@ -185,15 +189,7 @@ def _traffic(method: Any) -> dict[str, Any]:
         "sends_down": [sent(vector) for vector in built.download()],
         "sends_up": [sent(vector) for vector in built.upload()],
         "server_keeps": [sized(key, value.numel()) for key, value in state.items()],
-        "client_keeps": [
-            sized(key, memory.elements)
-            for key, memory in memories.items()
-            if memory.keeper != "server"
-        ],
-        "server_keeps_per_client": [
-            sized(key, memory.elements)
-            for key, memory in memories.items()
-            if memory.keeper == "server"
-        ],
+        "client_keeps": kept(at_server=False),
+        "server_keeps_per_client": kept(at_server=True),
         "needs": [],
     }

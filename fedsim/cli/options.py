@@ -38,7 +38,7 @@ complete_scenario = completing(bundled.scenarios, files=True)
 
 def trace_names() -> list[str]:
     """The bundled traces, as a shell is to complete them."""
-    # Bash completes what follows a colon as a word of its own.
+    # Bash completes what follows a colon as a separate word.
     after_colon = os.environ.get("COMP_WORDS", "").split()[-2:-1] == [":"]
     return [name if after_colon else f"{bundled.PREFIX}{name}" for name in bundled.traces()]
 
@@ -49,21 +49,35 @@ def _settings() -> list[str]:
     return [f"{key}=" for key in known_keys()]
 
 
-scenario_argument = click.argument(
-    "scenario",
-    type=click.Path(path_type=Path),
-    shell_complete=complete_scenario,
-)
+path_type = click.Path(path_type=Path)
+
+scenario_argument = click.argument("scenario", type=path_type, shell_complete=complete_scenario)
 """The scenario file; missing files are reported by the loader, with what lies beside them."""
 
-override_option = click.option(
-    "-s",
-    "--set",
+run_argument = click.argument("run", type=path_type)
+"""The run folder."""
+
+
+def output_option(meaning: str, **settings: Any) -> Callable[[Any], Any]:
+    """The option for the file or folder that a command writes."""
+    return click.option("-o", "--output", **{"type": path_type, **settings}, help=meaning)
+
+
+def set_option(
+    name: str, meaning: str, metavar: str = "KEY=VALUE", **settings: Any
+) -> Callable[[Any], Any]:
+    """The option for values by key, passed as the argument ``name``."""
+    help_text = f"{meaning}; may be repeated."
+    return click.option(
+        "-s", "--set", name, multiple=True, metavar=metavar, help=help_text, **settings
+    )
+
+
+override_option = set_option(
     "overrides",
-    multiple=True,
-    metavar="PATH=VALUE",
+    "Set a value by its dotted path, such as -s training.optimizer.lr=0.05",
+    "PATH=VALUE",
     shell_complete=completing(_settings),
-    help="Set a value by its dotted path, such as -s training.optimizer.lr=0.05; may be repeated.",
 )
 
 live_option = click.option(
@@ -97,10 +111,15 @@ user_code_option = click.option(
 """For the commands that import users' files."""
 
 
+def print_json(data: Any) -> None:
+    """Print data for scripts."""
+    click.echo(json.dumps(data, indent=2))
+
+
 def print_rows(rows: Mapping[str, str], as_json: bool = False, *, indent: str = "") -> None:
     """Print names, each with a line about it."""
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        print_json(rows)
         return
     width = max(map(len, rows))
     for name, line in rows.items():

@@ -5,29 +5,35 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as Bars
 from rich.table import Column
 
 from fedsim.errors import UserError
 from fedsim.formatting import format_command
 
-if TYPE_CHECKING:
-    from fedsim.runs.progress import Progress
-
+Row = tuple[str, float, str]
+"""A run or a sweep in progress: its name, the share that is done, and words about it."""
 _REFRESH_S = 0.2
 LINE_S = 30.0
-"""Seconds between two lines of progress where there is no terminal."""
+"""Seconds between two lines of progress if there is no terminal."""
 
 
 def bar_columns() -> tuple[ProgressColumn, ...]:
-    """What stands in a line of progress; its ``text`` field says more."""
+    """The content of a progress line; its ``text`` field says more."""
     return (
         TextColumn("{task.description}", style="bold", markup=False),
         BarColumn(bar_width=16),
@@ -48,13 +54,13 @@ def same_command(*more: str) -> str:
 
 
 def diverged_runs(count: int) -> str:
-    """How many runs of a sweep have diverged, and what to do."""
+    """The number of runs of a sweep that have diverged, and a suggested fix."""
     models = "the model of 1 run has" if count == 1 else f"the models of {count:,} runs have"
     return f"{models} diverged; try a smaller learning rate, or training.clip_norm"
 
 
 def has_failed(folder: Path) -> bool:
-    """Whether the folder holds a run that failed."""
+    """Whether the folder contains a run that failed."""
     from fedsim.runs.folder import RunFolder, Status
 
     run = RunFolder(folder)
@@ -91,9 +97,30 @@ def next_command(folder: Path, command: str, after_failure: str = "") -> Iterato
 
 @contextlib.contextmanager
 def following(
-    title: str, folder: Path, *, quiet: bool, bar: bool = True
-) -> Iterator[Callable[[Progress], None] | None]:
-    """A function that shows progress as long as the context lasts: a bar on a terminal, else lines; None if quiet."""
+    title: str,
+    folder: Path,
+    *,
+    quiet: bool,
+    kind: str = "run",
+    bar: bool = True,
+    interval_s: float = _REFRESH_S,
+    text_of: Callable[[Any, float | None], str] | None = None,
+    news_of: Callable[[Any], Iterable[str]] = lambda progress: (),
+    parts_of: Callable[[Any], Iterable[Row]] = lambda progress: (),
+) -> Iterator[Callable[[Any], None] | None]:
+    """A function that shows progress as long as the context lasts: bars on a terminal, else lines; None if quiet.
+
+    Args:
+        title: name of the run or the sweep.
+        folder: its folder.
+        quiet: whether to show nothing.
+        kind: what is followed.
+        bar: whether bars may be drawn.
+        interval_s: seconds between two updates of the bars.
+        text_of: a progress in words, with the estimated seconds left; by default that of a run.
+        news_of: texts that are printed at once, such as warnings.
+        parts_of: the parts that are in progress, each shown below the whole.
+    """
     if quiet:
         yield None
         return
@@ -102,41 +129,75 @@ def following(
     console = Console(stderr=True)
     pace, newest = Pace(), None
 
-    def show(progress: Progress) -> None:
+    def show(progress: Any) -> None:
         nonlocal newest
         if newest is None:
             # Not before: a scenario that is refused leaves no folder.
-            console.print(started("run", folder), soft_wrap=True, highlight=False, markup=False)
+            _print(console, started(kind, folder))
         newest = progress
+        for text in news_of(progress):
+            _print(console, text)
 
-    def state() -> tuple[float, str]:
+    def rows() -> list[Row]:
         if newest is None:
-            return 0.0, ""
-        return newest.share, progress_text(newest, pace.left_s(newest.share))
+            return [(title, 0.0, "starting")]
+        text = (text_of or progress_text)(newest, pace.left_s(newest.share))
+        return [(title, newest.share, text), *parts_of(newest)]
 
     if not (console.is_terminal and bar):
-        with repeated(LINE_S, lambda: _print_line(console, title, *state())):
+        with repeated(LINE_S, lambda: _print(console, _lines(rows()))):
             yield show
         return
     with Bars(*bar_columns(), console=console, expand=True, transient=True) as bars:
-        task = bars.add_task(title, total=1.0, text="")
+        tasks: dict[str, TaskID] = {}
 
         def refresh() -> None:
-            share, text = state()
-            bars.update(task, completed=share, text=text)
+            shown = rows()
+            for name in [name for name in tasks if name not in {name for name, _, _ in shown}]:
+                bars.remove_task(tasks.pop(name))
+            for name, share, text in shown:
+                if name not in tasks:
+                    tasks[name] = bars.add_task(name, total=1.0, text="")
+                bars.update(tasks[name], completed=share, text=text)
 
-        with repeated(_REFRESH_S, refresh):
+        refresh()
+        with repeated(interval_s, refresh):
             yield show
 
 
-def _print_line(console: Console, title: str, share: float, text: str) -> None:
-    line = f"{title}: {share:.0%}, {text}" if text else f"{title}: starting"
-    console.print(line, soft_wrap=True, highlight=False, markup=False)
+def _lines(rows: Iterable[Row]) -> str:
+    """The whole, and its parts below it."""
+    return "\n  ".join(
+        ", ".join(filter(None, (f"{name}: {share:.0%}", text))) for name, share, text in rows
+    )
+
+
+def _print(console: Console, text: str) -> None:
+    console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+@contextlib.contextmanager
+def advancing(
+    title: str, *, total: int | None = None, quiet: bool = False
+) -> Iterator[Callable[..., None] | None]:
+    """A function that moves a bar on a terminal to a number of all; None if quiet or without a terminal."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Bars(*columns, console=console, transient=True) as bars:
+        task = bars.add_task(title, total=total)
+
+        def advance(done: int, of: int | None = total) -> None:
+            bars.update(task, completed=done, total=of)
+
+        yield advance
 
 
 @contextlib.contextmanager
 def repeated(interval_s: float, action: Callable[[], None]) -> Iterator[None]:
-    """Do something every few seconds, on a thread of its own, until the context ends."""
+    """Do something every few seconds, on a separate thread, until the context ends."""
     ended = threading.Event()
 
     def work() -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
+from fedsim.cli.options import output_option, run_argument
+
 
 @click.command(name="report")
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
+@run_argument
+@output_option(
+    "Where to write the page; report.html in the run folder by default.",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Where to write the page; report.html in the run folder by default.",
 )
 def command(run: Path, output: Path | None) -> None:
     """Write the report page of RUN, a run folder.

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from fedsim.cli.options import json_option, live_option, user_code_option
+from fedsim.cli.options import (
+    json_option,
+    live_option,
+    run_argument,
+    set_option,
+    user_code_option,
+)
 from fedsim.cli.progress import following, next_command
 from fedsim.formatting import format_command
 
 
 @click.command(name="resume")
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option(
-    "-s",
-    "--set",
+@run_argument
+@set_option(
     "overrides",
-    multiple=True,
-    metavar="PATH=VALUE",
-    help="Resume with a different training.workers, training.threads, training.memory, training.cuda_graphs or logging,"
-    " such as -s training.threads=2; may be repeated.",
+    "Resume with a different training.workers, training.threads, training.memory, training.cuda_graphs or logging, "
+    "such as -s training.threads=2",
+    "PATH=VALUE",
 )
 @user_code_option
 @live_option
@@ -51,7 +53,4 @@ def command(run: Path, overrides: tuple[str, ...], live: bool, as_json: bool) ->
         following(run.name, run, quiet=as_json) as on_progress,
     ):
         finished = resume(run, overrides, live=live, on_progress=on_progress, on_start=say)
-    if as_json:
-        click.echo(json.dumps({"path": str(finished.path), **finished.info}))
-    else:
-        print_summary(finished)
+    print_summary(finished, as_json=as_json)

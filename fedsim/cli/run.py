@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -10,7 +9,9 @@ import click
 from fedsim.cli.options import (
     json_option,
     live_option,
+    output_option,
     override_option,
+    path_type,
     scenario_argument,
     user_code_option,
 )
@@ -22,12 +23,7 @@ from fedsim.formatting import format_command
 @scenario_argument
 @override_option
 @user_code_option
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Run folder; runs/<name>-seed<seed> by default.",
-)
+@output_option("Run folder; runs/<name>-seed<seed> by default.")
 @click.option(
     "--overwrite",
     is_flag=True,
@@ -35,7 +31,7 @@ from fedsim.formatting import format_command
 )
 @click.option(
     "--timeline",
-    type=click.Path(path_type=Path),
+    type=path_type,
     metavar="RUN",
     help="Train on the recorded timeline of this run folder instead of simulating time again.",
 )
@@ -81,7 +77,4 @@ def command(
             live=live,
             on_progress=on_progress,
         )
-    if as_json:
-        click.echo(json.dumps({"path": str(run.path), **run.info}))
-    else:
-        print_summary(run)
+    print_summary(run, as_json=as_json)

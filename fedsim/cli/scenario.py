@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -14,6 +13,8 @@ from fedsim.cli.groups import Suggesting
 from fedsim.cli.options import (
     json_option,
     override_option,
+    path_type,
+    print_json,
     print_rows,
     scenario_argument,
     user_code_option,
@@ -42,7 +43,7 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Check a scenario file, and whether its parts, traces and data fit together.
 
     Everything that 'fedsim run' refuses before its first event is refused here with the same message. Nothing is
-    downloaded: a data set that is not on the disk is named, and whatever depends on it is not checked.
+    downloaded: a data set that is not on the disk is named, and anything that depends on it is not checked.
     """
     from fedsim.composition.checking import check as check_run
     from fedsim.composition.shared import Shared
@@ -59,21 +60,19 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
             runs = {planned.name: planned.loaded for planned in plan_runs(loaded)}
         for name, run in runs.items():
             try:
-                found = {
+                notes_of_run = {
                     f"{warning.where} {without_numbers(warning.message)}": f"warning: {warning}"
                     for warning in check_run(run, shared)
                 }
             except NotOnDisk as error:
                 note = f"{error.where}: {error.message}, so anything that depends on it was not checked"
-                found = {note: f"note: {note}"}
-            for key, note in found.items():
+                notes_of_run = {note: f"note: {note}"}
+            for key, note in notes_of_run.items():
                 notes.setdefault(key, note)
                 names.setdefault(key, []).append(name)
     if as_json:
-        document = {"scenario": str(scenario), "notes": list(notes.values())}
-        if loaded.scenario.sweep is not None:
-            document["runs"] = list(runs)
-        click.echo(json.dumps(document, indent=2))
+        of_sweep = {} if loaded.scenario.sweep is None else {"runs": list(runs)}
+        print_json({"scenario": str(scenario), "notes": list(notes.values()), **of_sweep})
         return
     for key, note in notes.items():
         click.echo(note + _in_runs(names[key], len(runs)))
@@ -103,7 +102,7 @@ def show(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Show a scenario with every default written out."""
     loaded = load_scenario(scenario, overrides=overrides, user_code="describe")
     if as_json:
-        click.echo(json.dumps(loaded.resolved(), indent=2))
+        print_json(loaded.resolved())
     else:
         click.echo(loaded.resolved_yaml(), nl=False)
 
@@ -111,11 +110,11 @@ def show(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
 @command.command()
 def schema() -> None:
     """Write the JSON Schema of scenarios, for completion and checks in editors."""
-    click.echo(json.dumps(json_schema(CATALOG), indent=2))
+    print_json(json_schema(CATALOG))
 
 
 @command.command("list")
-@click.argument("folder", type=click.Path(path_type=Path), required=False)
+@click.argument("folder", type=path_type, required=False)
 @json_option
 def list_(folder: Path | None, as_json: bool) -> None:
     """List the scenarios that come with fedsim, or those under FOLDER, and the parts a scenario may name."""
@@ -133,7 +132,7 @@ def list_(folder: Path | None, as_json: bool) -> None:
     scenarios = {name: text for name, text in described.items() if text is not None}
     parts = {kind: summaries(CATALOG.parts(kind)) for kind in CATALOG.kinds}
     if as_json:
-        click.echo(json.dumps({"scenarios": scenarios, "parts": parts}, indent=2))
+        print_json({"scenarios": scenarios, "parts": parts})
         return
     for title, rows in [("scenarios", scenarios), *parts.items()]:
         if rows:

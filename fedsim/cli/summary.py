@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import math
 
+import click
 from rich.console import Console
 from rich.table import Table
 
@@ -19,8 +22,11 @@ from fedsim.runs.run import Run
 from fedsim.scheduling.continuous import Continuous
 
 
-def print_summary(run: Run) -> None:
-    """Print a run's main figures and where its report is."""
+def print_summary(run: Run, *, as_json: bool = False) -> None:
+    """Print a run's main figures and where its report is; for scripts, its path and its ``run.json``."""
+    if as_json:
+        click.echo(json.dumps({"path": str(run.path), **run.info}))
+        return
     dispatches, metrics = run.entry("dispatches"), run.entry("metrics")
     table = Table(
         title=f"{run.name}, seed {run.entry('seed')}", title_justify="left", show_header=False
@@ -56,12 +62,11 @@ def print_summary(run: Run) -> None:
         table.add_row(run.metric_definition(name).format_target(target), text)
     console = Console()
     console.print(table)
+    say = functools.partial(console.print, soft_wrap=True, highlight=False)
     if met_at_start:
-        console.print(
+        say(
             "[yellow]the initial model already reaches the target,[/yellow] so the run ended before its first update;"
-            " choose a different stop.target, or leave it out",
-            soft_wrap=True,
-            highlight=False,
+            " choose a different stop.target, or leave it out"
         )
     elif dispatches and not counts["aggregated"]:
         # A Flower app has no schedule in its scenario.
@@ -76,31 +81,21 @@ def print_summary(run: Run) -> None:
             else "see the outcomes of the dispatches, and compare "
             f"{knobs} and stop with the duration of a dispatch"
         )
-        console.print(
-            f"[yellow]no update reached the model:[/yellow] {cause}",
-            soft_wrap=True,
-            highlight=False,
-        )
+        say(f"[yellow]no update reached the model:[/yellow] {cause}")
     lost = lost_metrics(run)
     named = f"{format_names(lost)} {'is' if len(lost) == 1 else 'are'} not finite" if lost else ""
     if has_diverged(run):
         fix = "try a smaller learning rate, or training.clip_norm"
         if is_user_reference(method := section(run, "server", "method").get("name", "")):
             fix = f"check that aggregate of {method} returns finite numbers, or {fix}"
-        console.print(
-            f"[yellow]the model has diverged:[/yellow] {named}; {fix}",
-            soft_wrap=True,
-            highlight=False,
-        )
+        say(f"[yellow]the model has diverged:[/yellow] {named}; {fix}")
     elif lost:
-        own = own_metrics(run.scenario)
-        files = [name for name in own if name.rpartition(":")[2] in lost] or own
-        console.print(
-            f"[yellow]undefined for the last model:[/yellow] {named}, but the loss is; see {', '.join(files)}",
-            soft_wrap=True,
-            highlight=False,
+        user_metrics = own_metrics(run.scenario)
+        files = [name for name in user_metrics if name.rpartition(":")[2] in lost] or user_metrics
+        say(
+            f"[yellow]undefined for the last model:[/yellow] {named}, but the loss is; see {', '.join(files)}"
         )
-    console.print(f"report: {run.folder.report}", soft_wrap=True, highlight=False)
+    say(f"report: {run.folder.report}")
 
 
 def _has_rounds(run: Run) -> bool:

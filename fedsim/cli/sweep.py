@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
-from rich.console import Console
-from rich.progress import Progress as Bars
-from rich.progress import TaskID
 
-from fedsim.cli.options import json_option, override_option, scenario_argument, user_code_option
-from fedsim.cli.progress import (
-    LINE_S,
-    bar_columns,
-    diverged_runs,
-    next_command,
-    repeated,
-    same_command,
-    started,
+from fedsim.cli.options import (
+    json_option,
+    output_option,
+    override_option,
+    print_json,
+    scenario_argument,
+    user_code_option,
 )
+from fedsim.cli.progress import Row, diverged_runs, following, next_command, same_command
 from fedsim.errors import UserError
 from fedsim.formatting import format_command, format_counted, format_names
 from fedsim.runs.divergence import has_diverged
 from fedsim.runs.folder import RunFolder
-from fedsim.runs.progress import Pace, progress_text, snapshot
+from fedsim.runs.progress import progress_text, snapshot
 
 if TYPE_CHECKING:
     from fedsim.sweeps.execution import SweepOutcome, SweepProgress
@@ -39,12 +33,7 @@ _NAMED = 3
 @scenario_argument
 @override_option
 @user_code_option
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Folder of the sweep; runs/<name>-sweep by default.",
-)
+@output_option("Folder of the sweep; runs/<name>-sweep by default.")
 @click.option(
     "-j",
     "--jobs",
@@ -87,7 +76,16 @@ def command(
     folder = output or default_sweep_folder(loaded)
     with (
         next_command(folder, same_command()),
-        _following(loaded.scenario.name, folder, quiet=as_json) as on_progress,
+        following(
+            loaded.scenario.name,
+            folder,
+            quiet=as_json,
+            kind="sweep",
+            interval_s=1.0,
+            text_of=lambda progress, left_s: progress.text(left_s),
+            news_of=_news,
+            parts_of=_parts,
+        ) as on_progress,
     ):
         outcome = sweep(
             loaded, folder, jobs=jobs, engine=engine, address=address, on_progress=on_progress
@@ -101,15 +99,16 @@ def command(
 def _print(outcome: SweepOutcome, as_json: bool) -> None:
     path = outcome.sweep.path
     if as_json:
-        document = {
-            "path": str(path),
-            "runs": [str(path / entry.run) for entry in outcome.sweep.record.runs],
-            "ran": outcome.ran,
-            "skipped": outcome.skipped,
-            "no_longer_swept": list(outcome.no_longer_swept),
-            "failures": {result.task.name: result.error for result in outcome.failures},
-        }
-        click.echo(json.dumps(document, indent=2))
+        print_json(
+            {
+                "path": str(path),
+                "runs": [str(path / entry.run) for entry in outcome.sweep.record.runs],
+                "ran": outcome.ran,
+                "skipped": outcome.skipped,
+                "no_longer_swept": list(outcome.no_longer_swept),
+                "failures": {result.task.name: result.error for result in outcome.failures},
+            }
+        )
         return
     done = outcome.ran - len(outcome.failures)
     parts = [f"{format_counted(done, 'run')} done"]
@@ -132,83 +131,20 @@ def _print(outcome: SweepOutcome, as_json: bool) -> None:
         click.echo(f"compare them with: {format_command('compare', path)}")
 
 
-class _Follower:
-    """Shows a sweep: a bar over all runs and one per run in progress; lines where there is no terminal."""
-
-    def __init__(self, title: str, folder: Path, bars: Bars) -> None:
-        self._title, self._folder, self._bars = title, folder, bars
-        self._newest: SweepProgress | None = None
-        self._all = bars.add_task(title, total=1.0, text="")
-        self._active: dict[Path, TaskID] = {}
-        self._pace = Pace()
-
-    def __call__(self, progress: SweepProgress) -> None:
-        """Take progress; warnings and a failure are shown at once."""
-        if self._newest is None:
-            # Not before: a scenario that is refused leaves no folder.
-            self._print(started("sweep", self._folder))
-        self._newest = progress
-        for warning in progress.warnings:
-            self._print(warning)
-        if progress.failure is not None:
-            failed = f"failed: {progress.failure.task.folder}\n  {progress.failure.error}"
-            self._print(failed)
-
-    def refresh(self) -> None:
-        """Show the newest progress."""
-        progress = self._newest
-        if progress is None:
-            return
-        self._bars.update(self._all, completed=progress.share, text=self._text(progress))
-        for folder in [path for path in self._active if path not in progress.active]:
-            self._bars.remove_task(self._active.pop(folder))
-        for folder, share, text in self._rows(progress):
-            if folder not in self._active:
-                self._active[folder] = self._bars.add_task(folder.name, total=1.0, text="")
-            self._bars.update(self._active[folder], completed=share, text=text)
-
-    def print_line(self) -> None:
-        """Print the newest progress."""
-        progress = self._newest
-        if progress is None:
-            return
-        lines = [f"{self._title}: {progress.share:.0%}, {self._text(progress)}"]
-        for folder, share, text in self._rows(progress):
-            lines.append(", ".join(filter(None, (f"  {folder.name}: {share:.0%}", text))))
-        self._print("\n".join(lines))
-
-    @staticmethod
-    def _rows(progress: SweepProgress) -> Iterator[tuple[Path, float, str]]:
-        """Folder, share and words of every run in progress; its folder is a few seconds behind its share."""
-        for folder, share in progress.active.items():
-            try:
-                shown = snapshot(RunFolder(folder))
-            except UserError:
-                yield folder, share, ""  # It has not begun, or is writing its files just now.
-            else:
-                text = progress_text(shown.progress, definitions=shown.definitions)
-                yield folder, max(share, shown.progress.share), text
-
-    def _print(self, text: str) -> None:
-        self._bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    def _text(self, progress: SweepProgress) -> str:
-        return progress.text(self._pace.left_s(progress.share))
+def _news(progress: SweepProgress) -> Iterator[str]:
+    """Warnings of the run that has just ended, or its failure."""
+    yield from progress.warnings
+    if progress.failure is not None:
+        yield f"failed: {progress.failure.task.folder}\n  {progress.failure.error}"
 
 
-@contextlib.contextmanager
-def _following(
-    title: str, folder: Path, *, quiet: bool
-) -> Iterator[Callable[[SweepProgress], None] | None]:
-    if quiet:
-        yield None
-        return
-    console = Console(stderr=True)
-    shown = console.is_terminal
-    with Bars(
-        *bar_columns(), console=console, expand=True, transient=True, disable=not shown
-    ) as bars:
-        follower = _Follower(title, folder, bars)
-        interval_s, action = (1.0, follower.refresh) if shown else (LINE_S, follower.print_line)
-        with repeated(interval_s, action):
-            yield follower
+def _parts(progress: SweepProgress) -> Iterator[Row]:
+    """Every run in progress; its folder is a few seconds behind its share."""
+    for folder, share in progress.active.items():
+        try:
+            shown = snapshot(RunFolder(folder))
+        except UserError:
+            yield folder.name, share, ""  # It has not begun, or is writing its files just now.
+        else:
+            text = progress_text(shown.progress, definitions=shown.definitions)
+            yield folder.name, max(share, shown.progress.share), text

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect as inspection
-import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,18 +13,22 @@ import click
 from click.shell_completion import CompletionItem
 from pydantic import BaseModel, ValidationError
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedsim import bundled
 from fedsim.cli.groups import Suggesting
 from fedsim.cli.options import (
     completing,
     json_option,
+    output_option,
+    path_type,
+    print_json,
     print_parameters,
     print_rows,
+    set_option,
     trace_names,
     user_code_option,
 )
+from fedsim.cli.progress import advancing
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.formatting import format_command, format_counted
 from fedsim.scenario.overrides import apply_overrides
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
     from fedsim.traces.bundle import TraceBundle
     from fedsim.traces.exporters import Exporter
     from fedsim.traces.importers import Importer
-
-path_type = click.Path(path_type=Path)
 
 
 class _BundlePath(click.Path):
@@ -55,22 +55,13 @@ class _BundlePath(click.Path):
 
 bundle_type = _BundlePath(path_type=Path)
 bundle_argument = click.argument("bundle", type=bundle_type)
-output_option = click.option(
-    "-o", "--output", type=path_type, help="Folder of the new trace bundle."
-)
+bundle_output_option = output_option("Folder of the new trace bundle.")
 force_option = click.option("--force", is_flag=True, help="Replace the output if fedsim wrote it.")
 seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 devices_option = click.option(
     "-n", "--devices", type=click.IntRange(min=1), required=True, help="How many."
 )
-settings_option = click.option(
-    "-s",
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A parameter by its (dotted) key; may be repeated.",
-)
+settings_option = set_option("settings", "A parameter by its (dotted) key")
 
 
 @click.group(cls=Suggesting)
@@ -80,19 +71,6 @@ def command() -> None:
     A trace bundle is a folder of manifest.json and Parquet tables that says when devices were available, how fast they
     computed and what their links carried. Scenarios name one under devices.trace.
     """
-
-
-@contextlib.contextmanager
-def _progress(title: str, total: int | None = None) -> Iterator[Callable[[int], None] | None]:
-    """A bar on a terminal, which moves to what the function that it gives is called with; None without a terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda done: bar.update(task, completed=done)
 
 
 def _parameters(model: type[BaseModel], settings: tuple[str, ...], **given: Any) -> Any:
@@ -136,7 +114,7 @@ def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> No
             "rows": rows,
             "counts": manifest.counts,
         }
-        click.echo(json.dumps(summary, indent=2))
+        print_json(summary)
         return
     _warn(bundle)
     size = sum(file.stat().st_size for file in output.iterdir())
@@ -158,7 +136,7 @@ _KINDS = {
     "overlapping": "merged with the interval that they overlap",
     "touching": "merged with the interval that they touch",
 }
-"""What the counts of :func:`fedsim.traces.ordering.normalize` mean; the names of others say it."""
+"""The meanings of the counts of :func:`fedsim.traces.ordering.normalize`; other counts have clear names."""
 
 
 def _print_counts(counts: dict[str, int]) -> None:
@@ -179,20 +157,17 @@ def makes_bundle(function: Callable[..., TraceBundle]) -> Callable[..., None]:
         from fedsim.traces.bundle import check_output
 
         check_output(output, overwrite=force)
-        with _progress("working"):
+        with advancing("working"):
             bundle = function(**arguments)
         bundle.manifest.name = output.name
         bundle.manifest.command = _command_line()
         _finish(bundle, output, force, as_json)
 
-    output_required = click.option(
-        "-o",
-        "--output",
-        required=True,
-        type=path_type,
-        help="Folder of the new trace bundle; its last part becomes its name.",
+    named = output_option(
+        "Folder of the new trace bundle; its last part becomes its name.", required=True
     )
-    return output_required(force_option(json_option(run)))
+    command: Callable[..., None] = named(force_option(json_option(run)))
+    return command
 
 
 @command.command()
@@ -203,7 +178,7 @@ def makes_bundle(function: Callable[..., TraceBundle]) -> Callable[..., None]:
 @click.option("--compute-series", is_flag=True, help="Let speeds vary over time.")
 @click.option("--network-series", is_flag=True, help="Let link rates vary over time.")
 @settings_option
-@output_option
+@bundle_output_option
 @force_option
 @json_option
 def synthesize(
@@ -248,7 +223,7 @@ def synthesize(
         name=output.name,
         **{table: {} for table, varies in series.items() if varies},
     )
-    with _progress("devices", devices) as progress:
+    with advancing("devices", total=devices) as progress:
         bundle = make(spec, progress)
     _finish(bundle, output, force, as_json)
 
@@ -263,7 +238,7 @@ def _describe_population(name: str, as_json: bool) -> None:
     from fedsim.scenario.description import parameters
     from fedsim.traces.synthesis import find_population, population_parameters
 
-    family, preset = find_population(name)
+    _, preset = find_population(name)
     rows = [
         vars(row)
         | {"key": f"{section}.{row.key}"}
@@ -272,10 +247,10 @@ def _describe_population(name: str, as_json: bool) -> None:
         for row in parameters(model)
     ]
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        print_json(rows)
         return
-    click.echo(f"{name}: {preset.description if preset else family.description}")
-    if preset:
+    click.echo(f"{name}: {preset.description}")
+    if preset.source:
         click.echo(f"the family {preset.family}, {preset.source}")
     print_parameters(rows, "parameters (-s KEY=VALUE)", shows_null=False)
 
@@ -295,7 +270,7 @@ def _describe_population(name: str, as_json: bool) -> None:
     help="Name of the format, or file.py:ClassName for an importer of your own.",
 )
 @settings_option
-@output_option
+@bundle_output_option
 @force_option
 @user_code_option
 @json_option
@@ -328,7 +303,7 @@ def import_(
         raise UserError("give the files to import and the output folder (-o)")
     check_output(output, overwrite=force)
     params = _parameters(importer.Params, settings, name=output.name)
-    with _progress(f"reading {importer.name or importer.__name__}"):
+    with advancing(f"reading {importer.name or importer.__name__}"):
         bundle = import_bundle(importer, paths, params)
     bundle.manifest.command = _command_line()
     _finish(bundle, output, force, as_json)
@@ -369,7 +344,7 @@ def _importer(
 )
 @click.argument("bundle", type=bundle_type, required=False)
 @settings_option
-@click.option("-o", "--output", type=path_type, help="File or folder to write.")
+@output_option("File or folder to write.")
 @force_option
 @json_option
 def export(
@@ -399,10 +374,10 @@ def export(
     params = _parameters(exporter.Params, settings)
     loaded = TraceBundle.read(bundle)
     require_sound(loaded)
-    with _progress(f"writing {format_}"):
+    with advancing(f"writing {format_}"):
         counts = exporter.write(loaded, output, params, overwrite=force)
     if as_json:
-        click.echo(json.dumps({"path": str(output), "counts": counts}, indent=2))
+        print_json({"path": str(output), "counts": counts})
         return
     _print_counts(counts)
     click.echo(f"written to {output}")
@@ -426,7 +401,7 @@ def _describe_format(importer: type[Importer], as_json: bool) -> None:
 
     rows = list(map(vars, parameters(importer.Params)))
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        print_json(rows)
         return
     click.echo(without_markup(inspection.cleandoc(importer.__doc__ or "")))
     print_parameters(rows, "parameters (-s KEY=VALUE)", shows_null=False)
@@ -448,11 +423,11 @@ def validate(bundle: Path, limit: int, as_json: bool) -> int:
     from fedsim.traces.validation import validate_bundle
 
     loaded = TraceBundle.read(bundle, verify=False)
-    with _progress("checking"):
+    with advancing("checking"):
         findings = validate_bundle(loaded, limit=limit)
     _warn(loaded)
     if as_json:
-        click.echo(json.dumps([vars(finding) for finding in findings], indent=2))
+        print_json([vars(finding) for finding in findings])
     elif findings:
         for finding in findings:
             click.echo(str(finding))
@@ -465,13 +440,13 @@ def validate(bundle: Path, limit: int, as_json: bool) -> int:
 
 
 def _warn(bundle: TraceBundle) -> None:
-    """Say on standard error what is doubtful about a bundle that may still be sound."""
+    """Print warnings about a bundle to standard error; it may still be valid."""
     from fedsim.traces.validation import implausible_times
 
     if bundle.unverified:
         tables = ", ".join(bundle.unverified)
         click.echo(
-            f"note: {bundle.where}: not verifiable: its manifest holds no SHA-256 of {tables}",
+            f"note: {bundle.where}: not verifiable: its manifest has no SHA-256 of {tables}",
             err=True,
         )
     if warning := implausible_times(bundle):
@@ -503,13 +478,13 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
         if plot.exists() and not force:
             raise UserError("the output already exists", where=str(plot), hint="use --force")
         require_drawable(plot)
-    with _progress("measuring"):
+    with advancing("measuring"):
         loaded = [TraceBundle.read(path) for path in bundles]
         described = [describe(bundle) for bundle in loaded]
     for bundle in loaded:
         _warn(bundle)
     if as_json:
-        click.echo(json.dumps([as_data(statistics) for statistics in described], indent=2))
+        print_json([as_data(statistics) for statistics in described])
     else:
         # A file or a pipe has no width.
         console = Console(width=None if sys.stdout.isatty() else 120 + 60 * (len(bundles) - 1))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from fedsim.cli.options import json_option
+from fedsim.cli.options import json_option, path_type, print_json
 from fedsim.errors import UserError
 from fedsim.formatting import format_counted
 
 
 @click.command(name="verify")
-@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("folders", nargs=-1, required=True, type=path_type)
 @json_option
 def command(folders: tuple[Path, ...], as_json: bool) -> int:
     """Check every file of each of FOLDERS (runs, sweeps, trace bundles) against its checksum.
@@ -44,16 +43,13 @@ def command(folders: tuple[Path, ...], as_json: bool) -> int:
         else:
             verdicts.append(verify_run_folder(folder))
     if as_json:
-        rows = [
-            {
-                "path": str(verdict.path),
-                "state": verdict.state,
-                "files": verdict.files,
-                "problems": [str(problem) for problem in verdict.problems],
-            }
-            for verdict in verdicts
-        ]
-        click.echo(json.dumps(rows, indent=2))
+        print_json(
+            [
+                vars(verdict)
+                | {"path": str(verdict.path), "problems": list(map(str, verdict.problems))}
+                for verdict in verdicts
+            ]
+        )
     else:
         for verdict in verdicts:
             files = f" ({format_counted(verdict.files, 'file')})" if verdict.files else ""

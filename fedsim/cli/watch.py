@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from fedsim.cli.options import path_type
 from fedsim.cli.progress import LINE_S, diverged_runs
 from fedsim.errors import UserError
 from fedsim.formatting import format_command, format_duration
@@ -22,11 +23,11 @@ from fedsim.runs.sweep import is_sweep, read_sweep
 
 _LOOK_S = 2.0
 _SILENT_S = 180.0
-"""A run at work writes rows or a checkpoint more often than this."""
+"""A run in progress writes rows or a checkpoint more often than this."""
 
 
 @click.command(name="watch")
-@click.argument("folder", metavar="RUN|SWEEP", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="RUN|SWEEP", type=path_type)
 @click.option("--once", is_flag=True, help="Show the current state and exit.")
 def command(folder: Path, once: bool) -> None:
     """Follow a run or a sweep through its folder until it ends.
@@ -58,7 +59,7 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
     """The run of a folder, or the runs of its sweep.
 
     Raises:
-        UserError: the folder holds neither.
+        UserError: the folder contains neither.
     """
     if not is_sweep(folder):
         yield snapshot(RunFolder(folder))
@@ -74,7 +75,7 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
 
 
 def _is_going_on(folder: Path, shown: list[Snapshot]) -> bool:
-    """Whether a run is in progress, or a sweep at work has runs that are waiting."""
+    """Whether a run is in progress, or a running sweep has runs that are waiting."""
     statuses = {one.status for one in shown}
     return Status.RUNNING in statuses or (WAITING in statuses and is_owned(folder))
 
@@ -87,7 +88,7 @@ def _cells(one: Snapshot, paces: dict[str, Pace]) -> tuple[str, str]:
         one.progress, left_s if one.status == Status.RUNNING else None, one.definitions
     )
     if one.status == Status.RUNNING and one.silent_s > _SILENT_S:
-        # On another machine, a process that was killed cannot be told from one at work.
+        # On another machine, a killed process cannot be distinguished from a running one.
         text += f", no news for {format_duration(round(one.silent_s))}"
     if one.has_diverged:
         text += ", the model has diverged"
@@ -126,7 +127,7 @@ def _print_next(folder: Path, shown: list[Snapshot]) -> None:
         if statuses == {Status.COMPLETE}:
             click.echo(f"compare the runs with: {format_command('compare', folder)}")
         else:
-            click.echo("to finish the other runs, give the command of the sweep again")
+            click.echo("to finish the other runs, repeat the command of the sweep")
     elif statuses == {Status.INTERRUPTED}:
         click.echo(f"continue with: {format_command('resume', folder)}")
     elif statuses == {Status.COMPLETE}:

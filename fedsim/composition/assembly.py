@@ -66,7 +66,7 @@ class Assembly:
 
     @property
     def task(self) -> Task:
-        """What is learned, or timed."""
+        """The task that is learned or timed."""
         return self.world.task
 
     @property
@@ -116,7 +116,7 @@ def assemble(
     world = build_world(loaded, shared, world_seed)
     rules = build_rules(loaded.scenario, world, timing_only=timing_only)
     population = world.population(rules.method)
-    trace_doubts = world.trace_doubts()
+    trace_doubts = list(world.trace_doubts())
     if shared is None:
         # Population and names hold what the run needs of the traces.
         _ = world.device_names

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.composition.pauses import pauses_table, worked_offline_s
 from fedsim.devices.population import Population
 from fedsim.network.base import Direction
 from fedsim.runs.clients import clients_table, sampled_clients
 from fedsim.runs.run import Run
-from fedsim.runs.schema import CLIENTS, ONLINE, PRESENCE
+from fedsim.runs.schema import CLIENTS, ONLINE, PAUSES, PRESENCE
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.units import NS_PER_S, to_ns
+
+if TYPE_CHECKING:
+    from fedsim.learning.evaluation import ClientMetrics
 
 _ONLINE_POINTS = 2000
 _ONLINE_STEP_S = 300.0
@@ -25,19 +29,17 @@ def write_population(
     population: Population,
     samples: npt.NDArray[np.int64],
     end_ns: int,
-    last_accuracy: npt.NDArray[np.float64] | None = None,
-    last_mae: npt.NDArray[np.float64] | None = None,
+    measured: ClientMetrics | None = None,
     names: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write ``clients``, ``online`` and ``presence`` of a run whose other tables are finished.
+    """Write ``clients``, ``online``, ``presence`` and ``pauses`` of a run whose other tables are finished.
 
     Args:
         run: the run, whose ``simulated_s`` is known.
         population: the clients' devices.
         samples: training samples of each client, (N,).
         end_ns: simulated nanoseconds that the run lasted.
-        last_accuracy: last measured accuracy of each client, (N,).
-        last_mae: last measured mean absolute error of each client, (N,).
+        measured: the last metrics of the clients.
         names: names of the clients and their devices, as for :func:`~fedsim.runs.clients.clients_table`.
     """
     folder = run.folder
@@ -54,8 +56,9 @@ def write_population(
         down_bps=network.rates_bps(Direction.DOWN),
         up_bps=network.rates_bps(Direction.UP),
         online_fraction=online_ns / max(1, end_ns),
-        last_accuracy=last_accuracy,
-        last_mae=last_mae,
+        worked_offline_s=worked_offline_s(run.dispatches, population, end_ns),
+        last_accuracy=None if measured is None else measured.accuracy,
+        last_mae=None if measured is None else measured.error,
         names=names,
     )
     run.written({CLIENTS.name: write_parquet(folder.parquet(CLIENTS.name), CLIENTS, table)})
@@ -70,3 +73,5 @@ def write_population(
         "to_s": until_ns / NS_PER_S,
     }
     write_parquet(folder.parquet(PRESENCE.name), PRESENCE, from_columns(PRESENCE, columns))
+    pauses = pauses_table(run.dispatches, run.phases["paused_s"].to_numpy(), population, end_ns)
+    run.written({PAUSES.name: write_parquet(folder.parquet(PAUSES.name), PAUSES, pauses)})

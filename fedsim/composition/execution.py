@@ -7,6 +7,8 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +36,7 @@ from fedsim.composition.requirements import (
     nothing_dispatched,
     small_rounds,
 )
-from fedsim.composition.resuming import load_original
+from fedsim.composition.resuming import load_original, timeline_differs
 from fedsim.composition.rules import build_station
 from fedsim.composition.shared import Shared
 from fedsim.durable import is_disk_full
@@ -58,7 +60,7 @@ from fedsim.scenario.own_code import write_sources
 from fedsim.simulation.rows import DispatchRows
 from fedsim.simulation.server import Server
 from fedsim.stopping import Grace, grace
-from fedsim.timeline import Evaluate
+from fedsim.timeline import Evaluate, TimelineDiffers
 from fedsim.units import NEVER, NS_PER_S
 
 if TYPE_CHECKING:
@@ -176,24 +178,19 @@ def execute(
             },
         )
         write_sources(folder.path, loaded.sources())
-        with _writer(folder, assembly) as writer:
-            try:
-                execution = _Execution(
-                    assembly,
-                    folder,
-                    writer,
-                    on_progress,
-                    began,
-                    timeline=timeline,
-                    threads=threads,
-                    live=live,
-                    on_warning=on_warning,
-                )
-            except Exception:
-                # A mistake that appears only when the learner is built: leave nothing behind.
-                writer.close()
-                folder.remove()
-                raise
+        begin = partial(
+            _Execution,
+            assembly=assembly,
+            folder=folder,
+            timeline=timeline,
+            threads=threads,
+            live=live,
+            on_progress=on_progress,
+            began=began,
+            on_warning=on_warning,
+        )
+        # After a mistake that appears only when the learner is built, nothing is left behind.
+        with _begun(begin, folder, assembly, folder.remove) as execution:
             return execution.run()
 
 
@@ -230,8 +227,8 @@ def resume(
         on_start: called with a sentence that says where the run continues.
 
     Raises:
-        UserError: there is no such run, it is damaged, its scenario or code has changed, or an override is not
-            allowed.
+        UserError: there is no such run, it is damaged, its scenario or code has changed, an override is not
+            allowed, or the simulation does not repeat the timeline up to the checkpoint.
     """
     began = time.perf_counter()
     folder = RunFolder(path)
@@ -255,25 +252,49 @@ def resume(
         assembly = _assemble(loaded, shared, bool(info.get("timing_only")), timeline)
         earlier = {name: float(info.get(name) or 0) for name in _WALL}
         folder.reopen(resumed=int(info.get("resumed", 0)) + 1)
-        with _writer(folder, assembly) as writer:
-            try:
-                execution = _Execution(
-                    assembly,
-                    folder,
-                    writer,
-                    on_progress,
-                    began,
-                    timeline=timeline,
-                    threads=threads,
-                    live=live,
-                    earlier=earlier,
-                )
-            except Exception:
-                writer.close()
-                folder.update_info(status=info["status"])
-                raise
+        begin = partial(
+            _Execution,
+            assembly=assembly,
+            folder=folder,
+            timeline=timeline,
+            threads=threads,
+            live=live,
+            on_progress=on_progress,
+            began=began,
+            earlier=earlier,
+        )
+        undo = partial(folder.update_info, status=info["status"])
+        with (
+            folder.tables_aside() as put_tables_back,
+            _begun(begin, folder, assembly, undo) as execution,
+        ):
             on_start(execution.starting_point())
-            return execution.run()
+            try:
+                return execution.run()
+            except TimelineDiffers as error:
+                # The run stays as the interruption left it.
+                put_tables_back()
+                folder.write_info(info)
+                raise timeline_differs(error, loaded, folder) from None
+
+
+@contextlib.contextmanager
+def _begun(
+    begin: Callable[[RunWriter], _Execution],
+    folder: RunFolder,
+    assembly: Assembly,
+    undo: Callable[[], object],
+) -> Iterator[_Execution]:
+    """Begin a run with the writer of its tables; ``undo`` is called if that fails."""
+    columns = DispatchRows(assembly.population.power).columns
+    with RunWriter(folder, clients=assembly.task.clients, columns=columns) as writer:
+        try:
+            execution = begin(writer)
+        except Exception:
+            writer.close()
+            undo()
+            raise
+        yield execution
 
 
 def _checked(run: Run) -> Run:
@@ -288,92 +309,84 @@ def _checked(run: Run) -> Run:
     return run
 
 
+@dataclass
 class _Execution:
     """A run in progress."""
 
-    def __init__(
-        self,
-        assembly: Assembly,
-        folder: RunFolder,
-        writer: RunWriter,
-        on_progress: OnProgress | None,
-        began: float,
-        *,
-        timeline: Run | None,
-        threads: int | None,
-        live: bool,
-        earlier: Mapping[str, float] | None = None,
-        on_warning: OnWarning = log_warning,
-    ) -> None:
-        self._assembly = assembly
-        self._on_warning = on_warning
-        self._earlier = earlier or {}
-        self._resumed = earlier is not None
-        self._folder = folder
-        self._writer = writer
-        self._on_progress = on_progress
-        self._live = live
+    writer: RunWriter
+    assembly: Assembly
+    folder: RunFolder
+    timeline: Run | None
+    threads: int | None
+    live: bool
+    on_progress: OnProgress | None
+    began: float
+    """Instant of ``time.perf_counter``."""
+    on_warning: OnWarning = log_warning
+    earlier: Mapping[str, float] | None = None
+    """Wall seconds before a run was resumed."""
+
+    def __post_init__(self) -> None:
+        self._earlier = self.earlier or {}
         self._refresh_at = 0.0
-        self._stop = assembly.scenario.stop.model_dump()
-        self._began = began
-        self._checkpoints = Checkpoints(folder.checkpoint)
+        self._stop = self.assembly.scenario.stop.model_dump()
+        self._checkpoints = Checkpoints(self.folder.checkpoint)
         self._reached: Mapping[str, Any] | None = None
         self._checkpointed_at = time.monotonic()
         self._learning = _Stopwatch()
         self._metrics: Mapping[str, float] = {}
         self._grace = Grace()
         self._trackers: Trackers | None = None
-        self._learner = (
-            self._make_learner(threads, None if timeline is None else world_seed(timeline))
-            if assembly.rules.learns
-            else None
-        )
+        self._learner = self._make_learner() if self.assembly.rules.learns else None
         self._plane = None if self._learner is None else _TimedPlane(self._learner, self._learning)
         self._server: Server | RecordedTimeline
-        if timeline is None:
-            self._server = build_server(assembly, self._plane, writer, self._on_update)
+        if self.timeline is None:
+            self._server = build_server(self.assembly, self._plane, self.writer, self._on_update)
         else:
             assert self._plane is not None
             self._server = RecordedTimeline(
-                timeline, self._plane, writer, assembly.scenario, self._on_update
+                self.timeline, self._plane, self.writer, self.assembly.scenario, self._on_update
             )
 
-    def _make_learner(self, threads: int | None, seed_of_world: int | None) -> Learner:
+    def _make_learner(self) -> Learner:
         from fedsim.composition.remote import remote_workers
         from fedsim.learning.learner import Learner
 
-        scenario = self._assembly.scenario
+        scenario = self.assembly.scenario
         training = scenario.training
-        if training.threads is None and threads is not None:
-            training = training.model_copy(update={"threads": threads})
-        kept = scenario.checkpoint_models
-        keeper = None if kept is None else ModelKeeper(kept, self._folder)
+        if training.threads is None and self.threads is not None:
+            training = training.model_copy(update={"threads": self.threads})
+        setting = scenario.checkpoint_models
+        keeper = None if setting is None else ModelKeeper(setting, self.folder)
         checkpoint = self._checkpoints.load()
         self._reached = None if checkpoint is None else checkpoint[1]
         # A killed run could not record its time, but its last checkpoint did.
         noted = (self._reached or {}).get("wall", {})
         self._earlier = max(self._earlier, noted, key=lambda wall: wall.get("wall_s", 0.0))
         learner = Learner(
-            build_station(scenario, self._assembly.task, self._assembly.method, training),
+            build_station(scenario, self.assembly.task, self.assembly.method, training),
             scenario.evaluation,
-            metrics=list(self._assembly.rules.metrics),
-            workers=remote_workers(self._assembly, training, seed_of_world),
-            folder=self._folder.path,
+            metrics=list(self.assembly.rules.metrics),
+            workers=remote_workers(self.assembly, training),
+            folder=self.folder.path,
             checkpoint=checkpoint,
             on_metrics=self._on_metrics,
             on_rest=self._on_rest,
+            on_warning=self._warn,
             **({} if keeper is None else {"on_version": keeper.on_version}),
         )
         definitions = to_document(learner.metric_definitions.values())
-        self._folder.update_info(**{DEFINITIONS_KEY: definitions})
-        self._trackers = Trackers(self._assembly.loaded, self._folder, resumed=self._resumed)
+        self.folder.update_info(**{DEFINITIONS_KEY: definitions})
+        self._trackers = Trackers(
+            self.assembly.loaded, self.folder, resumed=self.earlier is not None
+        )
         return learner
 
     def _on_metrics(self, instruction: Evaluate, metrics: Mapping[str, float]) -> None:
         self._metrics = metrics
         assert self._trackers is not None
         self._trackers.log(instruction, metrics)
-        self._writer.append_metrics(
+        self.writer.append_metrics(
             instruction.time_s, instruction.version, instruction.round, metrics
         )
 
@@ -393,9 +406,9 @@ class _Execution:
 
     def _on_update(self) -> None:
         """Report progress after a server update, and end the run if the process received a signal to stop."""
-        if self._on_progress is not None:
-            self._on_progress(self._progress())
-        if self._live:
+        if self.on_progress is not None:
+            self.on_progress(self._progress())
+        if self.live:
             self._refresh_report()
         if self._grace.requested is not None:
             if self._learner is not None:
@@ -435,11 +448,11 @@ class _Execution:
         began = time.monotonic()
         if began < self._refresh_at:
             return
-        self._writer.flush()
+        self.writer.flush()
         with contextlib.suppress(
             UserError
         ):  # A page that cannot be written is reported at the end.
-            Run(self._folder).report(refresh_s=REFRESH_S)
+            Run(self.folder).report(refresh_s=REFRESH_S)
         ended = time.monotonic()
         self._refresh_at = ended + max(REFRESH_S, 20 * (ended - began))
 
@@ -463,14 +476,19 @@ class _Execution:
         except KeyboardInterrupt:
             self._leave(Status.INTERRUPTED)
             raise
+        except TimelineDiffers:
+            self.writer.close()
+            if self._trackers is not None:
+                self._trackers.finish(Status.INTERRUPTED, {})
+            raise
         except Exception as error:
             if is_disk_full(error):
                 raise self._no_room() from error
-            begun = self._resumed or self._server.dispatched
+            begun = self.earlier is not None or self._server.dispatched
             if isinstance(error, UserError) and not begun:
                 # A mistake that appears before the first dispatch: leave nothing behind.
-                self._writer.close()
-                self._folder.remove()
+                self.writer.close()
+                self.folder.remove()
                 raise
             self._leave(Status.FAILED, error=f"{type(error).__name__}: {error}")
             raise
@@ -480,61 +498,70 @@ class _Execution:
         try:
             run.report()
         except UserError as error:
-            raise self._folder.no_room() if is_disk_full(error) else error from error.__cause__
+            raise self.folder.no_room() if is_disk_full(error) else error from error.__cause__
         # A signal that came too late to interrupt this run still ends the process before its next task.
         self._grace.stop_if_requested()
         return run
 
     def _no_room(self) -> UserError:
         """Interrupt a run that ran out of disk space, so that it can be resumed."""
-        self._folder.make_room()
+        self.folder.make_room()
         with contextlib.suppress(OSError):
-            self._writer.close()  # Rows that do not fit are simulated again.
+            self.writer.close()  # Rows that do not fit are simulated again.
         with contextlib.suppress(OSError, UserError):
             self._leave(Status.INTERRUPTED)
-        return self._folder.no_room()
+        return self.folder.no_room()
 
     def _wall(self) -> dict[str, float]:
         """Wall seconds so far, including those before the run was resumed."""
-        seconds = time.perf_counter() - self._began
+        seconds = time.perf_counter() - self.began
         learning = self._learning.seconds
         spent = dict(zip(_WALL, (seconds, learning, seconds - learning), strict=True))
         return {name: spent[name] + self._earlier.get(name, 0.0) for name in _WALL}
 
     def _leave(self, status: Status, **more: Any) -> None:
-        self._writer.close()
-        info = self._folder.close(status, **self._wall(), **more)
+        self.writer.close()
+        info = self.folder.close(status, **self._wall(), **more)
         if self._trackers is not None:
             self._trackers.finish(status, _summary(info))
         # Without a page, or with the one of a live run, which reloads itself; its problems never hide why the run ends.
         with contextlib.suppress(Exception):
-            Run(self._folder).report()
+            Run(self.folder).report()
 
     def _last_warnings(self, run: Run, end_ns: int) -> Iterator[UserError]:
         """Warnings that only the end of the run can give."""
-        scenario = self._assembly.scenario
+        scenario = self.assembly.scenario
         # The initial model may reach the target, which the summary of the run says.
         meets_target = any(
             run.time_to(name, target) == 0 for name, target in scenario.stop.target.items()
         )
         if not self._server.dispatched:
-            yield nothing_dispatched(scenario.server.schedule.type, scenario.server.selection.type)
+            empty = isinstance(self._server, Server) and self._server.empty_draws
+            selection = scenario.server.selection.type if empty else None
+            yield nothing_dispatched(scenario.server.schedule.type, selection)
         elif not (self._server.version or meets_target):
             late = int((run.dispatches["outcome"] == "late").sum())
             yield nothing_aggregated(scenario.server.schedule.type, self._server.arrived, late)
         yield from small_rounds(scenario.server, run.dispatches["round"].to_numpy())
         if scenario.stop.simulated_time is None:
-            yield from drifting_hours(self._assembly.population, end_ns)
+            yield from drifting_hours(self.assembly.population, end_ns)
+
+    def _warn(self, warning: UserError) -> None:
+        """Pass on a warning, and note it in ``run.json``; a resumed run may find one that is there already."""
+        self.on_warning(self.assembly.loaded.located(warning))
+        notes = self.folder.read_info().get("notes", [])
+        if warning.message not in notes:
+            self.folder.update_info(notes=[*notes, warning.message])
 
     def _close(self) -> Run:
         """Write the remaining files of a finished run, check its consistency, and return it."""
-        assembly, folder = self._assembly, self._folder
+        assembly, folder = self.assembly, self.folder
         run = Run(folder, assembly.loaded.resolved())
-        run.written(self._writer.finish())
+        run.written(self.writer.finish())
         population = assembly.population
         end_ns = self._server.now_ns
         simulated_s = end_ns / NS_PER_S
-        own = self._learner.client_metrics() if self._learner is not None else None
+        client_metrics = self._learner.client_metrics() if self._learner is not None else None
         # A run may continue after its last event, so its end is not in the tables.
         run.info = folder.update_info(simulated_s=simulated_s)
         write_population(
@@ -542,8 +569,7 @@ class _Execution:
             population,
             assembly.task.samples,
             end_ns,
-            None if own is None else own.accuracy,
-            None if own is None else own.error,
+            client_metrics,
             assembly.world.names(),
         )
         labels = assembly.task.partition_rows()
@@ -556,8 +582,7 @@ class _Execution:
         verify_run(run)
         down_bytes, up_bytes = assembly.rules.traffic_bytes
         for warning in self._last_warnings(run, end_ns):
-            self._on_warning(assembly.loaded.located(warning))
-            folder.update_info(notes=[*folder.read_info().get("notes", []), warning.message])
+            self._warn(warning)
         folder.report.unlink(missing_ok=True)  # It shows an earlier part of the run.
         run.info = folder.close(
             Status.COMPLETE,
@@ -593,19 +618,13 @@ class _Stopwatch:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self._began = 0.0
+        self.began = 0.0
 
     def __enter__(self) -> None:
-        self._began = time.perf_counter()
+        self.began = time.perf_counter()
 
     def __exit__(self, *_: object) -> None:
-        self.seconds += time.perf_counter() - self._began
-
-
-def _writer(folder: RunFolder, assembly: Assembly) -> RunWriter:
-    """The writer of a run's tables."""
-    rows = DispatchRows(assembly.population.power)
-    return RunWriter(folder, clients=assembly.task.clients, columns=rows.columns)
+        self.seconds += time.perf_counter() - self.began
 
 
 class _TimedPlane:

@@ -123,10 +123,10 @@ class Feasibility:
         server, failures = self.scenario.server, self.scenario.devices.failures
         cohort = getattr(server.selection.params, "cohort", None)
         if cohort is not None and not server.selection.type.with_replacement:
-            wanted = math.ceil(cohort * getattr(self._schedule, "over_selection", 1.0) - 1e-9)
-            if wanted > self._count:
+            selected = math.ceil(cohort * getattr(self._schedule, "over_selection", 1.0) - 1e-9)
+            if selected > self._count:
                 yield UserError(
-                    f"{wanted} clients should work at once, but {self._available}",
+                    f"{selected} clients should work at once, but {self._available}",
                     where="server.selection.cohort",
                     hint="rounds will have fewer clients than the scenario requests",
                 )
@@ -253,7 +253,7 @@ class Feasibility:
         return int(np.count_nonzero(self._usable))
 
     def _if_many(self, affected: npt.NDArray[np.bool_]) -> int:
-        """How many of the clients that can be given work are affected, (count,); 0 if they are only a few."""
+        """The number of affected clients among those that can be given work; 0 if they are only a few."""
         number = int(np.count_nonzero(affected))
         return number if number > _MANY * self._count else 0
 
@@ -348,7 +348,7 @@ class Feasibility:
 
     @cached_property
     def _late(self) -> npt.NDArray[np.bool_]:
-        """Which of the clients that can be given work need longer than the schedule waits."""
+        """Whether each client that can be given work needs longer than the schedule waits."""
         limit_s = math.inf if self._limit_s is None else self._limit_s
         # A few nanoseconds of rounding are not worth a message.
         return self._needed_s > limit_s + 10 / NS_PER_S

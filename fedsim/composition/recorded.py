@@ -53,54 +53,48 @@ def check_timeline(run: Run, loaded: LoadedScenario) -> None:
             where=str(run.path),
             hint=f"finish it: {format_command('resume', run.path)}",
         )
+    raise_all(_obstacles(run, loaded))
+
+
+def _obstacles(run: Run, loaded: LoadedScenario) -> Iterator[UserError]:
+    """Why a scenario cannot use the timeline of a complete run."""
     recorded = run.scenario
-    problems: list[UserError] = []
     for owner, target in (
         ("the recorded run", recorded["stop"].get("target")),
         ("the scenario", loaded.scenario.stop.target),
     ):
         if target:
-            problems.append(
-                UserError(
-                    f"{owner} ends at a target ({', '.join(target)}), which depends on the training",
-                    where=f"{OPTION}: stop.target",
-                    hint="remove the target (-s stop.target={}); fedsim compare shows when it was reached",
-                )
+            yield UserError(
+                f"{owner} ends at a target ({', '.join(target)}), which depends on the training",
+                where=f"{OPTION}: stop.target",
+                hint="remove the target (-s stop.target={}); fedsim compare shows when it was reached",
             )
     if run.info.get(LEARNED_VALUES):
-        problems.append(
-            UserError(
-                "the recorded selection or schedule used learned values, so its timeline depends on the training",
-                where=OPTION,
-                hint="run the scenario without --timeline",
-            )
+        yield _differs(
+            "the recorded selection or schedule used learned values, so its timeline depends on the training"
         )
     every_s = loaded.scenario.evaluation.every
     if every_s is not None and run.simulated_s / every_s > MOST_EVALUATIONS:
-        problems.append(
-            UserError(
-                f"{every_s:g} s between evaluations gives {run.simulated_s / every_s:,.0f} of them in the recorded run",
-                where="evaluation.every",
-                hint=f"a run makes at most {MOST_EVALUATIONS:,} evaluations: evaluate less often",
-            )
+        yield UserError(
+            f"an interval of {every_s:g} s gives {run.simulated_s / every_s:,.0f} evaluations in the recorded run",
+            where="evaluation.every",
+            hint=f"a run makes at most {MOST_EVALUATIONS:,} evaluations: evaluate less often",
         )
     if run.info.get("timing_only") and not loaded.scenario.task.type.learns:
-        problems.append(
-            UserError(
-                "the scenario's task only simulates time, so there is nothing to train",
-                where=OPTION,
-                hint="use a scenario that trains a model",
-            )
+        yield UserError(
+            "the scenario's task only simulates time, so there is nothing to train",
+            where=OPTION,
+            hint="use a scenario that trains a model",
         )
     for path, here, there in differences(_about_time(recorded), _about_time(loaded.resolved())):
-        problems.append(
-            UserError(
-                f"{path} affects time: the recorded run has {_shown(here)}, the scenario {_shown(there)}",
-                where=OPTION,
-                hint="run the scenario without --timeline",
-            )
+        yield _differs(
+            f"{path} affects time: the recorded run has {_shown(here)}, the scenario {_shown(there)}"
         )
-    raise_all(problems)
+
+
+def _differs(what: str) -> UserError:
+    """The error for a timeline that would not be that of the scenario."""
+    return UserError(what, where=OPTION, hint="run the scenario without --timeline")
 
 
 def check_assembly(run: Run, assembly: Assembly) -> None:
@@ -113,9 +107,7 @@ def check_assembly(run: Run, assembly: Assembly) -> None:
 
     def require(holds: bool, what: str) -> None:
         if not holds:
-            problems.append(
-                UserError(what, where=OPTION, hint="run the scenario without --timeline")
-            )
+            problems.append(_differs(what))
 
     clients = run.clients
     if len(clients) != len(assembly.task.samples):

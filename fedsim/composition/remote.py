@@ -45,15 +45,12 @@ class Recipe:
         return build_station(scenario, task, method, training)
 
 
-def remote_workers(
-    assembly: Assembly, training: Training, world_seed: int | None
-) -> RemoteWorkers | None:
+def remote_workers(assembly: Assembly, training: Training) -> RemoteWorkers | None:
     """The workers in other processes that a run requests; None if it requests none.
 
     Args:
         assembly: the run.
         training: the training section of the run.
-        world_seed: seed of the data split, if different from the scenario's.
     """
     workers, execution = training.workers, assembly.rules.execution
     if not isinstance(workers, RayWorkers) or execution is None:
@@ -65,7 +62,7 @@ def remote_workers(
         "threads": threads,
         "workers": {"name": "threads"},
     }
-    seed = assembly.scenario.seed if world_seed is None else world_seed
+    seed = assembly.world.scenario.seed
     recipe = Recipe(scenario, seed, assembly.method.context.availability_cycle_s)
     # On CUDA each process has one device and one thread.
     on_cuda = execution.device.type == "cuda"

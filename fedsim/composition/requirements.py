@@ -1,4 +1,4 @@
-"""All checks of what the parts of a scenario need from each other.
+"""All checks of the needs that the parts of a scenario have of each other.
 
 Parts declare their needs: methods, schedules and selections as class attributes, parts that read a trace bundle in
 :meth:`~fedsim.traces.parameters.TraceParameters.needs_tables`. Contradictions within one part are refused by its
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from fedsim.methods.base import Method
 from fedsim.metrics import METRICS, MetricDefinition
 from fedsim.scenario.model import Evaluation, Server, Stop
 from fedsim.scheduling.base import Schedule, Selection
-from fedsim.signatures import is_bundled, place
+from fedsim.signatures import called, is_bundled, place
 from fedsim.tasks.base import Task
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
@@ -33,16 +33,8 @@ from fedsim.units import to_ns
 _FEW_ONLINE = 0.5
 
 
-class _Need(NamedTuple):
-    """A need: whether it is unmet, what is wrong, where, and what to do."""
-
-    unmet: bool
-    message: str
-    where: str
-    hint: str
-
-    def error(self) -> UserError:
-        return UserError(self.message, where=self.where, hint=self.hint)
+_Need = tuple[bool, str, str, str]
+"""A need: whether it is unmet, what is wrong, where, and what to do."""
 
 
 def unmet_requirements(
@@ -67,7 +59,9 @@ def unmet_requirements(
         *_needs_of_schedule(server, clients),
         *_needs_of_selection(server, learns=learns, client_accuracies=client_accuracies),
     )
-    return [need.error() for need in needs if need.unmet]
+    return [
+        UserError(message, where=where, hint=hint) for unmet, message, where, hint in needs if unmet
+    ]
 
 
 _DECLARED = {
@@ -103,109 +97,97 @@ def declared_needs(component: type[Component]) -> list[str]:
     return needs
 
 
-def doubts(method: Method, server: Server) -> list[UserError]:
+def doubts(method: Method, server: Server) -> Iterator[UserError]:
     """A warning if the method's paper does not use the scenario's schedule."""
     schedule, named = server.schedule.type.name, method.paper_schedules
     if not named or not schedule or schedule in named or server.schedule.user is not None:
-        return []  # no paper uses a user's own schedule, and its author knows
+        return  # no paper uses a user's own schedule, and its author knows
     if server.method.user is not None and "paper_schedules" not in vars(type(method)):
-        return []  # inherited from a method of fedsim's, whose paper is another one
+        return  # inherited from a built-in method, whose paper describes a different one
     title = method.title or method.name
-    return [
-        UserError(
-            f"{title} was not designed for the {schedule} schedule; its paper uses {' or '.join(named)}",
-            where="server.schedule",
-            hint=f"results are not those of {title} as published",
-        )
-    ]
+    yield UserError(
+        f"{title} was not designed for the {schedule} schedule; its paper uses {' or '.join(named)}",
+        where="server.schedule",
+        hint=f"results are not those of {title} as published",
+    )
 
 
-def nothing_measured(learns: bool, measured: Mapping[str, MetricDefinition]) -> list[UserError]:
+def nothing_measured(learns: bool, measured: Mapping[str, MetricDefinition]) -> Iterator[UserError]:
     """A warning if the run trains a model without measuring it."""
     if measured or not learns:
-        return []
-    return [
-        UserError(
-            "the data set has no test samples, so the run measures no metric",
-            where="task.dataset",
-            hint="give it test samples, or give clients their own: task.partition.test: split with "
-            "evaluation.per_client: true",
-        )
-    ]
+        return
+    yield UserError(
+        "the data set has no test samples, so the run measures no metric",
+        where="task.dataset",
+        hint="give it test samples, or give clients their own: task.partition.test: split with "
+        "evaluation.per_client: true",
+    )
 
 
 def personal_models_unmeasured(
     method: Method, task: Task, evaluation: Evaluation
-) -> list[UserError]:
+) -> Iterator[UserError]:
     """A warning if clients have personal models, and only the shared one is measured on test samples."""
     of_all = task.evaluation_passes(per_client=False, objective=False)
     of_clients = task.evaluation_passes(per_client=True, objective=False) - of_all
     if not method.personal or evaluation.objective or not of_all or of_clients:
-        return []
-    return [
-        UserError(
-            f"{method.title or method.name} trains a personal model for each client, but only the shared model will be "
-            "measured, because the clients have no test samples of their own",
-            where="task.partition.test",
-            hint="give them test samples: split, or same_distribution",
-        )
-    ]
+        return
+    yield UserError(
+        f"{method.title or method.name} trains a personal model for each client, but only the shared model will be "
+        "measured, because the clients have no test samples",
+        where="task.partition.test",
+        hint="give them test samples: split, or same_distribution",
+    )
 
 
-def seldom_evaluated(evaluation: Evaluation, stop: Stop) -> list[UserError]:
+def seldom_evaluated(evaluation: Evaluation, stop: Stop) -> Iterator[UserError]:
     """A warning if the run ends before its first periodic evaluation."""
     by_time = evaluation.every is not None and evaluation.every > (stop.simulated_time or math.inf)
     by_rounds = evaluation.every_rounds is not None and evaluation.every_rounds > (
         stop.rounds or math.inf
     )
     if not by_time and not by_rounds:
-        return []
+        return
     models = "the initial and the final model" if evaluation.at_start else "the final model"
-    return [
-        UserError(
-            f"only {models} will be evaluated, because the run ends before the first interval does",
-            where=f"evaluation.{'every' if by_time else 'every_rounds'}",
-            hint="evaluate more often, or leave the setting out",
-        )
-    ]
+    yield UserError(
+        f"only {models} will be evaluated, because the run ends before the first interval does",
+        where=f"evaluation.{'every' if by_time else 'every_rounds'}",
+        hint="evaluate more often, or leave the setting out",
+    )
 
 
-def population_doubts(method: Method, availability: AvailabilityIndex) -> list[UserError]:
+def population_doubts(method: Method, availability: AvailabilityIndex) -> Iterator[UserError]:
     """A warning if clients that are offline keep a weight in the model, and few are online."""
     if not method.weight_of_absent:
-        return []
+        return
     end_ns = min(to_ns(method.context.availability_cycle_s), availability.horizon_ns)
     share = float(availability.online_between_ns(0, end_ns).mean()) / max(1, end_ns)
     if share >= _FEW_ONLINE:
-        return []
-    return [
-        UserError(
-            f"{method.title} {method.weight_of_absent}, but on average only {format_share(share)} of the clients are "
-            "online, so each version moves the model little",
-            where="server.method",
-            hint="use a method that averages over the received updates, such as fedavg, fedbuff (scale: mean) or fedat "
-            "(silent_tiers: skip), or a trace with more clients online",
-        )
-    ]
+        return
+    yield UserError(
+        f"{method.title} {method.weight_of_absent}, but on average only {format_share(share)} of the clients are "
+        "online, so each version moves the model little",
+        where="server.method",
+        hint="use a method that averages over the received updates, such as fedavg, fedbuff (scale: mean) or fedat "
+        "(silent_tiers: skip), or a trace with more clients online",
+    )
 
 
-def nothing_dispatched(schedule: type[Schedule], selection: type[Selection]) -> UserError:
-    """The warning about a run that has dispatched nothing."""
+def nothing_dispatched(
+    schedule: type[Schedule], selection: type[Selection] | None = None
+) -> UserError:
+    """The warning about a run that has dispatched nothing.
+
+    Args:
+        schedule: the schedule.
+        selection: a user's selection that has drawn nobody although clients were available.
+    """
     message = "no work was dispatched, so the tables are empty and the model is the initial one"
-    if is_bundled(schedule) and not is_bundled(selection):
-        function = next(
-            (
-                name
-                for name in ("draw", "draw_among", "cohort")
-                if not is_bundled(getattr(selection, name))
-            ),
-            "draw",
-        )
+    if selection is not None:
         return UserError(
-            f"{message}; the selection may never have drawn a client",
-            where=place(selection, function),
-            hint="return the clients that are to work, for example some of self.available(); if there are none, check "
-            "when the devices are online",
+            f"draws nobody although clients are available; {message}",
+            where=place(selection, "draw"),
+            hint="return up to count clients of self.available(), such as self.available()[:count].tolist()",
         )
     if is_bundled(schedule):
         hint = "check when the devices are online, the selection, its cohort, and stop"
@@ -242,57 +224,56 @@ def nothing_aggregated(schedule: type[Schedule], arrived: int, late: int) -> Use
     )
 
 
-def small_rounds(server: Server, round_of_dispatch: npt.NDArray[np.int64]) -> list[UserError]:
+def small_rounds(server: Server, round_of_dispatch: npt.NDArray[np.int64]) -> Iterator[UserError]:
     """A warning if most rounds began with less than half of a cohort, and the schedule could have waited for more."""
     cohort = getattr(server.selection.params, "cohort", None)
     could_wait = getattr(server.schedule.params, "min_cohort", None) == 1
     sizes = np.bincount(round_of_dispatch)
     sizes = sizes[sizes > 0]
     if not cohort or not could_wait:
-        return []
+        return
     small = int(np.count_nonzero(sizes < _FEW_ONLINE * cohort))
     if small <= _FEW_ONLINE * len(sizes):
-        return []
-    return [
-        UserError(
-            f"{small} of {format_counted(len(sizes), 'round')} began with less than half of the cohort of {cohort}, "
-            "because few clients were available",
-            where="server.schedule.min_cohort",
-            hint=f"raise it, so that rounds wait for more clients, or give a smaller cohort than {cohort}",
-        )
-    ]
+        return
+    yield UserError(
+        f"{small} of {format_counted(len(sizes), 'round')} began with less than half of the cohort of {cohort}, "
+        "because few clients were available",
+        where="server.schedule.min_cohort",
+        hint=f"raise it, so that rounds wait for more clients, or give a smaller cohort than {cohort}",
+    )
 
 
 def _needs_of_method(method: Method, schedule: Any) -> tuple[_Need, ...]:
     title, optimizer = method.title or method.name, method.context.optimizer
+    name = called(schedule)
     return (
-        _Need(
+        (
             bool(method.only_synchronous) and not schedule.synchronous,
-            f"{title} cannot run under the {schedule.name} schedule"
+            f"{title} cannot run under the {name} schedule"
             + (f": {reason}" if isinstance(reason := method.only_synchronous, str) else ""),
             "server.schedule",
             "use the sync schedule",
         ),
-        _Need(
+        (
             method.prologue() is not None and not schedule.begins_with_prologue,
-            f"{title} begins with a round of all clients, which the {schedule.name} schedule does not dispatch",
+            f"{title} begins with a round of all clients, which the {name} schedule does not dispatch",
             "server.schedule",
             "use the sync schedule",
         ),
-        _Need(
+        (
             bool(method.needs_plain_sgd) and not optimizer.is_plain,
             f"{title} needs plain SGD: {method.needs_plain_sgd}",
             "training.optimizer",
             "use sgd without momentum and weight_decay",
         ),
-        _Need(
+        (
             bool(method.needs_no_momentum)
             and not (isinstance(optimizer, Sgd) and not optimizer.params.momentum),
             f"{title} needs SGD without momentum: {method.needs_no_momentum}",
             "training.optimizer",
             "use sgd without momentum; weight_decay is allowed",
         ),
-        _Need(
+        (
             bool(method.needs_sgd) and not isinstance(optimizer, Sgd),
             f"{title} does not work with {optimizer.name}: {method.needs_sgd}",
             "training.optimizer",
@@ -303,21 +284,21 @@ def _needs_of_method(method: Method, schedule: Any) -> tuple[_Need, ...]:
 
 def _needs_of_schedule(server: Server, clients: int) -> Iterator[_Need]:
     schedule, params, selection = server.schedule.type, server.schedule.params, server.selection
-    name = schedule.name or schedule.__name__
+    name = called(schedule)
     cohort = getattr(selection.params, "cohort", None)
-    yield _Need(
+    yield (
         schedule.needs_all_clients and cohort is not None and cohort < clients,
         f"under the {name} schedule all clients participate all the time",
         "server.selection",
         "leave out the cohort",
     )
-    yield _Need(
+    yield (
         schedule.needs_choice and not selection.type.chooses,
-        f"the {selection.type.name} selection fixes the clients of each round, and so does the {name} schedule",
+        f"the {called(selection.type)} selection fixes the clients of each round, and so does the {name} schedule",
         "server.selection",
         "use another selection, or another schedule",
     )
-    yield _Need(
+    yield (
         bool(schedule.patience)
         and server.failure_detection == "never"
         and getattr(params, schedule.patience) is None,
@@ -331,15 +312,15 @@ def _needs_of_selection(
     server: Server, *, learns: bool, client_accuracies: bool
 ) -> Iterator[_Need]:
     selection = server.selection.type
-    yield _Need(
+    yield (
         selection.needs_training and not learns,
-        f"the {selection.name} selection follows training losses or accuracies, but this run only simulates time",
+        f"the {called(selection)} selection follows training losses or accuracies, but this run only simulates time",
         "server.selection",
         "choose another selection, or run without --timing-only on a task that learns",
     )
-    yield _Need(
+    yield (
         selection.needs_client_tests and learns and not client_accuracies,
-        f"the {selection.name} selection needs accuracies on clients' own test samples, which this task lacks",
+        f"the {called(selection)} selection needs accuracies on clients' own test samples, which this task lacks",
         "server.selection",
         "choose another selection, or a task with classes and task.partition.test: split (or same_distribution)",
     )
@@ -350,7 +331,7 @@ def unmet_target(
     measured: Mapping[str, MetricDefinition],
     ways_to_measure: Mapping[str, str],
 ) -> Iterator[UserError]:
-    """What is wrong with the target at which a run stops.
+    """The errors of the target at which a run stops.
 
     Args:
         target: metrics and the values that they must reach.
@@ -373,17 +354,15 @@ def unmet_target(
             yield error
 
 
-def missing_tables(params: Any, bundle: TraceBundle | None, where: str) -> list[UserError]:
+def missing_tables(params: Any, bundle: TraceBundle | None, where: str) -> Iterator[UserError]:
     """One error for each table that a part of the devices needs and the bundle, if there is one, lacks."""
     if not isinstance(params, TraceParameters):
-        return []
-    return [
-        UserError(
-            f"there is no {table} table to read"
-            + (f" in the trace bundle {bundle.manifest.name}" if bundle else ""),
-            where=where,
-            hint=f"name a trace bundle that has one (devices.trace), or {instead}",
-        )
-        for table, instead in params.needs_tables().items()
-        if bundle is None or table not in bundle.tables
-    ]
+        return
+    for table, instead in params.needs_tables().items():
+        if bundle is None or table not in bundle.tables:
+            yield UserError(
+                f"there is no {table} table to read"
+                + (f" in the trace bundle {bundle.manifest.name}" if bundle else ""),
+                where=where,
+                hint=f"name a trace bundle that has one (devices.trace), or {instead}",
+            )

@@ -11,12 +11,15 @@ from typing import Any
 from fedsim.checksums import data_sha256, file_sha256
 from fedsim.errors import UserError, raise_all
 from fedsim.formatting import format_command
+from fedsim.global_generators import RANDOM_NUMBERS
 from fedsim.runs.folder import INFO_FORMAT, RunFolder
 from fedsim.scenario import own_code
 from fedsim.scenario.comparing import differences, flattened, text
+from fedsim.scenario.description import section_of
 from fedsim.scenario.loading import LoadedScenario, load_scenario
 from fedsim.scenario.overrides import Override
 from fedsim.scenario.source import read_yaml
+from fedsim.timeline import TimelineDiffers
 
 MAY_CHANGE = (
     "training.workers",
@@ -54,6 +57,45 @@ def load_original(
     raise_all(changed_files(folder, info))
     loaded = _load_again(folder, info)
     return _changed(loaded, overrides) if overrides else loaded
+
+
+_OF_TIME = (
+    "selection",
+    "schedule",
+    "compute",
+    "availability",
+    "network",
+    "transport",
+    "partition",
+    "dataset",
+    "task",
+)
+"""Kinds of parts that affect time."""
+
+
+def timeline_differs(
+    error: TimelineDiffers, loaded: LoadedScenario, folder: RunFolder
+) -> UserError:
+    """The error for a run whose timeline is not repeated, with the user's parts that may be the cause."""
+    own = [part for part in loaded.parts() if part.user is not None and part.kind in _OF_TIME]
+    again = format_command("run", folder.scenario, "-o", "NEW_FOLDER")
+    if own:
+        lines = [
+            f"{Path(part.name).name} ({section_of(part.kind)}) must be a function of the seed"
+            + (f": {source}" if (source := RANDOM_NUMBERS.get(part.kind)) else "")
+            for part in own
+        ]
+        hint = "\n  ".join([*lines, f"then begin a new run: {again}"])
+    else:
+        hint = (
+            "fedsim or a library has probably changed since the run began: resume it with the versions in "
+            f"{folder.info.name}, or begin a new run: {again}"
+        )
+    return UserError(
+        f"{error.message}; the run and its checkpoint stay as they are",
+        where=str(folder.path),
+        hint=hint,
+    )
 
 
 def changed_files(folder: RunFolder, info: Mapping[str, Any]) -> list[UserError]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -89,8 +89,8 @@ class World:
 
     def names(self) -> dict[str, Any]:
         """The clients' names in the data set and the main trace: the columns name, device and kind, as far as known."""
-        own = {"name": self.task.client_names} if self.task.client_names else {}
-        return {**own, **self.device_names}
+        in_data_set = {"name": self.task.client_names} if self.task.client_names else {}
+        return {**in_data_set, **self.device_names}
 
     @cached_property
     def device_names(self) -> dict[str, Any]:
@@ -105,41 +105,36 @@ class World:
             names["kind"] = kinds.take(rows).cast(pa.string())
         return names
 
-    def trace_doubts(self) -> list[UserError]:
+    def trace_doubts(self) -> Iterator[UserError]:
         """Warnings about settings that the trace overrides, times in a wrong unit, and unusable devices."""
-        doubts = [*self._paired_in_order(), *self._overridden(), *self._unused_latencies()]
+        yield from self._paired_in_order()
+        yield from self._overridden()
+        yield from self._unused_latencies()
         params: AvailabilityParams = self.scenario.devices.availability.params
         bundle = self._bundle("availability") if params.needs_tables() else None
         if bundle is None:
-            return doubts
+            return
         where = "devices.trace" if params.trace is None else "devices.availability.trace"
         if doubt := implausible_times(bundle):
-            message = f"{doubt.where}: {doubt.message}"
-            doubts.append(UserError(message, where=where, hint=doubt.hint))
-        invalid = int(np.count_nonzero(~bundle.valid[self._device_rows(bundle)]))
-        if invalid:
-            doubts.append(
-                UserError(
-                    f"{invalid} of {format_counted(self.task.clients, 'client')} are devices that the trace marks as "
-                    "invalid",
-                    where=where,
-                    hint="'fedsim traces sample' takes only usable devices",
-                )
+            yield UserError(f"{doubt.where}: {doubt.message}", where=where, hint=doubt.hint)
+        if invalid := int(np.count_nonzero(~bundle.valid[self._device_rows(bundle)])):
+            yield UserError(
+                f"{invalid} of {format_counted(self.task.clients, 'client')} are devices that the trace marks as "
+                "invalid",
+                where=where,
+                hint="'fedsim traces sample' takes only usable devices",
             )
-        return doubts
 
-    def _overridden(self) -> list[UserError]:
+    def _overridden(self) -> Iterator[UserError]:
         bundle = self._main_bundle()
         in_trace = _memory_in_trace(bundle, self._device_rows(bundle))
-        if self.scenario.devices.memory is None or in_trace is None or np.isnan(in_trace).any():
-            return []
-        return [
-            UserError(
+        given = self.scenario.devices.memory is not None
+        if given and in_trace is not None and not np.isnan(in_trace).any():
+            yield UserError(
                 "has no effect, because the trace gives the memory of every device",
                 where="devices.memory",
                 hint="leave it out, or change ram_bytes in the trace's compute table",
             )
-        ]
 
     def population(self, method: Method) -> Population:
         """The clients' devices, with their eligibility for the work of ``method``.
@@ -241,8 +236,8 @@ class World:
     def _memory_needed(self, method: Method) -> npt.NDArray[np.float64]:
         """Bytes that training needs on each client's device, (N,), including the method's state."""
         memories = method.memories().values()
-        kept = sum(memory.elements for memory in memories if memory.keeper != "server")
-        return self.task.memory_bytes(self.scenario.training, kept)
+        elements = sum(memory.elements for memory in memories if memory.keeper != "server")
+        return self.task.memory_bytes(self.scenario.training, elements)
 
     def _main_bundle(self) -> TraceBundle | None:
         """The first bundle of the parts, for tables that all parts share."""
@@ -252,19 +247,15 @@ class World:
     def _bundle(self, part: _PartName) -> TraceBundle | None:
         """The trace bundle of a part of the devices: its own, or that of all devices."""
         devices = self.scenario.devices
-        params = {
-            "compute": devices.compute,
-            "availability": devices.availability,
-            "network": devices.network,
-        }[part].params
-        own = params.trace if isinstance(params, TraceParameters) else None
-        path = own if own is not None else devices.trace
+        params = getattr(devices, part).params
+        own_path = params.trace if isinstance(params, TraceParameters) else None
+        path = own_path if own_path is not None else devices.trace
         if path is None:
             return None
         if not path.exists():
             raise UserError(
                 f"no such trace bundle: {bundled.written(path)}",
-                where="devices.trace" if own is None else f"devices.{part}.trace",
+                where="devices.trace" if own_path is None else f"devices.{part}.trace",
                 hint=f"{bundled.suggested_trace(path)}; others: 'fedsim traces import', 'fedsim traces synthesize'",
             )
         return self.shared.bundles.read(path)
@@ -287,27 +278,19 @@ class World:
             )
         return np.arange(clients, dtype=np.int64)
 
-    def _unused_latencies(self) -> list[UserError]:
+    def _unused_latencies(self) -> Iterator[UserError]:
         """A warning if the user's trace has round-trip times, but the latency is the default."""
         params, bundle = self.scenario.devices.network.params, self._bundle("network")
-        if (
-            bundle is None
-            or not isinstance(params, AccessParams)
-            or "latency" in params.model_fields_set
-        ):
-            return []
+        is_default = isinstance(params, AccessParams) and "latency" not in params.model_fields_set
+        if bundle is None or not is_default or not bundle.has("network", "rtt_s"):
+            return
         is_builtin = bundled.written(Path(bundle.where)).startswith(bundled.PREFIX)
-        if is_builtin or not bundle.has("network", "rtt_s"):
-            return []
-        if np.isnan(bundle.numpy("network", "rtt_s")).all():
-            return []
-        return [
-            UserError(
+        if not is_builtin and not np.isnan(bundle.numpy("network", "rtt_s")).all():
+            yield UserError(
                 "every client has the default of 40 ms, but the trace has round-trip times",
                 where="devices.network.latency",
                 hint="give bundle, to use half of a device's round-trip time, or a duration",
             )
-        ]
 
     def _rows_by_name(self, bundle: TraceBundle) -> Int64Array:
         names = self.task.client_names
@@ -328,30 +311,26 @@ class World:
             )
         return rows
 
-    def _paired_in_order(self) -> list[UserError]:
+    def _paired_in_order(self) -> Iterator[UserError]:
         """A warning if clients have the names of devices, but are on others."""
         bundle, names = self._main_bundle(), self.task.client_names
         if bundle is None or not names or self.scenario.devices.assign != "in_order":
-            return []
+            return
         rows = _rows_of_names(names, bundle)
-        wrong = int(np.count_nonzero((rows >= 0) & (rows != np.arange(len(rows)))))
-        if not wrong:
-            return []
-        return [
-            UserError(
+        if wrong := int(np.count_nonzero((rows >= 0) & (rows != np.arange(len(rows))))):
+            yield UserError(
                 f"{wrong} of {format_counted(len(names), 'client')} {'is' if wrong == 1 else 'are'} not on the device "
                 "of that name, because clients and devices are paired in their order",
                 where="devices.assign",
                 hint="pair them by name: devices.assign: by_name",
             )
-        ]
 
 
 def _rows_of_names(names: Sequence[str], bundle: TraceBundle) -> Int64Array:
     """Row of the device of each name in a bundle; -1 if there is none."""
     rows = pc.index_in(pa.array(names, pa.string()), value_set=bundle.device_ids.cast(pa.string()))
-    found: Int64Array = rows.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
+    device_rows: Int64Array = rows.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return device_rows
 
 
 def build_world(
@@ -428,9 +407,9 @@ def _memory_in_trace(
     if bundle is None or table is None or "ram_bytes" not in table.column_names:
         return None
     of_device = np.full(bundle.device_count, np.nan)
-    told = bundle.numpy("compute", "ram_bytes").astype(np.float64)
-    known = np.flatnonzero(~np.isnan(told))
-    of_device[bundle.device_rows("compute")[known]] = told[known]
+    ram_bytes = bundle.numpy("compute", "ram_bytes").astype(np.float64)
+    known = np.flatnonzero(~np.isnan(ram_bytes))
+    of_device[bundle.device_rows("compute")[known]] = ram_bytes[known]
     of_client: npt.NDArray[np.float64] = of_device[rows]
     return of_client
 
@@ -443,7 +422,7 @@ def _power(energy: Energy, bundle: TraceBundle | None, rows: Int64Array, clients
     where = "devices.energy.classes"
     if bundle is None or "kind" not in bundle.devices.column_names:
         raise UserError(
-            "power by kind of device needs a trace bundle that gives the kinds", where=where
+            "power per kind of device needs a trace bundle that gives the kinds", where=where
         )
     codes, kinds = bundle.text_codes("devices", "kind")
     unknown = [kind for kind in energy.classes if kind not in kinds]

@@ -18,7 +18,7 @@ import torch
 from fedsim.components import announce_user_code
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
-from fedsim.flower.clock import host_time
+from fedsim.flower.clock import thread_on
 from fedsim.flower.counting import Counts, counted
 
 _HAS_ACCELERATOR = torch.accelerator.is_available()
@@ -99,7 +99,7 @@ def answer(app: fl.ClientApp, job: Job) -> Answer:
     The global random generators are seeded before and restored afterward, so that results do not depend on where or in
     which order messages are handled.
     """
-    with host_time(), _generators_restored():
+    with thread_on(None), _generators_restored():
         return _answer(app, job)
 
 

@@ -2,7 +2,7 @@
 
 While :meth:`SimulatedClock.installed` lasts, ``time.time``, ``monotonic``, ``perf_counter`` (and their ``_ns`` forms),
 ``time.sleep``, ``timeit.default_timer`` and ``datetime.now`` use simulated time, in the threads that
-:meth:`SimulatedClock.enter` names and for code outside the standard library. All other threads and the standard library
+:func:`thread_on` names and for code outside the standard library. All other threads and the standard library
 itself (locks, queues, logging) keep the time of the host.
 """
 
@@ -171,25 +171,13 @@ class SimulatedClock:
             for module, key, value in replaced:
                 setattr(module, key, value)
 
-    @contextlib.contextmanager
-    def enter(self) -> Iterator[None]:
-        """Run the calling thread on simulated time."""
-        with _thread_on(self):
-            yield
-
 
 _IDS = frozenset(map(id, _STAND_INS))
 
 
 @contextlib.contextmanager
-def host_time() -> Iterator[None]:
-    """Run the calling thread on the host's time, for work that is not the ServerApp's."""
-    with _thread_on(None):
-        yield
-
-
-@contextlib.contextmanager
-def _thread_on(clock: SimulatedClock | None) -> Iterator[None]:
+def thread_on(clock: SimulatedClock | None) -> Iterator[None]:
+    """Run the calling thread on a clock; None is the host's, for work that is not the ServerApp's."""
     before = getattr(_current, "clock", None)
     _current.clock = clock
     try:

@@ -112,12 +112,12 @@ class _LoggedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
 
     @override
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[fl.Message]:
-        wanted = set(message_ids)
+        requested = set(message_ids)
         late = {each for each, sent in self._sent.items() if sent.is_late}
-        replies = list(self._grid.pull_messages(wanted | late))
+        replies = list(self._grid.pull_messages(requested | late))
         for reply in replies:
             self._note(reply)
-        return [reply for reply in replies if reply.metadata.reply_to_message_id in wanted]
+        return [reply for reply in replies if reply.metadata.reply_to_message_id in requested]
 
     @override
     def send_and_receive(
@@ -132,9 +132,9 @@ class _LoggedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         deadline_s = None if timeout is None else time.time() + timeout
         replies: list[fl.Message] = []
         while left:
-            found = list(self.pull_messages(left))
-            replies += found
-            left -= {reply.metadata.reply_to_message_id for reply in found}
+            arrived = list(self.pull_messages(left))
+            replies += arrived
+            left -= {reply.metadata.reply_to_message_id for reply in arrived}
             if not left or (deadline_s is not None and time.time() >= deadline_s):
                 break
             time.sleep(_POLL_S)

@@ -332,7 +332,7 @@ class Exchange:
         self._detection_ns = detection_ns
         self._waits_for_offline = waits_for_offline
         self._queues: dict[int, deque[Parcel]] = {}
-        # Nodes at work, or with a message waiting for them.
+        # Busy nodes, and nodes with a message waiting.
         self._engaged: set[int] = set()
         self._sequences = [0] * population.clients
         self._other_sequences = [0] * population.clients

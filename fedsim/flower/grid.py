@@ -59,7 +59,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         nodes: the nodes.
         workers: run the ClientApps.
         params: how work is counted, and which nodes are shown.
-        work: returns the work that an answer stands for.
+        work: returns the work of an answer.
         on_error: called with the parcel and the traceback when a ClientApp fails.
         aggregation_ns: time that the server takes for an aggregation.
 

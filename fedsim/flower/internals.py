@@ -98,49 +98,6 @@ except ImportError as error:
         hint='install a supported version: pip install "fedsim-des[flower]"',
     ) from error
 
-__all__ = [
-    "FLOWER_LOGGER",
-    "INTERNAL",
-    "SUPERLINK_NODE_ID",
-    "SUPPORTED",
-    "VERSION",
-    "ArrayRecord",
-    "ClientApp",
-    "ConfigRecord",
-    "Context",
-    "Error",
-    "ErrorCode",
-    "Grid",
-    "History",
-    "LoadClientAppError",
-    "LoadServerAppError",
-    "Message",
-    "MessageProto",
-    "MetricRecord",
-    "NodeInfo",
-    "RecordDict",
-    "RecordDictProto",
-    "Result",
-    "Run",
-    "ServerApp",
-    "SimpleClientManager",
-    "app_config",
-    "app_reference",
-    "console_handler",
-    "error_to_proto",
-    "identity",
-    "load_app",
-    "message_from_proto",
-    "message_unavailable",
-    "messages_made_at",
-    "metadata_to_proto",
-    "node_unavailable",
-    "project_config",
-    "recorddict_from_proto",
-    "recorddict_to_proto",
-    "server_module",
-]
-
 VERSION = importlib.metadata.version("flwr")
 if VERSION.rpartition(".")[0] not in SUPPORTED:
     warnings.warn(
@@ -179,7 +136,7 @@ def project_config(folder: Path) -> dict[str, Any]:
         raise UserError(
             "no such folder",
             where=str(folder),
-            hint="give the folder of a Flower app; `fedsim init digits --template flower` makes one",
+            hint="give the folder of a Flower app; `fedsim init digits --template flower` writes one",
         )
     try:
         config: dict[str, Any] = get_project_config(folder)

@@ -25,7 +25,7 @@ from fedsim.devices.population import Population
 from fedsim.errors import FedsimError, UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer, apps_traceback, load_component
-from fedsim.flower.clock import SimulatedClock
+from fedsim.flower.clock import SimulatedClock, thread_on
 from fedsim.flower.exchange import Exchange, Kind, Parcel, RunEnded, Work
 from fedsim.flower.grid import Nodes, SimulatedGrid
 from fedsim.flower.recording import Recording
@@ -228,7 +228,7 @@ def execute(
             )
             try:
                 observing = recording.observing(turns, clock, grid.close_round)
-                with observing, clock.installed(), clock.enter():
+                with observing, clock.installed(), thread_on(clock):
                     _serve(server_app, grid, recording, nodes)
             except BaseException as error:
                 writer.close()
@@ -379,7 +379,7 @@ def _populations(
 
 
 def _work_of(params: FlowerParams) -> Callable[[Parcel, Answer], Work]:
-    """The work that an answer stands for, in the unit of ``devices.compute``."""
+    """The work of an answer, in the unit of ``devices.compute``."""
 
     def units(parcel: Parcel, answer: Answer) -> int:
         counts, trained = answer.counts, parcel.kind is Kind.TRAIN

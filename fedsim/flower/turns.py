@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
-from fedsim.flower.clock import SimulatedClock
+from fedsim.flower.clock import SimulatedClock, thread_on
 from fedsim.flower.exchange import Exchange, RunEnded
 from fedsim.units import NEVER
 
@@ -37,7 +37,7 @@ class _Thread:
     def _main(self, call: Callable[[], None], clock: SimulatedClock) -> None:
         _current.thread = self
         self._turn.acquire()
-        with clock.enter():
+        with thread_on(clock):
             call()
         self.ended = True
         self._back.release()
@@ -141,7 +141,7 @@ class Turns:
                 return future
 
         def wait(fs: Iterable[Future[Any]], timeout: object = None) -> tuple[list[Any], set[Any]]:
-            """Run what was submitted; the finished futures are in the order in which they finished."""
+            """Run the submitted calls; the finished futures are in the order in which they finished."""
             waited, finished = set(fs), []
             ordered = [future for future in submitted if future in waited]
             limit = submitted[ordered[0]][1] if ordered else None

@@ -17,7 +17,7 @@ from typing_extensions import override
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer, Job, answer, importable, load_component
-from fedsim.flower.clock import host_time
+from fedsim.flower.clock import thread_on
 from fedsim.flower.counting import stop_counting
 from fedsim.scenario.training import RayWorkers
 from fedsim.tasks.kinds.flower import Here, Processes
@@ -50,7 +50,7 @@ class Workers(ABC):
         """Start a job, or note it; returns a function that waits for its answer."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to close
-        """Release what the workers hold."""
+        """Release the resources of the workers."""
 
 
 class HereWorkers(Workers):
@@ -88,12 +88,12 @@ class ProcessWorkers(Workers):
 
     @override
     def submit(self, job: Job) -> Callable[[], Answer]:
-        with host_time():
+        with thread_on(None):
             future: Future[Answer] = self._pool.submit(_answer_in_process, self._source, job)
 
         def wait() -> Answer:
             try:
-                with host_time():
+                with thread_on(None):
                     return future.result()
             except BrokenProcessPool as error:
                 raise UserError(
@@ -116,18 +116,18 @@ class ClusterWorkers(Workers):
         from fedsim.cluster import connect_to_ray
 
         options = {"num_cpus": settings.count} if settings.count and not settings.address else {}
-        with host_time():
+        with thread_on(None):
             self._ray = connect_to_ray(settings.address, _WHERE, **options)
             self._source = self._ray.put(source)
         self._run: Any = self._ray.remote(num_cpus=1 if options else threads)(_answer_in_process)
 
     @override
     def submit(self, job: Job) -> Callable[[], Answer]:
-        with host_time():
+        with thread_on(None):
             reference = self._run.remote(self._source, job)
 
         def wait() -> Answer:
-            with host_time():
+            with thread_on(None):
                 result: Answer = self._ray.get(reference)
             return result
 
@@ -135,7 +135,7 @@ class ClusterWorkers(Workers):
 
     @override
     def close(self) -> None:
-        with host_time():
+        with thread_on(None):
             self._ray.shutdown()
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.augmentation import Augmenter
-from fedsim.learning.counters import fold, shift, signed
+from fedsim.learning.counters import fold, shift
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.base import steps_per_epoch
 
@@ -73,7 +73,7 @@ class BatchOrder:
         self.seed = seed
         self._with_replacement = with_replacement
         self.augmenter = augmenter
-        self._key = signed(Stream(seed, Purpose.DATA_ORDER).key)
+        self._stream = Stream(seed, Purpose.DATA_ORDER)
         self._offsets = offsets
         self._rows = torch.from_numpy(np.ascontiguousarray(rows)).to(device)
         self._device = device
@@ -113,18 +113,17 @@ class BatchOrder:
         samples, per_epoch = self.samples[clients], self.steps_per_epoch[clients]
         first_epoch = first // per_epoch
         epochs = -(-last // per_epoch) - first_epoch
-        starts = np.concatenate([[0], np.cumsum(epochs * samples)])
-        order = self._orders(clients, sequences, phase, first_epoch, epochs, starts)
+        starts = np.cumsum(epochs * samples) - epochs * samples
+        order = self._orders(clients, sequences, phase, first_epoch, epochs)
 
-        columns = torch.from_numpy(np.stack([per_epoch, first_epoch, samples, starts[:-1]]))
-        per_epoch_d, first_epoch_d, samples_d, starts_d = columns.to(self._device)
-        step = torch.arange(first, last, device=self._device).unsqueeze(1)
-        epoch = torch.div(step, per_epoch_d, rounding_mode="floor")
-        within = (step - epoch * per_epoch_d) * self.batch_size
-        counts = (samples_d - within).clamp_(max=self.batch_size)
-        begin = (epoch - first_epoch_d) * samples_d + starts_d + within
+        step = np.arange(first, last)[:, np.newaxis]
+        epoch = step // per_epoch
+        within = (step - epoch * per_epoch) * self.batch_size
+        sizes = np.minimum(samples - within, self.batch_size)
+        begin = (epoch - first_epoch) * samples + starts + within
+        begins, counts = torch.from_numpy(np.stack([begin, sizes])).to(self._device)
         position = torch.arange(width, device=self._device)
-        rows = begin.unsqueeze(2) + torch.where(position < counts.unsqueeze(2), position, 0)
+        rows = begins.unsqueeze(2) + torch.where(position < counts.unsqueeze(2), position, 0)
         return Batches(first, order[rows], counts)
 
     def _independent(
@@ -137,9 +136,9 @@ class BatchOrder:
         width: int,
     ) -> Batches:
         """Batches of ``batch_size`` independent draws, or of as many as the client has samples if these are fewer."""
-        columns = np.stack([clients, sequences, self.samples[clients], self._offsets[clients]])
-        client, sequence, samples, offset = torch.from_numpy(columns).to(self._device)
-        keys = self._dispatch_keys(client, sequence, phase)
+        keys_of_dispatches = self._stream.keys(clients, sequences, phase).view(np.int64)
+        columns = np.stack([keys_of_dispatches, self.samples[clients], self._offsets[clients]])
+        keys, samples, offset = torch.from_numpy(columns).to(self._device)
         step = torch.arange(first, last, device=self._device).view(-1, 1, 1)
         counts = samples.clamp(max=self.batch_size).expand(last - first, -1)
         position = torch.arange(width, device=self._device)
@@ -148,11 +147,6 @@ class BatchOrder:
         draws = (shift(hashes, 64 - _DRAW_BITS) * samples.view(1, -1, 1)) >> _DRAW_BITS
         return Batches(first, self._rows[offset.view(1, -1, 1) + draws], counts)
 
-    def _dispatch_keys(self, client: Tensor, sequence: Tensor, phase: int) -> Tensor:
-        """Keys of the streams of dispatches, (B,)."""
-        keys = fold(torch.full_like(client, self._key), client)
-        return fold(fold(keys, sequence), torch.full_like(client, phase))
-
     def _orders(
         self,
         clients: IntArray,
@@ -160,42 +154,29 @@ class BatchOrder:
         phase: int,
         first_epoch: IntArray,
         epochs: IntArray,
-        starts: IntArray,
     ) -> Tensor:
         """Sample numbers, permuted within each epoch of each client; epoch after epoch and client after client."""
         device = self._device
-        permutations = np.concatenate([[0], np.cumsum(epochs)])
-        if permutations[-1] > _MOST_PERMUTATIONS:
+        permutations = int(epochs.sum())
+        if permutations > _MOST_PERMUTATIONS:
             raise ValueError("too many permutations at once; request fewer steps")
-        columns = torch.from_numpy(
-            np.stack(
-                [
-                    clients,
-                    sequences,
-                    self.samples[clients],
-                    first_epoch,
-                    permutations[:-1],
-                    self._offsets[clients],
-                    starts[:-1],
-                    np.diff(starts),
-                ]
-            )
-        ).to(device)
-        client, sequence, samples, epoch_0, permutation_0, offset, start, length = columns
-        keys = self._dispatch_keys(client, sequence, phase)
-
-        total = int(starts[-1])
-        per_element = torch.repeat_interleave(
-            torch.stack([keys, samples, epoch_0, permutation_0, offset, start]),
-            length,
-            dim=1,
-            output_size=total,
+        number = np.arange(permutations)
+        dispatch = np.repeat(np.arange(len(clients)), epochs)
+        epoch = first_epoch[dispatch] + number - (np.cumsum(epochs) - epochs)[dispatch]
+        keys = self._stream.keys(clients[dispatch], sequences[dispatch], phase, epoch)
+        samples = self.samples[clients][dispatch]
+        ends = np.cumsum(samples)
+        offsets = self._offsets[clients][dispatch]
+        columns = np.stack(
+            [samples, keys.view(np.int64), number << _HASH_BITS, offsets, ends - samples]
         )
-        key, samples, epoch_0, permutation_0, offset, start = per_element
-        within = torch.arange(total, device=device) - start
-        epoch = torch.div(within, samples, rounding_mode="floor")
-        local = within - epoch * samples
-        hashes = fold(fold(key, epoch_0 + epoch), local)
-        sort_key = ((permutation_0 + epoch) << _HASH_BITS) | shift(hashes, 64 - _HASH_BITS)
+        lengths, *per_permutation = torch.from_numpy(columns).to(device)
+
+        total = int(ends[-1])
+        key, high_bits, offset, start = torch.repeat_interleave(
+            torch.stack(per_permutation), lengths, dim=1, output_size=total
+        )
+        position = torch.arange(total, device=device) - start
+        sort_key = high_bits | shift(fold(key, position), 64 - _HASH_BITS)
         order = torch.sort(sort_key, stable=True).indices
-        return self._rows[(offset + local)[order]]
+        return self._rows[(offset + position)[order]]

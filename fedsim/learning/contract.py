@@ -7,9 +7,12 @@ from contextlib import contextmanager
 
 from torch import Tensor
 
-from fedsim.errors import UserError
-from fedsim.methods.base import LocalUpdate, Method, ServerState
-from fedsim.signatures import place
+from fedsim.errors import UserError, nearest_or_all
+from fedsim.methods.base import LocalUpdate, Method, ServerState, Vector
+from fedsim.signatures import is_bundled, place
+
+_BITS_OF_FLOAT32 = 32
+_ROWS_TO_COUNT = 3
 
 
 class Contract:
@@ -22,11 +25,19 @@ class Contract:
     def __init__(self, method: Method) -> None:
         self._class = type(method)
         self._dtype = method.context.dtype
-        self._sent_down = {vector.name: vector.elements for vector in method.download()}
-        self._sent_up = {vector.name: vector.elements for vector in method.upload()}
+        self._sent_down = _elements(method.download())
+        self._sent_up = _elements(method.upload())
         prologue = method.prologue()
-        self._sent_up_first = {
-            vector.name: vector.elements for vector in (prologue.upload if prologue else ())
+        self._sent_up_first = _elements(prologue.upload if prologue else ())
+        self._state: list[str] = []
+        # Vectors of a user's method that are charged at fewer bits than they may need.
+        self._coarse = {
+            vector.name: vector.bits
+            for vector in method.upload()
+            if vector.bits is not None
+            and vector.bits < _BITS_OF_FLOAT32
+            and vector.elements > 2**vector.bits
+            and not is_bundled(self._class)
         }
         self._memories = {
             name: memory.elements
@@ -50,25 +61,44 @@ class Contract:
                 )
             self._check_rows("vector", update.vectors, sent_up, source, rows)
             self._check_rows("memory", update.memory, self._memories, "memories()", rows)
-            missing = [name for name in sent_up if name not in update.vectors]
-            if missing:
-                raise self._error(
-                    "local_update",
-                    f"returns no vector '{missing[0]}', which {source} declares",
-                    f"given: {_listed(update.vectors)}",
-                )
+            self._check_given("vector", update.vectors, sent_up, source)
+            if not in_prologue:
+                self._check_given("memory", update.memory, self._memories, "memories()")
             self._check_shape("local_update", "loss", update.loss, (rows,), "(B,)")
         except UserError as error:
             expected = f"LocalUpdate({_shapes(sent_up, rows)}, loss of shape ({rows},)"
             if self._memories:
-                expected += f", memory with any of {_shapes(self._memories, rows)}"
+                expected += f", {_shapes(self._memories, rows)}"
             raise _explained(error, f"{expected}), one row per dispatch") from None
 
+    def doubts(self, update: LocalUpdate) -> Iterator[UserError]:
+        """Warnings about vectors of the first update with more different values than their bits can tell apart.
+
+        A vector that is mostly zero may be sent as its other entries alone, so those count at 32 bits each.
+        """
+        coarse, self._coarse = self._coarse, {}
+        for name, bits in coarse.items():
+            if name not in update.vectors:
+                self._coarse[name] = bits  # Work of a prologue sends other vectors.
+                continue
+            for row in update.vectors[name][:_ROWS_TO_COUNT]:
+                values = row.unique().numel()
+                sparse = _BITS_OF_FLOAT32 * int(row.count_nonzero()) <= bits * len(row)
+                if values > 2**bits and not sparse:
+                    yield self._error(
+                        "local_update",
+                        f"returns '{name}' with {values:,} different values in a row, but upload() charges {bits:g} "
+                        f"bits per entry, which hold {2**bits:,.0f}: its uploads are too small and too fast",
+                        "quantize the vector (docs: Bits per entry), or state the bits that it needs",
+                    )
+                    break
+
     def check_state(self, state: ServerState, function: str) -> None:
-        """Check the server state that a ``function`` of the method returned.
+        """Check the server state that a ``function`` of the method returned; the first one declares the names.
 
         Raises:
-            UserError: a vector that clients receive is missing or has the wrong shape.
+            UserError: a vector that clients receive is missing or has the wrong shape, or the names are not those of
+                the first state.
         """
         try:
             if not isinstance(state, Mapping):
@@ -86,6 +116,7 @@ class Contract:
                     )
                 self._check_shape(function, name, state[name], (elements,), "(elements,)")
             self._check_model(function, state)
+            self._check_names(function, state)
         except UserError as error:
             expected = f"the server's tensors, with {_shapes(self._sent_down)}"
             raise _explained(error, expected) from None
@@ -108,6 +139,26 @@ class Contract:
                 "or change a clone()",
             )
 
+    def _check_names(self, function: str, state: ServerState) -> None:
+        """Refuse a state whose names differ from those of the first one: a checkpoint would not restore the same run,
+        and a name that is written differently would be a tensor that never changes."""
+        self._state = self._state or list(state)
+        for name in state:
+            if name not in self._state:
+                every = f"initial_state() returns: {_listed(self._state)}"
+                raise self._error(
+                    function,
+                    f"returns '{name}', which initial_state() does not",
+                    f"{nearest_or_all(name, self._state, every)}; give it a first value in initial_state()",
+                )
+        for name in self._state:
+            if name not in state:
+                raise self._error(
+                    function,
+                    f"returns no '{name}', which initial_state() does",
+                    f"return '{name}': server['{name}'] if it has not changed; given: {_listed(state)}",
+                )
+
     def _check_model(self, function: str, state: ServerState) -> None:
         if "model" not in state:
             raise self._error(
@@ -120,6 +171,17 @@ class Contract:
                 f"returns 'model' as {dtype}, not {self._dtype}",
                 "convert it with .to(self.context.dtype)",
             )
+
+    def _check_given(
+        self, kind: str, given: Mapping[str, Tensor], declared: Mapping[str, int], source: str
+    ) -> None:
+        for name in declared:
+            if name not in given:
+                hint = f"given: {_listed(given)}"
+                if kind == "memory":
+                    hint = f"return '{name}': cohort.memory['{name}'] if it has not changed; {hint}"
+                message = f"returns no {kind} '{name}', which {source} declares"
+                raise self._error("local_update", message, hint)
 
     def _check_rows(
         self,
@@ -134,7 +196,7 @@ class Contract:
                 raise self._error(
                     "local_update",
                     f"returns the {kind} '{name}', which {source} does not declare",
-                    f"declared: {_listed(declared)}",
+                    nearest_or_all(name, declared, f"declared: {_listed(declared)}"),
                 )
             shape = (rows, declared[name])
             self._check_shape("local_update", name, value, shape, "(B, elements)")
@@ -157,15 +219,13 @@ class Contract:
 
 def _explained(error: UserError, expected: str) -> UserError:
     """The error with a hint about the expected return value."""
-    hints = filter(
-        None,
-        (
-            error.hint,
-            f"expected: {expected}",
-            "a method to start from: fedsim init --template own-method",
-        ),
-    )
+    start = "a method to start from: fedsim init --template own-method"
+    hints = filter(None, (error.hint, f"expected: {expected}", start))
     return UserError(error.message, where=error.where, hint="\n  ".join(hints))
+
+
+def _elements(vectors: Iterable[Vector]) -> dict[str, int]:
+    return {vector.name: vector.elements for vector in vectors}
 
 
 def _shapes(vectors: Mapping[str, int], *rows: int) -> str:

@@ -110,16 +110,10 @@ class SupervisedEvaluator:
         by_device = _CUDA_BATCH if execution.device.type == "cuda" else _CPU_BATCH
         self._batch = by_device if batch is None else batch
         self._modules = BoundModules(task, execution)
-        offsets = task.client_test_offsets
-        self._client_samples = None if offsets is None else np.diff(offsets)
-        self._client_test: Samples | None = None
-        if offsets is not None:
-            shared = task.client_test_x is task.test_x
-            self._client_test = (
-                self._test
-                if shared
-                else Samples(task, task.client_test_x, task.client_test_y, execution)
-            )
+        # Clients' samples are those of the shared test set, or their own.
+        self._client_test = self._test
+        if task.client_test_offsets is not None and task.client_test_x is not task.test_x:
+            self._client_test = Samples(task, task.client_test_x, task.client_test_y, execution)
 
     @torch.no_grad()
     def measure(self, model: Tensor) -> Metrics:
@@ -133,20 +127,16 @@ class SupervisedEvaluator:
     def measure_clients(self, model_of: Callable[[int], Tensor]) -> ClientMetrics | None:
         """Accuracy, or absolute error, and loss of models (P,) on each client's own test samples.
 
-        ``model_of`` returns the model of a client. None if clients have no test samples of their own.
+        ``model_of`` returns the model of a client. None if clients have no test samples.
         """
         offsets, rows = self._task.client_test_offsets, self._task.client_test_rows
-        if (
-            self._client_test is None
-            or offsets is None
-            or rows is None
-            or self._client_samples is None
-        ):
+        if offsets is None or rows is None:
             return None
-        accuracy = np.full(len(self._client_samples), np.nan)
+        samples = np.diff(offsets)
+        accuracy = np.full(len(samples), np.nan)
         losses, errors = accuracy.copy(), accuracy.copy()
         quantity = self._task.loss.kind == "squared"
-        for client in np.flatnonzero(self._client_samples).tolist():
+        for client in np.flatnonzero(samples).tolist():
             client_rows = torch.from_numpy(rows[offsets[client] : offsets[client + 1]])
             client_rows = client_rows.to(self._execution.device)
             predictions = self._predictions(
@@ -157,7 +147,7 @@ class SupervisedEvaluator:
             else:
                 accuracy[client] = _ACCURACY.compute(predictions)
             losses[client] = predictions.loss
-        return ClientMetrics(accuracy, losses, self._client_samples, errors if quantity else None)
+        return ClientMetrics(accuracy, losses, samples, errors if quantity else None)
 
     def _predictions(
         self, samples: Samples, model: Tensor, rows: Tensor | None, *, gathers: bool = False

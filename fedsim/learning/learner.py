@@ -23,6 +23,7 @@ from fedsim.learning.losses import LossLedger
 from fedsim.learning.memory import StateStore
 from fedsim.learning.metrics import Metric
 from fedsim.learning.pending import Pending, evaluation_key
+from fedsim.learning.replay import Replay
 from fedsim.learning.server_side import ServerSide
 from fedsim.learning.workers import Pool, Station, Workers, local_workers
 from fedsim.methods.base import ServerState
@@ -66,6 +67,7 @@ class Learner:
         on_rest: called with the learner whenever everything submitted has been executed; the moment for a checkpoint.
         on_version: called after every aggregation with it and with the learner, which is then at that version; or with
             None instead of the learner if the checkpoint contains the aggregation.
+        on_warning: called with each warning about what the method returns.
 
     Raises:
         UserError: the checkpoint was written with another kernel, device type or precision.
@@ -85,6 +87,7 @@ class Learner:
         ),
         on_rest: Callable[[Learner], None] = lambda learner: None,
         on_version: Callable[[Aggregate, Learner | None], None] = lambda instruction, learner: None,
+        on_warning: Callable[[UserError], None] = lambda warning: None,
     ) -> None:
         self.station = station
         self._on_metrics = on_metrics
@@ -100,7 +103,7 @@ class Learner:
         self.workers = local_workers(station, self._pool) if workers is None else workers
         self._started = False
         self._grouping = Grouping(station)
-        self._side = ServerSide(station, folder)
+        self._side = ServerSide(station, folder, on_warning)
         personal = station.method.personal
         self._pending = Pending(
             one_per_client=bool(self.store.of_clients), evaluations_in_order=personal
@@ -113,6 +116,7 @@ class Learner:
         # By version; a resumed run, which submits the timeline again, reads them again.
         self._accuracies: dict[int, npt.NDArray[np.float64]] = {}
         self._submitted = 0
+        self._replay = Replay()
         # The number of instructions that a checkpoint contains, and the dispatches among them that were not trained.
         self._executed_before = 0
         self._untrained_before: frozenset[int] = frozenset()
@@ -130,7 +134,12 @@ class Learner:
         self._side.versions.release(version)
 
     def submit(self, instruction: Instruction) -> None:
-        """Append an instruction, to be executed now or later."""
+        """Append an instruction, to be executed now or later.
+
+        Raises:
+            TimelineDiffers: the checkpoint continues another timeline.
+        """
+        self._replay.submitted(instruction)
         self._submitted += 1
         if self._submitted <= self._executed_before:
             self._submit_again(instruction)
@@ -188,9 +197,14 @@ class Learner:
         """Accuracy of the newest version on each client's own test samples, (N,), NaN without any (a barrier).
 
         Raises:
-            UserError: no client has test samples of its own.
+            UserError: no client has test samples.
+            TimelineDiffers: the checkpoint continues a timeline without this request.
         """
         if version not in self._accuracies:
+            if self._submitted < self._executed_before:
+                raise self._replay.difference(
+                    f"clients' accuracies at version {version} are requested, which were not before"
+                )
             clients = self.client_metrics()
             if clients is None:
                 raise UserError(
@@ -241,12 +255,17 @@ class Learner:
             self._started = True
 
     def close(self) -> None:
-        """Execute what is pending and end the workers."""
+        """Execute what is pending and end the workers.
+
+        Raises:
+            TimelineDiffers: the timeline has ended before that of the checkpoint.
+        """
+        self._replay.ended()
         self.flush()
         self.stop()
 
     def stop(self) -> None:
-        """End the workers, whatever is pending."""
+        """End the workers without executing what is pending."""
         self._started = False
         self.workers.stop()
         self._pool.stop()
@@ -392,6 +411,7 @@ class Learner:
             )
         tensors = self._side.tensors()
         tensors["losses"] = torch.from_numpy(self._losses.values.copy())
+        tensors["timeline"] = self._replay.tensor()
         for version, accuracies in self._accuracies.items():
             tensors[f"accuracies/{version}"] = torch.from_numpy(accuracies)
         meta = {
@@ -414,6 +434,8 @@ class Learner:
             )
         self._side.restore(int(meta["version"]), tensors)
         self._losses.values = tensors["losses"].numpy().copy()
+        if "timeline" in tensors:  # Checkpoints of earlier versions have no checksums.
+            self._replay.expect(tensors["timeline"])
         self._accuracies = {
             int(name.removeprefix("accuracies/")): value.numpy().copy()
             for name, value in tensors.items()

@@ -58,17 +58,16 @@ class Budget:
     @classmethod
     def of(cls, training: Training, device: torch.device, folder: Path | None = None) -> Budget:
         """The budget that a training section requests on this machine."""
-        on_device = training.memory in (None, "device") and device.type == "cuda"
-        device_bytes: int | None = 0
-        if on_device:
-            total = torch.cuda.get_device_properties(device).total_memory
-            device_bytes = None if training.memory == "device" else int(_DEVICE_SHARE * total)
-        if training.memory == "disk":
+        memory, on_cuda = training.memory, device.type == "cuda"
+        if memory == "disk":
             return cls(0, 0, folder)
-        unlimited = training.memory == "host" or (
-            training.memory == "device" and device.type == "cpu"
-        )
-        return cls(device_bytes, None if unlimited else host_budget(), folder)
+        if memory == "host" or (memory == "device" and not on_cuda):
+            return cls(0, None, folder)
+        device_bytes: int | None = 0
+        if on_cuda:
+            total = torch.cuda.get_device_properties(device).total_memory
+            device_bytes = None if memory == "device" else int(_DEVICE_SHARE * total)
+        return cls(device_bytes, host_budget(), folder)
 
     def share(self, fraction: float) -> Budget:
         """A fraction of the budget."""

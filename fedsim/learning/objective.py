@@ -18,7 +18,7 @@ _CUDA_BATCH = 8192
 class Objective:
     """f, the mean over clients i of f_i: the mean loss of i's training samples plus the penalty, if any.
 
-    Clients have equal weights whatever their number of samples; those without samples do not count. Normalization
+    Clients have equal weights, regardless of their number of samples; those without samples do not count. Normalization
     layers and dropout work as in evaluation.
     """
 

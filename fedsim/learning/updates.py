@@ -119,10 +119,8 @@ class Contributions:
         self.multiplicity = _column([item.multiplicity for item in aggregate.contributions])
         self.versions = _column([train.version for train in trains])
         self.rounds = _column([train.round for train in trains])
-        self.learning_rates = np.array(
-            [context.learning_rate(train.round, train.dispatched_s) for train in trains],
-            dtype=np.float64,
-        )
+        rate = context.learning_rate
+        self.learning_rates = np.array([rate(t.round, t.dispatched_s) for t in trains], np.float64)
         self._ids = [train.dispatch_id for train in trains]
         self._waiting = waiting
         self._store = store

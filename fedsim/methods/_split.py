@@ -105,7 +105,7 @@ class Split:
 
 
 def _mask(layout: Layout, personal: PersonalPart) -> Tensor:
-    """Which entries are personal, (P,) bool."""
+    """The mask of the personal entries, (P,) bool."""
     import torch
 
     if personal == "none" or personal == "all":
@@ -121,7 +121,7 @@ def _mask(layout: Layout, personal: PersonalPart) -> Tensor:
     head = layout.mask([module or last])
     if bool(head[: layout.trainable].all()):
         raise UserError(
-            f"the model has one layer only ({module or last}), so it has no separate head and body",
+            f"the model has only one layer ({module or last}), so it has no separate head and body",
             where=_WHERE,
             hint="use none or all, or a model with several layers (for a timing task: name its blocks)",
         )

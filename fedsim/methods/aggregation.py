@@ -49,8 +49,8 @@ def with_moved_buffers(
 ) -> Tensor:
     """``model`` (P,) with buffers that moved by ``change`` (P,), for servers that scale or accumulate changes.
 
-    With a momentum, or a server learning rate above 1, a running variance would go on beyond the clients' values, down
-    to below zero, where the model has no finite outputs.
+    With a momentum, or a server learning rate above 1, a running variance would move beyond the clients' values, even
+    below zero, and the model would have no finite outputs.
     """
     if layout.trainable == layout.size:
         return model
@@ -68,14 +68,6 @@ def local_rate(context: MethodContext, updates: Updates) -> float:
     if not len(updates):
         return context.learning_rate(updates.round, updates.time_s)
     return float(updates.learning_rates[np.argmax(updates.versions)])
-
-
-def nominal_steps(context: MethodContext) -> float:
-    """K for methods whose server step depends on the number of local steps: the mean over all clients' full dispatches.
-
-    In the papers, K is the same for all clients; with local epochs and unequal numbers of samples, it varies by client.
-    """
-    return float(context.local_steps.mean())
 
 
 def distance_covered(

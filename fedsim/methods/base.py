@@ -171,7 +171,8 @@ class Cohort:
         learning_rates: local learning rate of each, (B,) in the run's dtype.
         samples: training samples of each client, (B,) int64.
         down: vectors received, name to (B, elements); read-only.
-        memory: the clients' own and shared memories before this dispatch, name to (B, elements).
+        memory: the clients' own and shared memories before this dispatch, name to (B, elements); copies, which a local
+            update may change.
     """
 
     clients: npt.NDArray[np.int64]
@@ -225,7 +226,7 @@ class Corrected:
 
     Attributes:
         constant: (B, P); zero if None.
-        pull: strength of the pull towards ``anchor``.
+        pull: strength of the pull toward ``anchor``.
         anchor: (B, P); needed if there is a pull.
         divisor: divides every direction.
     """
@@ -316,7 +317,8 @@ class LocalUpdate:
     Attributes:
         vectors: vectors sent up, name to (B, elements), as :meth:`Method.upload` declares, or :attr:`Prologue.upload`
             for work of the prologue.
-        memory: new rows of the clients' memories, name to (B, elements); other memories stay as they are.
+        memory: new rows of all memories that clients keep, name to (B, elements); the rows of :attr:`Cohort.memory` if
+            they have not changed. None are needed for work of the prologue.
         loss: mean training loss, (B,).
     """
 
@@ -374,8 +376,8 @@ class Method(Component, ABC):
     A need that depends on parameters is set in the constructor.
 
     Attributes:
-        title: name as written in the literature.
-        paper: authors, title, venue, and the algorithm or equation implemented.
+        title: name as written in the literature; by default that of a user's class.
+        paper: authors, title, venue, and the algorithm or equation implemented; a user's class inherits neither.
         paper_schedules: schedules under which the paper describes the method; empty if any is suitable.
         only_synchronous: why the method needs a synchronous schedule; empty if it does not.
         needs_plain_sgd: why local steps must be SGD without momentum and weight decay; empty if they need not be.
@@ -462,7 +464,8 @@ class Method(Component, ABC):
 
     @abstractmethod
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """The server state after this aggregation; ``server`` and its tensors stay as they are."""
+        """The server state after this aggregation, with the names of :meth:`initial_state`; ``server`` and its tensors
+        stay as they are."""
 
     def personal_models(
         self, server: ServerState, clients: npt.NDArray[np.int64], memory: Mapping[str, Tensor]

@@ -1,4 +1,4 @@
-"""Checks of what a user's method declares, before anything is computed from it."""
+"""Checks of the declarations of a user's method, before anything is computed from them."""
 
 from __future__ import annotations
 

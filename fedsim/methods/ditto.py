@@ -58,8 +58,8 @@ class Ditto(FedAvg):
         """Training of the global model, then of the personal one."""
         start, strength = cohort.down["model"], self.params.attraction
         on_global, on_personal = phase_steps(cohort, 1.0, self.params.personal_steps)
-        sent = run_phase(trainer, cohort, start, on_global)
-        kept = run_phase(
+        of_global = run_phase(trainer, cohort, start, on_global)
+        of_personal = run_phase(
             trainer,
             cohort,
             cohort.memory["personal"],
@@ -67,7 +67,11 @@ class Ditto(FedAvg):
             rule=lambda rows: proximal_rule(start[rows], strength),
             phase=1,
         )
-        return LocalUpdate({"delta": sent.model.sub_(start)}, sent.loss, {"personal": kept.model})
+        return LocalUpdate(
+            {"delta": of_global.model.sub_(start)},
+            of_global.loss,
+            {"personal": of_personal.model},
+        )
 
     def personal_models(
         self, server: ServerState, clients: npt.NDArray[np.int64], memory: Mapping[str, Tensor]

@@ -45,8 +45,8 @@ class FedAvg(Method):
     )
     paper_schedules = ("sync",)
     plain_buffers: ClassVar[bool] = False
-    """Whether buffers of the model are averaged plainly, whatever the coefficients; else they move by the sum of the
-    changes times these. The server's optimizer moves parameters only."""
+    """Whether buffers of the model are averaged plainly, regardless of the coefficients; else they move by the sum of
+    the changes times these. The server's optimizer moves parameters only."""
     Params: ClassVar[type[Parameters]] = FedAvgParams
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:

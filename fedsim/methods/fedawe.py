@@ -86,14 +86,14 @@ class FedAwe(Method):
             return server
         trainable = self.context.layout.trainable
         weights = averaging_weights(updates, "uniform")
-        own = server["model"].new_zeros(server["model"].shape)
+        mean = server["model"].new_zeros(server["model"].shape)
         for index, weight in enumerate(weights.tolist()):
-            own.add_(updates.memory("own", index), alpha=weight)
+            mean.add_(updates.memory("own", index), alpha=weight)
         change = updates.weighted_sum("amplified", weights)
         if self.params.clip_norm is not None:
             norm = torch.linalg.vector_norm(change[:trainable])
             change[:trainable] *= (self.params.clip_norm / norm).clamp_(max=1)
-        newest = model = own + change
+        newest = model = mean + change
         version = torch.tensor([updates.version], device=newest.device)
         if self.params.evaluated == "client_average":
             model = server["model"].clone()

@@ -61,11 +61,12 @@ class FedDyn(Method):
         """Steps on the regularized objective, and the new g_i."""
         start, gradient = cohort.down["model"], cohort.memory["gradient"]
         alpha, trainable = self.params.alpha, self.context.layout.trainable
-        trained = trainer.run(cohort, start, rule=Corrected(-gradient, alpha, start))
+        # A pull toward this anchor is alpha (w - w_received) - g_i.
+        anchor = start.add(gradient, alpha=1 / alpha)
+        trained = trainer.run(cohort, start, rule=Corrected(pull=alpha, anchor=anchor))
         delta = trained.model.sub_(start)
-        new = gradient.clone()
-        new[:, :trainable] -= alpha * delta[:, :trainable]
-        return LocalUpdate({"delta": delta}, trained.loss, {"gradient": new})
+        gradient[:, :trainable].sub_(delta[:, :trainable], alpha=alpha)
+        return LocalUpdate({"delta": delta}, trained.loss, {"gradient": gradient})
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """h and the model; unchanged without contributions."""

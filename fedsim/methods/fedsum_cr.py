@@ -92,7 +92,7 @@ class FedSumCr(UplinkMerge):
             rates = (cohort.down["rate_sum"] - cohort.memory["rate_sum"]).to(model.dtype)
         else:
             rates = cohort.learning_rates.unsqueeze(1) * (versions - cohort.memory["version"])
-        # The same version: the difference is zero, whatever it is divided by.
+        # The same version: the difference is zero, whatever the divisor.
         rates = rates.masked_fill(rates == 0, 1)
         scale = self.context.clients / (self.params.server_lr * self.steps * rates)
         recovered: Tensor = scale * (cohort.memory["received"] - model)
@@ -102,8 +102,8 @@ class FedSumCr(UplinkMerge):
         """The received model and its version."""
         model = cohort.down["model"]
         versions = cohort.column(cohort.versions, cohort.memory["version"])
-        kept = {"received": model, "version": versions}
-        return {**kept, "rate_sum": cohort.down["rate_sum"]} if self._sums else kept
+        memory = {"received": model, "version": versions}
+        return {**memory, "rate_sum": cohort.down["rate_sum"]} if self._sums else memory
 
     def advance(self, server: ServerState, rate: float) -> Mapping[str, Tensor]:
         """The sum of rates, including this step."""

@@ -18,5 +18,5 @@ class FedYogi(AdaptiveServer):
     params: DecayParams
 
     def second_moment(self, v: Tensor, squared: Tensor) -> Tensor:
-        """A step of size (1 - beta2) D^2 towards D^2."""
+        """A step of size (1 - beta2) D^2 toward D^2."""
         return v - (1 - self.params.beta2) * squared * (v - squared).sign()

@@ -34,7 +34,7 @@ class GeneralizedFedAvgParams(WeightedParams):
     """Length of a window in simulated time, unless ``every_rounds`` is given; the first update at or after the end of
     the window is amplified. ``cycle`` is one availability cycle of the devices."""
     empty_rounds: Literal["skip", "count"] = "skip"
-    """Whether a round without contributions counts towards ``every_rounds`` (under a schedule that closes such rounds
+    """Whether a round without contributions counts toward ``every_rounds`` (under a schedule that closes such rounds
     with an update, ``min_updates: 0``)."""
     warm_up: int = Field(default=0, ge=0)
     """Server updates before the first window starts; they are not amplified."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -18,14 +18,49 @@ class MifaParams(Parameters):
     server_lr: float = Field(default=1.0, gt=0)
     """Server learning rate; 1 is the paper's rule."""
     remembers: Literal["gradients", "changes"] = "gradients"
-    """What is remembered of each update: the change of the model divided by the learning rate at the time, as in the
+    """The value remembered of each update: the change of the model divided by the learning rate at the time, as in the
     paper, or the change itself, as in other implementations. With a constant learning rate, the two are equivalent."""
     first_round: Literal["sampled", "all"] = "sampled"
     """``all``: before the first round all clients train once, as in the paper; a client that is offline at that time
     counts as zero, like one not seen yet. ``sampled``: the first round is like any other."""
 
 
-class Mifa(Method):
+class LatestUpdates(Method):
+    """The server remembers the latest update of each client; its parameters have ``server_lr`` and ``remembers``."""
+
+    paper_schedules = ("sync",)
+
+    def memories(self) -> Mapping[str, Memory]:
+        """The latest update of each client, at the server."""
+        return {"latest": Memory(self.context.layout.trainable, keeper="server")}
+
+    def initial_state(self, model: Tensor) -> ServerState:
+        """Model and mean of the latest updates."""
+        return {"model": model, "mean": model.new_zeros(model.shape)}
+
+    def refreshed(self, updates: Updates) -> Iterator[Tensor]:
+        """The difference of each update from its client's remembered one, which it replaces; (trainable,) each."""
+        for index in range(len(updates)):
+            latest = updates.row("delta", index)[: self.context.layout.trainable]
+            if self.params.remembers == "gradients":
+                latest = latest / updates.learning_rates[index]
+            fresh = latest - updates.memory("latest", index)
+            updates.remember("latest", index, latest)
+            yield fresh
+
+    def stepped(
+        self, server: ServerState, updates: Updates, change: Tensor, mean: Tensor
+    ) -> ServerState:
+        """The state after a step along ``change`` (P,), with the new mean (P,)."""
+        step = self.params.server_lr
+        if self.params.remembers == "gradients":
+            step *= local_rate(self.context, updates)
+        model = server["model"] + step * change
+        layout = self.context.layout
+        return {"model": with_mean_buffers(model, server, updates, layout), "mean": mean}
+
+
+class Mifa(LatestUpdates):
     """The model moves by the mean, over all clients, of the latest update of each.
 
     Updates of absent clients are used again in every round; those of clients never seen are zero. With full
@@ -39,7 +74,6 @@ class Mifa(Method):
         "Gu et al., Fast Federated Learning in the Presence of Arbitrary Device Unavailability, NeurIPS 2021, "
         "Algorithm 1"
     )
-    paper_schedules = ("sync",)
     Params = MifaParams
 
     def prologue(self) -> Prologue | None:
@@ -48,27 +82,9 @@ class Mifa(Method):
             return None
         return Prologue(self.download(), self.upload())
 
-    def memories(self) -> Mapping[str, Memory]:
-        """The latest update of each client, at the server."""
-        return {"latest": Memory(self.context.layout.trainable, keeper="server")}
-
-    def initial_state(self, model: Tensor) -> ServerState:
-        """Model and mean of the latest updates."""
-        return {"model": model, "mean": model.new_zeros(model.shape)}
-
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """Refresh the mean, then step along it."""
-        layout = self.context.layout
         mean = server["mean"].clone()
-        trainable = mean[: layout.trainable]
-        for index in range(len(updates)):
-            latest = updates.row("delta", index)[: layout.trainable]
-            if self.params.remembers == "gradients":
-                latest = latest / updates.learning_rates[index]
-            trainable.add_(latest - updates.memory("latest", index), alpha=1 / self.context.clients)
-            updates.remember("latest", index, latest)
-        step = self.params.server_lr
-        if self.params.remembers == "gradients":
-            step *= local_rate(self.context, updates)
-        model = server["model"] + step * mean
-        return {"model": with_mean_buffers(model, server, updates, layout), "mean": mean}
+        for fresh in self.refreshed(updates):
+            mean[: len(fresh)].add_(fresh, alpha=1 / self.context.clients)
+        return self.stepped(server, updates, mean, mean)

@@ -87,10 +87,10 @@ class ScaffoldP(FedAvgP):
         if self.params.c0 == "zero":
             return None
         size = self.split.shared_size
-        wanted, clients = self.params.c0_clients, self.context.clients
-        if wanted is not None:
-            wanted = min(clients, math.ceil((wanted * clients if wanted <= 1 else wanted) - 1e-9))
-        return Prologue((Vector("shared", size),), (Vector("control", size),), wanted)
+        count, clients = self.params.c0_clients, self.context.clients
+        if count is not None:
+            count = min(clients, math.ceil((count * clients if count <= 1 else count) - 1e-9))
+        return Prologue((Vector("shared", size),), (Vector("control", size),), count)
 
     def memories(self) -> Mapping[str, Memory]:
         """The personal part and c_i."""

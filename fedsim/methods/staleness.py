@@ -59,7 +59,7 @@ Staleness = Annotated[
     PolynomialStaleness | ConstantStaleness | HingeStaleness, Field(discriminator="name")
 ]
 """Weight of an update by its staleness s: the versions made between its dispatch and its arrival, 0 for a fresh one.
-(Xie et al., arXiv:1903.03934, section 5.2, write t - tau for a counter that stands at s + 1 in the polynomial.)"""
+(Xie et al., arXiv:1903.03934, section 5.2, write t - tau for a counter that is s + 1 in the polynomial.)"""
 
 
 class StalenessParams(Parameters):

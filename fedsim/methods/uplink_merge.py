@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from fedsim.components import Parameters
-from fedsim.methods.aggregation import local_rate, nominal_steps, with_mean_buffers
+from fedsim.methods.aggregation import local_rate, with_mean_buffers
 from fedsim.methods.base import (
     Cohort,
     Corrected,
@@ -67,9 +67,8 @@ class UplinkMerge(Method):
 
     def __init__(self, params: UplinkMergeParams, context: MethodContext) -> None:
         super().__init__(params, context)
-        self.steps = nominal_steps(context)
-        decay = getattr(context.optimizer.params, "weight_decay", 0.0)
-        self.weight_decay = float(decay)
+        self.steps = float(context.local_steps.mean())
+        self.weight_decay = float(getattr(context.optimizer.params, "weight_decay", 0.0))
 
     def memories(self) -> Mapping[str, Memory]:
         """h_i."""

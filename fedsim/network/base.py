@@ -22,7 +22,6 @@ import numpy.typing as npt
 
 from fedsim.components import Component
 from fedsim.randomness import Purpose, Stream
-from fedsim.units import NEVER as NEVER
 
 if TYPE_CHECKING:
     from fedsim.traces.bundle import TraceBundle

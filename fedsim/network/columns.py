@@ -222,15 +222,9 @@ def rate_columns(params: AccessParams, context: NetworkContext) -> tuple[FloatAr
     """
     down, up, factor = params.down, params.up, params.rate_factor
     if down == "bundle":
-        known = bundle_rates(context)[:, context.device_rows]
-        down_bps, up_known = known[Direction.DOWN], known[Direction.UP]
-        require_known(
-            down_bps,
-            "downlink",
-            "devices.network.down",
-            "give devices.network.down a rate",
-            context,
-        )
+        down_bps, up_known = bundle_rates(context)
+        where = "devices.network.down"
+        require_known(down_bps, "downlink", where, f"give {where} a rate", context)
     else:
         down_bps = drawn(down, context.clients, context, Draw.DOWN)
         up_known = np.full(context.clients, np.nan)
@@ -242,16 +236,16 @@ def rate_columns(params: AccessParams, context: NetworkContext) -> tuple[FloatAr
 
 
 def bundle_rates(context: NetworkContext) -> FloatArray:
-    """Rates (bit/s) from the bundle's ``network`` table, NaN if unknown; shape ``(2, devices)``.
+    """Rates (bit/s) from the bundle's ``network`` table, NaN if unknown; shape ``(2, clients)``.
 
     A bandwidth for both directions is used as the downlink; an uplink needs its own row.
     """
     ways = ((Direction.DOWN, "both"), (Direction.DOWN, "down"), (Direction.UP, "up"))
-    return _by_direction(context.traces, "bandwidth_bps", ways)
+    return _by_direction(context, "bandwidth_bps", ways)
 
 
 def bundle_variations(context: NetworkContext) -> FloatArray:
-    """Coefficients of variation from the bundle's ``network`` table, NaN if unknown; ``(2, devices)``.
+    """Coefficients of variation from the bundle's ``network`` table, NaN if unknown; ``(2, clients)``.
 
     Raises:
         UserError: the table has no ``bandwidth_cv``.
@@ -264,11 +258,14 @@ def bundle_variations(context: NetworkContext) -> FloatArray:
         )
     both = [(direction, "both") for direction in Direction]
     ways = (*both, (Direction.DOWN, "down"), (Direction.UP, "up"))
-    return _by_direction(context.traces, "bandwidth_cv", ways)
+    return _by_direction(context, "bandwidth_cv", ways)
 
 
-def _by_direction(bundle: Any, column: str, ways: Sequence[tuple[Direction, str]]) -> FloatArray:
-    """A column of the table ``network`` by direction and device, (2, devices); later ``ways`` override earlier ones."""
+def _by_direction(
+    context: NetworkContext, column: str, ways: Sequence[tuple[Direction, str]]
+) -> FloatArray:
+    """A column of the table ``network`` by direction and client, (2, clients); later ``ways`` override earlier ones."""
+    bundle = context.traces
     rows = bundle.device_rows("network")
     ways_of_rows = bundle.texts("network", "direction")
     values = bundle.numpy("network", column)
@@ -276,7 +273,7 @@ def _by_direction(bundle: Any, column: str, ways: Sequence[tuple[Direction, str]
     for direction, way in ways:
         chosen = (ways_of_rows == way) & (rows >= 0)
         result[direction, rows[chosen]] = values[chosen]
-    return result
+    return result[:, context.device_rows]
 
 
 def latency_column(source: LatencySource, context: NetworkContext) -> FloatArray:
@@ -344,8 +341,8 @@ def require_known(
         client = int(unknown.argmax())
         device = context.traces.device_ids[int(context.device_rows[client])].as_py()
         raise UserError(
-            f"the trace bundle has no {what} for {int(unknown.sum()):,} of {format_counted(context.clients, 'client')};"
-            f" the first is client {client}, device '{device}'",
+            f"the trace bundle {context.traces.manifest.name} has no {what} for {int(unknown.sum()):,} of"
+            f" {format_counted(context.clients, 'client')}; the first is client {client}, device '{device}'",
             where=where,
             hint=hint,
         )

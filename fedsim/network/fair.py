@@ -215,7 +215,7 @@ class FairLinks:
         if now_ns == self._now_ns:
             return
         if now_ns < self._now_ns:
-            raise ValueError(f"time went backwards, from {self._now_ns} ns to {now_ns} ns")
+            raise ValueError(f"time went backward, from {self._now_ns} ns to {now_ns} ns")
         if self._stale:
             self._settle()
         while self._next_ns < now_ns:

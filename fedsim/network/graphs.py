@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AliasChoices, Field
 
 from fedsim.components import Parameters
-from fedsim.errors import UserError, UserErrors
+from fedsim.errors import UserError, raise_all
 from fedsim.network.base import NetworkContext
 from fedsim.network.columns import Draw, LinkLatency, LinkRate, drawn
 from fedsim.network.topology import CAPACITY, LATENCY, Topology
@@ -299,8 +299,7 @@ def _read_edge_list(path: Path) -> Any:
             _add_link(graph, fields)
         except ValueError as error:
             errors.append(UserError(str(error), where=f"{path}:{number}"))
-    if errors:
-        raise UserErrors(errors)
+    raise_all(errors)
     return graph
 
 

@@ -16,7 +16,7 @@ from fedsim.network.base import BIT_NS_PER_BYTE, Direction, column_view
 from fedsim.network.fair import FairLinks
 from fedsim.network.static import ConstantNetwork, latency_column_ns, rate_column_bps
 from fedsim.network.topology import Topology, path_loss
-from fedsim.network.transport import Connection, Course, Piece, Transport
+from fedsim.network.transport import Course, Piece, Transport, connection_of
 from fedsim.network.transports.fluid import Fluid
 from fedsim.units import NEVER
 
@@ -176,11 +176,11 @@ class SharedNetwork(ConstantNetwork):
         """Start a transfer; :meth:`pop_finished` returns it at its end, unless it is canceled.
 
         Raises:
-            ValueError: the number is in use, or time went backwards.
+            ValueError: the number is in use, or time went backward.
         """
         if transfer_id in self._under_way:
             raise ValueError(f"transfer {transfer_id} is already in progress")
-        course = self._transport.course(size_bytes, self.connection(client, direction))
+        course = self._course(client, direction, size_bytes)
         due_ns = now_ns + self._latency_ns[direction][client]
         self._begin(transfer_id, self.route(client, direction), size_bytes, course, due_ns, now_ns)
 
@@ -259,23 +259,15 @@ class SharedNetwork(ConstantNetwork):
                 finished.append(transfer_id)
         return finished
 
-    def connection(self, client: int, direction: Direction) -> Connection:
-        """A client's path as the transport sees it."""
-        back = Direction.UP if direction is Direction.DOWN else Direction.DOWN
-        return Connection(
-            rtt_ns=self._latency_ns[direction][client] + self._latency_ns[back][client],
-            rate_bps=self._rates[direction][client],
-            back_bps=self._rates[back][client],
-            loss=self._loss[direction][client],
-            back_loss=self._loss[back][client],
-        )
-
     def nominal_wire_s(self, client: int, direction: Direction, size_bytes: float) -> float:
         """Duration of a transfer alone on its links, without its latency."""
         if isinstance(self._transport, Fluid):
             return super().nominal_wire_s(client, direction, size_bytes)
-        course = self._transport.course(size_bytes, self.connection(client, direction))
-        return course.alone_s(self._rates[direction][client])
+        return self._course(client, direction, size_bytes).alone_s(self._rates[direction][client])
+
+    def _course(self, client: int, direction: Direction, size_bytes: float) -> Course:
+        connection = connection_of(self, client, direction, self._loss)
+        return self._transport.course(size_bytes, connection)
 
     def latest_end_ns(
         self, client: int, direction: Direction, size_bytes: float, start_ns: int

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import UserError, UserErrors
+from fedsim.errors import UserError, raise_all
 from fedsim.formatting import format_counted
 from fedsim.network.base import (
     BIT_NS_PER_BYTE,
@@ -153,18 +153,18 @@ class StaticNetwork(ConstantNetwork):
         clients: int,
     ) -> None:
         errors: list[UserError] = []
-        rates: list[FloatArray] = []
-        for values, where in ((down_bps, "devices.network.down"), (up_bps, "devices.network.up")):
+        columns: list[Any] = []
+        for make in (
+            lambda: rate_column_bps(down_bps, clients, "devices.network.down"),
+            lambda: rate_column_bps(up_bps, clients, "devices.network.up"),
+            lambda: latency_column_ns(latency_s, clients),
+        ):
             try:
-                rates.append(rate_column_bps(values, clients, where))
+                columns.append(make())
             except UserError as error:
                 errors.append(error)
-        try:
-            latency_ns = latency_column_ns(latency_s, clients)
-        except UserError as error:
-            errors.append(error)
-        if errors:
-            raise UserErrors(errors)
+        raise_all(errors)
+        *rates, latency_ns = columns
         super().__init__(latency_ns=[latency_ns, latency_ns], rates_bps=rates)
 
 

@@ -7,7 +7,7 @@ of capacity 0 are down, and routes avoid them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import UserError, UserErrors
+from fedsim.errors import UserError, raise_all
 from fedsim.network.base import Direction, FloatArray, IntArray
 from fedsim.units import parse_duration_s, parse_rate_bps, to_ns
 
@@ -48,12 +48,14 @@ class Topology:
     """Links between a server and the access nodes that clients attach to.
 
     Attributes:
+        graph: the directed links between named nodes, with checked attributes (bit/s and ns).
         server, access: names of the server's node and of the access nodes.
         links: source and target node of each link.
         capacity_bps, latency_ns: capacity and latency of each link; shape ``(links,)``.
         routes: routes by :class:`~fedsim.network.base.Direction`.
     """
 
+    graph: Any
     server: str
     access: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
@@ -86,15 +88,10 @@ class Topology:
                 hint="merge them into one edge with their total capacity",
             )
         arcs, errors = _arcs(graph, where)
-        unknown = [name for name in [server, *access] if name not in arcs]
-        errors += [
-            UserError(f"the graph has no node '{name}'", where=where, hint=_some(arcs.nodes))
-            for name in unknown[:10]
-        ]
+        errors += _unknown_nodes(arcs, [server, *access], where)[:10]
         if not access:
             errors.append(UserError("the graph has no access node", where=where))
-        if errors:
-            raise UserErrors(errors)
+        raise_all(errors)
 
         links = tuple(arcs.edges)
         number = {arc: index for index, arc in enumerate(links)}
@@ -106,18 +103,16 @@ class Topology:
         else:
             back = down
         unreachable = [name for name in access if name not in down or name not in back]
-        if unreachable:
-            raise UserErrors(
-                [
-                    UserError(
-                        f"there is no route from the access node '{name}' to the server '{server}'",
-                        where=where,
-                        hint="add a link, or raise the capacity of one from 0",
-                    )
-                    for name in unreachable[:10]
-                ]
+        raise_all(
+            UserError(
+                f"there is no route from the access node '{name}' to the server '{server}'",
+                where=where,
+                hint="add a link, or raise the capacity of one from 0",
             )
+            for name in unreachable[:10]
+        )
         return cls(
+            graph=arcs,
             server=server,
             access=tuple(access),
             links=links,
@@ -141,24 +136,12 @@ class Topology:
         """
         import networkx as nx
 
-        arcs: nx.DiGraph[str] = nx.DiGraph()
-        arcs.add_nodes_from([self.server, *self.access])
-        columns = zip(self.links, self.capacity_bps.tolist(), self.latency_ns.tolist(), strict=True)
-        for number, (link, capacity, latency) in enumerate(columns):
-            arcs.add_edge(*link, number=number, **{CAPACITY: capacity, LATENCY: latency})
-        unknown = [name for name in (source, target) if name not in arcs]
-        if unknown:
-            raise UserError(
-                f"the graph has no node '{unknown[0]}'",
-                where="devices.network.flows",
-                hint=_some(arcs.nodes),
-            )
-        if source == target or not nx.has_path(arcs, source, target):
-            raise UserError(
-                f"there is no route from '{source}' to '{target}'", where="devices.network.flows"
-            )
-        nodes = nx.dijkstra_path(arcs, source, target, weight=_cost)
-        route = [int(arcs.edges[arc]["number"]) for arc in pairwise(nodes)]
+        where = "devices.network.flows"
+        raise_all(_unknown_nodes(self.graph, [source, target], where)[:1])
+        if source == target or not nx.has_path(self.graph, source, target):
+            raise UserError(f"there is no route from '{source}' to '{target}'", where=where)
+        nodes = nx.dijkstra_path(self.graph, source, target, weight=_cost)
+        route = [self.links.index(arc) for arc in pairwise(nodes)]
         return route, int(self.latency_ns[route].sum())
 
 
@@ -236,7 +219,12 @@ def _parse_loss(value: object) -> float:
     return loss
 
 
-def _some(names: Iterable[str]) -> str:
-    names = list(names)
-    shown = ", ".join(names[:10])
-    return f"its nodes are: {shown}{', ...' if len(names) > 10 else ''}"
+def _unknown_nodes(arcs: Any, names: Sequence[str], where: str | None) -> list[UserError]:
+    """The errors for names of nodes that do not exist."""
+    known = list(arcs.nodes)
+    hint = f"its nodes are: {', '.join(known[:10])}{', ...' if len(known) > 10 else ''}"
+    return [
+        UserError(f"the graph has no node '{name}'", where=where, hint=hint)
+        for name in names
+        if name not in arcs
+    ]

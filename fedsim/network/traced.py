@@ -15,7 +15,7 @@ from typing import get_args
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import UserError, UserErrors
+from fedsim.errors import UserError, raise_all
 from fedsim.formatting import format_counted
 from fedsim.network.base import (
     BIT_NS_PER_BYTE,
@@ -288,27 +288,18 @@ def _check_pieces(
         ),
         ("has a negative or infinite rate", ~((rate >= 0) & (rate < np.inf)) & ~np.isnan(rate)),
     )
-    errors = []
-    for text, bad in faults:
-        if bad.any():
-            row = int(bad.argmax())
-            errors.append(
-                UserError(
-                    f"piece {row} of series '{names[number[row]]}' {text} ({bad.sum()} pieces in all)",
-                    where="network_series",
-                )
-            )
+    messages = [
+        f"piece {bad.argmax()} of series '{names[number[bad.argmax()]]}' {text} ({bad.sum()} pieces in all)"
+        for text, bad in faults
+        if bad.any()
+    ]
     unknown = np.bincount(number[~np.isnan(rate)], minlength=len(names)) == 0
     if unknown.any():
         name = names[int(unknown.argmax())]
-        errors.append(
-            UserError(
-                f"series '{name}' has no piece of known rate ({unknown.sum()} series in all)",
-                where="network_series",
-            )
+        messages.append(
+            f"series '{name}' has no piece of known rate ({unknown.sum()} series in all)"
         )
-    if errors:
-        raise UserErrors(errors)
+    raise_all(UserError(message, where="network_series") for message in messages)
 
 
 @dataclass(frozen=True)
@@ -370,16 +361,14 @@ class TracedNetwork(Network):
                     hint="give devices.network.latency a duration, such as 40ms",
                 )
         rides = (down, up)
-        self._series = tuple(column_view(ride.series) for ride in rides)
-        self._offset = tuple(column_view(ride.offset_ns) for ride in rides)
-        self._scale = tuple(column_view(ride.scale) for ride in rides)
-        self._lap, self._first_lap = (
-            tuple(
-                column_view(np.array(np.broadcast_to(column, len(down.series))))
-                for column in columns
-            )
-            for columns in zip(*((ride.lap_ns, ride.first_lap_ns) for ride in rides), strict=True)
-        )
+        clients = len(down.series)
+
+        def views(name: str) -> tuple[memoryview, ...]:
+            columns = (np.broadcast_to(getattr(ride, name), clients) for ride in rides)
+            return tuple(map(column_view, columns))
+
+        self._series, self._offset, self._scale = map(views, ("series", "offset_ns", "scale"))
+        self._lap, self._first_lap = views("lap_ns"), views("first_lap_ns")
         super().__init__(
             latency_ns=[
                 latency_column_ns(
@@ -447,7 +436,7 @@ class TracedNetwork(Network):
         return min(float(size_bytes), work * scale / BIT_NS_PER_BYTE)
 
     def _position(self, client: int, direction: Direction, now_ns: int) -> tuple[int, int]:
-        """Where a client is in its series, and how long until its lap ends."""
+        """The position of a client in its series, and the time until its lap ends."""
         position_ns = now_ns + self._offset[direction][client]
         lap_ns = self._lap[direction][client]
         if not lap_ns:
@@ -477,7 +466,7 @@ class TracedNetwork(Network):
             if length_ns == lap_ns:
                 if done <= 0:
                     return NEVER
-                # All but the last whole lap at once, whatever the rounding of their work.
+                # All but the last whole lap at once, regardless of the rounding of their work.
                 laps = max(int(work // done) - 1, 1)
             work -= laps * done
             passed_ns += laps * length_ns

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from fedsim.components import Component
-from fedsim.network.base import BIT_NS_PER_BYTE
+from fedsim.network.base import BIT_NS_PER_BYTE, Direction, Network
 from fedsim.units import NEVER, NS_PER_S
 
 
@@ -35,6 +35,20 @@ class Connection:
     back_bps: float
     loss: float = 0.0
     back_loss: float = 0.0
+
+
+def connection_of(
+    network: Network, client: int, direction: Direction, losses: Sequence[Sequence[float]]
+) -> Connection:
+    """A client's path as the transport sees it; ``losses`` are the shares of packets lost by direction and client."""
+    back = Direction(1 - direction)
+    return Connection(
+        rtt_ns=network.latency_ns(client, direction) + network.latency_ns(client, back),
+        rate_bps=network.rate_bps(client, direction),
+        back_bps=network.rate_bps(client, back),
+        loss=losses[direction][client],
+        back_loss=losses[back][client],
+    )
 
 
 class Piece(NamedTuple):

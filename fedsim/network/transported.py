@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fedsim.network.base import Direction, Network, NetworkContext, column_view
 from fedsim.network.columns import LinkParams, transport_of
-from fedsim.network.transport import Connection, Course, Piece, Transport
+from fedsim.network.transport import Course, Piece, Transport, connection_of
 from fedsim.network.transports.fluid import Fluid
 from fedsim.units import NEVER
 
@@ -33,29 +33,14 @@ class TransportedNetwork(Network):
     def __init__(
         self, links: Network, transport: Transport, *, loss: npt.ArrayLike, clients: int
     ) -> None:
-        every = range(clients)
         super().__init__(
-            latency_ns=[
-                np.array([links.latency_ns(client, way) for client in every], dtype=np.int64)
-                for way in Direction
-            ],
+            latency_ns=[links.latencies_ns(way) for way in Direction],
             rates_bps=[links.rates_bps(way) for way in Direction],
         )
         self._links = links
         self._transport = transport
-        self._loss = column_view(np.array(np.broadcast_to(loss, clients), dtype=np.float64))
-
-    def connection(self, client: int, direction: Direction) -> Connection:
-        """A client's path as the transport sees it."""
-        back = Direction.UP if direction is Direction.DOWN else Direction.DOWN
-        loss = self._loss[client]
-        return Connection(
-            rtt_ns=self._latency_ns[direction][client] + self._latency_ns[back][client],
-            rate_bps=self._rates[direction][client],
-            back_bps=self._rates[back][client],
-            loss=loss,
-            back_loss=loss,
-        )
+        column = column_view(np.array(np.broadcast_to(loss, clients), dtype=np.float64))
+        self._loss = (column, column)
 
     def transfer_end_ns(
         self,
@@ -99,7 +84,8 @@ class TransportedNetwork(Network):
         return self._course(client, direction, size_bytes).alone_s(self._rates[direction][client])
 
     def _course(self, client: int, direction: Direction, size_bytes: float) -> Course:
-        course = self._transport.course(size_bytes, self.connection(client, direction))
+        connection = connection_of(self, client, direction, self._loss)
+        course = self._transport.course(size_bytes, connection)
         # No other transfer fills the queue; a slow window means a low rate of the link itself.
         return replace(course, queue_ns=0) if course.queue_ns else course
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fedsim.checksums import file_sha256, require_regular, text_sha256
 from fedsim.durable import remove_temporaries, replacing, replacing_folder
 from fedsim.errors import UserError
+from fedsim.runs.tables import unreadable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -228,9 +229,5 @@ def load_tensors(path: Path, device: str = "cpu") -> dict[str, Tensor]:
     try:
         tensors: dict[str, Tensor] = load_file(path, device=device)
     except (OSError, SafetensorError) as error:
-        raise UserError(
-            f"cannot be read: {error}",
-            where=str(path),
-            hint="the file is damaged; repeat the run, or restore the file from a copy",
-        ) from error
+        raise unreadable(path, error) from error
     return tensors

@@ -45,13 +45,13 @@ def has_diverged(run: Run) -> bool:
 
 def lost_since(run: Run) -> list[Lost]:
     """Since when each metric of :func:`lost_metrics` is not finite, from the earliest to the latest."""
-    found = []
+    records = []
     for name in set(lost_metrics(run)) & set(run.metrics.columns[3:]):
         finite = np.flatnonzero(np.isfinite(run.metrics[name].to_numpy()))
         row = run.metrics.iloc[finite[-1] + 1 if len(finite) else 0]
-        found.append(Lost(name, int(row["version"]), float(row["time_s"])))
+        records.append(Lost(name, int(row["version"]), float(row["time_s"])))
     order = list(run.metrics.columns)
-    return sorted(found, key=lambda lost: (lost.time_s, order.index(lost.metric)))
+    return sorted(records, key=lambda lost: (lost.time_s, order.index(lost.metric)))
 
 
 def own_metrics(scenario: dict[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Required
@@ -18,9 +18,9 @@ from typing import Annotated, Any, Required
 from pydantic import Field, StrictInt, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from fedsim.checksums import file_sha256, is_unchanged, require_regular, stamped
+from fedsim.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
 from fedsim.durable import TEMPORARY_PREFIX, is_disk_full, remove_temporaries, write_text
-from fedsim.errors import UserError
+from fedsim.errors import UserError, writing
 from fedsim.formatting import format_command
 from fedsim.locks import LOCK_NAMES, is_owned, locked
 from fedsim.runs.schema import STREAMED, TABLES
@@ -54,7 +54,7 @@ class _Timeline(TypedDict):
 
 
 class _Info(TypedDict, total=False):
-    """What readers rely on in ``run.json``; the checksum protects later files, but not those of earlier versions."""
+    """The entries of ``run.json`` that readers need; the checksum protects later files, but not earlier versions'."""
 
     status: Required[Status]
     seed: StrictInt | None
@@ -126,14 +126,6 @@ class RunFolder:
         """
         self.require_free(overwrite)
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(
-                f"cannot write to the output folder: {error.strerror}",
-                where=str(self.path),
-                hint="choose a folder that you may write to",
-            ) from error
-        try:
             with locked(self.path):
                 self.require_free(overwrite)
                 self.remove()
@@ -160,7 +152,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def _noting_interruption(self) -> Iterator[None]:
-        """Set the status ``interrupted`` even if the process is asked to stop while the run is being prepared."""
+        """Set the status ``interrupted`` even if the process is stopped while the run is being prepared."""
         try:
             yield
         except KeyboardInterrupt:
@@ -199,11 +191,8 @@ class RunFolder:
                 "the output folder exists and is not empty", where=str(self.path), hint=hint
             )
         if not written_by_fedsim:
-            raise UserError(
-                "the folder is not a run folder, so it is not overwritten",
-                where=str(self.path),
-                hint=hint,
-            )
+            message = "the folder is not a run folder, so it is not overwritten"
+            raise UserError(message, where=str(self.path), hint=hint)
 
     @property
     def has_begun(self) -> bool:
@@ -251,33 +240,30 @@ class RunFolder:
         remove_temporaries(self.path)
 
     def remove(self) -> None:
-        """Remove what fedsim wrote; the folder goes when its lock is released, if nothing else is in it."""
-        files = [self.scenario, self.info, self.model, self.report]
-        files += [self.stream(table.name) for table in STREAMED]
-        files += [self.parquet(table.name) for table in TABLES]
-        try:
+        """Remove the files that fedsim wrote; the folder is removed when its lock is released, if it is empty."""
+        files = [self.scenario, self.info, self.model, self.report, *self._tables]
+        folders = (self.checkpoint, self.models, self.tracking, self.path / own_code.FOLDER)
+        what = "cannot remove the files of the earlier run"
+        with writing(self.path, what, "choose another output folder with -o"):
             for path in files:
                 path.unlink(missing_ok=True)
             # A link in place of the folder is removed, not followed.
-            for folder in (
-                self.checkpoint,
-                self.models,
-                self.tracking,
-                self.path / own_code.FOLDER,
-            ):
+            for folder in folders:
                 if folder.is_symlink():
                     folder.unlink()
                 elif folder.is_dir():
                     shutil.rmtree(folder)
             remove_temporaries(self.path)
-        except OSError as error:
-            raise UserError(
-                f"cannot remove the files of the earlier run: {error.strerror}",
-                where=str(self.path),
-                hint="choose another output folder with -o",
-            ) from error
+
+    @property
+    def _tables(self) -> list[Path]:
+        """The files of all tables, finished or not."""
+        streams = [self.stream(table.name) for table in STREAMED]
+        return streams + [self.parquet(table.name) for table in TABLES]
 
     def _remove_if_empty(self) -> None:
+        if not self.path.is_dir():
+            return
         names = {item.name for item in self.path.iterdir()}
         if names <= set(LOCK_NAMES):
             for name in names:
@@ -313,9 +299,7 @@ class RunFolder:
         Returns:
             The content of ``run.json``.
         """
-        paths = [self.scenario, self.model]
-        paths += [self.stream(table.name) for table in STREAMED]
-        paths += [self.parquet(table.name) for table in TABLES]
+        paths = [self.scenario, self.model, *self._tables]
         paths += [*self.models.glob("*"), *(self.path / own_code.FOLDER).glob("*")]
         files = {self._name(path): file_sha256(path) for path in paths if path.is_file()}
         # A model kept before an interruption has the checksum that it had then.
@@ -331,6 +315,30 @@ class RunFolder:
         """
         files = {self.scenario.name: file_sha256(self.scenario), **self._checksums_of_models()}
         self.update_info(status=Status.RUNNING, files=files, **changes)
+
+    @contextlib.contextmanager
+    def tables_aside(self) -> Iterator[Callable[[], None]]:
+        """Keep the tables of an interrupted run while they are written again.
+
+        The value is a function that puts them back in place of the new ones, which must be closed; they are removed at
+        the end. If the process is killed, the next :meth:`reclaimed` removes them.
+        """
+        aside = {}
+        for table in STREAMED:
+            path = self.stream(table.name)
+            if path.exists():
+                aside[path] = path.with_name(f"{TEMPORARY_PREFIX}{path.name}")
+                os.replace(path, aside[path])
+
+        def put_back() -> None:
+            for path, kept in aside.items():
+                os.replace(kept, path)
+
+        try:
+            yield put_back
+        finally:
+            for kept in aside.values():
+                kept.unlink(missing_ok=True)
 
     def _checksums_of_models(self) -> dict[str, str]:
         files = self.read_info().get("files") or {}
@@ -351,12 +359,9 @@ class RunFolder:
         Raises:
             UserError: the folder or the file is missing or damaged, or a later fedsim wrote it.
         """
+        hint = "give the folder that 'fedsim run' printed (in Python: the run's path)"
         if not self.path.is_dir():
-            raise UserError(
-                "no such run folder",
-                where=str(self.path),
-                hint="give the folder that 'fedsim run' printed (in Python: the run's path)",
-            )
+            raise UserError("no such run folder", where=str(self.path), hint=hint)
         try:
             require_regular(self.info)
             info = json.loads(self.info.read_text(encoding="utf-8"))
@@ -367,7 +372,7 @@ class RunFolder:
                 hint="give a run in it, or continue the sweep by repeating the 'fedsim sweep' command or the "
                 "fedsim.sweep() call that started it"
                 if is_sweep(self.path)
-                else "give the folder that 'fedsim run' printed (in Python: the run's path)",
+                else hint,
             ) from None
         except (OSError, ValueError) as error:
             problem = getattr(error, "strerror", None) or error
@@ -375,11 +380,7 @@ class RunFolder:
         if not isinstance(info, dict) or type(info.get("format")) is not int or info["format"] < 1:
             raise self.damaged(self.info, "is not the description of a run")
         if info["format"] > INFO_FORMAT:
-            raise UserError(
-                f"was written by a later version of fedsim (format {info['format']})",
-                where=str(self.info),
-                hint="update fedsim: pip install --upgrade fedsim-des",
-            )
+            raise later_format(info["format"], self.info)
         if info["format"] >= FIRST_WITH_CHECKSUMS and not is_unchanged(info):
             raise self.damaged(self.info, "has changed since fedsim wrote it")
         try:

@@ -1,4 +1,4 @@
-"""The rules that every finished run obeys, whatever its scenario; checked at the end of each run."""
+"""The rules that every finished run obeys, regardless of its scenario; checked at the end of each run."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from fedsim.errors import InvariantViolation
 from fedsim.outcomes import Outcome
 from fedsim.runs.phases import (
+    DISPATCH_PARTS,
     INSTANTS,
+    WORK_PHASES,
     aggregated_versions,
     aggregation_times,
     outcome_codes,
@@ -66,11 +69,11 @@ def _dispatches(run: Run, messages: list[str]) -> None:
     forbid(~(dispatched >= 0), "was dispatched before the start, or never")
     last = dispatched
     for name, mark in (("downloaded", downloaded), ("computed", computed), ("arrived", arrived)):
-        forbid(mark < last, f"time runs backwards at {name}_s")
+        forbid(mark < last, f"time runs backward at {name}_s")
         forbid(~np.isnan(mark) & np.isnan(last), f"has {name}_s without the phase before")
         last = np.where(np.isnan(last), last, mark)
     latest = np.fmax.reduce([dispatched, downloaded, computed, arrived])
-    forbid(~(ended >= latest), "time runs backwards at ended_s, or it never ended")
+    forbid(~(ended >= latest), "time runs backward at ended_s, or it never ended")
     forbid(~np.isnan(arrived) & (ended != arrived), "arrived, but ended at a different time")
     forbid(ended > run.simulated_s, "ended after the run")
     gone = (outcome == Outcome.DROPPED) | (outcome == Outcome.CUT)
@@ -85,6 +88,15 @@ def _dispatches(run: Run, messages: list[str]) -> None:
     )
     for column in ("bytes_down", "bytes_up", "energy_j"):
         forbid(table[column].to_numpy() < 0, f"{column} is negative")
+    whole_s = ended - dispatched
+    worked_s = np.zeros_like(whole_s)
+    for name in WORK_PHASES:
+        spent_s = run.phases[f"{name}_s"].to_numpy()
+        forbid(spent_s < 0, f"{name}_s is negative")
+        worked_s += spent_s
+    forbid(_differ(np.maximum(worked_s, whole_s), whole_s), "worked for longer than it lasted")
+    if run.pauses is not None:
+        _pauses(run, run.pauses, messages)
     staleness = table["staleness"].to_numpy(dtype=np.int64, na_value=0)
     forbid(staleness < 0, "staleness is negative")
 
@@ -103,12 +115,35 @@ def _dispatches(run: Run, messages: list[str]) -> None:
     forbid(overlaps, "its client was still working on its previous dispatch")
 
 
+def _pauses(run: Run, pauses: pd.DataFrame, messages: list[str]) -> None:
+    """Every dispatch pauses for the time in which it is under way and its client does not work."""
+    ids = run.dispatches["dispatch_id"].to_numpy()
+    paused = pauses["dispatch_id"].to_numpy()
+    begin, end = pauses["from_s"].to_numpy(), pauses["to_s"].to_numpy()
+    forbid = _rules("dispatch", paused, messages)
+    # Rows are numbered as dispatches are, which _dispatches checks.
+    known = (paused >= 0) & (paused < len(ids))
+    forbid(~known, "paused, but is not among the dispatches")
+    paused, begin, end = paused[known], begin[known], end[known]
+    forbid = _rules("dispatch", paused, messages)
+    dispatched, ended = (run.dispatches[f"{name}_s"].to_numpy() for name in ("dispatched", "ended"))
+    forbid(~(begin < end), "has a pause that ends before it begins")
+    forbid(
+        (begin < dispatched[paused]) | (end > ended[paused]), "paused while it was not under way"
+    )
+    sums = np.bincount(paused, end - begin, minlength=len(ids)).astype(np.float64)
+    _rules("dispatch", ids, messages)(
+        _differ(sums, run.phases["paused_s"].to_numpy()),
+        "its work and its pauses do not add up to its time",
+    )
+
+
 def _aggregations(run: Run, messages: list[str]) -> None:
     table, dispatches = run.aggregations, run.dispatches
     versions, times = table["version"].to_numpy(), table["time_s"].to_numpy()
     forbid = _rules("version", versions, messages)
     forbid(versions != np.arange(1, len(versions) + 1), "versions are not consecutive from 1")
-    forbid(np.diff(times, prepend=0.0) < 0, "time runs backwards")
+    forbid(np.diff(times, prepend=0.0) < 0, "time runs backward")
     forbid(times > run.simulated_s, "was made after the run")
     sizes = table["contributor_ids"].map(len).to_numpy(dtype=np.int64)
     forbid(sizes != table["contributors"].to_numpy(), "contributors and contributor_ids disagree")
@@ -152,7 +187,7 @@ def _metrics(run: Run, messages: list[str]) -> None:
     table = run.metrics
     times, versions = table["time_s"].to_numpy(), table["version"].to_numpy()
     forbid = _rules("evaluation", np.arange(len(table)), messages)
-    forbid(np.diff(times, prepend=0.0) < 0, "time runs backwards")
+    forbid(np.diff(times, prepend=0.0) < 0, "time runs backward")
     made = np.r_[0.0, run.aggregations["time_s"].to_numpy()]
     forbid((versions < 0) | (versions >= len(made)), "measured a version that was never made")
     forbid(
@@ -180,7 +215,7 @@ def _clients(run: Run, messages: list[str]) -> None:
     for name, column in values.items():
         sums = np.bincount(clients[rows], column[rows], minlength=len(ids)).astype(np.float64)
         forbid(_differ(table[name], sums), f"{name} is not the sum over its dispatches")
-    parts = ["download_s", "compute_s", "upload_s", "waiting_s", "idle_s", "offline_s"]
+    parts = [f"{part}_s" for part in (*DISPATCH_PARTS, "idle", "offline")]
     whole = table[parts].sum(axis=1).to_numpy()
     forbid(_differ(whole, run.simulated_s), "its seconds do not add up to the run's")
     _rules("dispatch", dispatches["dispatch_id"].to_numpy(), messages)(
@@ -189,7 +224,7 @@ def _clients(run: Run, messages: list[str]) -> None:
 
 
 def _differ(recorded: npt.ArrayLike, expected: npt.NDArray[np.float64] | float) -> Mask:
-    """Where two columns differ by more than rounding."""
+    """The mask of the rows in which two columns differ by more than rounding."""
     difference = np.abs(np.asarray(recorded, np.float64) - expected)
     differ: Mask = ~(difference <= 1e-6 + 1e-9 * np.abs(expected))
     return differ

@@ -29,7 +29,7 @@ def notebook_bar(
     """A function that shows progress below the cell as long as the context lasts; None outside a notebook.
 
     Args:
-        title: stands before the bar.
+        title: text before the bar.
         text_of: the text for a progress, an object with a ``share``, and the seconds left.
         shown: whether to show it at all.
     """
@@ -59,7 +59,7 @@ def notebook_bar(
 
 
 def show_figures() -> None:
-    """Make a notebook show Matplotlib figures below their cell; by itself, it knows only those of pyplot."""
+    """Make a notebook show Matplotlib figures below their cell; by default, it shows only those of pyplot."""
     if not _in_notebook():
         return
     from matplotlib.figure import Figure

@@ -12,10 +12,15 @@ Floats = npt.NDArray[np.float64]
 
 _LARGEST_KEY = 1 << 62
 
-WORK_PHASES = ("download", "compute", "upload", "waiting")
-"""The uses of a dispatch's time, in order."""
+WORK_PHASES = ("download", "compute", "upload")
+"""The phases of a dispatch in which its client works, in order."""
+DISPATCH_PARTS = (*WORK_PHASES, "paused", "waiting")
+"""The uses of a dispatch's time: ``paused`` is the time in which its client is offline and does not work."""
 INSTANTS = ("dispatched", "downloaded", "computed", "arrived")
 """Where the phases of a dispatch begin; the first three end where the next begins."""
+
+_ROUNDING_S = 1e-6
+"""Differences of instants below this are rounding errors."""
 
 
 def outcome_codes(dispatches: pd.DataFrame) -> npt.NDArray[np.int8]:
@@ -67,12 +72,28 @@ def next_dispatch_times(dispatches: pd.DataFrame) -> Floats:
     return following
 
 
+def work_changes(dispatches: pd.DataFrame, pauses: pd.DataFrame | None) -> tuple[Floats, Floats]:
+    """Instants at which a client begins and at which one stops to work, as many of both, in any order.
+
+    Args:
+        dispatches: as :attr:`Run.dispatches`.
+        pauses: as :attr:`Run.pauses`; None if they are unknown, and count as work.
+    """
+    begun, ended = (dispatches[name].to_numpy() for name in ("dispatched_s", "ended_s"))
+    if pauses is not None:
+        begun = np.concatenate([begun, pauses["to_s"].to_numpy()])
+        ended = np.concatenate([ended, pauses["from_s"].to_numpy()])
+    return begun, ended
+
+
 def phases(dispatches: pd.DataFrame, aggregations: pd.DataFrame, duration_s: float) -> pd.DataFrame:
     """Seconds of every dispatch, aligned with the rows of ``dispatches``.
 
-    Columns: ``download_s``, ``compute_s`` and ``upload_s``, each up to where the dispatch ended; ``waiting_s`` from the
-    arrival of an update to its aggregation (or to the end of the run if that is still to come), or to the next
-    dispatch of its client if that is earlier.
+    Columns: ``download_s``, ``compute_s`` and ``upload_s``, the time at work; ``paused_s``, in which the client was
+    offline and did not work; together they last from the dispatch to its end. Then ``waiting_s`` from the arrival of
+    an update to its aggregation (or to the end of the run if that is still to come), or to the next dispatch of its
+    client if that is earlier. In runs of versions that did not record the time at work, a phase lasts until the next
+    one, pauses included.
 
     Args:
         dispatches: as :attr:`Run.dispatches`.
@@ -84,7 +105,11 @@ def phases(dispatches: pd.DataFrame, aggregations: pd.DataFrame, duration_s: flo
     spent = {}
     for name, begin, end in zip(WORK_PHASES, marks, marks[1:], strict=False):
         until = np.where(np.isnan(end), ended, end)
-        spent[f"{name}_s"] = np.where(np.isnan(begin), 0.0, until - begin)
+        span = np.where(np.isnan(begin), 0.0, until - begin)
+        worked = dispatches[f"{name}_s"].to_numpy()
+        spent[f"{name}_s"] = np.where(np.isnan(worked), span, worked)
+    paused = ended - marks[0] - sum(spent.values())
+    spent["paused_s"] = np.where(paused < _ROUNDING_S, 0.0, np.round(paused, 9))
     arrived = marks[-1]
     pending = (outcome_codes(dispatches) == Outcome.UNFINISHED) & ~np.isnan(arrived)
     until = np.where(pending, duration_s, aggregation_times(dispatches, aggregations))

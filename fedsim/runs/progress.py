@@ -28,7 +28,7 @@ WAITING = "waiting"
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run has come.
+    """The progress of a run.
 
     Attributes:
         simulated_s: simulated seconds.
@@ -127,7 +127,7 @@ def snapshot(folder: RunFolder) -> Snapshot:
     """The current state of a run's folder; the run may be in progress.
 
     Raises:
-        UserError: it holds no run, or a damaged one.
+        UserError: it contains no run, or a damaged one.
     """
     run = Run(folder)
     progress, diverged = Progress(0.0, 0, 0, 0, 0.0, {}), False

@@ -26,6 +26,7 @@ from fedsim.runs.schema import (
     METRICS,
     ONLINE,
     PARTITION,
+    PAUSES,
     PRESENCE,
     Table,
 )
@@ -127,7 +128,7 @@ class Run:
 
     @functools.cached_property
     def phases(self) -> pd.DataFrame:
-        """Seconds that each dispatch spent downloading, computing, uploading and waiting.
+        """Seconds that each dispatch spent downloading, computing, uploading, paused and waiting.
 
         See :func:`fedsim.runs.phases.phases`.
         """
@@ -180,6 +181,12 @@ class Run:
         return self._read(PRESENCE) if self._recorded(PRESENCE) else None
 
     @functools.cached_property
+    def pauses(self) -> pd.DataFrame | None:
+        """When clients were offline in the middle of a dispatch and did not work (``dispatch_id``, ``from_s``,
+        ``to_s``), by dispatch and time; None if it was not recorded."""
+        return self._read(PAUSES) if self._recorded(PAUSES) else None
+
+    @functools.cached_property
     def partition(self) -> pd.DataFrame | None:
         """Labels of the clients' data (``client_id``, ``label``, ``count``); None if it was not recorded."""
         return self._read(PARTITION) if self._recorded(PARTITION) else None
@@ -205,7 +212,7 @@ class Run:
             if "values" in data.column_names:
                 data = spread_metrics(data)
         elif missing := [name for name in table.schema.names if name not in data.column_names]:
-            if not ADDED.issuperset(missing):
+            if not ADDED.get(table.name, frozenset()).issuperset(missing):
                 raise self.folder.damaged(parquet, f"lacks the column '{missing[0]}'")
             for name in missing:
                 field = table.schema.field(name)

@@ -6,6 +6,7 @@ metadata of each field (``unit``, ``description``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -38,63 +39,60 @@ def _field(name: str, kind: pa.DataType, unit: str, description: str) -> pa.Fiel
     return pa.field(name, kind, metadata={"unit": unit, "description": description})
 
 
-def _table(name: str, description: str, fields: list[pa.Field], sort_by: tuple[str, ...]) -> Table:
+def _table(name: str, description: str, sort_by: tuple[str, ...], *fields: pa.Field) -> Table:
     metadata = {"fedsim.format": str(FORMAT_VERSION), "description": description}
-    return Table(name, pa.schema(fields, metadata=metadata), sort_by)
+    return Table(name, pa.schema(list(fields), metadata=metadata), sort_by)
 
 
 DISPATCHES = _table(
     "dispatches",
     "One row per dispatch: work handed to one client.",
-    [
-        _field("dispatch_id", pa.int64(), "", "number of the dispatch, in order of dispatching"),
-        _field("client_id", pa.int64(), "", "client that worked"),
-        _field("version", pa.int64(), "versions", "model version it started from"),
-        _field("round", pa.int64(), "rounds", "round, or version at dispatch if asynchronous"),
-        _field("dispatched_s", pa.float64(), "s", "simulated time at which it was handed out"),
-        _field("downloaded_s", pa.float64(), "s", "end of the download; NaN if never"),
-        _field("computed_s", pa.float64(), "s", "end of the local steps; NaN if never"),
-        _field("arrived_s", pa.float64(), "s", "arrival of the update; NaN if never"),
-        _field("steps_assigned", pa.int64(), "steps", "local steps assigned"),
-        _field("steps_done", pa.int64(), "steps", "local steps done by its end"),
-        _field("outcome", OUTCOME_TYPE, "", f"one of {', '.join(OUTCOME_LABELS)}"),
-        _field("staleness", pa.int64(), "versions", "versions made between dispatch and arrival"),
-        _field("aggregated_version", pa.int64(), "versions", "version it entered; null if none"),
-        _field("bytes_down", pa.int64(), "B", "bytes sent to the client before it ended"),
-        _field("bytes_up", pa.int64(), "B", "bytes sent by the client before it ended"),
-        _field("energy_j", pa.float64(), "J", "energy the device spent on it"),
-        _field("sequence", pa.int32(), "", "earlier dispatches of this client"),
-        _field("group", pa.int32(), "", "mark set by the schedule, such as a tier"),
-        _field("ended_s", pa.float64(), "s", "arrival, drop, cut, or end of the run"),
-    ],
     ("dispatch_id",),
+    _field("dispatch_id", pa.int64(), "", "number of the dispatch, in order of dispatching"),
+    _field("client_id", pa.int64(), "", "client that worked"),
+    _field("version", pa.int64(), "versions", "model version it started from"),
+    _field("round", pa.int64(), "rounds", "round, or version at dispatch if asynchronous"),
+    _field("dispatched_s", pa.float64(), "s", "simulated time at which it was handed out"),
+    _field("downloaded_s", pa.float64(), "s", "end of the download; NaN if never"),
+    _field("computed_s", pa.float64(), "s", "end of the local steps; NaN if never"),
+    _field("arrived_s", pa.float64(), "s", "arrival of the update; NaN if never"),
+    _field("steps_assigned", pa.int64(), "steps", "local steps assigned"),
+    _field("steps_done", pa.int64(), "steps", "local steps done by its end"),
+    _field("outcome", OUTCOME_TYPE, "", f"one of {', '.join(OUTCOME_LABELS)}"),
+    _field("staleness", pa.int64(), "versions", "versions made between dispatch and arrival"),
+    _field("aggregated_version", pa.int64(), "versions", "version it entered; null if none"),
+    _field("bytes_down", pa.int64(), "B", "bytes sent to the client before it ended"),
+    _field("bytes_up", pa.int64(), "B", "bytes sent by the client before it ended"),
+    _field("energy_j", pa.float64(), "J", "energy the device spent on it"),
+    _field("sequence", pa.int32(), "", "earlier dispatches of this client"),
+    _field("group", pa.int32(), "", "mark set by the schedule, such as a tier"),
+    _field("ended_s", pa.float64(), "s", "arrival, drop, cut, or end of the run"),
+    _field("download_s", pa.float64(), "s", "time spent on the download, without pauses"),
+    _field("compute_s", pa.float64(), "s", "time spent on local steps, without pauses"),
+    _field("upload_s", pa.float64(), "s", "time spent on the upload, without pauses"),
 )
 
 AGGREGATIONS = _table(
     "aggregations",
     "One row per server update.",
-    [
-        _field("version", pa.int64(), "versions", "version it made; consecutive from 1"),
-        _field("time_s", pa.float64(), "s", "simulated time"),
-        _field("round", pa.int64(), "rounds", "round it closed"),
-        _field("contributors", pa.int64(), "", "updates that entered"),
-        _field("staleness_mean", pa.float64(), "versions", "mean staleness; NaN if it was empty"),
-        _field("staleness_max", pa.int64(), "versions", "largest staleness; null if it was empty"),
-        _field(
-            "delay_max",
-            pa.int64(),
-            "versions",
-            "server updates since the client absent for longest last contributed (FedSUM's tau_t)",
-        ),
-        _field("contributor_ids", pa.list_(pa.int64()), "", "dispatch ids in order of arrival"),
-        _field(
-            "multiplicities", pa.list_(pa.int64()), "", "times each was drawn; null if all once"
-        ),
-        _field(
-            "attributes", pa.map_(pa.string(), pa.float64()), "", "numbers recorded by the schedule"
-        ),
-    ],
     ("version",),
+    _field("version", pa.int64(), "versions", "version it made; consecutive from 1"),
+    _field("time_s", pa.float64(), "s", "simulated time"),
+    _field("round", pa.int64(), "rounds", "round it closed"),
+    _field("contributors", pa.int64(), "", "updates that entered"),
+    _field("staleness_mean", pa.float64(), "versions", "mean staleness; NaN if it was empty"),
+    _field("staleness_max", pa.int64(), "versions", "largest staleness; null if it was empty"),
+    _field(
+        "delay_max",
+        pa.int64(),
+        "versions",
+        "server updates since the client absent for longest last contributed (FedSUM's tau_t)",
+    ),
+    _field("contributor_ids", pa.list_(pa.int64()), "", "dispatch ids in order of arrival"),
+    _field("multiplicities", pa.list_(pa.int64()), "", "times each was drawn; null if all once"),
+    _field(
+        "attributes", pa.map_(pa.string(), pa.float64()), "", "numbers recorded by the schedule"
+    ),
 )
 
 METRICS_FIXED = [
@@ -106,82 +104,85 @@ METRICS_FIXED = [
 METRICS = _table(
     "metrics",
     "One row per evaluation, in order of time; one column per metric.",
-    [
-        *METRICS_FIXED,
-        _field("values", pa.map_(pa.string(), pa.float64()), "", "the metrics, by name"),
-    ],
     (),
+    *METRICS_FIXED,
+    _field("values", pa.map_(pa.string(), pa.float64()), "", "the metrics, by name"),
 )
 """As streamed; the finished file and :attr:`Run.metrics` have one float64 column per metric instead of ``values``."""
 
 CLIENTS = _table(
     "clients",
     "One row per client; sums over its dispatches.",
-    [
-        _field("client_id", pa.int64(), "", "client"),
-        _field("samples", pa.int64(), "samples", "training samples it holds"),
-        _field("step_s", pa.float64(), "s", "nominal seconds per local step"),
-        _field("down_bps", pa.float64(), "bit/s", "nominal download rate"),
-        _field("up_bps", pa.float64(), "bit/s", "nominal upload rate"),
-        _field("online_fraction", pa.float64(), "", "share of the run it was online and eligible"),
-        _field("dispatches", pa.int64(), "", "times it was dispatched"),
-        _field("aggregated", pa.int64(), "", "times its update was aggregated"),
-        _field("steps", pa.int64(), "steps", "local steps done"),
-        _field("bytes_down", pa.int64(), "B", "bytes received"),
-        _field("bytes_up", pa.int64(), "B", "bytes sent"),
-        _field("energy_j", pa.float64(), "J", "energy spent"),
-        _field("download_s", pa.float64(), "s", "time spent in downloads"),
-        _field("compute_s", pa.float64(), "s", "time spent in local steps"),
-        _field("upload_s", pa.float64(), "s", "time spent in uploads"),
-        _field("waiting_s", pa.float64(), "s", "its update had arrived and was not aggregated yet"),
-        _field("idle_s", pa.float64(), "s", "online with nothing to do"),
-        _field("offline_s", pa.float64(), "s", "offline with nothing to do"),
-        _field("last_accuracy", pa.float64(), "", "its last measured accuracy; NaN if none"),
-        _field("name", pa.string(), "", "its name in the data set; null if it has none"),
-        _field("device", pa.string(), "", "its device in the trace; null without a trace"),
-        _field("kind", pa.string(), "", "kind of its device, such as phone; null if unknown"),
-        _field("last_mae", pa.float64(), "", "its last mean absolute error; NaN if none"),
-    ],
     ("client_id",),
+    _field("client_id", pa.int64(), "", "client"),
+    _field("samples", pa.int64(), "samples", "training samples it holds"),
+    _field("step_s", pa.float64(), "s", "nominal seconds per local step"),
+    _field("down_bps", pa.float64(), "bit/s", "nominal download rate"),
+    _field("up_bps", pa.float64(), "bit/s", "nominal upload rate"),
+    _field("online_fraction", pa.float64(), "", "share of the run it was online and eligible"),
+    _field("dispatches", pa.int64(), "", "times it was dispatched"),
+    _field("aggregated", pa.int64(), "", "times its update was aggregated"),
+    _field("steps", pa.int64(), "steps", "local steps done"),
+    _field("bytes_down", pa.int64(), "B", "bytes received"),
+    _field("bytes_up", pa.int64(), "B", "bytes sent"),
+    _field("energy_j", pa.float64(), "J", "energy spent"),
+    _field("download_s", pa.float64(), "s", "time spent in downloads"),
+    _field("compute_s", pa.float64(), "s", "time spent in local steps"),
+    _field("upload_s", pa.float64(), "s", "time spent in uploads"),
+    _field("waiting_s", pa.float64(), "s", "its update had arrived and was not aggregated yet"),
+    _field("idle_s", pa.float64(), "s", "online with nothing to do"),
+    _field("offline_s", pa.float64(), "s", "offline with nothing to do"),
+    _field("last_accuracy", pa.float64(), "", "its last measured accuracy; NaN if none"),
+    _field("name", pa.string(), "", "its name in the data set; null if it has none"),
+    _field("device", pa.string(), "", "its device in the trace; null without a trace"),
+    _field("kind", pa.string(), "", "kind of its device, such as phone; null if unknown"),
+    _field("last_mae", pa.float64(), "", "its last mean absolute error; NaN if none"),
+    _field("paused_s", pa.float64(), "s", "offline in a dispatch, not working"),
 )
 
-ADDED = frozenset({"name", "device", "kind", "last_mae"})
-"""Columns of the clients that runs of earlier versions lack; their readers get nulls."""
+ADDED: Mapping[str, frozenset[str]] = {
+    DISPATCHES.name: frozenset({"download_s", "compute_s", "upload_s"}),
+    CLIENTS.name: frozenset({"name", "device", "kind", "last_mae", "paused_s"}),
+}
+"""Columns by table that runs of earlier versions lack; their readers get nulls."""
 
 ONLINE = _table(
     "online",
     "Clients online and eligible over simulated time.",
-    [
-        _field("time_s", pa.float64(), "s", "simulated time"),
-        _field("online", pa.int64(), "", "clients online"),
-    ],
     ("time_s",),
+    _field("time_s", pa.float64(), "s", "simulated time"),
+    _field("online", pa.int64(), "", "clients online"),
 )
 
 PRESENCE = _table(
     "presence",
     "When a sample of the clients that were dispatched was online and eligible: one row per stretch of time.",
-    [
-        _field("client_id", pa.int64(), "", "client"),
-        _field("from_s", pa.float64(), "s", "simulated time at which it came online"),
-        _field("to_s", pa.float64(), "s", "simulated time at which it left, or the end of the run"),
-    ],
     ("client_id", "from_s"),
+    _field("client_id", pa.int64(), "", "client"),
+    _field("from_s", pa.float64(), "s", "simulated time at which it came online"),
+    _field("to_s", pa.float64(), "s", "simulated time at which it left, or the end of the run"),
+)
+
+PAUSES = _table(
+    "pauses",
+    "When clients were offline in the middle of a dispatch and did not work: one row per pause.",
+    ("dispatch_id", "from_s"),
+    _field("dispatch_id", pa.int64(), "", "dispatch that paused"),
+    _field("from_s", pa.float64(), "s", "simulated time at which the pause began"),
+    _field("to_s", pa.float64(), "s", "simulated time at which it, or the dispatch, ended"),
 )
 
 PARTITION = _table(
     "partition",
     "How the labels are spread over the clients.",
-    [
-        _field("client_id", pa.int64(), "", "client"),
-        _field("label", pa.int64(), "", "label"),
-        _field("count", pa.int64(), "samples", "training samples of this label"),
-    ],
     ("client_id", "label"),
+    _field("client_id", pa.int64(), "", "client"),
+    _field("label", pa.int64(), "", "label"),
+    _field("count", pa.int64(), "samples", "training samples of this label"),
 )
 
 STREAMED = (DISPATCHES, AGGREGATIONS, METRICS)
 """Tables written while the run is in progress, as ``<name>.arrows``."""
 
-TABLES = (*STREAMED, CLIENTS, ONLINE, PRESENCE, PARTITION)
-"""Every table a run folder may hold, as ``<name>.parquet``."""
+TABLES = (*STREAMED, CLIENTS, ONLINE, PRESENCE, PAUSES, PARTITION)
+"""Every table that a run folder may contain, as ``<name>.parquet``."""

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedsim.checksums import file_sha256, is_unchanged, require_regular, stamped
+from fedsim.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
 from fedsim.durable import write_text
 from fedsim.errors import UserError
 from fedsim.locks import is_owned
@@ -77,9 +77,7 @@ class SweepRecord:
         except OSError as error:
             problem = f"cannot be read: {error.strerror}"
         if problem:
-            raise UserError(
-                problem, where=str(path), hint="run fedsim sweep (in Python: fedsim.sweep()) again"
-            )
+            raise damaged(path, problem)
 
 
 def is_sweep(folder: Path) -> bool:
@@ -99,11 +97,7 @@ def read_sweep(folder: Path) -> SweepRecord:
         document = json.loads(path.read_text(encoding="utf-8"))
         written = document["format"]
         if written > SWEEP_FORMAT:
-            raise UserError(
-                f"was written by a later version of fedsim (format {written})",
-                where=str(path),
-                hint="update fedsim: pip install --upgrade fedsim-des",
-            )
+            raise later_format(written, path)
         if written != 1 and not is_unchanged(document):
             raise ValueError("it has changed since fedsim wrote it")
         runs = tuple(SweepEntry(**entry) for entry in document["runs"])
@@ -114,16 +108,18 @@ def read_sweep(folder: Path) -> SweepRecord:
         return SweepRecord(document["name"], document["scenario"], runs, verifiable, files)
     except FileNotFoundError:
         raise UserError(
-            f"the folder holds no {SWEEP_FILE}, so it is not a sweep folder",
+            f"the folder contains no {SWEEP_FILE}, so it is not a sweep folder",
             where=str(folder),
             hint="give the folder that `fedsim sweep` printed",
         ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"cannot be read: {error}",
-            where=str(path),
-            hint="run fedsim sweep (in Python: fedsim.sweep()) again",
-        ) from error
+        raise damaged(path, f"cannot be read: {error}") from error
+
+
+def damaged(path: Path, problem: str) -> UserError:
+    """The error for a damaged file of a sweep, which is written again with the sweep."""
+    hint = "run fedsim sweep (in Python: fedsim.sweep()) again"
+    return UserError(problem, where=str(path), hint=hint)
 
 
 def _require_plain_name(name: str) -> None:

@@ -28,15 +28,18 @@ def read_stream(path: Path, table: Table) -> pa.Table:
     A stream that was cut off, by a crash or because it is still being written, yields the rows before the cut.
     """
     batches: list[pa.RecordBatch] = []
+    schema = table.schema
     with pa.OSFile(str(path)) as source:
         try:
             with pa.ipc.open_stream(source) as reader:
+                # An earlier version may have written fewer columns.
+                schema = reader.schema
                 while True:
                     batches.append(reader.read_next_batch())
         except (StopIteration, pa.ArrowInvalid, OSError):
-            # StopIteration is the regular end; the others are what a cut-off tail looks like.
+            # StopIteration is the regular end; a cut-off tail raises the others.
             pass
-    return pa.Table.from_batches(batches, schema=table.schema)
+    return pa.Table.from_batches(batches, schema=schema)
 
 
 def read_parquet(path: Path) -> pa.Table:
@@ -49,11 +52,16 @@ def read_parquet(path: Path) -> pa.Table:
         with pq.ParquetFile(path) as file:
             return file.read()
     except (pa.ArrowException, OSError, IndexError, ValueError) as error:
-        raise UserError(
-            f"cannot be read: {(str(error).splitlines() or [type(error).__name__])[0]}",
-            where=str(path),
-            hint="the file is damaged; repeat the run, or restore the file from a copy",
-        ) from error
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: Exception) -> UserError:
+    """The error for a damaged file of a run, from what its library says."""
+    return UserError(
+        f"cannot be read: {(str(error).splitlines() or [type(error).__name__])[0]}",
+        where=str(path),
+        hint="the file is damaged; repeat the run, or restore the file from a copy",
+    )
 
 
 def write_parquet(path: Path, table: Table, data: pa.Table) -> pa.Table:

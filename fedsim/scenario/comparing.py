@@ -51,11 +51,16 @@ def short_names(paths: Sequence[str]) -> dict[str, str]:
     result = {}
     for path, words in parts.items():
         others = [other for key, other in parts.items() if key != path]
-        length = 1
-        while length < len(words) and any(o[-length:] == words[-length:] for o in others):
-            length += 1
-        result[path] = ".".join(words[-length:])
+        result[path] = ".".join(distinct_tail(words, others))
     return result
+
+
+def distinct_tail(words: Sequence[str], others: Sequence[Sequence[str]]) -> Sequence[str]:
+    """The fewest last words that none of the others ends with; all of them if there are none."""
+    length = 1
+    while length < len(words) and any(o[-length:] == words[-length:] for o in others):
+        length += 1
+    return words[-length:]
 
 
 def text(value: Any) -> str:

@@ -54,7 +54,7 @@ class Parameter:
 
 
 def parameters(model: type[BaseModel], prefix: str = "") -> Iterator[Parameter]:
-    """The parameters of a model; those of a nested model follow the parameter that holds it."""
+    """The parameters of a model; those of a nested model follow the parameter that contains it."""
     for key, info in fields_by_key(model).items():
         meaning = " ".join(without_markup(descriptions(model).get(key, "")).split())
         kind = _kind(info.annotation, info.metadata)
@@ -64,7 +64,9 @@ def parameters(model: type[BaseModel], prefix: str = "") -> Iterator[Parameter]:
             yield from parameters(models[0], f"{prefix}{key}.")
         for annotation in alternatives(info.annotation):
             for inner, mark in zip(element_types(annotation), ("<i>", "<name>"), strict=True):
-                for item in filter(_is_model, inner):
+                for item in filter(
+                    _is_model, [one for type_ in inner for one in alternatives(type_)]
+                ):
                     yield from parameters(item, f"{prefix}{key}.{mark}.")
 
 
@@ -106,7 +108,7 @@ _EXAMPLES = {
 
 
 def section_of(kind: str) -> str:
-    """The key of a scenario that holds parts of a kind; for importers, the command that takes them."""
+    """The key of a scenario that takes parts of a kind; for importers, the command that takes them."""
     return _SECTIONS.get(kind, "fedsim traces import")
 
 
@@ -125,7 +127,7 @@ def known_keys() -> list[str]:
 def keys_elsewhere(unknown: str) -> str:
     """``"did you mean 'a.x' or 'b.x'? "``, at most three keys that end as an unknown key does; empty if there is none.
 
-    Keys of the section that the unknown key begins with come first.
+    Keys of the section with which the unknown key begins come first.
     """
     last = unknown.rpartition(".")[2]
     keys = {key for key in known_keys() if key.rpartition(".")[2] == last}
@@ -162,7 +164,7 @@ def _with_unit(value: Any, kind: str) -> Any:
 
 
 def _kind_of(path: str, flat: Mapping[str, Any]) -> str:
-    """What the parameter at a path of a scenario accepts, in words; ``unknown`` for a part that is not built in."""
+    """The values that the parameter at a path accepts, in words; ``unknown`` for parts that are not built in."""
     from fedsim.catalog import CATALOG
     from fedsim.scenario.model import Scenario
 
@@ -207,10 +209,12 @@ def example(kind: str, name: str, model: type[BaseModel]) -> str:
 
 
 def _inheritance(model: type[BaseModel]) -> dict[str, int]:
-    """How far up its bases a model's fields are defined, by key: 0 for those it defines itself."""
+    """The level of the base that defines each field of a model, by key: 0 for those it defines itself."""
     bases = [vars(base).get("__annotations__", {}) for base in model.__mro__]
     return {
-        info.alias or name: next((depth for depth, own in enumerate(bases) if name in own), 0)
+        info.alias or name: next(
+            (depth for depth, annotations in enumerate(bases) if name in annotations), 0
+        )
         for name, info in model.model_fields.items()
     }
 
@@ -233,7 +237,7 @@ def prose(thing: type[Any]) -> str:
 
 
 def _kind(annotation: Any, metadata: Iterable[Any] = ()) -> str:
-    """What an annotation accepts, in words."""
+    """The values that an annotation accepts, in words."""
     bounds = []
     for item in metadata:
         if isinstance(item, OfKind):
@@ -253,9 +257,10 @@ def _type_words(annotation: Any) -> str:
     if origin is Annotated:
         return _kind(arguments[0], arguments[1:])
     if origin in (Union, types.UnionType):
-        models = [item for item in arguments if _is_model(item)]
+        models = [item for item in alternatives(annotation) if _is_model(item)]
         if len(models) > 1:
-            return f"one of {', '.join(_name_of(model) for model in models)}"
+            names = (get_args(model.model_fields["name"].annotation)[0] for model in models)
+            return f"one of {', '.join(map(str, names))}"
         words = [_type_words(item) for item in arguments if item is not type(None)]
         if "number" in words:  # integers are numbers
             words = [word for word in words if word != "integer"]
@@ -283,15 +288,7 @@ def _plural(words: str) -> str:
 
 
 def _is_model(annotation: Any) -> bool:
-    while get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
-
-
-def _name_of(annotation: Any) -> str:
-    while get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    return str(get_args(annotation.model_fields["name"].annotation)[0])
 
 
 def _default(info: FieldInfo, kind: str) -> str | None:

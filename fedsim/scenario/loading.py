@@ -60,7 +60,7 @@ class LoadedScenario:
         """The scenario with these values set, validated again; locations of the other values stay known.
 
         Raises:
-            UserError: one for all that is wrong.
+            UserError: one error for all mistakes.
         """
         return _load(apply_overrides(self.source, overrides), self.reading, self.path)
 
@@ -160,7 +160,7 @@ def load_scenario_dict(
     catalog: Catalog = CATALOG,
     overrides: Iterable[Override | str] = (),
 ) -> LoadedScenario:
-    """Check a scenario given as nested dicts and lists, as a YAML file would hold them.
+    """Check a scenario given as nested dicts and lists, as in a YAML file.
 
     A part may also be given as a class, or as an instance that is built from its parameters alone.
 
@@ -187,10 +187,10 @@ def load_source(source: Source, folder: Path) -> LoadedScenario:
 
 
 def load_part(kind: str, value: Any, folder: Path, catalog: Catalog = CATALOG) -> Part[Any]:
-    """A part by itself: a name, a mapping of its name and parameters, or a class.
+    """A part alone: a name, a mapping of its name and parameters, or a class.
 
     Raises:
-        UserError: one for all that is wrong.
+        UserError: one error for all mistakes.
     """
     adapter: TypeAdapter[Part[Any]] = TypeAdapter(Annotated[Part[Any], OfKind(kind)])
     try:
@@ -215,9 +215,9 @@ def _load(source: Source, reading: Reading, path: Path | None) -> LoadedScenario
         # Commands that only read a scenario check no more than this.
         with further_checks() if reading.user_code == "import" else nullcontext():
             raise all_errors(mistakes, source) from None
-    found = _too_many_evaluations(scenario)
-    if found:
-        raise all_errors(found, source)
+    mistakes = _too_many_evaluations(scenario)
+    if mistakes:
+        raise all_errors(mistakes, source)
     for key, part in _parts(scenario):
         # The parts were just created, so that nothing has used them without their location.
         object.__setattr__(part, "where", source.value_place(key))
@@ -229,9 +229,9 @@ def _parts(section: BaseModel, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Pa
     for key, value in section:
         if isinstance(value, BaseModel):
             yield from _parts(value, (*path, key))
-        for place, item in enumerate(value) if isinstance(value, list) else [(None, value)]:
+        for index, item in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if isinstance(item, Part):
-                part_path = (*path, key) if place is None else (*path, key, place)
+                part_path = (*path, key) if index is None else (*path, key, index)
                 yield part_path, item
                 if isinstance(item.params, BaseModel):
                     yield from _parts(item.params, part_path)
@@ -270,7 +270,7 @@ def _too_many_evaluations(scenario: Scenario) -> list[Problem]:
     return [
         Problem(
             ("evaluation", "every"),
-            f"{every_s:g} s between evaluations gives {until_s / every_s:,.0f} of them in the {until_s:g} s of "
+            f"an interval of {every_s:g} s gives {until_s / every_s:,.0f} evaluations in the {until_s:g} s of "
             "stop.simulated_time",
             f"a run makes at most {MOST_EVALUATIONS:,} evaluations: evaluate less often than every "
             f"{until_s / MOST_EVALUATIONS:g} s",

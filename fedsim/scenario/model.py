@@ -127,7 +127,7 @@ class Server(Parameters):
     """Whether clients with ``partial_work: send`` know when they will go offline or slow down. By default, they expect
     to continue at their pace so far, and are late if that is wrong."""
     partial_unit: Literal["step", "epoch"] = "step"
-    """What partial work contains: all local steps done, or only those of complete epochs."""
+    """Content of partial work: all local steps done, or only those of complete epochs."""
     failure_detection: Duration | Literal["never"] = 0.0
     """Time until the server notices that a client has gone offline during its work; ``never``: it does not notice."""
     aggregation_time: Duration = 0.0
@@ -137,8 +137,8 @@ class Server(Parameters):
     download_compression: float = Field(default=1.0, gt=0, le=1)
     """Factor on the size of every download."""
     transfer: Literal["changed", "all"] = "changed"
-    """What a dispatch transfers if the model has frozen parameters or constant buffers: only what training changes, and
-    the rest once, with a client's first dispatch (``changed``); or the whole model, in both directions (``all``)."""
+    """Content of a transfer if the model has frozen parameters or constant buffers: only what training changes, and the
+    rest once, with a client's first dispatch (``changed``); or the whole model, in both directions (``all``)."""
 
 
 class Stop(Parameters):

@@ -12,13 +12,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedsim.components import Component
+from fedsim.components import Component, params_of
 from fedsim.durable import write_text
-from fedsim.parameters import Parameters
 from fedsim.signatures import is_bundled
 
 FOLDER = "python_parts"
-"""Folder of a run that holds the source of classes without a file."""
+"""Folder of a run for the source of classes without a file."""
 
 
 def python_reference(given: Callable[..., Any]) -> tuple[str, Path | None]:
@@ -41,8 +40,8 @@ def as_data(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [as_data(item) for item in value]
     if isinstance(value, Component):
-        given = getattr(value, "params", Parameters())
-        return {"name": as_data(type(value)), **given.model_dump(mode="json", by_alias=True)}
+        given = params_of(value).model_dump(mode="json", by_alias=True)
+        return {"name": as_data(type(value)), **given}
     if isinstance(value, type) or inspect.isfunction(value):
         name = getattr(value, "name", "")
         return name if name and is_bundled(value) else python_reference(value)[0]

@@ -19,8 +19,9 @@ from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
 from fedsim.catalog import CATALOG, Catalog
 from fedsim.checksums import file_sha256, text_sha256
-from fedsim.components import Component, is_user_reference
+from fedsim.components import Component, is_user_reference, params_of
 from fedsim.errors import UserError
+from fedsim.global_generators import refuse_kept_generators
 from fedsim.parameters import Parameters, mistake
 from fedsim.scenario.own_code import python_reference, python_source
 
@@ -102,9 +103,16 @@ class Part(Generic[T]):
         return self.component
 
     def create(self, *arguments: Any) -> T:
-        """An instance: the class called with the parameters and ``arguments``."""
+        """An instance: the class called with the parameters and ``arguments``.
+
+        Raises:
+            UserError: it is a user's and keeps a random generator.
+        """
         build: Callable[..., T] = self.type
-        return build(self.params, *arguments)
+        instance = build(self.params, *arguments)
+        if self.user is not None and self.kind != "logging":
+            refuse_kept_generators(instance, self.kind)
+        return instance
 
     def data(self) -> dict[str, Any] | None:
         """Plain data as in a scenario; None for a default that only the user's code knows."""
@@ -117,7 +125,7 @@ class Part(Generic[T]):
 
 @dataclass(frozen=True)
 class OfKind:
-    """Marks a field that holds a part.
+    """Marks a field that contains a part.
 
     Attributes:
         kind: kind of part.
@@ -145,8 +153,8 @@ class OfKind:
             if value is None:
                 return Part(self.kind, "", None, None)
         if isinstance(value, Component):
-            given = getattr(value, "params", Parameters())
-            return self._of_class(type(value), given.model_dump(by_alias=True), reading)
+            given = params_of(value).model_dump(by_alias=True)
+            return self._of_class(type(value), given, reading)
         if isinstance(value, type) or inspect.isfunction(value):
             return self._of_class(value, {}, reading)
         if isinstance(value, str):
@@ -168,7 +176,7 @@ class OfKind:
         return self._named(name, raw, location, reading)
 
     def _no_part(self, value: Any, reading: Reading) -> Exception:
-        """The error for a value that stands for no part."""
+        """The error for a value that is not a part."""
         written, hint = repr(value), None
         if isinstance(value, Parameters):
             given = ", ".join(
@@ -236,7 +244,7 @@ class OfKind:
         return {} if self.default is None else {"name": self.default_name(section)}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        """Read whatever stands for a part; write it as plain data."""
+        """Read any form of a part; write it as plain data."""
 
         def read(value: Any, info: ValidationInfo) -> Part[Any]:
             reading = info.context if isinstance(info.context, Reading) else Reading()

@@ -111,7 +111,7 @@ def _choose_branches(entries: Iterable[_Entry]) -> list[list[_Entry]]:
         else:
             groups.append([entry])
     for path, branches in unions.items():
-        chosen = [_choose_branches(found) for found in branches.values()]
+        chosen = [_choose_branches(of_branch) for of_branch in branches.values()]
         if all(group[0].path == path for branch in chosen for group in branch):
             groups.append([entry for branch in chosen for group in branch for entry in group])
         else:

@@ -20,15 +20,20 @@ def json_schema(catalog: Catalog) -> dict[str, Any]:
     for kind, entry in catalog.kinds.items():
         for name, component in sorted(entry.registry().items()):
             prefix = f"{kind}.{name}"
-            own = component.Params.model_json_schema(ref_template=f"#/$defs/{prefix}.{{model}}")
-            for inner, definition in own.pop("$defs", {}).items():
+            schema_of_part = component.Params.model_json_schema(
+                ref_template=f"#/$defs/{prefix}.{{model}}"
+            )
+            for inner, definition in schema_of_part.pop("$defs", {}).items():
                 definitions[f"{prefix}.{inner}"] = definition
-            own["title"] = prefix
-            own["description"] = summary(component)
+            schema_of_part["title"] = prefix
+            schema_of_part["description"] = summary(component)
             named = {"const": name, "description": f"The {kind} {name}."}
-            own["properties"] = {"name": named, **own.get("properties", {})}
-            own["required"] = ["name", *own.get("required", [])]
-            definitions[prefix] = own
+            schema_of_part["properties"] = {
+                "name": named,
+                **schema_of_part.get("properties", {}),
+            }
+            schema_of_part["required"] = ["name", *schema_of_part.get("required", [])]
+            definitions[prefix] = schema_of_part
         definitions[f"{kind}.own"] = {
             "title": f"user-defined {kind}",
             "type": "object",

@@ -122,7 +122,7 @@ def read_yaml(path: Path) -> Source:
         raise UserError(
             "no such file",
             where=label,
-            hint=f"{folder} holds: {', '.join(nearby[:12])}" if nearby else None,
+            hint=f"{folder} contains: {', '.join(nearby[:12])}" if nearby else None,
         ) from None
     except IsADirectoryError:
         held = sorted(str(item) for item in path.glob("*.y*ml"))
@@ -157,7 +157,7 @@ def _syntax_error(problem: str, where: str) -> UserError:
         )
     if "expected <block end>" in problem:
         return UserError(
-            "this line does not belong to what is above it",
+            "this line does not fit the lines above it",
             where=where,
             hint="check its indentation: the keys of one section begin in the same column",
         )
@@ -177,7 +177,7 @@ class _Builder:
         self._source.values[path] = place
         self._left -= 1
         if self._left < 0 or any(node is outer for outer in around):
-            raise UserError("aliases (*name) expand without bound", where=place)
+            raise UserError("aliases (*name) expand without limit", where=place)
         if isinstance(node, ScalarNode):
             return self._scalar(node, place)
         if node.tag not in (f"{_TAG}map", f"{_TAG}seq"):

@@ -12,7 +12,7 @@ from fedsim.units import Duration
 
 
 class LimitedWork(Parameters):
-    """Clients that do a random part of the requested work, whatever their devices and the deadline.
+    """Clients that do a random part of the requested work, regardless of their devices and the deadline.
 
     A limited client does E - tau + 1 of E epochs (of E steps if work is given in steps), with tau drawn uniformly
     (Li et al., FedLGA, section V-A). The draws do not depend on the method.
@@ -25,7 +25,7 @@ class LimitedWork(Parameters):
     tau_max: int | None = Field(default=None, ge=1)
     """Largest tau, at most E; by default E - 1."""
     redraw: Literal["never", "amount", "both"] = "never"
-    """What is redrawn for every dispatch: nothing, tau, or tau and whether the client is limited."""
+    """Values that are redrawn for every dispatch: nothing, tau, or tau and whether the client is limited."""
 
     @model_validator(mode="after")
     def _ordered(self) -> LimitedWork:
@@ -138,7 +138,7 @@ class Training(Parameters):
     """Where the state of clients is kept between dispatches; by default, the first of the three that has room."""
 
     verify: Literal["eager"] | None = None
-    """``eager`` trains every dispatch by itself and executes every instruction at once, instead of deferring and
+    """``eager`` trains dispatches one by one and executes every instruction at once, instead of deferring and
     grouping them: a slow check that gives the same result (up to the last bit with the kernel ``vmap``)."""
 
     @model_validator(mode="after")
@@ -151,7 +151,7 @@ class Training(Parameters):
         if len(given) > 1:
             raise ValueError(
                 f"give only one of local_steps, local_epochs and time_budget, not {' and '.join(given)}; "
-                f"an override takes one away: -s training.{given[0]}=null"
+                f"an override removes one: -s training.{given[0]}=null"
             )
         if self.time_budget is not None and self.time_budget <= 0:
             raise ValueError("time_budget must be longer than zero")

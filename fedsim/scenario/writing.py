@@ -15,7 +15,7 @@ from fedsim.components import is_user_reference
 
 
 def to_yaml(data: Any) -> str:
-    """Plain data as YAML in the order of its keys; lists of plain values stand on one line."""
+    """Plain data as YAML in the order of its keys; lists of plain values are on one line."""
     yaml = YAML()
     yaml.default_flow_style = False
     yaml.width = 120

@@ -20,6 +20,7 @@ from pydantic import Field
 
 from fedsim.components import Component, Parameters
 from fedsim.randomness import Purpose, Stream
+from fedsim.signatures import is_bundled
 
 
 @dataclass(slots=True, eq=False)
@@ -303,7 +304,7 @@ class Schedule(Component, ABC):
             failures. Empty if the schedule does not wait.
         updates_needed: name of the parameter that sets the minimum number of updates per version; empty if one is
             enough.
-        paper: source of the schedule.
+        paper: source of the schedule; a user's class does not inherit it.
 
     :mod:`fedsim.composition.requirements` checks these needs.
     """
@@ -315,6 +316,12 @@ class Schedule(Component, ABC):
     patience: ClassVar[str] = ""
     updates_needed: ClassVar[str] = ""
     paper: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """A user's class is another schedule than the one that it derives from, and has another paper."""
+        super().__init_subclass__(**options)
+        if not is_bundled(cls):
+            cls.paper = vars(cls).get("paper", "")
 
     def __init__(self, params: Any, server: ServerPort, selection: Selection) -> None:
         self.params = params

@@ -20,7 +20,7 @@ from fedsim.simulation.engine import (
 from fedsim.simulation.life import Activity, Life, LocalSteps, Reached, Transfer
 from fedsim.simulation.plan import Dispatches, OnEnd
 from fedsim.simulation.workload import Workloads
-from fedsim.traces.availability import NEVER
+from fedsim.units import NEVER
 
 
 @dataclass(slots=True, eq=False)

@@ -32,11 +32,15 @@ _CLIENTS = (
 _CALLBACK = "give the function without calling it: self.begin, not self.begin()"
 
 
-def check_selection(selection: Selection, server: ServerPort) -> None:
+def check_selection(selection: Selection, server: ServerPort, on_empty: Callable[[], None]) -> None:
     """Let a user's selection raise an error if it returns anything but different clients, too many of them, or a wrong
     number.
 
     Arrays of clients become lists. A selection that ships with fedsim is left alone.
+
+    Args:
+        selection, server: the selection and its server.
+        on_empty: called when it draws nobody although clients are available.
     """
     if is_bundled(type(selection)):
         return
@@ -83,7 +87,9 @@ def check_selection(selection: Selection, server: ServerPort) -> None:
         function, where = getattr(selection, name), place(type(selection), name)
         setattr(selection, name, _checked(function, check, where))
         if name in ("draw", "draw_among") and not is_bundled(function):
-            setattr(selection, name, _available(getattr(selection, name), selection, where))
+            setattr(
+                selection, name, _available(getattr(selection, name), selection, where, on_empty)
+            )
 
 
 def check_requests(
@@ -361,15 +367,20 @@ def _checked(
 
 
 def _available(
-    draw: Callable[..., list[int]], selection: Selection, where: str
+    draw: Callable[..., list[int]],
+    selection: Selection,
+    where: str,
+    on_empty: Callable[[], None],
 ) -> Callable[..., list[int]]:
     """The function ``draw`` of a selection, which must not return more clients than are requested, or others than
-    those that are available."""
+    those that are available; ``on_empty`` is called if it returns none of them."""
 
     @functools.wraps(draw)
     def call(count: int, *args: Any, **kwargs: Any) -> list[int]:
-        available = set() if selection.with_replacement else set(selection.available().tolist())
+        available = set(selection.available().tolist())
         drawn = draw(count, *args, **kwargs)
+        if not drawn and available and count > 0:
+            on_empty()
         absent = next((one for one in drawn if one not in available), None)
         if absent is not None and not selection.with_replacement:
             raise UserError(

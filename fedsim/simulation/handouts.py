@@ -16,8 +16,8 @@ from fedsim.errors import UserError
 from fedsim.randomness import Stream
 from fedsim.scheduling.base import Dispatch, Timer
 from fedsim.simulation.engine import Engine
-from fedsim.traces.availability import NEVER, AvailabilityIndex, OnlineSampler
-from fedsim.units import NS_PER_S
+from fedsim.traces.availability import AvailabilityIndex, OnlineSampler
+from fedsim.units import NEVER, NS_PER_S
 
 _PATIENCE_NS = 366 * 86_400 * NS_PER_S
 

@@ -17,7 +17,7 @@ from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.course import Plan
 from fedsim.simulation.energy import COMPUTE, DOWNLOAD, UPLOAD, Battery
 from fedsim.simulation.workload import Workload
-from fedsim.traces.availability import NEVER
+from fedsim.units import NEVER
 
 
 class Transfer(NamedTuple):

@@ -19,7 +19,7 @@ from fedsim.simulation.course import Plan
 from fedsim.simulation.engine import Engine
 from fedsim.simulation.life import Life, Reached, Transfer
 from fedsim.simulation.workload import Workload, Workloads
-from fedsim.traces.availability import NEVER
+from fedsim.units import NEVER
 
 _BEYOND = 2 * NEVER - 1
 """Later than every instant, including NEVER."""

@@ -69,6 +69,8 @@ class DispatchRows:
         columns["energy_j"] = self._joules(columns["client_id"], work_ns)
         columns["group"] = group
         columns["ended_s"] = _seconds(np.minimum(end, now_ns))
+        for name, spent_ns in zip(("download_s", "compute_s", "upload_s"), work_ns, strict=True):
+            columns[name] = _seconds(spent_ns)
         return columns
 
     def _joules(self, clients: _Ints, work_ns: _Ints) -> npt.NDArray[np.float64]:

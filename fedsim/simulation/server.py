@@ -22,7 +22,7 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from fedsim.errors import UserError
-from fedsim.global_generators import watched
+from fedsim.global_generators import RANDOM_NUMBERS, refuse_kept_generators, watched
 from fedsim.network.shared import SharedNetwork
 from fedsim.outcomes import Outcome
 from fedsim.randomness import Purpose
@@ -73,6 +73,7 @@ class Server(Facts, ServerPort):
     Attributes:
         dispatched: dispatches handed out so far.
         arrived: updates received so far.
+        empty_draws: how often a user's selection has drawn nobody although clients were available.
 
     Raises:
         UserError: schedule or selection refuse their parameters.
@@ -93,7 +94,7 @@ class Server(Facts, ServerPort):
     ) -> None:
         super().__init__(clients, rules, seed)
         population = clients.population
-        self.version = self.round = self.dispatched = self.arrived = 0
+        self.version = self.round = self.dispatched = self.arrived = self.empty_draws = 0
         self._population = population
         self._rules = rules
         self._time_budget_ns = clients.work.time_budget_ns
@@ -134,9 +135,9 @@ class Server(Facts, ServerPort):
         self._selection = watched(
             rules.selection(self),
             *("draw", "cohort"),
-            hint="draw from self.generator(), which is different at every call and the same in every run",
+            hint=RANDOM_NUMBERS["selection"],
         )
-        check_selection(self._selection, self)
+        check_selection(self._selection, self, self._count_empty_draw)
         # Checked once, because these methods are called for every dispatch and do nothing in most selections.
         kind = type(self._selection)
         self._selection_counts = kind.multiplicity is not Selection.multiplicity
@@ -148,11 +149,15 @@ class Server(Facts, ServerPort):
         """Simulate from time 0 until a limit is met or no event is left."""
         self._evaluations.start()
         self._schedule.start()
+        refuse_kept_generators(self._schedule, "schedule")
         self._engine.run(self._limits.until_ns)
         now = self._clock.now
         for dispatch, plan in [*self._dispatches.stop_all(), *self._updates.held.items()]:
             self._updates.close(dispatch, plan, Outcome.UNFINISHED, now)
         self._evaluations.finish()
+
+    def _count_empty_draw(self) -> None:
+        self.empty_draws += 1
 
     # -- Step 1. The schedule draws clients from the selection and dispatches work to them. -------------------------
 

@@ -15,8 +15,7 @@ from fedsim.scenario.model import Failures
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.drawn_work import DrawnWork
 from fedsim.simulation.energy import Battery, EnergyUse
-from fedsim.traces.availability import NEVER
-from fedsim.units import NS_PER_S
+from fedsim.units import NEVER, NS_PER_S
 
 if TYPE_CHECKING:
     from fedsim.simulation.course import Plan

@@ -105,7 +105,7 @@ def sweep(
         on_progress: called several times a second.
 
     Raises:
-        UserError: the sweep is invalid, or its folder cannot be used or holds a run of a different scenario.
+        UserError: the sweep is invalid, or its folder cannot be used or contains a run of a different scenario.
     """
     if address is not None and engine != "ray":
         raise UserError(

@@ -24,7 +24,7 @@ from fedsim.formatting import format_counted, format_names
 from fedsim.locks import locked
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.progress import WAITING
-from fedsim.runs.sweep import SweepEntry, SweepRecord, is_sweep, read_sweep
+from fedsim.runs.sweep import SweepEntry, SweepRecord, damaged, is_sweep, read_sweep
 from fedsim.runs.tables import csv_text
 from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario
@@ -65,11 +65,7 @@ class Sweep:
             table = pq.read_table(path, page_checksum_verification=True)
             frame: pd.DataFrame = table.to_pandas()
         except (OSError, pa.ArrowException) as error:
-            raise UserError(
-                f"cannot be read: {error}",
-                where=str(path),
-                hint="run fedsim sweep (in Python: fedsim.sweep()) again",
-            ) from error
+            raise damaged(path, f"cannot be read: {error}") from error
         return frame
 
     @property
@@ -114,7 +110,7 @@ def claimed(path: Path) -> Iterator[None]:
     """Make the folder of a sweep if it does not exist, and hold its lock.
 
     Raises:
-        UserError: the folder holds something else, cannot be written to, or is in use by another process.
+        UserError: the folder contains something else, cannot be written to, or is in use by another process.
     """
     taken = path.exists() and not is_sweep(path)
     # Hidden files are the lock, and temporary files of a killed sweep.
@@ -124,14 +120,6 @@ def claimed(path: Path) -> Iterator[None]:
             where=str(path),
             hint="choose another folder with -o (in Python: output)",
         )
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"cannot write to the sweep's folder: {error.strerror}",
-            where=str(path),
-            hint="choose a folder that you may write to",
-        ) from error
     with locked(path):
         remove_temporaries(path)
         yield

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedsim import bundled
 from fedsim.components import is_user_reference
-from fedsim.errors import UserError, UserErrors
+from fedsim.errors import UserError, UserErrors, raise_all
 from fedsim.scenario.comparing import Namer, differing, flattened, short_names, text
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override, apply_overrides
@@ -108,12 +108,7 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
                     hint="a value or a seed is listed twice",
                 )
             planned[name] = PlannedRun(name, seed, values, changed)
-    if problems:
-        raise (
-            UserErrors(list(problems.values()))
-            if len(problems) > 1
-            else next(iter(problems.values()))
-        )
+    raise_all(problems.values())
     return list(planned.values())
 
 

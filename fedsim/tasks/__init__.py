@@ -1,1 +1,1 @@
-"""Learning tasks: datasets, partitions among clients, models, and analytic tasks."""
+"""Learning tasks: data sets, partitions among clients, models, and analytic tasks."""

@@ -236,6 +236,13 @@ def steps_per_epoch(samples: IntArray, batch_size: int) -> IntArray:
     return np.maximum(-(-samples // batch_size), 1)
 
 
+def as_tensor(array: npt.NDArray[Any]) -> Tensor:
+    """The array as a tensor that shares its memory."""
+    import torch
+
+    return torch.from_numpy(array)
+
+
 def check_augmentation(training: Training, task: Task) -> None:
     """Check that augmentation, if requested, can be applied to the task's samples.
 

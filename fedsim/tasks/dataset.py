@@ -176,7 +176,7 @@ class Dataset:
 
     def _damaged(self, what: str) -> UserError:
         hint = "fix its files, or the code that reads them"
-        return UserError(what, where=f"dataset {self.name}", hint=hint)
+        return UserError(what, where=f"data set {self.name}", hint=hint)
 
     def doubts(self) -> list[UserError]:
         """A warning if labels probably begin at 1: no sample has label 0."""
@@ -185,7 +185,7 @@ class Dataset:
             return []
         return [
             UserError(
-                f"class 0 of dataset {self.name} has no samples",
+                f"class 0 of data set {self.name} has no samples",
                 where="task.dataset",
                 hint="number the classes 0, 1, 2, ..., because models have an output for each label from 0",
             )
@@ -232,7 +232,7 @@ class Dataset:
 
 
 class DatasetComponent(Component, ABC):
-    """A dataset by name; loads from files, a download or a formula."""
+    """A data set by name; loads from files, a download or a formula."""
 
     @abstractmethod
     def load(self, folder: Path | None = None) -> Dataset:
@@ -243,7 +243,7 @@ class DatasetComponent(Component, ABC):
         """
 
     def loaded(self, folder: Path | None = None) -> Dataset:
-        """What :meth:`load` returns.
+        """The result of :meth:`load`.
 
         Raises:
             UserError: it fails, or a user's returns anything but a :class:`Dataset`.

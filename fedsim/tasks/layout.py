@@ -97,7 +97,7 @@ class Layout:
         }
 
     def mask(self, patterns: Sequence[str]) -> Tensor:
-        """Which entries belong to the tensors that match ``patterns``, (P,) bool.
+        """The mask of the entries of the tensors that match ``patterns``, (P,) bool.
 
         A pattern is a tensor's name, the name of a module (``layers.1`` means all its tensors), or either with the
         wildcards ``*``, ``?`` and ``[...]``.

@@ -37,7 +37,7 @@ class Loss:
         return torch.isin(labels, torch.tensor(self.positive, device=labels.device)).long()
 
     def per_sample(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Loss of each sample without penalty, (n,), from outputs (n, outputs) or (n,) and dataset labels (n,)."""
+        """Loss of each sample without penalty, (n,), from outputs (n, outputs) or (n,) and data set labels (n,)."""
         from torch.nn import functional
 
         if self.kind == "cross_entropy":

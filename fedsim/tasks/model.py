@@ -90,7 +90,7 @@ class ModelComponent(Component, ABC):
         """The training loss: cross-entropy, or the squared error for a quantity.
 
         Raises:
-            UserError: the model cannot learn this dataset's labels.
+            UserError: the model cannot learn this data set's labels.
         """
         regression = dataset.kind == "regression"
         if regression and self.predicts == "class":
@@ -107,15 +107,15 @@ class ModelComponent(Component, ABC):
         initialize(module, generator)
 
     def misfit(self, message: str, dataset: Dataset, hint: str | None = None) -> UserError:
-        """The error for a dataset that the model does not fit."""
+        """The error for a data set that the model does not fit."""
         return UserError(
-            f"model {self.name} does not fit dataset {dataset.name}: {message}",
+            f"model {self.name} does not fit data set {dataset.name}: {message}",
             where="task.model",
             hint=hint,
         )
 
     def image_shape(self, dataset: Dataset, least: int) -> tuple[int, int, int]:
-        """Channels, height and width of the dataset's images.
+        """Channels, height and width of the data set's images.
 
         Raises:
             UserError: samples are not images, or height or width is below ``least``.
@@ -125,7 +125,7 @@ class ModelComponent(Component, ABC):
             raise self.misfit(
                 f"it needs images (channels, height, width), but samples have shape {shape}",
                 dataset,
-                "use an image dataset, or the model mlp",
+                "use an image data set, or the model mlp",
             )
         if min(shape[1:]) < least:
             raise self.misfit(

@@ -99,10 +99,10 @@ class Assignment:
 
 
 class Partitioner(Component, ABC):
-    """A rule that assigns samples to clients; a pure function of dataset, parameters and stream.
+    """A rule that assigns samples to clients; a pure function of data set, parameters and stream.
 
     Attributes:
-        needs_classes: whether samples are assigned by their class, so that a regression dataset is refused.
+        needs_classes: whether samples are assigned by their class, so that a regression data set is refused.
     """
 
     Params: ClassVar[type[Parameters]] = CountedParameters
@@ -146,7 +146,7 @@ class Partitioner(Component, ABC):
         """
         if self.needs_classes and dataset.kind == "regression":
             raise self.misfit(
-                f"partition {self.name} distributes samples by their class, but dataset {dataset.name} holds a "
+                f"partition {self.name} distributes samples by their class, but data set {dataset.name} contains a "
                 "quantity to be predicted",
                 "use iid, quantity_skew, natural (one client per group) or file",
             )
@@ -204,7 +204,7 @@ def too_many_clients(clients: int, samples: int, dataset: Dataset) -> UserError:
         f"{format_counted(clients, 'client')} cannot share {format_counted(samples, 'training sample')} "
         f"of {dataset.name}",
         where="task.partition",
-        hint=f"use at most {samples:,} clients, or a larger dataset",
+        hint=f"use at most {samples:,} clients, or a larger data set",
     )
 
 
@@ -291,7 +291,7 @@ def raise_minimum(
 def _set_aside(
     owners: IntArray, clients: int, share: float, stream: Stream
 ) -> npt.NDArray[np.bool_]:
-    """Which samples become test samples: a random share of each client's samples."""
+    """The mask of the test samples: a random share of each client's samples."""
     counts = np.bincount(owners[owners != UNUSED], minlength=clients)
     sizes = np.clip(np.rint(share * counts), 1, np.maximum(counts - 1, 0)).astype(np.int64)
     sizes[counts < 2] = 0

@@ -59,11 +59,11 @@ class SequentialModel(ModelComponent):
         return self.hidden_layers
 
     def all_layers(self, dataset: Dataset) -> list[Layer]:
-        """All layers, for this dataset's classes."""
+        """All layers, for this data set's classes."""
         return [*self.layers(), Linear(dataset.classes)]
 
     def build(self, dataset: Dataset) -> nn.Module:
-        """The layers for this dataset's images."""
+        """The layers for this data set's images."""
         from torch import nn
 
         return nn.Sequential(*(_module(layer, inputs) for layer, inputs in self._sized(dataset)))

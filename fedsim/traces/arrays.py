@@ -14,6 +14,13 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 
+def run_starts(*columns: npt.NDArray[Any]) -> Bools:
+    """Whether each row begins a run of rows that are equal in all ``columns``, shape (rows,)."""
+    starts = np.ones(len(columns[0]), np.bool_)
+    starts[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return starts
+
+
 def to_numpy(values: Any) -> npt.NDArray[Any]:
     """An Arrow array as a NumPy array; nulls become NaN in numbers, which become float64, and false in Booleans.
 

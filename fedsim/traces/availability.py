@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -32,12 +33,9 @@ from fedsim.traces.intervals import (
 )
 from fedsim.traces.ordering import join_touching
 from fedsim.traces.parameters import OnEnd
-from fedsim.units import NEVER, NS_PER_S
+from fedsim.units import DAY_S, DAY_US, NEVER, NS_PER_S
+from fedsim.units import NS_PER_US as _NS
 
-__all__ = ["NEVER", "AvailabilityIndex", "OnlineSampler", "Sweep"]
-
-_NS = 1000
-_DAY_US = 86_400_000_000
 _CHUNK_ROWS = 1 << 21
 
 
@@ -74,8 +72,6 @@ class AvailabilityIndex:
         # Memory views give Python integers several times faster than numpy scalars.
         self._edges_view = edges_us.data
         self._layout_view = self._layout.reshape(-1).data
-        self._before_us: Ints | None = None
-        self._before_view: memoryview[int] | None = None
         self._sweep = Sweep(self)
         total_us = np.sum(edges_us[1::2] - edges_us[::2], dtype=np.float64)
         self.mean_session_ns = int(min(2 * float(total_us) / len(edges_us) * _NS, NEVER))
@@ -142,9 +138,9 @@ class AvailabilityIndex:
             Their number, and the most common of their periods, in seconds.
         """
         offset_us, period_us = self._layout[:, 2], self._layout[:, 3]
-        repeats = (period_us > _DAY_US) & (offset_us + until_ns // _NS > period_us)
+        repeats = (period_us > DAY_US) & (offset_us + until_ns // _NS > period_us)
         periods, counts = np.unique(
-            period_us[repeats & (period_us % _DAY_US != 0)], return_counts=True
+            period_us[repeats & (period_us % DAY_US != 0)], return_counts=True
         )
         return int(counts.sum()), float(periods[counts.argmax()]) / 1e6 if len(periods) else 0.0
 
@@ -152,15 +148,7 @@ class AvailabilityIndex:
 
     def is_online(self, client: int, t_ns: int) -> bool:
         """Whether ``client`` is online at ``t_ns``."""
-        if t_ns >= self.horizon_ns:
-            self._refuse(t_ns)
-        layout = self._layout_view
-        at = client << 2
-        position = t_ns // _NS + layout[at + 2]
-        period = layout[at + 3]
-        if period:
-            position %= period
-        return bisect_right(self._edges_view, position, layout[at], layout[at + 1]) & 1 == 1
+        return self.online_until(client, t_ns) > t_ns
 
     def online_until(self, client: int, t_ns: int) -> int:
         """Exclusive end (ns) of the online interval that contains ``t_ns``; ``t_ns`` if offline, NEVER if endless.
@@ -224,7 +212,7 @@ class AvailabilityIndex:
         first, last, offset_us, period_us = layout[client << 2 : (client << 2) + 4]
         if first == last:
             return NEVER
-        before = self._before()
+        before = self._before_view
         period = period_us * _NS
         position = t_ns + offset_us * _NS
         lap_start = 0
@@ -251,7 +239,7 @@ class AvailabilityIndex:
 
     def _done_through(self, edge: int) -> int:
         """Time online (us) of a device from its first interval through the one that starts at ``edge``."""
-        return self._before()[edge >> 1] + self._edges_view[edge + 1] - self._edges_view[edge]
+        return self._before_view[edge >> 1] + self._edges_view[edge + 1] - self._edges_view[edge]
 
     # Many clients ---------------------------------------------------------------------------------------------------
 
@@ -379,15 +367,8 @@ class AvailabilityIndex:
         for low, high in itertools.pairwise(edges):
             yield np.arange(low, high)
 
-    def online_counts(self, times_ns: npt.ArrayLike) -> Ints:
-        """Number of clients online at each of some instants (ns, ascending)."""
-        times = np.asarray(times_ns, dtype=np.int64)
-        if not len(times):
-            return np.zeros(0, np.int64)
-        return self.online_summary(times, int(times[0]), int(times[-1]) + 1)[0]
-
     def online_summary(self, times_ns: Ints, start_ns: int, end_ns: int) -> tuple[Ints, Ints]:
-        """How many clients are online, and for how long each is, in one pass over the intervals.
+        """The number of clients online, and how long each is online, in one pass over the intervals.
 
         Args:
             times_ns: instants (ns, ascending) from ``start_ns`` to at most ``end_ns``, shape (n,).
@@ -411,15 +392,13 @@ class AvailabilityIndex:
         return np.cumsum(change[:-1]), online_ns
 
     def online_between_ns(self, start_ns: int, end_ns: int) -> Ints:
-        """How long (ns) each client is online within ``[start_ns, end_ns)``, shape (clients,)."""
+        """Time (ns) that each client is online within ``[start_ns, end_ns)``, shape (clients,)."""
         if end_ns > self.horizon_ns:
             self._refuse(end_ns)
         return self._online_before_ns(end_ns) - self._online_before_ns(start_ns)
 
     def _online_before_ns(self, t_ns: int) -> Ints:
         """Time online (ns) of each client from an instant fixed for the client until ``t_ns``, shape (clients,)."""
-        self._before()
-        assert self._before_us is not None
         first, last, offset, period = self._layout.T
         position = t_ns // _NS + offset
         lap: Ints = np.where(period > 0, position // np.maximum(period, 1), 0)
@@ -439,21 +418,21 @@ class AvailabilityIndex:
         result: Ints = (done + lap * per_lap) * _NS + np.where(on, t_ns % _NS, 0)
         return result
 
-    def _before(self) -> memoryview[int]:
-        """Time online (us) of each interval's device before the interval; computed on first use."""
-        if self._before_view is None:
-            length = self._edges[1::2] - self._edges[::2]
-            before = np.cumsum(length) - length
-            first, last = self._layout[:, 0], self._layout[:, 1]
-            is_head = np.zeros(len(before), np.bool_)
-            is_head[first[first < last] >> 1] = True
-            heads = np.flatnonzero(is_head)
-            if len(heads):
-                sizes = np.diff(np.append(heads, len(before)))
-                before[heads[0] :] -= np.repeat(before[heads], sizes)
-            self._before_us = before
-            self._before_view = before.data
-        return self._before_view
+    @cached_property
+    def _before_us(self) -> Ints:
+        """Time online (us) of each interval's device before the interval."""
+        length = self._edges[1::2] - self._edges[::2]
+        before: Ints = np.cumsum(length) - length
+        first, last = self._layout[:, 0], self._layout[:, 1]
+        heads = np.unique(first[first < last] >> 1)
+        if len(heads):
+            sizes = np.diff(np.append(heads, len(before)))
+            before[heads[0] :] -= np.repeat(before[heads], sizes)
+        return before
+
+    @cached_property
+    def _before_view(self) -> memoryview[int]:
+        return self._before_us.data
 
     def _refuse(self, t_ns: int) -> None:
         raise UserError(
@@ -590,7 +569,7 @@ class OnlineSampler:
         self._index = index
         self._stream = stream
         # A quarter of a session: one draw in five meets a client that has left or is still to come.
-        self._bin_ns = min(max(index.mean_session_ns // 4, NS_PER_S), 86_400 * NS_PER_S)
+        self._bin_ns = min(max(index.mean_session_ns // 4, NS_PER_S), DAY_S * NS_PER_S)
         self._sweep = Sweep(index)
         self._bin_start = self._bin_end = self._listed_start = self._swept_start = -1
         # The share of clients online if draws are from all clients, otherwise 0; and the number of attempts then, so
@@ -635,46 +614,35 @@ class OnlineSampler:
             return np.zeros(0, np.int64)
         if 4 * k >= count * (share or 1):
             return self._in_random_order(k, self._acceptable(t_ns, busy), draw)
-        if share:
-            return self._sample_of_all(k, t_ns, busy, draw)
-        if count <= self._SHORT:
+        if not share and count <= self._SHORT:
             clients = self._acceptable(t_ns, busy)
             if len(clients) < k:
                 return self._in_random_order(k, clients, draw)
         limit = self._ATTEMPTS + 8 * k
-        chosen = np.zeros(0, np.int64)
-        attempts = 0
-        while attempts < limit:
-            more = min(2 * (k - len(chosen)) + 16, limit - attempts)
-            uniforms = self._stream.uniforms(draw, np.arange(attempts, attempts + more))
-            attempts += more
-            positions = (uniforms * count).astype(np.int64)
-            clients = self._listed[positions]
-            accepted = clients[~busy[clients] & self._online(positions, clients, t_ns)]
-            chosen = np.concatenate([chosen, accepted])
-            _, where = np.unique(chosen, return_index=True)
-            chosen = chosen[np.sort(where)]
-            if len(chosen) >= k:
-                return chosen[:k]
-        return self._in_random_order(k, self._acceptable(t_ns, busy), draw)
-
-    def _sample_of_all(self, k: int, t_ns: int, busy: Bools, draw: int) -> Ints:
-        """:meth:`sample` by attempts on all clients."""
-        limit = self._most_attempts + int(8 * k / self._share)
+        if share:
+            limit = self._most_attempts + int(8 * k / share)
         chosen = np.zeros(0, np.int64)
         attempts = 0
         while len(chosen) < k and attempts < limit:
-            more = min(int(1.1 * (k - len(chosen)) / self._share) + 64, limit - attempts)
-            clients = self._attempts(draw, attempts, attempts + more)
-            attempts += more
-            clients = clients[~busy[clients]]
-            clients = clients[self._index.is_online_many(clients, t_ns)]
-            chosen = np.concatenate([chosen, clients])
+            missing = k - len(chosen)
+            more = int(1.1 * missing / share) + 64 if share else 2 * missing + 16
+            last = min(attempts + more, limit)
+            if share:
+                clients = self._attempts(draw, attempts, last)
+                clients = clients[~busy[clients]]
+                accepted = clients[self._index.is_online_many(clients, t_ns)]
+            else:
+                uniforms = self._stream.uniforms(draw, np.arange(attempts, last))
+                positions = (uniforms * count).astype(np.int64)
+                clients = self._listed[positions]
+                accepted = clients[~busy[clients] & self._online(positions, clients, t_ns)]
+            attempts = last
+            chosen = np.concatenate([chosen, accepted])
             _, where = np.unique(chosen, return_index=True)
             chosen = chosen[np.sort(where)]
-        if len(chosen) < k:
-            return self._in_random_order(k, self._acceptable(t_ns, busy), draw)
-        return chosen[:k]
+        if len(chosen) >= k:
+            return chosen[:k]
+        return self._in_random_order(k, self._acceptable(t_ns, busy), draw)
 
     def _attempts(self, draw: int | Ints, first: int, last: int) -> Ints:
         """The clients of attempts ``first`` to ``last`` of a draw from all clients; one row per draw if several."""

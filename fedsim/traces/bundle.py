@@ -50,7 +50,7 @@ def american(values: Any) -> Any:
 
 
 class Eligibility(BaseModel):
-    """What "available" means in a bundle."""
+    """The meaning of "available" in a bundle."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -95,7 +95,7 @@ class Manifest(BaseModel):
     """Behavior of a device outside its observation window: it repeats (with its period), keeps its last state, is
     unavailable, or ends the run with an error."""
     eligibility: Eligibility | None = None
-    """What "available" means."""
+    """The meaning of "available"."""
     importer: str
     """Importer or generator that wrote the bundle."""
     importer_version: str
@@ -276,7 +276,7 @@ class TraceBundle:
         if changed:
             altered.append("manifest")
             if verify:
-                raise _changed(path / MANIFEST_NAME, manifest)
+                raise _altered(path / MANIFEST_NAME, manifest)
         for name in TABLES:
             if tables is not None and name not in tables and name != "devices":
                 continue
@@ -284,7 +284,7 @@ class TraceBundle:
             digest = manifest.sha256.get(name)
             if not file.is_file():
                 if name == "devices" or digest is not None:
-                    raise _missing(file, manifest)
+                    raise _altered(file, manifest)
                 continue
             try:
                 content = file.read_bytes()
@@ -295,7 +295,7 @@ class TraceBundle:
             elif hashlib.sha256(content).hexdigest() != digest:
                 altered.append(name)
                 if verify:
-                    raise _changed(file, manifest)
+                    raise _altered(file, manifest)
             trusted = name not in altered and name not in unverified
             loaded[name] = _parse_table(content, file, name, trusted=trusted)
         # After decoding, the pool holds twice the memory that the tables need.
@@ -443,13 +443,11 @@ def compare_files(folder: Path) -> tuple[int, list[UserError], bool]:
         UserError: the manifest cannot be read.
     """
     manifest, changed = _read_manifest(folder)
-    problems = [_changed(folder / MANIFEST_NAME, manifest)] if changed else []
+    problems = [_altered(folder / MANIFEST_NAME, manifest)] if changed else []
     for name, digest in manifest.sha256.items():
         file = table_path(folder, name)
-        if not file.is_file():
-            problems.append(_missing(file, manifest))
-        elif file_sha256(file) != digest:
-            problems.append(_changed(file, manifest))
+        if not file.is_file() or file_sha256(file) != digest:
+            problems.append(_altered(file, manifest))
     unlisted = [
         name for name in TABLES.keys() - manifest.sha256 if table_path(folder, name).is_file()
     ]
@@ -457,21 +455,15 @@ def compare_files(folder: Path) -> tuple[int, list[UserError], bool]:
     return sums, problems, not unlisted and manifest.manifest_sha256 is not None
 
 
-def _missing(file: Path, manifest: Manifest) -> UserError:
+def _altered(file: Path, manifest: Manifest) -> UserError:
+    """The error for a file that is missing or has changed."""
     message = f"the table {file.stem} of this trace bundle is missing"
-    return UserError(message, where=str(file), hint=_repair(manifest))
-
-
-def _changed(file: Path, manifest: Manifest) -> UserError:
-    message = (
-        "the file has changed since fedsim wrote it: its SHA-256 is not the one in the manifest"
-    )
-    return UserError(message, where=str(file), hint=_repair(manifest))
-
-
-def _repair(manifest: Manifest) -> str:
+    if file.is_file():
+        message = (
+            "the file has changed since fedsim wrote it: its SHA-256 is not the one in the manifest"
+        )
     command = f", or create it again: {manifest.command}" if manifest.command else ""
-    return f"copy the bundle again{command}"
+    return UserError(message, where=str(file), hint=f"copy the bundle again{command}")
 
 
 def _read_manifest(folder: Path) -> tuple[Manifest, bool]:

@@ -19,12 +19,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from fedsim.errors import UserError
-from fedsim.traces.arrays import Bools, Ints
+from fedsim.traces.arrays import Bools, Ints, run_starts
 from fedsim.traces.bundle import Eligibility, TraceBundle
 from fedsim.traces.ordering import Intervals, normalize
 
@@ -176,13 +173,6 @@ class Rule:
         return cls(text, table)
 
 
-def state_codes(key: str, values: npt.NDArray[np.str_] | list[str]) -> Ints:
-    """Position of each value among the states of ``key``; -1 if it is not one. Shape (n,)."""
-    positions = pc.index_in(pa.array(values, pa.string()), value_set=pa.array(STATES[key]))
-    codes: Ints = pc.fill_null(positions, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes
-
-
 def eligible_intervals(
     rule: Rule, device: Ints, time_us: Ints, key: Ints, value: Ints
 ) -> Intervals:
@@ -202,8 +192,7 @@ def eligible_intervals(
         :func:`~fedsim.traces.ordering.normalize`, and ``open_at_end``.
     """
     count = len(device)
-    first = np.ones(count, np.bool_)
-    first[1:] = device[1:] != device[:-1]
+    first = run_starts(device)
     first_row = np.maximum.accumulate(np.where(first, np.arange(count), 0))
     states = []
     for position, name in enumerate(KEYS):
@@ -233,21 +222,18 @@ def rederive(bundle: TraceBundle, expression: str) -> TraceBundle:
         UserError: the expression does not follow the grammar, or the bundle has no device_events.
     """
     rule = Rule.parse(expression)
-    events = bundle.table("device_events")
     device = bundle.device_rows("device_events")
-    names = pc.fill_null(
-        pc.index_in(events.column("key").cast("string"), value_set=pa.array(KEYS)), -1
-    )
-    key = names.to_numpy().astype(np.int64)
-    texts = events.column("value").cast("string").combine_chunks()
+    key = _positions(KEYS, *bundle.text_codes("device_events", "key"))
+    codes, words = bundle.text_codes("device_events", "value")
     value = np.full(len(key), -1, np.int64)
     for position, name in enumerate(KEYS):
         chosen = np.flatnonzero(key == position)
-        value[chosen] = state_codes(name, texts.take(pa.array(chosen)))
+        value[chosen] = _positions(STATES[name], codes[chosen], words)
         unknown = chosen[value[chosen] < 0]
         if len(unknown):
+            row = int(unknown[0])
             raise bundle.error(
-                f"device_events row {unknown[0]}: {name} has no state '{texts[int(unknown[0])]}'",
+                f"device_events row {row}: {name} has no state '{[*words, None][codes[row]]}'",
                 f"its states are: {', '.join(STATES[name])}",
             )
     intervals = eligible_intervals(
@@ -264,3 +250,8 @@ def rederive(bundle: TraceBundle, expression: str) -> TraceBundle:
     return TraceBundle(
         manifest, bundle.tables | {"availability": intervals.table(bundle.device_ids)}
     )
+
+
+def _positions(known: tuple[str, ...], codes: Ints, words: list[str]) -> Ints:
+    """Position in ``known`` of the word of each code; -1 if it is not in it. Shape (n,)."""
+    return np.array([known.index(word) if word in known else -1 for word in [*words, None]])[codes]

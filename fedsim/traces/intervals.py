@@ -11,9 +11,9 @@ from fedsim.traces.arrays import Ints
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.ordering import join_touching
 from fedsim.traces.validation import require_sound
-from fedsim.units import NEVER
+from fedsim.units import NEVER, NS_PER_US
 
-FAR_US = NEVER // 1000
+FAR_US = NEVER // NS_PER_US
 """A trace instant (us) that stands for "forever"."""
 
 

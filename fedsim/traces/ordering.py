@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.traces.arrays import Bools, Ints
+from fedsim.traces.arrays import Bools, Ints, run_starts
 from fedsim.traces.tables import id_column, make_table
 
 
@@ -98,8 +98,7 @@ def normalize(
     order = np.lexsort((end, start, device))
     device, start, end, origin = device[order], start[order], end[order], origin[order]
 
-    same = np.zeros(len(device), bool)
-    same[1:] = device[1:] == device[:-1]
+    same = ~run_starts(device)
     reach = running_max(device, end)
     before = np.zeros(len(device), np.int64)
     before[1:] = reach[:-1]

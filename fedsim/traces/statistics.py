@@ -17,7 +17,7 @@ from fedsim.traces.fitting import Fit, fit_all, lognormal, thinned
 from fedsim.traces.intervals import device_edges
 from fedsim.traces.tables import DIRECTIONS
 from fedsim.traces.validation import LAST_S
-from fedsim.units import DAY_US
+from fedsim.units import DAY_S, DAY_US
 
 HOUR_US = DAY_US // 24
 LEVELS = (60.0, 300.0, 600.0, 3600.0)
@@ -234,7 +234,7 @@ def _availability(bundle: TraceBundle) -> AvailabilityStatistics:
         never_online=int((count[valid] == 0).sum()),
         sessions_s=Spread.of(lengths, fitted=True),
         gaps_s=Spread.of(gaps, fitted=True),
-        sessions_a_day=Spread.of(count[valid] / np.maximum(window / 86400, 1e-9)),
+        sessions_a_day=Spread.of(count[valid] / np.maximum(window / DAY_S, 1e-9)),
         remaining_s=_remaining(lengths),
         at_least=[
             AtLeast(

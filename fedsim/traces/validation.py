@@ -14,18 +14,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedsim.errors import UserError, UserErrors
+from fedsim.errors import UserError, raise_all
 from fedsim.formatting import format_counted
-from fedsim.traces.arrays import Bools, Ints, filled, to_numpy
+from fedsim.traces.arrays import Bools, Ints, filled, run_starts, to_numpy
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.tables import TABLES, Column, Order, single_chunk
+from fedsim.units import DAY_S
 
 LISTED_PER_KIND = 1000
+_SHOWN = 10
 CONTROL = r"[\x00-\x1f\x7f-\x9f]"
 """Characters that no name may contain, because a terminal would interpret them."""
 
-SHORTEST_TYPICAL_S, LONGEST_TYPICAL_S = 1.0, 10 * 86_400.0
-_YEAR_S = 365 * 86_400.0
+SHORTEST_TYPICAL_S, LONGEST_TYPICAL_S = 1.0, 10.0 * DAY_S
+_YEAR_S = 365.0 * DAY_S
 LONGEST_WINDOW_S = 5 * _YEAR_S
 LAST_S = 230 * _YEAR_S
 """The year 2200 as a Unix time."""
@@ -66,20 +68,16 @@ def validate_bundle(bundle: TraceBundle, *, limit: int = LISTED_PER_KIND) -> lis
     return findings
 
 
-def require_sound(bundle: TraceBundle, *, shown: int = 10) -> None:
+def require_sound(bundle: TraceBundle) -> None:
     """Check that a bundle is sound.
 
     Raises:
-        UserErrors: the bundle has problems; names the first ``shown``.
+        UserErrors: the bundle has problems; names the first ten.
     """
-    findings = validate_bundle(bundle, limit=shown)
-    if findings:
-        errors = [UserError(str(finding), where=bundle.where) for finding in findings[:shown]]
-        if len(findings) > shown:
-            errors.append(
-                UserError("and more; `fedsim traces validate` lists them all", where=bundle.where)
-            )
-        raise UserErrors(errors)
+    findings = [str(finding) for finding in validate_bundle(bundle, limit=_SHOWN)]
+    if len(findings) > _SHOWN:
+        findings[_SHOWN:] = ["and more; `fedsim traces validate` lists them all"]
+    raise_all(bundle.error(finding) for finding in findings)
 
 
 def implausible_times(bundle: TraceBundle) -> UserError | None:
@@ -103,10 +101,10 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
             f"its first interval begins {first_s / _YEAR_S:,.3g} years after time 0: are these Unix times?",
             "write them as ISO 8601 timestamps, for example with pandas.to_datetime(times, unit='s', utc=True)",
         )
-    asked = "were milliseconds or microseconds read as seconds?"
+    question = "were milliseconds or microseconds read as seconds?"
     if typical_s < SHORTEST_TYPICAL_S:
         fact = f"half of the intervals are shorter than {typical_s:,.3g} s"
-        asked = "were seconds read as milliseconds or microseconds?"
+        question = "were seconds read as milliseconds or microseconds?"
     elif last_s > LAST_S:
         fact = f"its times reach {last_s / _YEAR_S:,.3g} years from time 0"
     elif typical_s > LONGEST_TYPICAL_S:
@@ -116,7 +114,7 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
     else:
         return None
     return bundle.error(
-        f"{fact}: {asked}",
+        f"{fact}: {question}",
         "if so, import it again with the right unit, for example 'fedsim traces import csv FILE -s time_unit=ms'",
     )
 
@@ -223,8 +221,7 @@ class _TableChecker:
             codes = self.codes(column)
             group = np.where(codes < 0, -1, group * (codes.max(initial=0) + 1) + codes)
         start = self.integers(order.start)
-        same = np.zeros(len(group), np.bool_)
-        same[1:] = group[1:] == group[:-1]
+        same = ~run_starts(group)
         unsorted = same & (start < np.roll(start, 1))
         if order.end is None and order.length is None:
             self.add(unsorted, "is at {} us, before the row above it", start)
@@ -243,10 +240,7 @@ class _TableChecker:
         self._contiguous(group)
 
     def _contiguous(self, group: Ints) -> None:
-        first = np.ones(len(group), np.bool_)
-        first[1:] = group[1:] != group[:-1]
-        first &= group >= 0
-        heads = np.flatnonzero(first)
+        heads = np.flatnonzero(run_starts(group) & (group >= 0))
         if (group[heads[1:]] > group[heads[:-1]]).all():
             return
         again = np.ones(len(heads), np.bool_)

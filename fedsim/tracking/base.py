@@ -41,8 +41,10 @@ class TrackedRun:
     @property
     def parameters(self) -> dict[str, Any]:
         """Hyper-parameters: every value of the scenario by its dotted path, without those that are null."""
-        kept = {key: value for key, value in self.scenario.items() if key not in _NOT_PARAMETERS}
-        return {path: value for path, value in flattened(kept) if value is not None}
+        settings = {
+            key: value for key, value in self.scenario.items() if key not in _NOT_PARAMETERS
+        }
+        return {path: value for path, value in flattened(settings) if value is not None}
 
     def keep(self, file: str, text: str) -> str:
         """The text of a file in :attr:`folder`; it is written if the run is new, or has no such file."""

@@ -19,5 +19,5 @@ def test_run_and_comparison_in_python(sweep: Sweep) -> None:
     assert isinstance(found, fedsim.Comparison)
     assert "time_s" in found._repr_html_()
     assert repr(found) == "<Comparison: 12 runs, 4 groups>"
-    with pytest.raises(UserError, match="nothing to draw against 'joules'"):
+    with pytest.raises(UserError, match="curves cannot be drawn against 'joules'"):
         found.curves("accuracy", "joules")

@@ -191,7 +191,7 @@ def test_counts_and_work(run: Run) -> None:
     counts = outcome_counts(frame)
     assert list(counts) == list(OUTCOME_LABELS)
     assert sum(counts.values()) == len(frame)
-    work = work_by_outcome(frame)
+    work = work_by_outcome(frame, run.phases)
     for label, count in counts.items():
         rows = frame[frame["outcome"] == label]
         assert count == len(rows) == work["dispatches"][label]
@@ -223,7 +223,7 @@ def test_at_work_and_running_sums(run: Run) -> None:
     frame = run.dispatches
     times = np.array([-1.0, 0.0, 1000.0, 20_000.0, frame["ended_s"].max(), 1e6])
     begun, ended = frame["dispatched_s"], frame["ended_s"]
-    peak, means = at_work(frame, times)
+    peak, means = at_work(frame, run.pauses, times)
     assert peak == max(int(((begun <= t) & (ended > t)).sum()) for t in begun)
     expected = [
         (ended.clip(a, b) - begun.clip(a, b)).sum() / (b - a) for a, b in itertools.pairwise(times)
@@ -231,6 +231,16 @@ def test_at_work_and_running_sums(run: Run) -> None:
     np.testing.assert_allclose(means, expected, atol=1e-9)
     sums = [float(frame["bytes_up"][frame["ended_s"] <= t].sum()) for t in times]
     assert spent_by(frame, frame["bytes_up"].to_numpy(), times).tolist() == sums
+
+
+def test_paused_clients_are_not_at_work() -> None:
+    """Two dispatches from 0 to 10 s; one pauses from 2 to 5 s, the other from 4 to 10 s, when the run ends."""
+    frame = pd.DataFrame({"dispatched_s": [0.0, 0.0], "ended_s": [10.0, 10.0]})
+    pauses = pd.DataFrame({"dispatch_id": [0, 1], "from_s": [2.0, 4.0], "to_s": [5.0, 10.0]})
+    peak, means = at_work(frame, pauses, np.array([0.0, 2.0, 5.0, 10.0, 12.0]))
+    assert peak == 2
+    np.testing.assert_allclose(means, [2.0, 2 / 3, 1.0, 0.0])
+    assert at_work(frame, None, np.array([0.0, 10.0]))[1].tolist() == [2.0]
 
 
 def test_runs_of_nothing(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from fedsim.calibration import calibrate
 from fedsim.calibration.estimates import Assumptions, Estimates, estimate, family_p
+from fedsim.calibration.log import WORK
 from fedsim.errors import UserError
 from fedsim.network.transports.fluid import Fluid
 from fedsim.parameters import Parameters
@@ -39,8 +40,8 @@ def test_sizes_that_differ_show_the_latency(tmp_path: Path) -> None:
     pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "log.csv", index=False)
     estimates = calibrate(tmp_path / "log.csv", tmp_path / "bundle").estimates
     assert estimates.latency_s == pytest.approx([0.05])
-    assert estimates.rates_bps.ravel() == pytest.approx([8e6, 8e6])
-    assert estimates.step_s == pytest.approx([0.5])
+    assert np.ravel([rate.mean for rate in estimates.rates_bps]) == pytest.approx([8e6, 8e6])
+    assert estimates.step_s.mean == pytest.approx([0.5])
 
 
 def test_a_client_is_offline_from_a_drop_to_its_next_dispatch(tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ def test_a_client_is_offline_from_a_drop_to_its_next_dispatch(tmp_path: Path) ->
     )
     overlapping = calibrate(tmp_path / "log.csv", tmp_path / "overlapping").estimates
     assert overlapping.online == (("a", 0.0, 5.0), ("a", 5.0, 7.0), ("a", 9.0, 12.0))
-    assert any("rests on 1 dropped dispatches of 1 clients" in flag for flag in estimates.flags)
+    assert any("is based on 1 dropped dispatches of 1 clients" in flag for flag in estimates.flags)
 
 
 def _log(seconds: np.ndarray) -> pd.DataFrame:
@@ -71,7 +72,8 @@ def _log(seconds: np.ndarray) -> pd.DataFrame:
         }
     )
     log["client"] = log["client"].astype(str)
-    for name in ("downloaded_s", "computed_s", "ended_s", "bytes_down", "bytes_up", "round"):
+    marks = ("downloaded_s", "computed_s")
+    for name in ("ended_s", "bytes_down", "bytes_up", "round", *marks, *WORK):
         log[name] = np.nan
     return log
 
@@ -87,11 +89,11 @@ def test_the_error_of_the_variation_is_that_of_repeated_logs() -> None:
         _estimates(2 * np.exp(sigma * generator.standard_normal(200) - sigma**2 / 2))
         for _ in range(30)
     ]
-    spread = np.std([each.jitter_cv for each in found]) / 0.3
-    assert spread == pytest.approx(np.mean([each.jitter_cv_error for each in found]), rel=0.4)
-    drawn = [found[0].perturbed(generator).jitter_cv for _ in range(200)]
-    assert np.std(drawn) / found[0].jitter_cv == pytest.approx(found[0].jitter_cv_error, rel=0.2)
-    spread = np.std([np.median(each.step_s) for each in found])
+    spread = np.std([each.step_s.cv for each in found]) / 0.3
+    assert spread == pytest.approx(np.mean([each.step_s.cv_error for each in found]), rel=0.4)
+    drawn = [found[0].perturbed(generator).step_s.cv for _ in range(200)]
+    assert np.std(drawn) / found[0].step_s.cv == pytest.approx(found[0].step_s.cv_error, rel=0.2)
+    spread = np.std([np.median(each.step_s.mean) for each in found])
     assert spread == pytest.approx(found[0].medians[1, 0], rel=0.5)
 
 
@@ -139,8 +141,8 @@ def test_a_value_that_some_rows_lack_is_estimated_from_the_others(
 ) -> None:
     (tmp_path / "log.csv").write_text(_phases(row))
     estimates = calibrate(tmp_path / "log.csv", tmp_path / "bundle").estimates
-    assert estimates.step_s == pytest.approx([0.5])
-    assert estimates.rates_bps.ravel() == pytest.approx([8e6, 4e6])
+    assert estimates.step_s.mean == pytest.approx([0.5])
+    assert np.ravel([rate.mean for rate in estimates.rates_bps]) == pytest.approx([8e6, 4e6])
     assert list(estimates.dispatches) == [6]
     assert [flag for flag in estimates.flags if "missing" in flag] == [
         f"Of 6 completed dispatches, {missing}: each estimate rests on the dispatches that show it."
@@ -153,7 +155,7 @@ def test_a_value_that_some_rows_lack_is_estimated_from_the_others(
 def test_a_client_without_complete_rows_gets_the_median_of_the_others(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(_phases("b,60,,,65,4,1e6,1e6,"))
     estimates = calibrate(tmp_path / "log.csv", tmp_path / "bundle").estimates
-    assert estimates.step_s == pytest.approx([0.5, 0.5])
+    assert estimates.step_s.mean == pytest.approx([0.5, 0.5])
     assert any("get the median of the others: 1 of 2" in flag for flag in estimates.flags)
 
 

@@ -98,8 +98,8 @@ def test_clients_that_are_offline_where_the_log_has_dispatches_are_flagged(tmp_p
 def test_the_devices_of_the_file_and_the_log_are_simulated(tmp_path: Path) -> None:
     result = calibrate(_log(tmp_path), tmp_path / "bundle", load_scenario_dict(DEVICES, tmp_path))
     assert result.estimates.latency_s == pytest.approx([0.1] * 3), "the file's latency"
-    assert result.estimates.rates_bps[:, 0] == pytest.approx([8e6, 4e6])
-    assert result.estimates.step_s[0] == pytest.approx(1.0)
+    assert [rate.mean[0] for rate in result.estimates.rates_bps] == pytest.approx([8e6, 4e6])
+    assert result.estimates.step_s.mean[0] == pytest.approx(1.0)
     assert result.scenario is not None
     logged, simulated = result.distributions["download (s)"]
     assert simulated[0] == pytest.approx(logged[0])

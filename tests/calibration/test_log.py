@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from fedsim.calibration.estimates import Assumptions, estimate
 from fedsim.calibration.log import read_log
 from fedsim.errors import UserError
+from fedsim.network.transports.fluid import Fluid
+from fedsim.parameters import Parameters
+from tests.composition.test_pauses import simulate
 
 
 def test_timestamps_of_a_parquet_file_are_instants(tmp_path: Path) -> None:
@@ -36,6 +42,11 @@ def test_timestamps_and_numbers_are_the_same(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("client,start\na,1\n", "no column end"),
+        (
+            "client,start,downloaded,computed,end,compute_s\na,0,1,4,5,3\nb,0,1,4,5,3.5\n",
+            r"row 2 has compute_s 3.5, but 3 s from downloaded to computed \(1 row in all\)",
+        ),
+        ("client,start,downloaded,end,download_s\na,0,1,5,-1\n", "row 1 has download_s -1"),
         ("client,start,end\na,2,1\n", "ends before it starts"),
         ("client,start,end\na,1,soon\n", "row 1, column end: cannot read 'soon'"),
         ("client,start,end\na,1,2\na,2,x\na,3,4\n", "row 2, column end: cannot read 'x'"),
@@ -91,6 +102,35 @@ def test_a_column_whose_name_is_almost_right_is_named(
     (tmp_path / "log.csv").write_text("client,start,end,step,steps\na,1,2,3,3\n")
     read_log(tmp_path / "log.csv")
     assert caplog.text == ""
+
+
+def test_seconds_of_work_are_those_given_or_those_between_the_instants(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(
+        "client,start,downloaded,computed,end,compute_s\na,0,1,40,42,10\na,50,51,61,63,\na,70,71,,,4\n"
+    )
+    log = read_log(tmp_path / "log.csv")
+    assert log["download_s"].tolist() == [1, 1, 1]
+    assert log["compute_s"].tolist()[:2] == [10, 10]
+    # Local steps that were not finished do not show how long they take.
+    assert math.isnan(log["compute_s"].iloc[2])
+
+
+def test_pauses_of_a_run_are_not_taken_for_slow_steps_or_links(tmp_path: Path) -> None:
+    """Ten steps of 1 s, 1 MB down at 8 Mbit/s; interrupted for 26 s in the middle of the steps."""
+    run = simulate(tmp_path, "pause", [(0, 4), (30, 60)])
+    log = read_log(run.path)
+    assert log[["download_s", "compute_s", "upload_s"]].to_numpy().tolist() == [[1, 10, 2]]
+    found = estimate(log, ["0"], Assumptions(Fluid(Parameters()), np.zeros(1)))
+    assert found.step_s.mean.tolist() == pytest.approx([1.0])
+    assert [rates.mean.item() for rates in found.rates_bps] == pytest.approx([8e6, 4e6])
+
+
+def test_a_column_that_is_read_is_not_taken_for_a_misspelled_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "log.csv").write_text("client,start,downloaded_s,computed_s,end\na,0,1,4,5\n")
+    read_log(tmp_path / "log.csv")
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("outcome", ["dropped", "cut", "unfinished"])

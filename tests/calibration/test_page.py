@@ -72,7 +72,7 @@ def test_long_lists_of_devices_are_cut_to_those_with_the_most_dispatches(tmp_pat
     (tmp_path / "log.csv").write_text("client,start,end\n" + "\n".join(rows) + "\n")
     figure = _devices(calibrate(tmp_path / "log.csv", tmp_path / "bundle"))
     assert figure.finding == (
-        "The 200 of 300 devices with the most dispatches; the bundle holds all"
+        "The 200 of 300 devices with the most dispatches; the bundle contains all"
     )
     names = figure.columns[0].values
     assert len(names) == 200

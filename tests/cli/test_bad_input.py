@@ -146,7 +146,7 @@ def test_the_bundle_without_the_mistakes_runs(run: Callable[..., Result], tmp_pa
         pytest.param(
             PARABOLAS.replace("rounds: 2", "simulated_time: 100s") + "evaluation: {every: 99us}\n",
             [
-                "s.yaml:7:21: evaluation.every: 9.9e-05 s between evaluations gives 1,010,101 of them",
+                "s.yaml:7:21: evaluation.every: an interval of 9.9e-05 s gives 1,010,101 evaluations",
                 "evaluate less often than every 0.0001 s",
             ],
             id="more evaluations than a run makes",
@@ -451,7 +451,7 @@ def test_a_model_that_does_not_fit_the_data(run: Callable[..., Result], tmp_path
     np.savez(tmp_path / "rows.npz", x=rng.normal(size=(40, 5)), y=rng.integers(0, 2, 40))
     text = DIGITS.replace("{name: digits}", "{name: npz, path: rows.npz}")
     result = run(text.replace("logistic_regression", "cnn"))
-    assert_refused(result, "s.yaml:1:", "task.model: model cnn does not fit dataset rows")
+    assert_refused(result, "s.yaml:1:", "task.model: model cnn does not fit data set rows")
 
 
 def test_nan_in_the_data(run: Callable[..., Result], tmp_path: Path) -> None:

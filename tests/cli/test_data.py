@@ -47,7 +47,7 @@ def test_prepare_names_the_features_of_a_table_and_warns_about_labels(tmp_path: 
     assert not table.stderr
     np.savez(tmp_path / "own.npz", x=np.ones((20, 3)), y=np.arange(20) % 3 + 1)
     arrays = fedsim("prepare", "npz", "-s", f"path={tmp_path / 'own.npz'}")
-    assert arrays.stderr.startswith("warning: class 0 of dataset own has no samples\n")
+    assert arrays.stderr.startswith("warning: class 0 of data set own has no samples\n")
 
 
 def test_missing_parameters_are_set_with_an_option() -> None:
@@ -60,7 +60,7 @@ def test_missing_parameters_are_set_with_an_option() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["digit"], "there is no dataset named 'digit'"),
+        (["digit"], "there is no data set named 'digit'"),
         (["digits", "-s", "root=x"], "unknown key"),
         (["gaussian_mixture", "-s", "samples"], "write a dotted path"),
         (["mnist", "-s", "root=nowhere"], "no such folder"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -62,15 +63,15 @@ def test_lines_tell_folder_and_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     printed = threading.Event()
-    plain = module._print_line
+    plain = module._lines
 
-    def line(*args: object) -> None:
-        plain(*args)  # type: ignore[arg-type]
-        if args[2] == HALF.share:
+    def lines_of(rows: list[module.Row]) -> str:
+        if rows[0][1] == HALF.share:
             printed.set()
+        return plain(rows)
 
     monkeypatch.setattr(module, "LINE_S", 0.001)
-    monkeypatch.setattr(module, "_print_line", line)
+    monkeypatch.setattr(module, "_lines", lines_of)
     with following("mine", tmp_path, quiet=False) as show:
         assert show is not None
         show(HALF)
@@ -85,3 +86,30 @@ def test_quiet_shows_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     with following("mine", tmp_path, quiet=True) as show:
         assert show is None
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_parts_of_a_sweep_are_below_it_and_its_news_are_printed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "LINE_S", 1e9)
+    settings = {
+        "kind": "sweep",
+        "text_of": lambda progress, left_s: "1 of 2 runs",
+        "news_of": lambda progress: ["a warning"],
+        "parts_of": lambda progress: [("lr1", 0.25, "version 3"), ("lr2", 0.0, "")],
+    }
+    lines = []
+    monkeypatch.setattr(module, "repeated", lambda s, action: lines.append(action) or nullcontext())
+    with following("mine", tmp_path, quiet=False, **settings) as show:
+        assert show is not None
+        lines[0]()
+        show(HALF)
+        lines[0]()
+    assert capsys.readouterr().err.splitlines() == [
+        "mine: 0%, starting",
+        f"sweep folder: {tmp_path} (to watch it: fedsim watch {tmp_path})",
+        "a warning",
+        "mine: 50%, 1 of 2 runs",
+        "  lr1: 25%, version 3",
+        "  lr2: 0%",
+    ]

@@ -23,6 +23,17 @@ from fedsim.methods.fedavg import FedAvg
 class Mine(FedAvg):
     name = ""
 """
+EVIL_RINGS = """
+import numpy as np
+from fedsim.tasks.dataset import Dataset, DatasetComponent
+
+class Rings(DatasetComponent):
+    name = ""
+
+    def load(self, folder=None):
+        x, y = np.eye(4, dtype=np.float32), np.arange(4) % 2
+        return Dataset("rings", x, y, x, y, classes=2)
+"""
 
 
 @pytest.fixture
@@ -68,6 +79,32 @@ def test_the_file_is_named_before_its_code_runs(scenario: Path) -> None:
     result = invoke("scenario", "check", scenario)
     assert result.exit_code == 0, result.output
     assert result.stderr.startswith(f"running the code in {scenario.parent / 'evil.py'}\n")
+    assert ran(scenario)
+
+
+@pytest.mark.parametrize("by", ["option", "variable"])
+def test_calibrate_and_data_prepare_name_the_file_or_refuse_it(
+    scenario: Path, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = scenario.parent
+    code = folder / "evil.py"
+    (folder / "log.csv").write_text("client,start,end\n" + "0,0,1\n1,0,2\n" * 3)
+    code.write_text(EVIL + EVIL_RINGS)
+    commands = (
+        ("calibrate", folder / "log.csv", "--scenario", scenario, "-o", folder / "bundle"),
+        ("data", "prepare", f"{code}:Rings"),
+    )
+    monkeypatch.setenv("FEDSIM_NO_USER_CODE", "1" if by == "variable" else "0")
+    options = ["--no-user-code"] if by == "option" else []
+    for command in commands:
+        result = invoke(*command, *options)
+        assert result.exit_code == 2, result.output
+        assert "evil.py may not run" in result.stderr
+        assert not ran(scenario)
+    monkeypatch.setenv("FEDSIM_NO_USER_CODE", "0")
+    prepared = invoke(*commands[1])
+    assert prepared.exit_code == 0, prepared.output
+    assert prepared.stderr.startswith(f"running the code in {code}\n")
     assert ran(scenario)
 
 

@@ -64,13 +64,13 @@ def test_a_sweep_has_a_line_per_run(run: RunFolder) -> None:
     assert [line.split(",")[0] for line in lines] == ["run: complete", "later: waiting"]
     # Nobody will start the second run, so there is nothing to wait for.
     *_, last = invoke("watch", sweep).stdout.splitlines()
-    assert last == "to finish the other runs, give the command of the sweep again"
+    assert last == "to finish the other runs, repeat the command of the sweep"
     SweepRecord("one", None, tuple(entries[:1])).write(sweep)
     *_, last = invoke("watch", sweep).stdout.splitlines()
     assert last == f"compare the runs with: fedsim compare {sweep}"
     run.update_info(status=Status.FAILED, error="UserError: stalled")
     *_, last = invoke("watch", sweep).stdout.splitlines()
-    assert last == "to finish the other runs, give the command of the sweep again"
+    assert last == "to finish the other runs, repeat the command of the sweep"
 
 
 def test_long_names_break_at_separators() -> None:

@@ -106,7 +106,7 @@ def test_messages_name_the_method_and_the_reason() -> None:
 def test_a_schedule_that_the_paper_does_not_use_is_named(
     name: str, schedule: str, papers: str
 ) -> None:
-    found = doubts(made(name, PLAIN), sections(schedule).server)
+    found = list(doubts(made(name, PLAIN), sections(schedule).server))
     assert [error.message.rpartition("its paper uses ")[2] for error in found] == (
         [papers] if papers else []
     )
@@ -116,7 +116,7 @@ def test_a_schedule_of_the_users_is_not_doubted(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from fedsim.scheduling.schedules.sync import Sync\nclass Mine(Sync):\n    name = 'mine'\n"
     )
-    assert not doubts(made("fedavg", PLAIN), sections(f"{tmp_path}/mine.py:Mine").server)
+    assert not list(doubts(made("fedavg", PLAIN), sections(f"{tmp_path}/mine.py:Mine").server))
 
 
 def test_every_method_declares_schedules_that_exist() -> None:
@@ -329,7 +329,7 @@ def test_an_evaluation_that_never_comes_is_named(
     ("arrays", "message"),
     [
         ({"is_test": np.zeros(20)}, "no test samples, so the run measures no metric"),
-        ({"y": np.arange(20) % 2 + 1}, "class 0 of dataset own has no samples"),
+        ({"y": np.arange(20) % 2 + 1}, "class 0 of data set own has no samples"),
         ({}, ""),
     ],
 )
@@ -377,7 +377,7 @@ def test_rounds_of_few_clients_are_named(
         },
         "stop": {"rounds": 1},
     }
-    found = small_rounds(read_scenario(scenario).scenario.server, np.array(rounds, np.int64))
+    found = list(small_rounds(read_scenario(scenario).scenario.server, np.array(rounds, np.int64)))
     assert [str(each).partition(" began")[0] for each in found] == (
         [f"server.schedule.min_cohort: {warned}"] if warned else []
     )

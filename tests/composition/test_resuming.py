@@ -6,13 +6,16 @@ import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import fedsim
 from fedsim import bundled
+from fedsim.cli import cli
 from fedsim.composition.execution import Progress
 from fedsim.errors import UserError
 from fedsim.runs import Status
 from fedsim.runs.verification import verify_run_folder
+from fedsim.scheduling.selections.uniform import Uniform
 from tests.composition.interrupting import interrupted
 from tests.composition.worlds import digits
 
@@ -94,3 +97,52 @@ def test_a_run_is_resumed_after_its_project_was_moved(tmp_path: Path) -> None:
     shutil.rmtree(moved / "trace")
     with pytest.raises(UserError):
         fedsim.resume(moved / "runs" / "edited")
+
+
+_SELECTION = """\
+import numpy as np
+from fedsim.scheduling.base import CohortParams, Selection
+
+
+class Pick(Selection):
+    Params = CohortParams
+
+    def draw(self, count):
+        return np.random.default_rng().permutation(self.available())[:count].tolist()
+"""
+
+
+def test_a_timeline_that_is_not_repeated_is_one_error_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedsim.composition.execution.CHECKPOINT_INTERVAL_S", 0.0)
+    (tmp_path / "pick.py").write_text(_SELECTION)
+    path = tmp_path / "run"
+    selection = {"name": f"{tmp_path}/pick.py:Pick", "cohort": 4}
+    interrupted(path, after=30, server={"selection": selection})
+    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    assert path / "aggregations.arrows" in before
+    result = CliRunner().invoke(cli, ["resume", str(path)])
+    assert (result.exit_code, "Traceback" in result.stderr) == (2, False)
+    assert "does not repeat the timeline that the checkpoint continues: dispatch " in result.stderr
+    assert (
+        "pick.py:Pick (server.selection) must be a function of the seed: draw from self.generator()"
+    ) in result.stderr
+    assert f"fedsim run {path / 'scenario.yaml'} -o NEW_FOLDER" in result.stderr
+    after = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    assert after == before
+
+
+def test_a_timeline_that_is_not_repeated_without_own_parts_may_be_another_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedsim.composition.execution.CHECKPOINT_INTERVAL_S", 0.0)
+    path = tmp_path / "run"
+    interrupted(path, after=30)
+    draw = Uniform.draw
+    monkeypatch.setattr(Uniform, "draw", lambda self, count: draw(self, count)[::-1])
+    with pytest.raises(UserError, match="does not repeat the timeline") as caught:
+        fedsim.resume(path)
+    assert "resume it with the versions in run.json" in str(caught.value.hint)
+    monkeypatch.undo()
+    assert fedsim.resume(path).status is Status.COMPLETE

@@ -13,7 +13,7 @@ from fedsim.api import read_scenario
 from fedsim.composition.assembly import assemble
 from fedsim.composition.checking import check
 from fedsim.errors import UserError
-from fedsim.network import Direction
+from fedsim.network.base import Direction
 from fedsim.network.static import VaryingNetwork
 from fedsim.scenario.loading import LoadedScenario
 from tests.devices.worlds import LINKS, STEPS, S, phones, timing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import re
 import shlex
@@ -99,7 +100,15 @@ def make_workshop(folder: Path, checkout: Path) -> None:
     (folder / "traces").symlink_to(checkout / "traces")
     (folder / "scenarios").mkdir()
     for scenario in sorted((checkout / "scenarios").glob("*.yaml")):
-        YAML(typ="safe", pure=True).dump(quick(scenario), folder / "scenarios" / scenario.name)
+        (folder / "scenarios" / scenario.name).write_text(_quick_text(scenario), encoding="utf-8")
+
+
+@functools.cache
+def _quick_text(scenario: Path) -> str:
+    """The YAML of :func:`quick`; every page has a workshop, and the scenarios do not change meanwhile."""
+    stream = io.StringIO()
+    YAML(typ="safe", pure=True).dump(quick(scenario), stream)
+    return stream.getvalue()
 
 
 @contextlib.contextmanager

@@ -28,7 +28,6 @@ from flwr.serverapp.strategy import (
     FedXgbBagging,
     Krum,
 )
-from sklearn.linear_model import LogisticRegression
 
 FEATURES, CLASSES, EXAMPLES, STEPS = 6, 3, 24, 5
 
@@ -258,6 +257,9 @@ def stateful_client() -> ClientApp:
 
 def sklearn_client() -> ClientApp:
     """Logistic regression without PyTorch."""
+    # Here, because every process that runs ClientApps imports this module, and few need scikit-learn.
+    from sklearn.linear_model import LogisticRegression
+
     app = ClientApp()
 
     @app.train()

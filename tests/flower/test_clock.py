@@ -13,7 +13,7 @@ from time import sleep as imported_sleep
 
 import pytest
 
-from fedsim.flower.clock import EPOCH_S, SimulatedClock, host_time
+from fedsim.flower.clock import EPOCH_S, SimulatedClock, thread_on
 
 S = 1_000_000_000
 
@@ -31,7 +31,7 @@ class Time:
 
 def test_every_name_means_simulated_time() -> None:
     clock = Time().clock()
-    with clock.installed(), clock.enter():
+    with clock.installed(), thread_on(clock):
         time.sleep(2)
         imported_sleep(3.5)
         assert time.time() == EPOCH_S + 5.5
@@ -49,7 +49,7 @@ def test_every_name_means_simulated_time() -> None:
 def test_instances_and_subclasses_of_datetime_are_what_they_were() -> None:
     plain = datetime.datetime(2020, 1, 2)
     clock = Time().clock()
-    with clock.installed(), clock.enter():
+    with clock.installed(), thread_on(clock):
         made = datetime.datetime(2020, 1, 2)
         assert made == plain
         assert type(made) is type(plain)
@@ -66,7 +66,7 @@ def test_instances_and_subclasses_of_datetime_are_what_they_were() -> None:
 def test_other_threads_and_the_standard_library_keep_the_time_of_the_host() -> None:
     real = time.time()
     clock, seen = Time().clock(), []
-    with clock.installed(), clock.enter():
+    with clock.installed(), thread_on(clock):
         thread = threading.Thread(target=lambda: seen.append(time.time()))
         thread.start()
         thread.join(timeout=30)
@@ -74,7 +74,7 @@ def test_other_threads_and_the_standard_library_keep_the_time_of_the_host() -> N
         assert logging.LogRecord("", 0, "", 0, "", (), None).created == pytest.approx(real, abs=60)
         with pytest.raises(queue.Empty):
             queue.Queue().get(timeout=0.01)
-        with host_time():
+        with thread_on(None):
             assert time.time() == pytest.approx(real, abs=60)
         assert time.time() == EPOCH_S
     assert time.time() == pytest.approx(real, abs=60)
@@ -82,7 +82,7 @@ def test_other_threads_and_the_standard_library_keep_the_time_of_the_host() -> N
 
 def test_names_imported_meanwhile_return_to_the_host() -> None:
     clock = Time().clock()
-    with clock.installed(), clock.enter():
+    with clock.installed(), thread_on(clock):
         from time import time as kept
     assert kept is not time.time
     assert kept() == pytest.approx(time.time(), abs=60)

@@ -114,9 +114,9 @@ def supervised_task(
     """Random images with labels that can be learnt; client i has ``sizes[i]`` samples."""
     rng = np.random.default_rng(7)
     total, tests = int(np.sum(sizes)), 60
-    centres = rng.normal(size=(CLASSES, *SHAPE))
+    centers = rng.normal(size=(CLASSES, *SHAPE))
     labels = rng.integers(0, CLASSES, total + tests)
-    x = (centres[labels] + rng.normal(size=(total + tests, *SHAPE))).astype(np.float32)
+    x = (centers[labels] + rng.normal(size=(total + tests, *SHAPE))).astype(np.float32)
     dataset = Dataset(
         name="random",
         train_x=x[:total],

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import fedsim
 from tests.methods.own_method import METHOD, run_with
 
 
@@ -42,7 +43,13 @@ def test_without_a_mistake_it_runs(tmp_path: Path) -> None:
         (
             '{"last": delta}',
             '{"lost": delta}',
-            "the memory 'lost', which memories() does not declare\n  declared: 'last'",
+            "the memory 'lost', which memories() does not declare\n  did you mean 'last'?",
+        ),
+        (
+            ', {"last": delta})',
+            ")",
+            "local_update: returns no memory 'last', which memories() declares\n"
+            "  return 'last': cohort.memory['last'] if it has not changed; given: none",
         ),
         ("Memory(self.context.layout.size)", "Memory(3)", "returns 'last' of shape (3, 2), not"),
         (
@@ -72,7 +79,7 @@ def test_what_a_method_returns_is_checked(
     assert message.format(folder=tmp_path) in result.stderr
     if "local_update" in result.stderr:
         assert (
-            "expected: LocalUpdate({'delta': (3, 2)}, loss of shape (3,), memory with any of {'last': (3, 2)}), "
+            "expected: LocalUpdate({'delta': (3, 2)}, loss of shape (3,), {'last': (3, 2)}), "
             "one row per dispatch\n  a method to start from: fedsim init --template own-method"
         ) in result.stderr or "Memory(3)" in wrong
     if "aggregate: " in result.stderr:
@@ -96,6 +103,22 @@ IN_PLACE = """\
             IN_PLACE,
             "changes 'model' of the server state in place",
         ),
+        (
+            "    def aggregate",
+            STATE.replace("'start'", "'model': model, 'momentum'"),
+            "aggregate: returns no 'momentum', which initial_state() does\n"
+            "  return 'momentum': server['momentum'] if it has not changed",
+        ),
+        (
+            "updates):\n        return {",
+            "updates):\n        return {'extra': server['model'], ",
+            "aggregate: returns 'extra', which initial_state() does not\n  initial_state() returns: 'model'",
+        ),
+        (
+            "updates):\n        return {",
+            "updates):\n        return {'models': server['model'], ",
+            "which initial_state() does not\n  did you mean 'model'?; give it a first value",
+        ),
     ],
 )
 def test_the_server_state_is_complete_and_stays_as_it_is(
@@ -105,3 +128,52 @@ def test_the_server_state_is_complete_and_stays_as_it_is(
     assert result.exit_code == 2, result.stderr
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+WIDE = ["-s", f"task.centers={[list(range(1, 401)), list(range(400, 0, -1))]}"]
+UPLOAD = """\
+    def upload(self):
+        from fedsim.methods.base import Vector
+        return (Vector("delta", self.context.layout.size, bits={bits}),)
+"""
+
+
+def warnings(folder: Path, bits: float, delta: str = "trained.model - start") -> list[str]:
+    """The warnings of a run with 400 numbers per upload."""
+    result = run_with(
+        folder, "trained.model - start", delta, head=UPLOAD.format(bits=bits), options=WIDE
+    )
+    assert result.exit_code == 0, result.stderr
+    lines = [line for line in result.stderr.splitlines() if "different values" in line]
+    notes = fedsim.load(folder / "out").info.get("notes", [])
+    assert len(lines) == len([note for note in notes if "different values" in note])
+    return lines
+
+
+def test_a_vector_with_more_values_than_its_bits_can_hold_is_noted_once(tmp_path: Path) -> None:
+    (line,) = warnings(tmp_path, 2)
+    assert "mine.py: Mine.local_update: returns 'delta' with 400 different values in a row" in line
+    assert "charges 2 bits per entry, which hold 4" in line
+
+
+def test_a_sparse_vector_counts_at_32_bits_per_entry(tmp_path: Path) -> None:
+    (line,) = warnings(
+        tmp_path, 3.9, "(trained.model - start) * (__import__('torch').arange(400) % 8 == 0)"
+    )
+    assert "with 51 different values in a row" in line
+
+
+@pytest.mark.parametrize(
+    ("bits", "delta"),
+    [
+        (9, "trained.model - start"),
+        ("None", "trained.model - start"),
+        (2, "(trained.model - start).sign()"),
+        # 50 of 400 entries, sent as 32 bits each, are 4 bits per entry of the dense vector.
+        (4, "(trained.model - start) * (torch.arange(400) % 8 == 0)"),
+    ],
+)
+def test_a_vector_that_its_bits_can_hold_is_not_noted(
+    tmp_path: Path, bits: float, delta: str
+) -> None:
+    assert not warnings(tmp_path, bits, delta.replace("torch", "__import__('torch')"))

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import platform
+import subprocess
+import sys
+
 import pytest
 import torch
 
 from fedsim.errors import UserError
-from fedsim.learning.device import Execution, multiplies_bfloat16, reproducible
+from fedsim.learning.device import (
+    Execution,
+    multiplies_bfloat16,
+    multiplies_by_onednn,
+    reproducible,
+)
 from fedsim.scenario.training import DeviceWorkers
 from tests.learning.problems import make_learner, make_training, supervised_task
 from tests.learning.timelines import buffered, execute
@@ -73,7 +82,7 @@ def test_threads_are_those_asked_for() -> None:
 
 def test_description_names_what_bits_depend_on() -> None:
     described = make_learner(supervised_task("mlp")).describe()
-    assert described["kernel"] == "linear_stack/2"
+    assert described["kernel"] == "linear_stack/3"
     assert described["device"] == "cpu"
     assert described["dtype"] == "float32"
     assert described["torch"] == torch.__version__
@@ -98,3 +107,42 @@ def test_settings_of_torch_come_back_after_an_error() -> None:
         assert torch.get_deterministic_debug_mode() == 0
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype", "expected"),
+    [
+        ("AVX512", torch.float32, torch.backends.mkldnn.is_available()),  # type: ignore[no-untyped-call]
+        ("AVX512", torch.float64, False),
+        ("AVX2", torch.float32, False),
+    ],
+)
+def test_onednn_multiplies_float32_on_cpus_with_avx512(
+    capability: str, dtype: torch.dtype, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    assert multiplies_by_onednn(Execution(torch.device("cpu"), dtype, None, 1)) is expected
+
+
+FAULTS = """
+import resource
+import torch
+from fedsim.learning.device import keep_freed_memory
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    blocks = [torch.zeros(2 << 20) for _ in range(6)]
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+keep_freed_memory()
+print([faults() for _ in range(4)][-1])
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc returns pages one by one")
+def test_freed_memory_is_used_again_without_page_faults() -> None:
+    """Six blocks of 8 MB: glibc would return them, and fault in 12,288 pages, at every round."""
+    done = subprocess.run(
+        [sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) < 100

@@ -23,7 +23,6 @@ from tests.learning.problems import (
     supervised_task,
 )
 from tests.learning.timelines import (
-    Counting,
     Rows,
     assert_same,
     buffered,
@@ -100,7 +99,7 @@ def test_metrics_of_the_quadratic_task_are_exact() -> None:
     assert metrics["loss"] == pytest.approx((20.5 + 22 + 52.125) / 3, rel=1e-14)
     gradient = np.array([3 + 2 + 14, -8 - 6 - 1.25]) / 3
     assert metrics["gradient_norm"] == pytest.approx(np.linalg.norm(gradient), rel=1e-14)
-    # The mean objective is least where the weighted mean of the centres is.
+    # The mean objective is least where the weighted mean of the centers is.
     optimum = np.array([(1 + 0 - 6) / 3.5, (0 + 2 + 0.25) / 3.25])
     assert metrics["distance"] == pytest.approx(np.linalg.norm([4, -4] - optimum), rel=1e-12)
 
@@ -268,7 +267,7 @@ def test_asked_evaluations_are_answered_again_without_training() -> None:
     learner = timeline.play(make_learner(task))
     asked = learner.evaluate(Evaluate(3, 3.5, 3))
     tensors, meta = learner.state()
-    resumed = make_learner(task, method=Counting, params=FedAvgParams(), checkpoint=(tensors, meta))
+    resumed = make_learner(task, checkpoint=(tensors, meta))
     assert count_groups(timeline, resumed) == []
     assert resumed.evaluate(Evaluate(3, 3.5, 3)) == asked
 

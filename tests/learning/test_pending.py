@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fedsim.methods.fedavg import FedAvgParams
 from tests.learning.problems import Remembering, Timeline, make_learner, supervised_task
-from tests.learning.timelines import Counting, assert_same, count_groups, execute
+from tests.learning.timelines import assert_same, count_groups, execute
 
 
 def test_waves_take_everything_whose_version_exists() -> None:
@@ -17,7 +16,7 @@ def test_waves_take_everything_whose_version_exists() -> None:
     timeline.aggregate(later[0], early[3])
     timeline.aggregate(early[4], early[5], later[1])
     task = supervised_task("mlp", sizes=(50,) * 8)
-    learner = make_learner(task, method=Counting, params=FedAvgParams())
+    learner = make_learner(task)
     assert count_groups(timeline, learner) == [[0, 1, 2, 3, 4, 5], [6, 7]]
 
 
@@ -28,7 +27,7 @@ def test_lost_and_unused_dispatches_are_never_trained() -> None:
     timeline.aggregate(used)
     timeline.calls.append(("submit", waiting))
     task = supervised_task("mlp")
-    learner = make_learner(task, method=Counting, params=FedAvgParams())
+    learner = make_learner(task)
     assert count_groups(timeline, learner) == [[0]]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.learner import Learner
-from fedsim.methods.fedavg import FedAvg
+from fedsim.learning.workers import Group
+from fedsim.methods.base import LocalUpdate
 from fedsim.timeline import Train
 from tests.learning.problems import Timeline, make_learner
 
@@ -79,22 +81,19 @@ def assert_same(
     assert first[1] == second[1]
 
 
-class Counting(FedAvg):
-    """FedAvg that writes down which groups are trained."""
-
-    name = "counting"
-    groups: list[list[int]]
-
-    def local_update(self, cohort: Any, trainer: Any) -> Any:
-        self.groups.append(sorted(cohort.clients.tolist()))
-        return super().local_update(cohort, trainer)
-
-
 def count_groups(timeline: Timeline, learner: Learner) -> list[list[int]]:
-    learner.station.method.groups = []  # type: ignore[attr-defined]
+    """The clients of each group that is trained."""
+    groups: list[list[int]] = []
+    train = learner.workers.train
+
+    def recording(trained: Sequence[Group]) -> Iterator[LocalUpdate]:
+        groups.extend(sorted(group.columns["clients"].tolist()) for group in trained)
+        return train(trained)
+
+    learner.workers.train = recording  # type: ignore[method-assign]
     timeline.play(learner)
     learner.close()
-    return learner.station.method.groups  # type: ignore[attr-defined,no-any-return]
+    return groups
 
 
 def checkpoints_of(

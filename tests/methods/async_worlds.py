@@ -7,7 +7,7 @@ from typing import Any
 from tests.scheduling.worlds import World, play
 
 PLAIN = {"alpha": 1.0, "staleness": {"name": "constant"}}
-# Client i pulls to its own centre; two local steps with rate 0.1 shrink the distance by 0.9^2.
+# Client i pulls to its own center; two local steps with rate 0.1 shrink the distance by 0.9^2.
 CENTRES = [1.0, 3.0, -2.0]
 SHRINK = 0.9**2
 
@@ -16,7 +16,7 @@ def quadratics(step_s: list[float], method: dict[str, Any], **world: Any) -> Wor
     """Clients with objectives (x - b_i)^2 / 2 that do two steps with rate 0.1."""
     return play(
         step_s,
-        task={"centers": [[centre] for centre in CENTRES[: len(step_s)]], "curvatures": 1.0},
+        task={"centers": [[center] for center in CENTRES[: len(step_s)]], "curvatures": 1.0},
         lr=0.1,
         steps=2,
         method=method,

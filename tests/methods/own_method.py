@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from click.testing import CliRunner, Result
@@ -39,9 +40,20 @@ stop: {rounds: 2}
 """
 
 
-def run_with(folder: Path, right: str = "", wrong: str = "", command: str = "run") -> Result:
+def run_with(
+    folder: Path,
+    right: str = "",
+    wrong: str = "",
+    command: str = "run",
+    *,
+    head: str = "",
+    options: Sequence[str] = (),
+) -> Result:
+    """Run the method with ``right`` replaced by ``wrong``, and ``head`` at the beginning of its class."""
     assert right in METHOD
-    (folder / "mine.py").write_text(METHOD.replace(right, wrong, 1), encoding="utf-8")
+    text = METHOD.replace(right, wrong, 1).replace('name = "mine"\n', f'name = "mine"\n{head}')
+    (folder / "mine.py").write_text(text, encoding="utf-8")
     sweep = "sweep: {seeds: [0]}\n" if command == "sweep" else ""
     (folder / "own.yaml").write_text(SCENARIO + sweep, encoding="utf-8")
-    return CliRunner().invoke(cli, [command, str(folder / "own.yaml"), "-o", str(folder / "out")])
+    arguments = [command, str(folder / "own.yaml"), "-o", str(folder / "out"), *options]
+    return CliRunner().invoke(cli, arguments)

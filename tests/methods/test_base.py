@@ -7,12 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 
 import fedsim
 from fedsim.catalog import CATALOG
+from fedsim.cli import cli
+from fedsim.methods.fedavg import FedAvg
 from fedsim.scenario.loading import load_scenario_dict
+from fedsim.scheduling.schedules.compass import Compass
 from tests.methods.driver import play
 from tests.methods.fakes import Written, make
+from tests.methods.own_method import SCENARIO
 from tests.methods.personal_worlds import CASE_B, Story, coupled
 
 
@@ -84,3 +89,39 @@ def test_every_method_here_says_where_it_comes_from() -> None:
         method = CATALOG.parts("method")[name]
         assert method.title
         assert method.paper
+
+
+def test_a_users_class_does_not_inherit_title_and_paper() -> None:
+    """A class that derives from FedAvg is not FedAvg."""
+
+    class Mine(FedAvg):
+        pass
+
+    class Published(Mine):
+        title, paper = "Published", "Author, Paper"
+
+    class Ticking(Compass):
+        pass
+
+    assert (Mine.title, Mine.paper) == ("Mine", "")
+    assert (Published.title, Published.paper) == ("Published", "Author, Paper")
+    assert Compass.paper
+    assert Ticking.paper == ""
+    assert FedAvg.title == "FedAvg"
+
+
+def test_messages_and_descriptions_name_the_users_class(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from fedsim.methods.fedavg import FedAvg\n\n\nclass NeedSync(FedAvg):\n"
+        '    """Mine."""\n\n    only_synchronous = "so it is"\n'
+    )
+    (tmp_path / "own.yaml").write_text(
+        SCENARIO.replace(
+            'method: {name: "mine.py:Mine"}', "method: 'mine.py:NeedSync', schedule: async"
+        )
+    )
+    result = CliRunner().invoke(cli, ["scenario", "check", str(tmp_path / "own.yaml")])
+    assert "NeedSync cannot run under the async schedule: so it is" in result.stderr
+    described = CliRunner().invoke(cli, ["describe", f"{tmp_path}/mine.py:NeedSync"]).output
+    assert "McMahan" not in described
+    assert "McMahan" in CliRunner().invoke(cli, ["describe", "fedavg"]).output

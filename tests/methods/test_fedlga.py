@@ -59,7 +59,7 @@ C1 = [
 def test_aligned_pulls(
     params: dict[str, Any], counted: str, first: str, second: str | None
 ) -> None:
-    """C1: centres 0 and 1/2, start 1."""
+    """C1: centers 0 and 1/2, start 1."""
     task = two(1.0, 0.0, 0.5)
     close(contribution(task, **params), f(counted))
     x = lga(task, [TWO, TWO], **params)
@@ -134,7 +134,7 @@ def test_rescaling_partial_work() -> None:
 def test_opposed_pulls(
     params: dict[str, Any], counted: str, first: str, second: float | None
 ) -> None:
-    """C2: centres 1 and 0, start 1/2; the useful sign is the other one."""
+    """C2: centers 1 and 0, start 1/2; the useful sign is the other one."""
     task = two(0.5, 1.0, 0.0)
     close(contribution(task, **params), f(counted))
     x = lga(task, [TWO, TWO], **params)

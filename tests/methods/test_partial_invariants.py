@@ -396,7 +396,7 @@ def test_a_split_that_cannot_be_made_is_refused() -> None:
         Split(LAYOUT, ["tail"], torch.device("cpu"))
     one_layer = Layout.of([("layers.0.weight", (2, 2)), ("layers.0.bias", (2,))])
     for personal in ("head", "body"):
-        with pytest.raises(UserError, match="one layer only"):
+        with pytest.raises(UserError, match="only one layer"):
             Split(one_layer, personal, torch.device("cpu"))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.catalog import CATALOG
-from fedsim.network import Direction, Network, NetworkContext
+from fedsim.network.base import Direction, Network, NetworkContext
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import make_table
 

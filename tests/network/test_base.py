@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedsim.network import Direction
+from fedsim.network.base import Direction
 from tests.network.bundles import ASSIGN, NETWORK, SERIES, build, context_of
 
 DOWN, UP = Direction.DOWN, Direction.UP

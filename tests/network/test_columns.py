@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from fedsim.catalog import CATALOG
 from fedsim.composition.requirements import missing_tables
 from fedsim.errors import UserError
-from fedsim.network import Direction
+from fedsim.network.base import Direction
 from tests.network.bundles import NETWORK, build, context_of, rates
 
 DOWN, UP = Direction.DOWN, Direction.UP
@@ -81,7 +81,7 @@ def test_tables_are_asked_for_where_there_are_none(
     for tables in (None, {}):
         bundle = context_of(tables).bundle
         parameters = CATALOG.parts("network")[name].Params(**params)
-        problems = missing_tables(parameters, bundle, "devices.network")
+        problems = list(missing_tables(parameters, bundle, "devices.network"))
         message = f"there is no {table} table to read"
         message += f" in the trace bundle {bundle.manifest.name}" if bundle else ""
         assert message in [problem.message for problem in problems]

@@ -151,7 +151,7 @@ def test_misuse_is_refused() -> None:
         network.start(0, [0], MB, 10)
     with pytest.raises(ValueError, match="twice"):
         network.start(1, [0, 0], MB, 10)
-    with pytest.raises(ValueError, match="backwards"):
+    with pytest.raises(ValueError, match="backward"):
         network.start(1, [0], MB, 9)
 
 

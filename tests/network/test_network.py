@@ -5,25 +5,22 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 from fedsim.catalog import CATALOG
 
 
-@pytest.mark.parametrize(
-    "kind", ["network", "transport", "compute", "availability", "schedule", "selection"]
-)
-def test_parameters_are_read_without_large_libraries(kind: str) -> None:
+def test_parameters_are_read_without_large_libraries() -> None:
+    kinds = ("network", "transport", "compute", "availability", "schedule", "selection")
     large = {"torch", "networkx", "scipy", "sklearn", "pandas", "pyarrow", "simpy"}
     code = (
         "import sys\n"
         "from fedsim.catalog import CATALOG\n"
-        f"for part in CATALOG.parts({kind!r}).values():\n"
-        "    part.Params.model_json_schema()\n"
-        f"print(sorted({large!r} & set(sys.modules)))"
+        f"for kind in {kinds!r}:\n"
+        "    for part in CATALOG.parts(kind).values():\n"
+        "        part.Params.model_json_schema()\n"
+        f"    print(kind, *sorted({large!r} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.splitlines() == list(kinds)
 
 
 def test_the_kinds() -> None:

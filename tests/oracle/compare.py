@@ -22,8 +22,10 @@ COLUMNS = (
     "dispatch_id", "client_id", "version", "round", "dispatched", "downloaded", "computed",
     "arrived", "steps_assigned", "steps_done", "outcome", "staleness", "aggregated_version",
     "bytes_down", "bytes_up", "energy", "sequence", "group", "ended",
+    "download", "compute", "upload",
 )  # fmt: skip
 TIMES = {"dispatched", "downloaded", "computed", "arrived", "ended", "time"}
+TIMES |= {"download", "compute", "upload"}
 ABSENT = {"staleness", "aggregated_version"}
 
 

@@ -417,6 +417,7 @@ class Simulation:
                     "sequence": d.sequence,
                     "group": d.group if d.outcome == "aggregated" else 0,
                     "ended": at,
+                    **life.work(at),
                 }
             )
         return result

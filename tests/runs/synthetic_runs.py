@@ -14,7 +14,7 @@ from fedsim.outcomes import Outcome
 from fedsim.runs import RunFolder, RunWriter, Status
 from fedsim.runs.clients import clients_table
 from fedsim.runs.phases import phases
-from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION, PRESENCE
+from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION, PAUSES, PRESENCE
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.timeline import Aggregate, Contribution
 from tests.runs.written import columns_of
@@ -280,6 +280,8 @@ def build_run(
     )
     away = {"client_id": np.arange(3), "from_s": np.zeros(3), "to_s": np.full(3, duration_s)}
     write_parquet(folder.parquet("presence"), PRESENCE, from_columns(PRESENCE, away))
+    nothing: dict[str, list[float]] = {name: [] for name in PAUSES.schema.names}
+    write_parquet(folder.parquet("pauses"), PAUSES, from_columns(PAUSES, nothing))
     shares = random.dirichlet(np.full(classes, 0.3), clients)
     table = {
         "client_id": np.repeat(np.arange(clients), classes),

@@ -55,6 +55,16 @@ def first(frame: pd.DataFrame, outcome: str) -> int:
     return int(frame.index[frame["outcome"] == outcome][-1])
 
 
+def pause(dispatch_id: int, from_s: float, to_s: float) -> Callable[[Run], None]:
+    """Adds a pause."""
+
+    def add(run: Run) -> None:
+        row = {"dispatch_id": [dispatch_id], "from_s": [from_s], "to_s": [to_s]}
+        run.pauses = pd.DataFrame(row)
+
+    return add
+
+
 def set_cell(
     table: str, column: str, outcome: str | None, change: Callable[[object], object]
 ) -> Callable[[Run], None]:
@@ -99,16 +109,16 @@ BREAKS: list[tuple[str, Callable[[Run], None]]] = [
     ),
     ("before the start", set_cell("dispatches", "dispatched_s", "dropped", lambda v: -1.0)),
     (
-        "backwards at downloaded_s",
+        "backward at downloaded_s",
         set_cell("dispatches", "downloaded_s", "aggregated", lambda v: 0.0),
     ),
-    ("backwards at computed_s", set_cell("dispatches", "computed_s", "aggregated", lambda v: 0.0)),
-    ("backwards at arrived_s", set_cell("dispatches", "arrived_s", "aggregated", lambda v: 0.0)),
+    ("backward at computed_s", set_cell("dispatches", "computed_s", "aggregated", lambda v: 0.0)),
+    ("backward at arrived_s", set_cell("dispatches", "arrived_s", "aggregated", lambda v: 0.0)),
     (
         "without the phase before",
         set_cell("dispatches", "computed_s", "aggregated", lambda v: math.nan),
     ),
-    ("backwards at ended_s", set_cell("dispatches", "ended_s", "dropped", lambda v: math.nan)),
+    ("backward at ended_s", set_cell("dispatches", "ended_s", "dropped", lambda v: math.nan)),
     (
         "ended at a different time",
         set_cell("dispatches", "ended_s", "aggregated", lambda v: v + 1.0),
@@ -125,11 +135,23 @@ BREAKS: list[tuple[str, Callable[[Run], None]]] = [
     ),
     ("bytes_up is negative", set_cell("dispatches", "bytes_up", None, lambda v: -1)),
     ("energy_j is negative", set_cell("dispatches", "energy_j", None, lambda v: -0.5)),
+    ("compute_s is negative", set_cell("dispatches", "compute_s", None, lambda v: -0.5)),
+    (
+        "worked for longer than it lasted",
+        set_cell("dispatches", "compute_s", None, lambda v: v + 1e-3),
+    ),
+    (
+        "its work and its pauses do not add up",
+        set_cell("dispatches", "compute_s", "aggregated", lambda v: v - 1e-3),
+    ),
+    ("paused, but is not among the dispatches", pause(10**6, 0.0, 1.0)),
+    ("has a pause that ends before it begins", pause(0, 1.0, 1.0)),
+    ("paused while it was not under way", pause(0, 1e6, 2e6)),
     ("staleness is negative", set_cell("dispatches", "staleness", "aggregated", lambda v: -2)),
     ("sequence is not", set_cell("dispatches", "sequence", None, lambda v: v + 1)),
     ("still working on its previous dispatch", overlap),
     ("versions are not consecutive", set_cell("aggregations", "version", None, lambda v: v + 1)),
-    ("time runs backwards", set_cell("aggregations", "time_s", None, lambda v: 0.0)),
+    ("time runs backward", set_cell("aggregations", "time_s", None, lambda v: 0.0)),
     ("made after the run", set_cell("aggregations", "time_s", None, lambda v: 1e9)),
     ("contributor_ids disagree", set_cell("aggregations", "contributors", None, lambda v: v + 1)),
     ("different version from the one in its row", swap_contributors),

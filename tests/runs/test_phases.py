@@ -26,6 +26,9 @@ def dispatches() -> pd.DataFrame:
             "ended_s": [6.0, 5.0, 14.0, 20.0],
             "aggregated_version": pd.array([1, None, None, None], dtype="Int64"),
             "outcome": pd.Categorical(outcomes, categories=list(OUTCOME_LABELS)),
+            "download_s": [1.0, 2.0, 1.0, 4.0],
+            "compute_s": [1.5, 3.0, 2.0, 0.0],
+            "upload_s": [2.0, 0.0, 0.25, 0.0],
         }
     )
 
@@ -33,13 +36,36 @@ def dispatches() -> pd.DataFrame:
 def test_phases_end_with_the_dispatch_and_waiting_with_the_aggregation_or_the_run() -> None:
     aggregations = pd.DataFrame({"version": [1], "time_s": [10.0]})
     spent = phases(dispatches(), aggregations, 20.0)
-    assert spent.columns.tolist() == ["download_s", "compute_s", "upload_s", "waiting_s"]
+    parts = ["download_s", "compute_s", "upload_s", "paused_s", "waiting_s"]
+    assert spent.columns.tolist() == parts
     assert spent.to_numpy().tolist() == [
-        [1.0, 3.0, 2.0, 4.0],
-        [2.0, 3.0, 0.0, 0.0],
-        [1.0, 2.0, 3.0, 6.0],
-        [11.0, 0.0, 0.0, 0.0],
+        [1.0, 1.5, 2.0, 1.5, 4.0],
+        [2.0, 3.0, 0.0, 0.0, 0.0],
+        [1.0, 2.0, 0.25, 2.75, 6.0],
+        [4.0, 0.0, 0.0, 7.0, 0.0],
     ]
+
+
+def test_phases_of_earlier_versions_last_until_the_next_mark() -> None:
+    aggregations = pd.DataFrame({"version": [1], "time_s": [10.0]})
+    rows = dispatches().assign(download_s=NAN, compute_s=NAN, upload_s=NAN)
+    assert phases(rows, aggregations, 20.0).to_numpy().tolist() == [
+        [1.0, 3.0, 2.0, 0.0, 4.0],
+        [2.0, 3.0, 0.0, 0.0, 0.0],
+        [1.0, 2.0, 3.0, 0.0, 6.0],
+        [11.0, 0.0, 0.0, 0.0, 0.0],
+    ]
+
+
+def test_rounding_is_not_taken_for_a_pause() -> None:
+    """Four months into a run, instants have no whole nanoseconds any more."""
+    rows = dispatches().iloc[:1].assign(download_s=0.1, compute_s=0.2, upload_s=0.3)
+    start = 1.1e7
+    for name, since in (("dispatched", 0.0), ("downloaded", 0.1), ("computed", 0.3)):
+        rows[f"{name}_s"] = start + since
+    rows["arrived_s"] = rows["ended_s"] = start + 0.1 + 0.2 + 0.3 + 1e-8
+    spent = phases(rows, pd.DataFrame({"version": [1], "time_s": [start + 1]}), start + 2)
+    assert spent["paused_s"].tolist() == [0.0]
 
 
 def test_waiting_ends_where_the_client_is_dispatched_again() -> None:

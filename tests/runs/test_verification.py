@@ -68,6 +68,7 @@ def read_everything(path: Path) -> None:
         run.clients,
         run.online,
         run.presence,
+        run.pauses,
         run.partition,
     )
     assert all(table is not None for table in tables)
@@ -106,7 +107,7 @@ def test_every_flipped_bit_and_every_missing_file_is_noticed(
         for path in complete.iterdir()
         if path.name not in ("report.html", "notes.txt", ".lock")
     )
-    assert len(names) == 10
+    assert len(names) == 11
     for name in names:
         path = tmp_path / "run"
         content = (complete / name).read_bytes()

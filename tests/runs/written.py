@@ -9,13 +9,22 @@ from typing import Any
 import numpy as np
 
 from fedsim.runs import RunFolder, RunWriter
+from fedsim.runs.phases import WORK_PHASES
 from fedsim.runs.schema import DISPATCHES
 
 
 def columns_of(rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
-    """The columns of rows that are written as they are."""
-    columns = map(np.array, zip(*rows, strict=True))
-    return dict(zip(DISPATCHES.schema.names, columns, strict=True))
+    """The columns of rows that are written as they are; without their last columns, they are at work all the time."""
+    written = map(np.array, zip(*rows, strict=True))
+    columns = dict(zip(DISPATCHES.schema.names, written, strict=False))
+    names = ("dispatched_s", "downloaded_s", "computed_s", "arrived_s")
+    marks = [columns[name].astype(float) for name in names]
+    for name, begin, end in zip(WORK_PHASES, marks, marks[1:], strict=False):
+        spent_s = np.where(
+            np.isnan(begin), 0.0, np.where(np.isnan(end), columns["ended_s"], end) - begin
+        )
+        columns.setdefault(f"{name}_s", spent_s)
+    return columns
 
 
 def started(path: Path, clients: int = 6) -> tuple[RunFolder, RunWriter]:

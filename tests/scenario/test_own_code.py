@@ -128,7 +128,10 @@ def test_a_function_of_a_notebook_is_a_metric(
     ("section", "message"),
     [
         ({"server": {"method": len}}, "must be the name of a method"),
-        ({"server": {"method": scenario}}, "scenario is a function, and a method is a class"),
+        (
+            {"server": {"method": scenario}},
+            "scenario is a function, but the method must be a class",
+        ),
         ({"evaluation": {"metrics": [lambda a, b: 1.0]}}, "a lambda has no name"),
     ],
 )

@@ -104,7 +104,10 @@ def test_a_class_that_ships_with_fedsim_keeps_its_name(catalog: Catalog, tmp_pat
         (np.ones(2), f"{NO_METHOD}, not an object of type ndarray\n  give a class"),
         (pd.DataFrame({"x": [1]}), f"{NO_METHOD}, not an object of type DataFrame\n  give a class"),
         ({"name": 3}, "server.method.name: must be text, not 3"),
-        (int, "server.method: int is not a method\n  derive it from fedsim.components.Component"),
+        (
+            int,
+            "server.method: int does not derive from Component\n  derive it from fedsim.components.Component",
+        ),
         ({"name": MyMethod, "alpha": 0}, "server.method.alpha: must be greater than 0"),
         ({"name": MyMethod, "beta": 0}, "server.method.beta: unknown key"),
         (

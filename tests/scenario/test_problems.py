@@ -24,7 +24,7 @@ stop: {}
     assert errors(tmp_path, catalog, text) == [
         "s.yaml:1:1: nmae: unknown key\n  did you mean 'name'?",
         "s.yaml:2:7: seed: must be an integer, not true",
-        "s.yaml:4:19: task.dataset.name: there is no dataset named 'digitz'\n  did you mean 'digits'?",
+        "s.yaml:4:19: task.dataset.name: there is no data set named 'digitz'\n  did you mean 'digits'?",
         "s.yaml:5:32: task.partition.alfa: unknown key\n  did you mean 'alpha'?",
         "s.yaml:5:49: task.partition.wait: '3 parsecs' has no known unit of a duration: use one of ns, us, ms, s, min, "
         "h, d",

@@ -86,10 +86,10 @@ def test_aliases_are_copies_with_the_place_of_the_anchor() -> None:
         ("a: !mine {b: 1}\n", "f:1:4", "!mine"),
         ("a: !!binary aGk=\n", "f:1:4", "!!binary"),
         ("a: *nowhere\n", "f:1:4", "nowhere"),
-        ("a: &x [*x]\n", "f:1:4", "expand without bound"),
+        ("a: &x [*x]\n", "f:1:4", "expand without limit"),
         ("a: 1\n---\nb: 2\n", "f:2:1", "second document"),
         ("a: [1, 2\n", "f:2:1", "not YAML"),
-        ("a: {}\n  b: 1\nc: 2\n", "f:2:3", "this line does not belong to what is above it"),
+        ("a: {}\n  b: 1\nc: 2\n", "f:2:3", "this line does not fit the lines above it"),
         ("a: 1\n b: 2\n", "f:2:3", "a second ':' in what looks like one value"),
         ("? [a, b]\n: 1\n", "f:1:3", "plain text"),
         ("a: 1\nb: \x01\n", "f:2", "'\\x01'"),
@@ -107,7 +107,7 @@ def test_errors_say_where_and_what(text: str, place: str, message: str) -> None:
 def test_alias_bomb_is_refused_quickly() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
-    with pytest.raises(UserError, match="expand without bound"):
+    with pytest.raises(UserError, match="expand without limit"):
         parse_yaml("\n".join(lines), "f")
 
 

@@ -28,10 +28,11 @@ def named(path: Path) -> str:
 @functools.cache
 def planned(path: Path) -> list[PlannedRun]:
     """The runs of the first seed."""
-    first = read_scenario(path).scenario.sweep
-    assert first is not None
-    seed = first.seeds[0] if first.seeds else 0
-    return plan_runs(read_scenario(path, (f"sweep.seeds=[{seed}]",)))
+    loaded = read_scenario(path)
+    sweep = loaded.scenario.sweep
+    assert sweep is not None
+    seed = sweep.seeds[0] if sweep.seeds else 0
+    return plan_runs(loaded.changed([f"sweep.seeds=[{seed}]"]))
 
 
 @functools.cache

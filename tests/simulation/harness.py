@@ -57,6 +57,9 @@ COLUMNS = [
     "sequence",
     "group",
     "ended",
+    "download",
+    "compute",
+    "upload",
 ]
 
 

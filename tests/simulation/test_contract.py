@@ -288,12 +288,30 @@ def test_a_schedule_that_dispatches_nothing(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "run.json").read_text())["notes"] == [message]
 
 
-def test_a_selection_that_draws_nobody(tmp_path: Path) -> None:
-    result = run_with(tmp_path, DRAWN, "return []", schedule="sync")
-    assert result.exit_code == 0, result.output
-    message = "no work was dispatched, so the tables are empty and the model is the initial one"
-    assert "server.schedule" not in result.stderr
-    assert f".draw: {message}; the selection may never have drawn a client" in result.stderr
+@pytest.mark.parametrize(
+    ("drawn", "named"), [("[]", True), ("self.available()[:count].tolist()", False)]
+)
+def test_a_selection_that_draws_nobody(tmp_path: Path, drawn: str, named: bool) -> None:
+    (tmp_path / "empty.py").write_text(
+        "from fedsim.scheduling.base import CohortParams, Selection\n\n\n"
+        "class Empty(Selection):\n    Params = CohortParams\n\n"
+        f"    def draw(self, count):\n        return {drawn}\n"
+    )
+    scenario = timing(
+        {"compute": STEPS, "network": LINKS},
+        server={"selection": {"name": f"{tmp_path}/empty.py:Empty", "cohort": 2}},
+    )
+    run = fedsim.run(scenario | {"stop": {"simulated_time": 60}}, tmp_path / "run")
+    notes = run.info.get("notes", [])
+    if named:
+        assert run.dispatches.empty
+        assert any(
+            note.startswith("draws nobody although clients are available; ") for note in notes
+        )
+        assert not any(note.startswith("no work was dispatched") for note in notes)
+    else:
+        assert len(run.dispatches)
+        assert not any("draws nobody" in note for note in notes)
 
 
 def test_a_schedule_that_aggregates_nothing(tmp_path: Path) -> None:
@@ -330,5 +348,5 @@ def test_parts_that_ship_with_fedsim_are_not_checked() -> None:
     server: Any = None
     selection: Selection = Uniform(CohortParams(), server)
     before = dict(vars(selection))
-    check_selection(selection, server)
+    check_selection(selection, server, pytest.fail)
     assert vars(selection) == before

@@ -21,7 +21,7 @@ from fedsim.network.traced import RateSeries, Ride, TracedNetwork
 from fedsim.scenario.model import Failures
 from fedsim.simulation.plan import Planner
 from fedsim.simulation.workload import Workload
-from fedsim.traces.availability import NEVER
+from fedsim.units import NEVER
 from tests.simulation.harness import handed_out, online, simulate
 
 MS = 1_000_000

@@ -14,7 +14,7 @@ from fedsim.network.traced import RateSeries, Ride, TracedNetwork
 from fedsim.scenario.model import Failures
 from fedsim.simulation.plan import Plan, Planner
 from fedsim.simulation.workload import Workload
-from fedsim.traces.availability import NEVER
+from fedsim.units import NEVER
 from tests.simulation.harness import handed_out, make_population, online
 
 S = 1_000_000_000

@@ -60,6 +60,7 @@ def by_hand(ended: Ended) -> tuple[Any, ...]:
         dispatch.sequence,
         ended.group,
         min(plan.end_ns, ended.now_ns) / 10**9,
+        *(ns / 10**9 for ns in (plan.download_ns, plan.compute_ns, plan.upload_ns)),
     )
 
 

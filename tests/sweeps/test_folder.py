@@ -137,7 +137,7 @@ def test_folders_that_are_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert repr(sweep).endswith(f"sweep': {len(sweep.record.runs)} runs, 1 failed>")
     assert ".failures says why" in caplog.text
     assert (tmp_path / "sweep" / "lr0.1_seed0" / "thesis.tex").exists()
-    with pytest.raises(UserError, match=r"holds no sweep\.json"):
+    with pytest.raises(UserError, match=r"contains no sweep\.json"):
         Sweep(tmp_path / "other")
 
 

@@ -1,4 +1,4 @@
-"""Arrow arrays as NumPy arrays: types, nulls and slices."""
+"""Arrow arrays as NumPy arrays: types, nulls and slices; runs of equal rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedsim.traces.arrays import filled, to_numpy
+from fedsim.traces.arrays import filled, run_starts, to_numpy
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,10 @@ def test_a_slice_begins_at_its_own_first_value() -> None:
 def test_numbers_without_nulls_are_not_copied() -> None:
     values = pa.array([1.0, 2.0])
     assert to_numpy(values).ctypes.data == values.buffers()[1].address
+
+
+def test_a_run_ends_where_any_column_changes() -> None:
+    names = np.array(["a", "a", "b", "b"], dtype=object)
+    assert run_starts(names).tolist() == [True, False, True, False]
+    assert run_starts(names, np.array([1, 2, 2, 2])).tolist() == [True, True, True, False]
+    assert run_starts(names[:0], np.zeros(0)).tolist() == []

@@ -176,7 +176,7 @@ def _copies(comparison: ComparisonTables, setting: str, where: str) -> Iterator[
             yield (
                 f"{_listed([group.label for group in groups])} are runs of one scenario with the same seeds{where}, "
                 f"{'and their results are identical' if equal else 'but their results differ'}; "
-                "give every run once."
+                "give each run once."
             )
 
 

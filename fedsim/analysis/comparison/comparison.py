@@ -31,7 +31,7 @@ def compare(
     """Compare runs.
 
     Args:
-        paths: run folders, folders of sweeps, folders that hold run folders, or runs; one or several.
+        paths: run folders, folders of sweeps, folders that contain run folders, or runs; one or several.
         targets: values to reach, such as ``"accuracy=0.9"``; by default those of the reference file, else those of the
             scenarios, else round levels that were reached. Those of one metric are shown from easy to hard.
         baseline: variant that times are relative to; the first one if None.
@@ -39,7 +39,7 @@ def compare(
         on_progress: called with the number of runs read and of all runs.
 
     Raises:
-        UserError: a folder holds no run, no run is complete, there is no such baseline, or a target cannot be reached.
+        UserError: a folder contains no run, no run is complete, there is no such baseline, or a target is unreachable.
     """
     listed = (
         [paths]

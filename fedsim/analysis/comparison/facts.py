@@ -15,12 +15,14 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsim.analysis import statistics
-from fedsim.analysis.figures.base import population
+from fedsim.analysis.figures.base import costs_by, population
+from fedsim.errors import UserError
 from fedsim.formatting import Kind
 from fedsim.metrics import MetricDefinition, definition, meets
-from fedsim.outcomes import Outcome
+from fedsim.outcomes import LOST_LABELS
 from fedsim.runs import Run
 from fedsim.runs.divergence import has_diverged, lost_metrics, lost_since
+from fedsim.runs.schema import ADDED
 from fedsim.runs.tables import read_parquet
 
 Floats = npt.NDArray[np.float64]
@@ -44,8 +46,20 @@ TIMING: Mapping[str, tuple[str, Kind]] = {
 """The main figures of timing-only runs: label and kind of each."""
 PERCENTILES = (50, 95, 99)
 """Percentiles of durations among a run's figures."""
-LOST = (Outcome.LATE, Outcome.DROPPED, Outcome.CUT, Outcome.DISCARDED)
-"""Outcomes that count as lost work; unfinished work does not, because it only lacked time."""
+
+
+def require_cost(name: str, where: str | None = None) -> None:
+    """Check that there is a cost of this name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in COSTS:
+        message, hint = (
+            f"curves cannot be drawn against '{name}'",
+            f"choose one of {', '.join(COSTS)}",
+        )
+        raise UserError(message, where=where, hint=hint)
 
 
 @dataclass(frozen=True)
@@ -127,9 +141,9 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
     """The figures of a complete run.
 
     ``figures`` holds: ``simulated_s``, ``wall_s``, ``updates`` (server updates), ``rounds``, ``dispatches``,
-    ``bytes``, ``energy_j``, ``compute_s``; the shares ``lost_dispatches``, ``lost_steps``, ``lost_bytes`` and
-    ``lost_seconds`` that went into updates that never entered the model; ``contributed`` (share of clients that
-    gave an update), ``per_update`` (client updates in a server update), ``gini``, ``staleness_mean``,
+    ``bytes``, ``energy_j``, ``compute_s``, ``paused_s``; the shares ``lost_dispatches``, ``lost_steps``,
+    ``lost_bytes`` and ``lost_seconds`` that went into updates that never entered the model; ``contributed`` (share of
+    clients that gave an update), ``per_update`` (client updates in a server update), ``gini``, ``staleness_mean``,
     ``staleness_max``, ``age_s`` (mean seconds from dispatch to aggregation), ``tau_avg``, ``tau_max``; ``interval_s``
     (mean seconds between server updates), percentiles of it (``interval_p95_s``) and of the seconds from dispatch to
     arrival (``turnaround_p95_s``), and ``client_updates_per_h`` (client updates that entered the model per simulated
@@ -201,21 +215,18 @@ def _metric_names(metrics: pd.DataFrame) -> tuple[str, ...]:
 
 
 def _progress(run: Run) -> pd.DataFrame:
-    metrics, dispatches = run.metrics, run.dispatches
-    times = metrics["time_s"].to_numpy()
-    moved = dispatches["bytes_down"].to_numpy() + dispatches["bytes_up"].to_numpy()
-    computed = run.phases["compute_s"].to_numpy()
-    frame = metrics.copy()
-    frame.insert(3, "bytes", statistics.spent_by(dispatches, moved, times))
-    frame.insert(4, "compute_s", statistics.spent_by(dispatches, computed, times))
+    frame = run.metrics.copy()
+    times = frame["time_s"].to_numpy()
+    for place, (name, spent) in enumerate(costs_by(run, times).items(), start=3):
+        frame.insert(place, name, spent)
     return frame
 
 
 def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
     dispatches, aggregations = run.dispatches, run.aggregations
-    work = statistics.work_by_outcome(dispatches)
+    work = statistics.work_by_outcome(dispatches, run.phases)
     whole = work.sum()
-    lost = work.loc[[outcome.label for outcome in LOST]].sum()
+    lost = work.loc[list(LOST_LABELS)].sum()
     stale = statistics.staleness(dispatches, aggregations)
     updates = len(aggregations)
     intervals_s = statistics.update_intervals_s(aggregations)
@@ -230,6 +241,7 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
         "bytes": float(whole["bytes"]),
         "energy_j": float(whole["energy_j"]),
         "compute_s": float(run.phases["compute_s"].sum()),
+        "paused_s": float(run.phases["paused_s"].sum()),
         **{
             f"lost_{name}": float(lost[name] / whole[name]) if whole[name] else np.nan
             for name in ("dispatches", "steps", "bytes", "seconds")
@@ -264,6 +276,8 @@ def _digest(run: Run) -> str:
     for name in DIGESTED:
         sink = pa.BufferOutputStream()
         table = read_parquet(run.folder.parquet(name)).combine_chunks().replace_schema_metadata()
+        # Runs of earlier versions lack these columns, and may be identical otherwise.
+        table = table.select([c for c in table.column_names if c not in ADDED.get(name, ())])
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
         content.update(sink.getvalue())

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast, get_args
 
-from fedsim.analysis.comparison.facts import COSTS
+from fedsim.analysis.comparison.facts import COSTS, require_cost
 from fedsim.errors import UserError
 from fedsim.formatting import Kind
 from fedsim.units import parse_duration_s, parse_size_bytes, share_of
@@ -74,15 +74,12 @@ class FigureStyle:
     inset: str | tuple[Limits, Limits | None] | None = None
 
     def __post_init__(self) -> None:
-        if self.against not in COSTS:
-            raise UserError(
-                f"nothing to draw against '{self.against}'",
-                where="against",
-                hint=f"choose one of {', '.join(COSTS)}",
-            )
+        require_cost(self.against, where="against")
         if self.log not in (None, *LOGS):
             raise UserError(
-                f"no such scale: '{self.log}'", where="log", hint=f"choose one of {', '.join(LOGS)}"
+                f"there is no scale '{self.log}'",
+                where="log",
+                hint=f"choose one of {', '.join(LOGS)}",
             )
 
     def resolved(self, kind: Kind, metric: str | None = None) -> ResolvedStyle:

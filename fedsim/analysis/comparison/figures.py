@@ -227,7 +227,7 @@ def when(first: findings.First) -> str:
 
 
 def some_runs(reached: int, runs: int) -> str:
-    """How many runs reached a target if not all did, because their mean is then biased; else empty."""
+    """The number of runs that reached a target if not all did, because their mean is then biased; else empty."""
     return "" if reached == runs else f" ({reached} of {runs} runs)"
 
 
@@ -337,7 +337,10 @@ def time_spent(comparison: ComparisonTables) -> Figure:
     key = ["setting", "label"]
     spent = comparison.spent.pivot(index=key, columns="part", values=["seconds", "share"])
     wide = comparison.summary[key].merge(spent["seconds"].reset_index(), how="left")
-    parts = [part for part in PHASE_LABELS if part in wide]
+    # Most scenarios drop the work of clients that go offline, so that there are no pauses.
+    parts = [
+        part for part in PHASE_LABELS if part in wide and (part != "paused" or wide[part].any())
+    ]
     order = [(group.setting, group.label) for group in comparison.groups]
     rows = spent["share"].reindex(order)[parts].fillna(0.0).to_numpy().tolist()
     bars = [

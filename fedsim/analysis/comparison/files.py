@@ -16,7 +16,7 @@ from fedsim.analysis.comparison.page import render
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.pages import write_page
 from fedsim.durable import replacing, write_text
-from fedsim.errors import UserError
+from fedsim.errors import UserError, writing
 from fedsim.formatting import ABSENT, axis_unit, format_mean
 from fedsim.runs.tables import csv_text
 
@@ -45,7 +45,7 @@ def write_files(comparison: ComparisonTables, folder: Path, style: FigureStyle) 
     names += ["table.tex", *figures]
     if not page.exists() and (taken := [name for name in names if (folder / name).exists()]):
         raise UserError(
-            "exists, but the folder holds no fedsim comparison, so it is not overwritten",
+            "exists, but the folder contains no fedsim comparison, so it is not overwritten",
             where=str(folder / taken[0]),
             hint="choose another folder with -o, or remove the file",
         )
@@ -54,7 +54,7 @@ def write_files(comparison: ComparisonTables, folder: Path, style: FigureStyle) 
 
     figure = (plot_curves if comparison.metrics else plot_timing)(comparison, style)
     write_page(page, render(comparison, style))
-    try:
+    with writing(folder):
         for name, frame in tables.items():
             if len(frame):
                 write_text(folder / f"{name}.csv", csv_text(frame))
@@ -64,8 +64,6 @@ def write_files(comparison: ComparisonTables, folder: Path, style: FigureStyle) 
         for name in figures:
             with replacing(folder / name) as temporary:
                 save_figure(figure, temporary, style.venue)
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror}", where=str(folder)) from error
     return page
 
 

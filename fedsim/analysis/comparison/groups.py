@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedsim.analysis.comparison.facts import Replicate, RunFacts
-from fedsim.scenario.comparing import Namer, Values, differing, flattened, key_of
+from fedsim.scenario.comparing import Namer, Values, differing, distinct_tail, flattened, key_of
 from fedsim.scenario.description import with_units
 
 _OF_VARIANTS = ("server.", "app.", "run_config.")
@@ -172,12 +172,8 @@ def _own_names(runs: Sequence[RunFacts], members: Sequence[Sequence[int]]) -> di
 
 def _folder_name(chosen: Sequence[RunFacts], runs: Sequence[RunFacts]) -> str:
     """The shortest tail of a run's path that no other run shares."""
-    words = chosen[0].path.resolve().parts
     others = [run.path.resolve().parts for run in runs if run is not chosen[0]]
-    length = 1
-    while length < len(words) and any(o[-length:] == words[-length:] for o in others):
-        length += 1
-    return "/".join(words[-length:])
+    return "/".join(distinct_tail(chosen[0].path.resolve().parts, others))
 
 
 def _with_distinct_names(groups: Sequence[Group]) -> list[Group]:

@@ -61,7 +61,7 @@ def _in_order(comparison: ComparisonTables) -> list[Target]:
 
 
 def _goal(comparison: ComparisonTables, target: Target) -> str:
-    """Who was first to a target, and how many variants reached it if not all did."""
+    """The variant that was first to a target, and how many variants reached it if not all did."""
     first, frame = _first(comparison, target), comparison.targets_of(target)
     good = frame["time_s"].notna()
     several = len(comparison.grouping.settings) > 1
@@ -108,7 +108,7 @@ def _first(comparison: ComparisonTables, target: Target) -> str:
     text += f": {factor} times as fast as {comparison.baseline}"
     text += some_runs(int(base["reached"]), int(base["runs"]))
     if first.may_be_chance:
-        return f"{text}, which may be chance (the 95% interval includes 1)"
+        return f"{text}, which may be due to chance (the 95% interval includes 1)"
     return text + doubt
 
 
@@ -123,7 +123,7 @@ def _doubt(lead: findings.Lead) -> str:
         return f"; the lead over {lead.second} is within the spread over seeds"
     if lead.seeds < INTERVAL_RUNS:
         seeds = {0: "no common seed", 1: "one seed"}.get(lead.seeds, f"{lead.seeds} seeds")
-        return f"; with {seeds}, the lead over {lead.second} may be chance"
+        return f"; with {seeds}, the lead over {lead.second} may be due to chance"
     return ""
 
 

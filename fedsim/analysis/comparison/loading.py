@@ -22,6 +22,9 @@ PAGE = "compare.html"
 """Name of a comparison's page in its folder."""
 
 
+_UNFINISHED = {Status.INTERRUPTED: "was interrupted", Status.RUNNING: "is in progress"}
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """A run that is left out of the comparison.
@@ -49,11 +52,11 @@ def load(
     """Read runs, each once.
 
     Args:
-        paths: run folders, folders of sweeps, folders that hold run folders, or runs.
+        paths: run folders, folders of sweeps, folders that contain run folders, or runs.
         on_progress: called with the number of runs read and of all runs.
 
     Raises:
-        UserError: a folder holds no run, a run is damaged, or no run is complete.
+        UserError: a folder contains no run, a run is damaged, or no run is complete.
     """
     paths = list(paths)
     wrong = [path for path in paths if not isinstance(path, str | os.PathLike | Run)]
@@ -82,7 +85,8 @@ def load(
             runs.append(read_facts(run, scenarios))
         else:
             has_failed = run.status is Status.FAILED
-            left_out.append(LeftOut(path, _reason(run), _scenario(run), has_failed))
+            reason = f"failed ({run.info.get('error')})" if has_failed else _UNFINISHED[run.status]
+            left_out.append(LeftOut(path, reason, _scenario(run), has_failed))
     if not runs:
         hint = None
         if left_out:
@@ -90,7 +94,7 @@ def load(
             if first.has_failed:
                 remedy = "fix the cause and run it again"
             elif first.scenario is None:
-                remedy = "give the command of the sweep again"
+                remedy = "repeat the command of the sweep"
             else:
                 remedy = f"finish it: {format_command('resume', first.path)}"
             hint = f"{first.path} {first.reason}; {remedy}"
@@ -112,7 +116,7 @@ def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:
         # 'runs/*' also matches the comparison that an earlier command wrote there.
         if not folders and not (several and (path / PAGE).is_file()):
             raise UserError(
-                "no such folder" if not path.exists() else "the folder holds no run",
+                "no such folder" if not path.exists() else "the folder contains no run",
                 where=str(path),
                 hint="give run folders, or the folder of a sweep",
             )
@@ -128,16 +132,6 @@ def _never_started(path: Path) -> str:
         if error:
             return f"failed ({error.splitlines()[0]})"
     return "was not started"
-
-
-def _reason(run: Run) -> str:
-    match run.status:
-        case Status.FAILED:
-            return f"failed ({run.info.get('error')})"
-        case Status.INTERRUPTED:
-            return "was interrupted"
-        case _:
-            return "is in progress"
 
 
 def _scenario(run: Run) -> dict[str, Any] | None:

@@ -115,6 +115,6 @@ def _view(comparison: ComparisonTables, style: FigureStyle) -> dict[str, Any]:
 
 
 def title(labels: list[str]) -> str:
-    """The page's title: the variants, or how many there are."""
+    """The page's title: the variants, or their number."""
     names = list(dict.fromkeys(labels))
     return f"{len(names)} variants compared" if len(names) > _NAMED else format_names(names)

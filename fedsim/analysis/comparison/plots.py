@@ -495,14 +495,11 @@ class _LogTicks(LogLocator):
                 break
         if len(ticks) > most:
             return LogLocator(numticks=most).tick_values(vmin, vmax)
-        if len(ticks) < 2:
-            ticks = np.asarray(MaxNLocator(most).tick_values(vmin, vmax))
-            return ticks[(ticks >= vmin) & (ticks <= vmax)]
-        return ticks
+        return ticks if len(ticks) > 1 else _even_ticks(vmin, vmax, most)
 
 
 class _LogitTicks(Locator):
-    """Round shares within the axis, as many as fit: denser towards 0 and 1."""
+    """Round shares within the axis, as many as fit: denser toward 0 and 1."""
 
     def __call__(self) -> Any:
         return self.tick_values(*sorted(self.axis.get_view_interval()))  # type: ignore[union-attr]
@@ -519,10 +516,12 @@ class _LogitTicks(Locator):
             ticks = levels[(levels >= vmin - 1e-12) & (levels <= vmax + 1e-12)]
             if len(ticks) <= most:
                 break
-        if len(ticks) < 2:
-            ticks = np.asarray(MaxNLocator(most).tick_values(vmin, vmax))
-            ticks = ticks[(ticks >= vmin) & (ticks <= vmax)]
-        return ticks
+        return ticks if len(ticks) > 1 else _even_ticks(vmin, vmax, most)
+
+
+def _even_ticks(low: float, high: float, most: int) -> Any:
+    ticks = np.asarray(MaxNLocator(most).tick_values(low, high))
+    return ticks[(ticks >= low) & (ticks <= high)]
 
 
 def _plain_ticks(axis: Any) -> None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis.comparison.curves import MAX_POINTS, curve, grid
-from fedsim.analysis.comparison.facts import COSTS, TIMING, RunFacts
+from fedsim.analysis.comparison.facts import COSTS, TIMING, RunFacts, require_cost
 from fedsim.analysis.comparison.groups import Group, Grouping, group_runs
 from fedsim.analysis.comparison.loading import Loaded
 from fedsim.analysis.comparison.targets import (
@@ -180,17 +180,17 @@ class ComparisonTables:
     @functools.cached_property
     def alike(self) -> list[tuple[Group, ...]]:
         """Variants of a setting with bit-identical results for every seed, two or more each time."""
-        found: list[list[Group]] = []
+        alike: list[list[Group]] = []
         for group in self.groups:
             same = next(
-                (s for s in found if s[0].setting == group.setting and s[0].same_results(group)),
+                (s for s in alike if s[0].setting == group.setting and s[0].same_results(group)),
                 None,
             )
             if same is None:
-                found.append([group])
+                alike.append([group])
             else:
                 same.append(group)
-        return [tuple(groups) for groups in found if len(groups) > 1]
+        return [tuple(groups) for groups in alike if len(groups) > 1]
 
     # -- tables -----------------------------------------------------------------------------------------------------
 
@@ -348,11 +348,7 @@ class ComparisonTables:
             UserError: no run measured the metric, or there is no such cost.
         """
         name = self.measured(metric)
-        if against not in COSTS:
-            raise UserError(
-                f"nothing to draw against '{against}'",
-                hint=f"choose one of {', '.join(COSTS)}",
-            )
+        require_cost(against)
         frames = []
         for setting in self.grouping.settings:
             groups = self.grouping.of(setting)

@@ -7,7 +7,7 @@ from pathlib import Path
 from fedsim.analysis.export.perfetto import write_perfetto
 from fedsim.analysis.export.tables import write_csv
 from fedsim.analysis.export.tensorboard import write_tensorboard
-from fedsim.errors import UserError
+from fedsim.errors import UserError, writing
 from fedsim.runs import Run
 
 __all__ = ["FORMATS", "export"]
@@ -45,8 +45,6 @@ def export(run: Run, name: str, path: Path | None = None) -> Path:
             where=str(target),
             hint="remove it, or choose another path with -o",
         )
-    try:
+    with writing(target):
         write(run, target)
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror}", where=str(target)) from error
     return target

@@ -1,9 +1,10 @@
 """A run as a Chrome trace: JSON for https://ui.perfetto.dev and chrome://tracing.
 
 Each client has a track with one slice per dispatch, named after its outcome, from the dispatch to the aggregation or
-the loss of the update. The slice contains the phases download, compute,
-upload and waiting. The server's track holds its model versions, each from the update that made it to the next.
-Counters show clients online, clients at work, and the metrics. Simulated time zero is the trace's time zero.
+the loss of the update. The slice contains the phases download, compute, upload and waiting; if the client was offline
+and did not work, a phase is interrupted by a slice named "paused". The server's track holds its model versions, each
+from the update that made it to the next. Counters show clients online, clients working, and the metrics. Simulated time
+zero is the trace's time zero.
 
 Format: Trace Event Format (Google, 2016); ``ts`` and ``dur`` are microseconds, written to the nanosecond.
 """
@@ -21,7 +22,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.runs import Run
-from fedsim.runs.phases import INSTANTS, WORK_PHASES
+from fedsim.runs.phases import INSTANTS, WORK_PHASES, work_changes
 
 SERVER, CLIENTS = 1, 3
 """Process numbers of the tracks; viewers take 2 for the Linux kernel."""
@@ -95,8 +96,10 @@ def _dispatches(run: Run) -> Iterator[Event]:
     spans.append(("waiting", np.where(waited > 0, marks[3], np.nan), marks[3] + waited))
     whole = _ns(marks[0]).tolist(), _ns(np.fmax(ended, marks[3] + waited)).tolist()
     inner = [(name, _ns(begin).tolist(), _ns(end).tolist()) for name, begin, end in spans]
+    pauses = _pauses(run)
     tracks = (FIRST_CLIENT + table["client_id"].to_numpy()).tolist()
     outcomes = table["outcome"].astype(str).tolist()
+    ids = table["dispatch_id"].tolist()
     for row, arguments in enumerate(_rows(table, _ARGUMENTS)):
         track = CLIENTS, tracks[row]
         # A slice comes before the slices inside it, so that viewers nest those that begin together.
@@ -105,7 +108,25 @@ def _dispatches(run: Run) -> Iterator[Event]:
             if begins[row] >= 0:
                 key = _PHASE_ARGUMENT.get(name)
                 argument = {key: arguments[key]} if key is not None else {}
-                yield _slice("phase", name, track, (begins[row], ends[row]), argument)
+                since = begins[row]
+                for pause in pauses.get(ids[row], ()):
+                    if begins[row] <= pause[0] and pause[1] <= ends[row]:
+                        if since < pause[0]:
+                            yield _slice("phase", name, track, (since, pause[0]), argument)
+                        yield _slice("phase", "paused", track, pause, {})
+                        since = pause[1]
+                if since < ends[row] or since == begins[row]:
+                    yield _slice("phase", name, track, (since, ends[row]), argument)
+
+
+def _pauses(run: Run) -> dict[int, list[tuple[int, int]]]:
+    """The pauses of each dispatch that has any, as spans of nanoseconds."""
+    pauses: dict[int, list[tuple[int, int]]] = {}
+    if run.pauses is not None:
+        spans = (_ns(run.pauses[name].to_numpy()).tolist() for name in ("from_s", "to_s"))
+        for dispatch_id, begin, end in zip(run.pauses["dispatch_id"].tolist(), *spans, strict=True):
+            pauses.setdefault(dispatch_id, []).append((begin, end))
+    return pauses
 
 
 def _versions(run: Run) -> Iterator[Event]:
@@ -116,7 +137,7 @@ def _versions(run: Run) -> Iterator[Event]:
     track = SERVER, VERSIONS
     yield _slice("version", "version 0", track, (0, times[0] if times else until), {})
     for version, arguments, begin, end in zip(
-        table["version"].tolist(), facts, times, [*times[1:], until], strict=True
+        table["version"].tolist(), facts, times, [*times, until][1:], strict=True
     ):
         yield _slice("version", f"version {version}", track, (begin, end), arguments)
 
@@ -126,12 +147,11 @@ def _counters(run: Run) -> Iterator[Event]:
         # Viewers show the name of the counter and that of the value together.
         return {"ph": "C", "name": name, "pid": process, "ts": at, "args": {"": value}}
 
-    begun = _ns(run.dispatches["dispatched_s"].to_numpy())
-    ended = _ns(run.dispatches["ended_s"].to_numpy())
+    begun, ended = map(_ns, work_changes(run.dispatches, run.pauses))
     times, position = np.unique(np.concatenate([begun, ended]), return_inverse=True)
     changes = np.bincount(position, np.repeat([1.0, -1.0], len(begun)), minlength=len(times))
     for at, value in zip(times.tolist(), np.cumsum(changes).tolist(), strict=True):
-        yield counter(CLIENTS, "clients at work", at, int(value))
+        yield counter(CLIENTS, "clients working", at, int(value))
     if run.online is not None:
         present = zip(
             _ns(run.online["time_s"].to_numpy()).tolist(),

@@ -24,6 +24,7 @@ def write_csv(run: Run, path: Path) -> None:
         "clients": run.clients if run.has_clients else None,
         "online": run.online,
         "presence": run.presence,
+        "pauses": run.pauses,
         "partition": run.partition,
     }
     for name, table in tables.items():

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fedsim.analysis import statistics
 from fedsim.formatting import ABSENT, Kind, format_duration, format_value
 from fedsim.runs import Run
 
@@ -162,6 +163,16 @@ def population(run: Run) -> int:
     stated = section(run, "task", "partition").get("clients")
     seen = int(run.dispatches["client_id"].max()) + 1 if len(run.dispatches) else 0
     return max(seen, stated) if isinstance(stated, int) else seen
+
+
+def costs_by(run: Run, times_s: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
+    """``bytes`` moved and ``compute_s`` spent by each instant, over the dispatches that had ended."""
+    table = run.dispatches
+    moved = table["bytes_down"].to_numpy() + table["bytes_up"].to_numpy()
+    return {
+        "bytes": statistics.spent_by(table, moved, times_s),
+        "compute_s": statistics.spent_by(table, run.phases["compute_s"].to_numpy(), times_s),
+    }
 
 
 def names_of(run: Run, clients: npt.NDArray[np.int64]) -> list[str] | None:

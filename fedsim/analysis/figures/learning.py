@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import (
     COMPRESSED,
     LATE,
     Column,
     Figure,
+    costs_by,
     histogram,
     section,
     sentence,
@@ -28,12 +28,12 @@ from fedsim.runs.divergence import Lost, last_metrics, lost_since
 def metric_names(run: Run) -> list[str]:
     """The measured metrics, the main one first: one of the scenario's target, else accuracy, else a share.
 
-    If the clients have personal models, theirs are measured without being asked for, and come before the shared one.
+    If the clients have personal models, theirs are measured without a request, and come before the shared one.
     """
     names = [name for name in run.metrics.columns[3:] if run.metrics[name].notna().any()]
     goals = list(targets(run))
-    asked = section(run, "evaluation").get("per_client")
-    mains = ["accuracy"] if asked else ["client_accuracy", "client_mae", "accuracy"]
+    is_requested = section(run, "evaluation").get("per_client")
+    mains = ["accuracy"] if is_requested else ["client_accuracy", "client_mae", "accuracy"]
     mains = [name for name in mains if name in names][:1]
 
     def rank(name: str) -> tuple[int, bool, bool]:
@@ -54,18 +54,6 @@ def not_finite(run: Run, lost: Lost) -> str:
     return f"{run.metric_definition(lost.metric).label} is not finite from {since} on"
 
 
-def _costs(run: Run, times_s: npt.NDArray[np.float64]) -> tuple[Column, Column]:
-    """Bytes moved and client-seconds computed by each instant, over the dispatches that had ended."""
-    table = run.dispatches
-    moved = table["bytes_down"].to_numpy() + table["bytes_up"].to_numpy()
-    compute_s = run.phases["compute_s"].to_numpy()
-    spent = statistics.spent_by(table, compute_s, times_s)
-    return (
-        Column("bytes", "data moved", "bytes", statistics.spent_by(table, moved, times_s)),
-        Column("compute_s", "client compute time", "time", spent),
-    )
-
-
 def learning(run: Run) -> Figure | None:
     """Metrics against simulated time, updates, bytes and client compute time; None for a timing-only run."""
     names = metric_names(run)
@@ -83,6 +71,7 @@ def learning(run: Run) -> Figure | None:
     rows = thin(len(table), keep=keep)
     times = table["time_s"].to_numpy()[rows]
     main = run.metric_definition(names[0])
+    costs = costs_by(run, times)
     since = next((lost for lost in lost_since(run) if lost.metric == main.name), None)
     end = f"{main.label} ended at {main.format(last_metrics(run)[main.name])}"
     return Figure(
@@ -93,7 +82,8 @@ def learning(run: Run) -> Figure | None:
             Column("time_s", "simulated time", "time", times),
             Column("version", "server updates", "count", table["version"].to_numpy()[rows]),
             Column("round", "round", "count", table["round"].to_numpy()[rows]),
-            *_costs(run, times),
+            Column("bytes", "data moved", "bytes", costs["bytes"]),
+            Column("compute_s", "client compute time", "time", costs["compute_s"]),
             *(
                 Column(metric.name, metric.label, metric.unit, table[metric.name].to_numpy()[rows])
                 for metric in map(run.metric_definition, names)
@@ -176,14 +166,11 @@ def time_to_targets(run: Run) -> Figure | None:
     if not levels:
         return None
     times = np.array([run.time_to(main.name, level) for level in levels])
-    versions = [
-        int(run.metrics["version"].to_numpy()[run.metrics["time_s"].to_numpy() == time_s][0])
-        if math.isfinite(time_s)
-        else math.nan
-        for time_s in times
-    ]
+    first = run.metrics.drop_duplicates("time_s").set_index("time_s")["version"]
+    versions = [int(first[time_s]) if math.isfinite(time_s) else math.nan for time_s in times]
     reached = np.isfinite(times)
-    costs = _costs(run, np.where(reached, times, 0.0))
+    costs = costs_by(run, np.where(reached, times, 0.0))
+    moved, computed = (np.where(reached, spent, np.nan) for spent in costs.values())
     return Figure(
         "targets",
         f"First evaluation at which {main.label} reached each level, and the cost until then.",
@@ -191,27 +178,16 @@ def time_to_targets(run: Run) -> Figure | None:
             Column("level", main.label, main.unit, levels),
             Column("time_s", "simulated time", "time", times),
             Column("version", "updates", "count", versions),
-            *(
-                Column(c.key, label, c.kind, np.where(reached, c.values, np.nan))
-                for c, label in zip(costs, ("data", "compute"), strict=True)
-            ),
+            Column("bytes", "data", "bytes", moved),
+            Column("compute_s", "compute", "time", computed),
         ),
         {"stated": levels.index(stated) if stated is not None else None},
     )
 
 
-def _of_clients(run: Run, column: str) -> npt.NDArray[np.float64]:
-    """The finite values of a column of the table of clients; empty if a run has no such table."""
-    if not run.has_clients:
-        return np.empty(0)
-    values: npt.NDArray[np.float64] = run.clients[column].dropna().to_numpy(np.float64)
-    return values[np.isfinite(values)]
-
-
 def client_mae(run: Run) -> Figure | None:
     """Distribution of the mean absolute error over clients; None if it was not measured."""
-    values = _of_clients(run, "last_mae")
-    if not len(values):
+    if (values := _of_clients(run, "last_mae")) is None:
         return None
     return Figure(
         "client_mae",
@@ -223,8 +199,7 @@ def client_mae(run: Run) -> Figure | None:
 
 def client_accuracy(run: Run) -> Figure | None:
     """Distribution of accuracy over clients; None if it was not measured."""
-    values = _of_clients(run, "last_accuracy")
-    if not len(values):
+    if (values := _of_clients(run, "last_accuracy")) is None:
         return None
     return Figure(
         "client_accuracy",
@@ -232,3 +207,12 @@ def client_accuracy(run: Run) -> Figure | None:
         f"the weakest tenth at most {format_share(float(np.quantile(values, 0.1)))}.",
         histogram(values, np.arange(21) / 20, "share", "clients"),
     )
+
+
+def _of_clients(run: Run, column: str) -> npt.NDArray[np.float64] | None:
+    """The finite values of a column of the table of clients; None if there are none."""
+    if not run.has_clients:
+        return None
+    values: npt.NDArray[np.float64] = run.clients[column].to_numpy(np.float64)
+    values = values[np.isfinite(values)]
+    return values if len(values) else None

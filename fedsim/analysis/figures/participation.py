@@ -44,7 +44,7 @@ def participation(run: Run) -> Figure | None:
 
 
 def contribution(run: Run) -> Figure | None:
-    """How many clients contributed, by kind of device, and why the others did not; None if all did."""
+    """Number of clients that contributed, by kind of device, and why the others did not; None if all did."""
     if not run.has_clients:
         return None
     reason = _reasons(run)
@@ -138,7 +138,7 @@ def staleness(run: Run) -> Figure | None:
 
 
 def age(run: Run) -> Figure | None:
-    """How old the aggregated updates were, in simulated time; None without updates."""
+    """Age of the aggregated updates, in simulated time; None without updates."""
     table = statistics.staleness(run.dispatches, run.aggregations)
     seconds, versions = table["seconds"].to_numpy(), table["versions"].to_numpy()
     if not len(table):
@@ -230,7 +230,7 @@ def partition(run: Run) -> Figure | None:
     clients_shown = matrix.index.to_numpy()
     names = names_of(run, clients_shown)
     words = run.info.get("label_names") or []
-    labelled = [words[label] if label < len(words) else f"label {label}" for label in labels]
+    labeled = [words[label] if label < len(words) else f"label {label}" for label in labels]
     held = table[table["count"] > 0].groupby("client_id").size()
     which = (
         f"{format_count(len(shown))} of {format_count(len(clients))} clients"
@@ -246,8 +246,8 @@ def partition(run: Run) -> Figure | None:
             else Column("client_id", "client", "text", names),
             *(
                 Column(f"label_{label}", text, "count", matrix[label].to_numpy())
-                for label, text in zip(labels, labelled, strict=True)
+                for label, text in zip(labels, labeled, strict=True)
             ),
         ),
-        {"labels": labelled if words else labels, "shown": which},
+        {"labels": labeled if words else labels, "shown": which},
     )

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import (
@@ -15,6 +16,7 @@ from fedsim.analysis.figures.base import (
     Columns,
     Figure,
     columns_of,
+    counts_in,
     section,
     shares_within,
     thin,
@@ -27,9 +29,9 @@ from fedsim.formatting import (
     format_mean_count,
     format_share,
 )
-from fedsim.outcomes import OUTCOME_LABELS
+from fedsim.outcomes import LOST_LABELS, OUTCOME_LABELS
 from fedsim.runs import Run
-from fedsim.runs.phases import WORK_PHASES, outcome_codes
+from fedsim.runs.phases import DISPATCH_PARTS, outcome_codes
 
 _SHORTEST_PAUSE = 0.1
 """Share of the time from one round to the next from which a pause is shown."""
@@ -39,6 +41,7 @@ PHASE_LABELS = {
     "download": "download",
     "compute": "compute",
     "upload": "upload",
+    "paused": "paused while offline",
     "waiting": "waiting",
     "idle": "idle while online",
     "offline": "offline",
@@ -58,7 +61,10 @@ def time_spent(run: Run) -> Figure:
     """Client time by activity."""
     clients = run.clients if run.has_clients else None
     spent = statistics.where_time_went(run.phases, clients)
-    work_s = {name: spent[name] for name in WORK_PHASES}
+    if not spent["paused"]:
+        # Most scenarios drop the work of clients that go offline, so that there are no pauses.
+        del spent["paused"]
+    work_s = {name: spent[name] for name in DISPATCH_PARTS if name in spent}
     whole, at_work = sum(spent.values()), sum(work_s.values())
     shares = [seconds / whole if whole else 0.0 for seconds in spent.values()]
     work_shares = [
@@ -69,7 +75,7 @@ def time_spent(run: Run) -> Figure:
         busiest = max(work_s, key=lambda name: work_s[name])
         finding = (
             f"Of the time clients spent on dispatches, {format_share(work_s[busiest] / at_work)} "
-            f"went to {PHASE_LABELS[busiest]}.{_ends_of_rounds(run)}"
+            f"{'was' if busiest == 'paused' else 'went to'} {PHASE_LABELS[busiest]}.{_ends_of_rounds(run)}"
         )
     return Figure(
         "time",
@@ -80,7 +86,12 @@ def time_spent(run: Run) -> Figure:
             *([Column("share", "of all time", "share", shares)] if clients is not None else []),
             Column("work_share", "of time on dispatches", "share", work_shares),
         ),
-        {"parts": list(spent), "shares": shares, "work_shares": work_shares},
+        {
+            "parts": list(spent),
+            "shares": shares,
+            "work_parts": list(work_s),
+            "work_shares": work_shares,
+        },
     )
 
 
@@ -90,10 +101,9 @@ def _ends_of_rounds(run: Run) -> str:
     deadline_s = schedule.get("deadline")
     if schedule.get("name") != "sync" or deadline_s is None or not len(run.aggregations):
         return ""
-    begun_s = run.dispatches.groupby("round")["dispatched_s"].min()
     closed_s = run.aggregations.groupby("round")["time_s"].max()
     # Instants are whole nanoseconds.
-    share = float(((closed_s - begun_s).dropna() > deadline_s - 5e-9).mean())
+    share = float(((closed_s - _began_s(run)).dropna() > deadline_s - 5e-9).mean())
     if not share:
         return " No round lasted until its deadline."
     return f" {format_share(share)} of the rounds lasted until their deadline."
@@ -134,8 +144,8 @@ def durations(run: Run) -> Figure | None:
 
 def work(run: Run) -> Figure:
     """Work by outcome."""
-    by_outcome = statistics.work_by_outcome(run.dispatches)
-    lost = by_outcome.drop(["aggregated", "unfinished"]).sum()
+    by_outcome = statistics.work_by_outcome(run.dispatches, run.phases)
+    lost = by_outcome.loc[list(LOST_LABELS)].sum()
     steps, moved = by_outcome["steps"].sum(), by_outcome["bytes"].sum()
     if not (steps and moved):
         finding = "No work was done."
@@ -168,8 +178,7 @@ def _spare(run: Run) -> str:
     late = table[table["outcome"] == "late"]
     if not len(late) or (schedule.get("over_selection") or 1) == 1:
         return ""
-    begun = table.groupby("round")["dispatched_s"].min()
-    waited_s = late["arrived_s"] - late["round"].map(begun)
+    waited_s = late["arrived_s"] - late["round"].map(_began_s(run))
     count = int((waited_s <= (schedule.get("deadline") or math.inf)).sum())
     if not count:
         return ""
@@ -177,6 +186,11 @@ def _spare(run: Run) -> str:
         f" {format_count(count)} of {format_counted(len(late), 'late update')} arrived before the deadline, in rounds "
         "that over-selection had filled earlier."
     )
+
+
+def _began_s(run: Run) -> pd.Series[float]:
+    """When each round began."""
+    return run.dispatches.groupby("round")["dispatched_s"].min()
 
 
 def outcomes(run: Run) -> Figure | None:
@@ -188,9 +202,7 @@ def outcomes(run: Run) -> Figure | None:
     edges = _intervals(begun, _closed_s(run), run.simulated_s)
     codes = outcome_codes(table)
     # A dispatch at the very end belongs to the last bin.
-    bins = np.minimum(np.searchsorted(edges, begun, side="right") - 1, len(edges) - 2)
-    counts = np.zeros((len(OUTCOME_LABELS), len(edges) - 1), np.int64)
-    np.add.at(counts, (codes, bins), 1)
+    counts = [counts_in(begun[codes == code], edges) for code in range(len(OUTCOME_LABELS))]
     totals = statistics.outcome_counts(table)
     number = len(table)
     finding = (
@@ -278,7 +290,7 @@ def online(run: Run) -> Figure | None:
         times = np.unique(np.linspace(0.0, run.simulated_s, 400))
         finding = "The number of clients online was not recorded."
         columns = []
-    peak, means = statistics.at_work(run.dispatches, times)
+    peak, means = statistics.at_work(run.dispatches, run.pauses, times)
     working = np.append(means, np.nan)
     mean = float(np.nanmax(working, initial=0.0))
     if not peak and not columns:

@@ -19,7 +19,7 @@ from fedsim.analysis.figures.base import (
 )
 from fedsim.devices.battery import Batteries
 from fedsim.formatting import format_count, format_duration
-from fedsim.outcomes import Outcome
+from fedsim.outcomes import LOST_LABELS, Outcome
 from fedsim.runs import Run
 from fedsim.runs.clients import sampled_clients
 from fedsim.runs.phases import outcome_codes
@@ -28,9 +28,6 @@ from fedsim.units import to_ns
 
 MAX_BARS_SHOWN = 5000
 _MAX_STRETCHES, _MAX_ROUNDS = 5000, 2000
-_LOST = [
-    outcome.label for outcome in (Outcome.LATE, Outcome.DROPPED, Outcome.CUT, Outcome.DISCARDED)
-]
 
 _COLUMNS: Columns = (
     ("client_id", "client", "count"),
@@ -61,8 +58,7 @@ def timeline(run: Run) -> Figure:
     if battery is not None:
         rows = rows.assign(**_charges(rows, battery, population(run)))
     cut = len(rows) > MAX_BARS_SHOWN
-    if cut:
-        rows = rows.iloc[:MAX_BARS_SHOWN]
+    rows = rows.iloc[:MAX_BARS_SHOWN]
     waiting_s = run.phases["waiting_s"].to_numpy()[rows.index]
     waited = np.where(waiting_s > 0, rows["arrived_s"].to_numpy() + waiting_s, np.nan)
     until = float(rows["ended_s"].max()) if cut else run.simulated_s
@@ -73,6 +69,7 @@ def timeline(run: Run) -> Figure:
         finding = f"{sample} {format_count(dispatched)} clients that were dispatched"
         finding += f"; the first {format_duration(until)} are shown." if cut else "."
     rounds = run.aggregations["time_s"].to_numpy()
+    rounds = rounds[rounds <= until]
     columns = _COLUMNS if battery is None else (*_COLUMNS, *_CHARGE)
     shown = rows.assign(waited_s=waited, outcome=rows["outcome"].astype(str))
     names = names_of(run, chosen)
@@ -89,11 +86,10 @@ def timeline(run: Run) -> Figure:
             "clients": chosen,
             "names": names,
             "kinds": _kinds(run, chosen),
-            "people": _people(table, chosen),
+            "people": _people(run, chosen),
             "presence": _presence(run, place, until),
-            "rounds": np.round(
-                rounds[rounds <= until][thin(int((rounds <= until).sum()), _MAX_ROUNDS)], 3
-            ),
+            "pauses": _pauses(run, rows["dispatch_id"].to_numpy()),
+            "rounds": np.round(rounds[thin(len(rounds), _MAX_ROUNDS)], 3),
             "battery": battery
             and {
                 "floor": battery.battery_floor,
@@ -112,8 +108,9 @@ def _kinds(run: Run, chosen: npt.NDArray[np.int64]) -> list[str] | None:
     return list(kinds) if kinds.nunique() > 1 else None
 
 
-def _people(table: pd.DataFrame, chosen: npt.NDArray[np.int64]) -> dict[str, Any]:
+def _people(run: Run, chosen: npt.NDArray[np.int64]) -> dict[str, Any]:
     """Values per client for sorting the rows: updates, lost dispatches, late ones, and seconds per local step."""
+    table = run.dispatches
     codes = outcome_codes(table)
     clients = table["client_id"].to_numpy()
 
@@ -121,11 +118,10 @@ def _people(table: pd.DataFrame, chosen: npt.NDArray[np.int64]) -> dict[str, Any
         summed = np.bincount(clients, values, minlength=int(clients.max(initial=0)) + 1)
         return np.asarray(summed[chosen], np.float64)
 
-    lost = table["outcome"].isin(_LOST).to_numpy()
-    computed = (table["computed_s"] - table["downloaded_s"]).to_numpy()
-    done = np.isfinite(computed)
+    lost = table["outcome"].isin(LOST_LABELS).to_numpy()
+    done = table["computed_s"].notna().to_numpy()
     steps = of_chosen(np.where(done, table["steps_done"].to_numpy(), 0))
-    spent = of_chosen(np.where(done, computed, 0.0))
+    spent = of_chosen(np.where(done, run.phases["compute_s"].to_numpy(), 0.0))
     step_s = np.divide(spent, steps, out=np.full(len(chosen), np.nan), where=steps > 0)
     return {
         "updates": of_chosen(codes == Outcome.AGGREGATED).astype(np.int64),
@@ -149,6 +145,25 @@ def _presence(run: Run, place: pd.Series[int], until_s: float) -> dict[str, Any]
         first = np.r_[True, (rows[1:] != rows[:-1]) | (begin[1:] - end[:-1] > gap_s)]
         rows, begin, end = rows[first], begin[first], end[np.r_[first[1:], True]]
     return {"row": rows, "from_s": begin.round(1), "to_s": end.round(1), "gap_s": gap_s}
+
+
+def _pauses(run: Run, dispatch_ids: npt.NDArray[np.int64]) -> dict[str, Any] | None:
+    """Row, start and end of the pauses of dispatches, by row; only the longest if there are too many."""
+    table = run.pauses
+    if table is None:
+        return None
+    row = pd.Index(dispatch_ids).get_indexer(pd.Index(table["dispatch_id"]))
+    begin, end = table["from_s"].to_numpy(), table["to_s"].to_numpy()
+    of_rows = np.flatnonzero(row >= 0)
+    longest = of_rows[np.argsort(begin[of_rows] - end[of_rows], kind="stable")[:_MAX_STRETCHES]]
+    kept = np.sort(longest)
+    shortest_s = float((end - begin)[kept].min()) if len(kept) < len(of_rows) else 0.0
+    return {
+        "row": row[kept],
+        "from_s": begin[kept].round(3),
+        "to_s": end[kept].round(3),
+        "shortest_s": shortest_s,
+    }
 
 
 def _battery(run: Run) -> Energy | None:

@@ -5,7 +5,7 @@
   const host = document.getElementById("chart-timeline");
   if (!host) return;
   const { ink, show, words } = fedsim;
-  const figure = fedsim.data.timeline, { clients, names, kinds, people, presence, rounds, battery } = figure;
+  const figure = fedsim.data.timeline, { clients, names, kinds, people, presence, pauses, rounds, battery } = figure;
   const called = (client) => fedsim.short(names ? names[client] : clients[client]);
   const full = (client) => (names ? `Client ${clients[client]}, ${names[client]}` : `Client ${clients[client]}`);
   const values = (key) => fedsim.column("timeline", key)?.values;
@@ -26,9 +26,18 @@
   const outcome = values("outcome"), steps = values("steps_done"), version = values("version"), id = values("dispatch_id");
   const before = values("charge_before"), after = values("charge_after");
   const begin = time.dispatched_s, end = begin.map((_, index) => time.waited_s[index] ?? time.ended_s[index]);
-  const own = clients.map(() => []), online = clients.map(() => []);
+  const own = clients.map(() => []), online = clients.map(() => []), paused = begin.map(() => []);
   figure.order.forEach((client, index) => own[client].push(index));
   presence?.row.forEach((client, k) => online[client].push([presence.from_s[k], presence.to_s[k]]));
+  pauses?.row.forEach((index, k) => paused[index].push([pauses.from_s[k], pauses.to_s[k]]));
+  /* The pauses of a dispatch between two instants, and the stretches in which it is at work. */
+  const pausesOf = (index, a, b) => paused[index].filter(([from, to]) => from < b && to > a).map(([from, to]) => [Math.max(from, a), Math.min(to, b)]);
+  function workOf(index, a, b) {
+    const edges = [a, ...pausesOf(index, a, b).flat(), b], stretches = [];
+    for (let k = 0; k < edges.length; k += 2) if (edges[k + 1] > edges[k] || edges.length === 2) stretches.push([edges[k], edges[k + 1]]);
+    return stretches;
+  }
+  const seconds = (stretches) => stretches.reduce((sum, [from, to]) => sum + to - from, 0);
   const whole = [0, Math.max(figure.until_s, 1)];
   const left = 14 + 8 * Math.max(5, ...clients.map((_, client) => called(client).length));
 
@@ -81,6 +90,7 @@
   const key = () => fedsim.legend(host, [
     ...(presence ? [{ label: "online", color: "shade" }] : []),
     ...PHASES.map(([name]) => ({ label: name, color: name })),
+    ...(pauses?.row.length ? [{ label: "paused while offline", color: "paused", line: true, thin: true }] : []),
     ...(time.waited_s.some((value) => value !== null) ? [{ label: "waiting", color: "waiting", line: true, thin: true }] : []),
     ...(battery ? [{ label: `charge (no work below ${show("share", battery.floor)})`, color: "charge", line: true, thin: true }] : []),
     ...present.map((name) => ({ label: name, color: name, shape: MARKS[name] })),
@@ -117,11 +127,14 @@
   function sums(client, y) {
     const bins = new Map();
     for (const index of own[client].filter(inView)) {
-      const a = sx(begin[index]), b = Math.max(sx(time.ended_s[index]), a + 1);
-      for (let bin = Math.floor(a / BIN); bin * BIN < b; bin += 1) {
-        const share = (Math.min(b, (bin + 1) * BIN) - Math.max(a, bin * BIN)) / BIN;
-        if (!bins.has(bin)) bins.set(bin, {});
-        bins.get(bin)[outcome[index]] = (bins.get(bin)[outcome[index]] || 0) + share;
+      for (const [from, to] of workOf(index, begin[index], time.ended_s[index])) {
+        if (to < view[0] || from > view[1]) continue;
+        const a = sx(from), b = Math.max(sx(to), a + 1);
+        for (let bin = Math.floor(a / BIN); bin * BIN < b; bin += 1) {
+          const share = (Math.min(b, (bin + 1) * BIN) - Math.max(a, bin * BIN)) / BIN;
+          if (!bins.has(bin)) bins.set(bin, {});
+          bins.get(bin)[outcome[index]] = (bins.get(bin)[outcome[index]] || 0) + share;
+        }
       }
     }
     return [...bins].flatMap(([bin, shares]) => {
@@ -143,7 +156,11 @@
         const a = time[from][index];
         if (a === null) break;
         const b = time[to][index] ?? time.ended_s[index];
-        if (b >= view[0] && a <= view[1]) children.push(rect(sx(a), y - 5, Math.max(sx(b) - sx(a), 0.8), 10, ink(name)));
+        if (b < view[0] || a > view[1]) continue;
+        for (const [from, to] of pausesOf(index, a, b)) children.push(rect(sx(from), y - 1.5, sx(to) - sx(from), 3, ink("paused")));
+        for (const [from, to] of workOf(index, a, b)) {
+          if (to >= view[0] && from <= view[1]) children.push(rect(sx(from), y - 5, Math.max(sx(to) - sx(from), 0.8), 10, ink(name)));
+        }
       }
       if (time.waited_s[index] !== null) children.push(rect(sx(time.arrived_s[index]), y - 1.5, Math.max(sx(time.waited_s[index]) - sx(time.arrived_s[index]), 0.8), 3, ink("waiting")));
       const at = sx(end[index]), lost = outcome[index] !== "aggregated";
@@ -179,8 +196,10 @@
   const density = (() => {
     const count = 200, bins = new Array(count).fill(0);
     begin.forEach((from, index) => {
-      const a = Math.floor((from / whole[1]) * count), b = Math.min(count - 1, Math.floor((time.ended_s[index] / whole[1]) * count));
-      for (let bin = a; bin <= b; bin += 1) bins[bin] += 1;
+      for (const [a, b] of workOf(index, from, time.ended_s[index])) {
+        const last = Math.min(count - 1, Math.floor((b / whole[1]) * count));
+        for (let bin = Math.floor((a / whole[1]) * count); bin <= last; bin += 1) bins[bin] += 1;
+      }
     });
     return bins.map((value, bin) => [((bin + 0.5) / count) * whole[1], value]);
   })();
@@ -255,12 +274,12 @@
   const zoomOut = () => look(view[0] - (view[1] - view[0]) / 2, (view[1] - view[0]) * 2);
   /* Zooms in on the selected dispatch, or on the one nearest to the middle; never on empty time. */
   function closer() {
-    const middle = (view[0] + view[1]) / 2, centre = (index) => (begin[index] + end[index]) / 2;
+    const middle = (view[0] + view[1]) / 2, center = (index) => (begin[index] + end[index]) / 2;
     const all = rows.slice(top, top + fits()).flatMap((client) => own[client]);
     if (!all.length) return;
-    const to = selected ?? all.reduce((best, index) => (Math.abs(centre(index) - middle) < Math.abs(centre(best) - middle) ? index : best));
+    const to = selected ?? all.reduce((best, index) => (Math.abs(center(index) - middle) < Math.abs(center(best) - middle) ? index : best));
     const length = (view[1] - view[0]) / 2;
-    look(centre(to) - length / 2, length);
+    look(center(to) - length / 2, length);
   }
   const ACTIONS = { in: closer, out: zoomOut, earlier: () => pan(-0.5), later: () => pan(0.5), whole: () => look(0, Infinity) };
   for (const button of document.querySelectorAll("[data-view]")) button.addEventListener("click", () => ACTIONS[button.dataset.view]());
@@ -275,7 +294,10 @@
   function describe(index, aloud) {
     const t = (key) => time[key][index];
     const text = [`${full(figure.order[index])}, dispatch ${id[index]}, from version ${version[index]}, at ${show("time", t("dispatched_s"))}`];
-    for (const [name, from, to] of PHASES) if (t(from) !== null) text.push(`${name} ${show("time", (t(to) ?? t("ended_s")) - t(from))}${t(to) === null ? ", not finished" : ""}`);
+    for (const [name, from, to] of PHASES) {
+      if (t(from) !== null) text.push(`${name} ${show("time", seconds(workOf(index, t(from), t(to) ?? t("ended_s"))))}${t(to) === null ? ", not finished" : ""}`);
+    }
+    if (paused[index].length) text.push(`paused ${show("time", seconds(paused[index]))}`);
     if (t("waited_s") !== null) text.push(`waiting ${show("time", t("waited_s") - t("arrived_s"))}`);
     if (battery) text.push(`charge ${show("share", before[index])} to ${show("share", after[index])}`);
     text.push(`${steps[index]} steps, ${outcome[index]}`);

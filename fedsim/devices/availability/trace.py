@@ -12,12 +12,10 @@ from typing_extensions import override
 
 from fedsim.devices.availability.base import AvailabilityModel, AvailabilityParams
 from fedsim.randomness import Purpose
-from fedsim.units import NS_PER_S, Duration, to_ns
+from fedsim.units import DAY_S, NS_PER_S, Duration, to_ns
 
 if TYPE_CHECKING:
     from fedsim.traces.availability import AvailabilityIndex
-
-_DAY_S = 86_400
 
 
 class TraceAvailabilityParams(AvailabilityParams):
@@ -54,7 +52,7 @@ class TraceAvailability(AvailabilityModel):
         horizon_s = bundle.manifest.horizon_us / 1e6
         shift_s = u * horizon_s
         if self.params.shift == "days":
-            shift_s = np.floor(u * max(1.0, horizon_s // _DAY_S)) * _DAY_S
+            shift_s = np.floor(u * max(1.0, horizon_s // DAY_S)) * DAY_S
         shift_ns: npt.NDArray[np.int64] = np.rint(shift_s * NS_PER_S).astype(np.int64)
         return shift_ns
 

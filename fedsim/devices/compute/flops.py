@@ -12,6 +12,7 @@ from pydantic import Field
 from fedsim.devices.compute.base import ComputeModel, ComputeParams
 from fedsim.devices.compute.table import ComputeTable
 from fedsim.errors import UserError
+from fedsim.network.columns import require_known
 from fedsim.randomness import Purpose
 from fedsim.units import Duration
 
@@ -65,14 +66,9 @@ class Flops(ComputeModel):
         context, params = self.context, self.params
         speed: npt.NDArray[np.float64]
         if params.speed == "bundle":
-            table = ComputeTable(context)
-            speed = table.column("relative_speed")
-            table.require(
-                speed,
-                "relative_speed",
-                "use another bundle, or speed: drawn",
-                "devices.compute.speed",
-            )
+            speed = ComputeTable(context).column("relative_speed")
+            hint = "use another bundle, or speed: drawn"
+            require_known(speed, "relative_speed", "devices.compute.speed", hint, context)
             return speed
         from scipy.special import ndtri
 

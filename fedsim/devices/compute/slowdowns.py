@@ -15,8 +15,6 @@ from fedsim.units import NEVER, NS_PER_US, to_ns
 if TYPE_CHECKING:
     from fedsim.devices.context import DeviceContext
 
-_FAR_US = NEVER // NS_PER_US
-
 
 class Slowdown:
     """A piecewise-constant factor on the step time of one client.
@@ -105,7 +103,7 @@ def _replayed(context: DeviceContext) -> Iterator[tuple[int, Slowdown]]:
     The factor is 1 outside all pieces. A trace that wraps repeats with the device's own period; with ``hold``, the
     factor of a piece that touches an end of the device's window continues beyond it.
     """
-    from fedsim.traces.intervals import device_periods
+    from fedsim.traces.intervals import FAR_US, device_periods
 
     bundle, device_rows = context.bundle, context.device_rows
     if bundle is None or "compute_series" not in bundle.tables:
@@ -130,8 +128,8 @@ def _replayed(context: DeviceContext) -> Iterator[tuple[int, Slowdown]]:
         ends = (end_us[span] - origin).tolist()
         factors = factor[span].tolist()
         if mode == "hold":
-            starts[0] = -_FAR_US if starts[0] <= 0 else starts[0]
-            ends[-1] = _FAR_US if ends[-1] >= length else ends[-1]
+            starts[0] = -FAR_US if starts[0] <= 0 else starts[0]
+            ends[-1] = FAR_US if ends[-1] >= length else ends[-1]
         edges: list[tuple[int, float]] = []
         for start, end, value in zip(starts, ends, factors, strict=True):
             if edges and edges[-1][0] >= start:

@@ -11,6 +11,7 @@ from pydantic import Field
 from fedsim.devices.compute.base import ComputeModel, ComputeParams
 from fedsim.devices.compute.table import ComputeTable
 from fedsim.errors import UserError
+from fedsim.network.columns import require_known
 from fedsim.units import Duration
 
 _REFERENCE_STEP = (
@@ -46,18 +47,15 @@ class TraceCompute(ComputeModel):
 
     def step_s(self) -> npt.NDArray[np.float64]:
         """The bundle's times, or the reference time over the bundle's speeds."""
-        params, table = self.params, ComputeTable(self.context, self.params.task)
+        params, context = self.params, self.context
+        table = ComputeTable(context, params.task)
         speed = table.column("relative_speed")
         if params.reference_step is not None:
-            timed = np.isfinite(table.column("sample_s")).all()
-            table.require(
-                speed,
-                "relative_speed",
-                "it has times, which are used without reference_step: remove it"
-                if timed
-                else _ANOTHER_BUNDLE,
-                "devices.compute.reference_step",
-            )
+            hint = _ANOTHER_BUNDLE
+            if np.isfinite(table.column("sample_s")).all():
+                hint = "it has times, which are used without reference_step: remove it"
+            where = "devices.compute.reference_step"
+            require_known(speed, "relative_speed", where, hint, context)
             step: npt.NDArray[np.float64] = params.reference_step / speed
             return step
         inference = table.is_inference()
@@ -69,10 +67,7 @@ class TraceCompute(ComputeModel):
             )
         factor = np.where(inference, params.train_factor, 1.0)
         fixed_s = np.nan_to_num(table.column("step_fixed_s"))
-        step = factor * (fixed_s + table.column("sample_s") * self.context.batch_samples)
-        table.require(
-            step,
-            "time of a local step (sample_s)",
-            _REFERENCE_STEP if np.isfinite(speed).all() else _ANOTHER_BUNDLE,
-        )
+        step = factor * (fixed_s + table.column("sample_s") * context.batch_samples)
+        hint = _REFERENCE_STEP if np.isfinite(speed).all() else _ANOTHER_BUNDLE
+        require_known(step, "time of a local step (sample_s)", "devices.compute", hint, context)
         return step

@@ -3,41 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor
 
 from fedsim.tasks.layout import Layout
 
 
-@dataclass(frozen=True, slots=True)
-class LinearLayer:
-    """Position of a linear layer in the flat vector."""
+class LinearLayer(NamedTuple):
+    """Position of a linear layer in the flat vector.
 
-    weight: slice
-    bias: slice | None
-    shape: tuple[int, int]
+    Attributes:
+        start: offset of the weights.
+        outputs, inputs: their shape.
+        bias: offset of the biases; -1 without.
+    """
+
+    start: int
+    outputs: int
+    inputs: int
+    bias: int
 
     def weights(self, flat: Tensor) -> Tensor:
         """(..., out, in) view of ``flat`` (..., P)."""
-        return flat[..., self.weight].view(*flat.shape[:-1], *self.shape)
+        end = self.start + self.outputs * self.inputs
+        return flat[..., self.start : end].view(*flat.shape[:-1], self.outputs, self.inputs)
 
     def biases(self, flat: Tensor) -> Tensor | None:
         """(..., out) view of ``flat`` (..., P)."""
-        return None if self.bias is None else flat[..., self.bias]
+        return None if self.bias < 0 else flat[..., self.bias : self.bias + self.outputs]
 
 
 def layers_of(layout: Layout) -> list[LinearLayer]:
     """The linear layers of a layout of alternating weights and biases."""
     layers: list[LinearLayer] = []
-    entries = list(zip(layout.shapes, layout.offsets, layout.offsets[1:], strict=False))
-    for index, (shape, start, end) in enumerate(entries):
+    entries = list(zip(layout.shapes, layout.offsets, strict=False))
+    for index, (shape, start) in enumerate(entries):
         if len(shape) != 2:
             continue
         follows = entries[index + 1] if index + 1 < len(entries) else None
         biased = follows is not None and len(follows[0]) == 1
-        bias = slice(follows[1], follows[2]) if follows is not None and biased else None
-        layers.append(LinearLayer(slice(start, end), bias, (shape[0], shape[1])))
+        bias = follows[1] if follows is not None and biased else -1
+        layers.append(LinearLayer(start, shape[0], shape[1], bias))
     return layers
 
 

@@ -19,10 +19,22 @@ from torch import Tensor
 
 from fedsim.learning.kernels.corrections import pull, shift
 
+if torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+
+    def onednn_product(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """``values @ weight.T + bias`` by oneDNN, in float32."""
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")
+        return product
+
+else:
+
+    def onednn_product(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The same without oneDNN."""
+        return torch.nn.functional.linear(values, weight, bias)
+
 
 def descend_singly(
-    weights: list[Tensor],
-    biases: list[Tensor | None],
+    layers: list[tuple[int, int, int, int]],
     inputs: Tensor,
     targets: Tensor,
     factors: Tensor,
@@ -30,8 +42,7 @@ def descend_singly(
     activations: list[Tensor],
     deltas: list[Tensor],
     ones: Tensor,
-    steps: list[Tensor],
-    bias_steps: list[Tensor | None],
+    onednn_from: int,
     model: Tensor,
     target: Tensor | None,
     share: float,
@@ -43,24 +54,32 @@ def descend_singly(
     """Local steps of plain SGD of one client.
 
     Args:
-        weights, biases: changed in place.
+        layers: positions of weights and biases in the vectors, as in
+            :class:`fedsim.learning.kernels.linear_layers.LinearLayer`.
         inputs: samples of each step, (S, width, features).
         targets: 1 for the label's class, else 0, (S, width, classes).
         factors: weight of each position in its batch's mean times minus the learning rate, (S, width, 1).
         outputs: receives the logits before each step, (S, width, classes).
         activations, deltas: work space for each layer but the last, (width, out).
         ones: (width,).
-        steps, bias_steps: receive the steps: views of ``model``, or of ``change`` if there is a ``constant``.
-        model: the vector of ``weights`` and ``biases``, (P,).
-        target, share, constant, rate, start, change: as :func:`pull` and :func:`shift` take them.
+        onednn_from: entries of a weight from which :func:`onednn_product` computes products with it.
+        model: weights and biases, (P,); changed in place.
+        target, share, constant, rate, start, change: a :class:`fedsim.learning.kernels.corrections.ClientCorrection`.
     """
-    last = len(weights) - 1
+    last = len(layers) - 1
+    weights: list[Tensor] = []
+    for at, rows, columns, _ in layers:
+        weights.append(model[at : at + rows * columns].view(rows, columns))
     for step in range(len(inputs)):
         values = inputs[step]
         for index in range(last + 1):
             out = activations[index] if index < last else outputs[step]
-            bias = biases[index]
-            if bias is None:
+            _, rows, _, bias_at = layers[index]
+            bias = None if bias_at < 0 else model[bias_at : bias_at + rows]
+            if index < last and weights[index].numel() >= onednn_from:
+                out = onednn_product(values, weights[index], bias)
+                activations[index] = out
+            elif bias is None:
                 torch.mm(values, weights[index].t(), out=out)
             else:
                 torch.addmm(bias, values, weights[index].t(), out=out)
@@ -71,17 +90,21 @@ def descend_singly(
         # The deltas below need the weights before the step.
         for index in range(last, 0, -1):
             delta = top if index == last else deltas[index]
-            below = torch.mm(delta, weights[index], out=deltas[index - 1])
+            if weights[index].numel() >= onednn_from:
+                below = onednn_product(delta, weights[index].t(), None)
+                deltas[index - 1] = below
+            else:
+                below = torch.mm(delta, weights[index], out=deltas[index - 1])
             # Torch's derivative of ReLU: the incoming delta if the unit was positive, else zero.
             torch.ops.aten.threshold_backward(below, activations[index - 1], 0, grad_input=below)
         pull(model, target, share)
         for index in range(last, -1, -1):
             upward = (top if index == last else deltas[index]).t()
             values = activations[index - 1] if index > 0 else inputs[step]
-            steps[index].addmm_(upward, values)
-            bias = bias_steps[index]
-            if bias is not None:
-                bias.addmv_(upward, ones)
+            at, rows, columns, bias_at = layers[index]
+            change[at : at + rows * columns].view(rows, columns).addmm_(upward, values)
+            if bias_at >= 0:
+                change[bias_at : bias_at + rows].addmv_(upward, ones)
         shift(model, constant, rate, start, change)
 
 

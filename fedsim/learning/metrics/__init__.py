@@ -56,7 +56,7 @@ def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
         others: metrics that a scenario requests.
 
     Raises:
-        UserError: one of ``others`` is wrongly declared, is listed twice, or cannot be computed for the dataset's
+        UserError: one of ``others`` is wrongly declared, is listed twice, or cannot be computed for the data set's
             labels.
     """
     parts = CATALOG.parts("metric")
@@ -74,13 +74,11 @@ def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
             )
         listed.add(metric.column)
         if metric.target_kind == wrong:
+            needs, has = (
+                ("classes", "a quantity") if wrong == "class" else ("quantities", "classes")
+            )
             raise UserError(
-                f"metric {metric.column} is for "
-                + (
-                    "classes, but this task predicts a quantity"
-                    if wrong == "class"
-                    else "quantities, but this task predicts classes"
-                ),
+                f"metric {metric.column} is for {needs}, but this task predicts {has}",
                 where=where,
                 hint=f"remove it; this task measures {', '.join(_DEFAULT[kind])} anyway",
             )

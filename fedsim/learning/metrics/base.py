@@ -151,7 +151,7 @@ def measured(metric: Metric, predictions: Predictions) -> float:
         raise UserError(
             f"the metric {compute.__qualname__} failed: {type(error).__name__}: {error}",
             where=users_line(error) or defined_at(compute),
-            hint=f"it was given outputs {_shape(predictions.outputs)} and labels {_shape(predictions.labels)}",
+            hint=f"it received outputs {_shape(predictions.outputs)} and labels {_shape(predictions.labels)}",
         ) from error
     try:
         return float(value)

@@ -68,6 +68,18 @@ class Group:
     down: Mapping[str, Received]
     memory: Callable[[], Mapping[str, Tensor]]
 
+    def last(self) -> Group:
+        """The last dispatch by itself."""
+        return Group(
+            {name: column[-1:] for name, column in self.columns.items()},
+            self.learning_rates[-1:],
+            {
+                name: Received.of([received.vectors[received.index[-1]]])
+                for name, received in self.down.items()
+            },
+            lambda: {name: rows[-1:] for name, rows in self.memory().items()},
+        )
+
     def cohort(self, execution: Execution) -> Cohort:
         """The cohort on a device."""
         device = execution.device

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from fedsim.global_generators import watched
-from fedsim.learning.device import Execution, reproducible
+from fedsim.global_generators import RANDOM_NUMBERS, watched
+from fedsim.learning.device import Execution, keep_freed_memory, reproducible
 from fedsim.learning.kernels import choose
 from fedsim.learning.local_training import LocalTrainer
 from fedsim.learning.samples import Samples
 from fedsim.learning.workers.base import Group
+from fedsim.learning.workers.own_methods import RowCheck, keep_attributes
 from fedsim.methods.base import LocalUpdate, Method
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.training import Training
@@ -23,23 +24,23 @@ from fedsim.tasks.base import Task
 from fedsim.tasks.kinds.supervised import SupervisedTask
 
 
+@dataclass(frozen=True)
 class Worker:
     """Trains one group at a time, by the method and trainer of one device, and moves updates to ``home``."""
 
-    def __init__(
-        self, method: Method, trainer: LocalTrainer, execution: Execution, home: torch.device
-    ) -> None:
-        self._method = method
-        self._trainer = trainer
-        self._execution = execution
-        self._home = home
+    method: Method
+    trainer: LocalTrainer
+    execution: Execution
+    home: torch.device
+    rows: RowCheck
 
     def train(self, group: Group) -> LocalUpdate:
         """Train a group on the calling thread."""
-        device, home = self._execution.device, self._home
+        device, home = self.execution.device, self.home
         # Copies between two CUDA devices are synchronized on the streams of both.
         with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-            update = self._method.local_update(group.cohort(self._execution), self._trainer)
+            update = self._local_update(group)
+            self.rows.check(group, update, self._local_update)
             if device == home:
                 return update
             return LocalUpdate(
@@ -47,6 +48,9 @@ class Worker:
                 update.loss.to(home),
                 {name: rows.to(home) for name, rows in update.memory.items()},
             )
+
+    def _local_update(self, group: Group) -> LocalUpdate:
+        return self.method.local_update(group.cohort(self.execution), self.trainer)
 
 
 class Station:
@@ -80,12 +84,13 @@ class Station:
         self.method = watched(
             method,
             *("local_update", "aggregate"),
-            hint="draw from self.context.generator(...), keyed by version, or by client and sequence",
+            hint=RANDOM_NUMBERS["method"],
         )
         self.training = training
         self.execution = execution
         self._seed = seed
         with reproducible():
+            keep_freed_memory()
             self.samples = (
                 Samples(task, task.train_x, task.train_y, execution)
                 if isinstance(task, SupervisedTask)
@@ -102,20 +107,16 @@ class Station:
                 hint = f"return a tensor of shape {shape} and type {dtype}"
                 raise wrong_return(type(task), "initial", shown(model), hint)
             self.server = method.initial_state(model.to(execution.device))
+        keep_attributes(method)
+        self._rows = RowCheck(method, autocast=training.autocast != "none")
 
     def workers(self, count: int, home: torch.device | None = None) -> list[Worker]:
         """Workers that share the data, each with its own kernel; updates are moved to ``home`` if it is given."""
         execution, layout = self.execution, self.task.layout
         kernels = [self.kernel, *(self.kernel.replica() for _ in range(count - 1))]
-        return [
-            Worker(
-                self.method,
-                LocalTrainer(kernel, layout, self.training),
-                execution,
-                home or execution.device,
-            )
-            for kernel in kernels
-        ]
+        trainers = [LocalTrainer(kernel, layout, self.training) for kernel in kernels]
+        home = home or execution.device
+        return [Worker(self.method, trainer, execution, home, self._rows) for trainer in trainers]
 
     def on(self, device: torch.device) -> Station:
         """A copy on another device of this process, or a second one on this device."""

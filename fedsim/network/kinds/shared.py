@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.components import Parameters
-from fedsim.errors import UserError, UserErrors
+from fedsim.errors import UserError, raise_all
 from fedsim.formatting import format_counted
 from fedsim.network.base import NetworkContext, NetworkKind
 from fedsim.network.columns import (
@@ -119,16 +119,12 @@ def attach_by_name(
     """
     number = {name: index for index, name in enumerate(access)}
     column = np.array([number.get(str(name), -1) for name in names], dtype=np.int64)
-    unknown = np.flatnonzero(column < 0)
-    if len(unknown):
-        raise UserErrors(
-            [
-                UserError(
-                    f"client {client} belongs to '{names[client]}', which is not an access node",
-                    where=where,
-                    hint=f"access nodes are: {', '.join(access[:10])}{', ...' if len(access) > 10 else ''}",
-                )
-                for client in unknown[:10].tolist()
-            ]
+    raise_all(
+        UserError(
+            f"client {client} belongs to '{names[client]}', which is not an access node",
+            where=where,
+            hint=f"access nodes are: {', '.join(access[:10])}{', ...' if len(access) > 10 else ''}",
         )
+        for client in np.flatnonzero(column < 0)[:10].tolist()
+    )
     return column

@@ -54,7 +54,7 @@ class Static(NetworkKind):
         if not params.variation:
             return with_transport(StaticNetwork(**links), params, context)
         if params.variation == "bundle":
-            cv = bundle_variations(context)[:, context.device_rows]
+            cv = bundle_variations(context)
         else:
             cv = np.full((len(Direction), context.clients), params.variation)
         streams = [context.stream(Purpose.NETWORK_JITTER, int(way)) for way in Direction]

@@ -61,8 +61,8 @@ class Traced(NetworkKind):
         series, numbers = _read_series(bundle, params.on_end or bundle.manifest.on_end)
         links = TracedNetwork(
             series,
-            down=_ride(Direction.DOWN, numbers, series, 1.0, params.rate_factor, context),
-            up=_ride(Direction.UP, numbers, series, params.up_ratio, params.rate_factor, context),
+            down=_ride(Direction.DOWN, params, numbers, series, context),
+            up=_ride(Direction.UP, params, numbers, series, context),
             latency_s=None if latency == "series" else latency_column(latency, context),
         )
         return with_transport(links, params, context)
@@ -100,26 +100,17 @@ def _read_series(
 
 def _ride(
     direction: Direction,
+    params: TracedParams,
     numbers: dict[tuple[str, str], int],
     series: RateSeries,
-    ratio: float,
-    rate_factor: float,
     context: NetworkContext,
 ) -> Ride:
-    """The series of each client in one direction.
-
-    Args:
-        direction: the direction.
-        numbers: of the series, by name and direction.
-        series: all series.
-        ratio: factor on series for both directions.
-        rate_factor: factor on every rate.
-        context: clients and bundle.
-    """
+    """The series of each client in one direction; ``numbers`` are those of ``series`` by name and direction."""
     # Reading the parameters of a network must not import the reader of tables.
     from fedsim.traces.intervals import device_periods
 
     bundle = context.traces
+    ratio = params.up_ratio if direction is Direction.UP else 1.0
     devices = bundle.device_count
     number = np.full(devices, -1, np.int64)
     offset_us = np.zeros(devices, np.int64)
@@ -161,7 +152,7 @@ def _ride(
     return Ride(
         number,
         offset_us * NS_PER_US + context.offset_ns,
-        scale * rate_factor,
+        scale * params.rate_factor,
         np.where(drifts, lap_us * NS_PER_US, 0),
         window_start[clients] * NS_PER_US - context.offset_ns,
     )
@@ -171,7 +162,7 @@ def _constant_rates(direction: Direction, ratio: float, context: NetworkContext)
     """Rates (bit/s) of all clients from the bundle's table ``network``, NaN if unknown; shape ``(clients,)``."""
     if "network" not in context.traces.tables:
         return np.full(context.clients, np.nan)
-    rates = bundle_rates(context)[:, context.device_rows]
+    rates = bundle_rates(context)
     other = rates[Direction.DOWN] * ratio
     known: FloatArray = np.where(np.isnan(rates[direction]), other, rates[direction])
     return known

@@ -1,1 +1,1 @@
-"""The datasets, one file each."""
+"""The data sets, one file each."""

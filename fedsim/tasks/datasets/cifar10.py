@@ -9,17 +9,12 @@ from pydantic import Field
 
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.cifar import cifar_dataset
-from fedsim.tasks.reading.files import Archive, find, local_folder, locate
+from fedsim.tasks.reading.cifar import cifar_archive, cifar_dataset
+from fedsim.tasks.reading.files import find, local_folder, locate
 from fedsim.tasks.reading.images import ImageParameters
 
-_ARCHIVE = Archive(
-    (
-        "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-        "https://cave.cs.toronto.edu/kriz/cifar-10-python.tar.gz",
-    ),
-    "md5:c58f30108f718f92721af3b95e74349a",
-    inner="cifar-10-batches-py",
+_ARCHIVE = cifar_archive(
+    "cifar-10-python", "md5:c58f30108f718f92721af3b95e74349a", "cifar-10-batches-py"
 )
 _CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
 

@@ -6,17 +6,12 @@ from pathlib import Path
 from typing import Literal
 
 from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.cifar import cifar_dataset, read_batch
-from fedsim.tasks.reading.files import Archive, damaged, locate
+from fedsim.tasks.reading.cifar import cifar_archive, cifar_dataset, read_batch
+from fedsim.tasks.reading.files import damaged, locate
 from fedsim.tasks.reading.images import ImageParameters
 
-_ARCHIVE = Archive(
-    (
-        "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
-        "https://cave.cs.toronto.edu/kriz/cifar-100-python.tar.gz",
-    ),
-    "md5:eb9058c3a382ffc7106e4002c42a8d85",
-    inner="cifar-100-python",
+_ARCHIVE = cifar_archive(
+    "cifar-100-python", "md5:eb9058c3a382ffc7106e4002c42a8d85", "cifar-100-python"
 )
 
 

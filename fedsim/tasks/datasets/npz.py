@@ -106,7 +106,7 @@ def _check_shapes(arrays: dict[str, npt.NDArray[Any]], path: Path, targets: str)
             raise UserError(
                 f"{name} has {arrays[name].ndim} dimensions",
                 where=str(path),
-                hint="it must hold one value for each sample (n,)",
+                hint="it must contain one value for each sample (n,)",
             )
 
 

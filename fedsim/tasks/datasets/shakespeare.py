@@ -108,7 +108,7 @@ class Shakespeare(DatasetComponent):
         groups: tuple[list[int], list[int]],
         roles: tuple[str, ...],
     ) -> Dataset:
-        """The dataset of windows (training, test) whose last character is the label; copied on first use."""
+        """The data set of windows (training, test) whose last character is the label; copied on first use."""
         train, test = windows
         return Dataset(
             name=self.name,

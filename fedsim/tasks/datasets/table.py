@@ -164,7 +164,7 @@ def _classes(column: pd.Series[Any], path: Path) -> tuple[npt.NDArray[Any], npt.
         problem = "one class only"
     if problem is not None:
         raise UserError(
-            f"column '{column.name}' holds {problem}",
+            f"column '{column.name}' contains {problem}",
             where=where,
             hint="target must name a column of at least two classes: text, whole numbers, or true and false; "
             "to predict a number, set target_kind: quantity",
@@ -177,7 +177,7 @@ def _quantities(column: pd.Series[Any], path: Path) -> npt.NDArray[np.float32]:
     """The numbers to be predicted, (n,) float32."""
     if column.dtype.kind not in "fiu":
         raise UserError(
-            f"column '{column.name}' does not hold numbers, but target_kind is quantity",
+            f"column '{column.name}' does not contain numbers, but target_kind is quantity",
             where=str(path),
             hint="name a numeric column as target, or remove target_kind",
         )
@@ -206,7 +206,7 @@ def _refuse_infinite(x: npt.NDArray[np.float64], features: list[str], path: Path
     if wrong.any():
         row, column = (int(index) for index in np.argwhere(wrong)[0])
         raise UserError(
-            f"column '{features[column]}' holds {x[row, column]}",
+            f"column '{features[column]}' contains {x[row, column]}",
             where=row_place(path, row),
             hint="drop the row, or give it a finite number",
         )

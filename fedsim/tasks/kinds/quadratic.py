@@ -13,7 +13,7 @@ from fedsim.errors import UserError
 from fedsim.formatting import format_counted
 from fedsim.parameters import Parameters
 from fedsim.randomness import Stream
-from fedsim.tasks.base import AnalyticTask, IntArray, TaskContext
+from fedsim.tasks.base import AnalyticTask, IntArray, TaskContext, as_tensor
 from fedsim.tasks.layout import Layout
 
 if TYPE_CHECKING:
@@ -122,11 +122,11 @@ class QuadraticTask(AnalyticTask):
     @cached_property
     def _objectives(self) -> tuple[Tensor, Tensor, Tensor]:
         """b_i (N, d), the diagonals (N, d) or matrices (N, d, d) A_i, and s_i (N, d); float64."""
-        return _tensor(self._centers), _tensor(self._curvatures), _tensor(self._slopes)
+        return as_tensor(self._centers), as_tensor(self._curvatures), as_tensor(self._slopes)
 
     def initial(self, stream: Stream, dtype: torch.dtype | None = None) -> Tensor:
         """The initial model of the parameters, in float64 if ``dtype`` is None; ``stream`` is not used."""
-        start = _tensor(self._start)
+        start = as_tensor(self._start)
         return start if dtype is None else start.to(dtype)
 
     def activations_per_sample(self) -> int:
@@ -178,7 +178,7 @@ class QuadraticTask(AnalyticTask):
         if self._tape:
             for row, key in enumerate(zip(clients.tolist(), sequences.tolist(), strict=True)):
                 result[row] += self._tape.get((*key, step), 0.0)
-        return _tensor(result)
+        return as_tensor(result)
 
     def measure(self, model: Tensor) -> dict[str, float]:
         """Exact metrics in float64.
@@ -222,12 +222,6 @@ class QuadraticTask(AnalyticTask):
         if not convex or not torch.allclose(mean @ solution, target):
             raise _wrong("the mean of the clients' objectives has no minimum")
         return solution
-
-
-def _tensor(array: FloatArray) -> Tensor:
-    import torch
-
-    return torch.from_numpy(array)
 
 
 def _curve(curvature: Tensor, distance: Tensor) -> Tensor:

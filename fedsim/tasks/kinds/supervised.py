@@ -1,4 +1,4 @@
-"""Supervised learning: a dataset, its partition among clients, and a model."""
+"""Supervised learning: a data set, its partition among clients, and a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Evaluation
 from fedsim.scenario.parts import OfKind, Part
 from fedsim.scenario.training import Training
-from fedsim.tasks.base import FORWARD_PASSES_PER_STEP, IntArray, Task, TaskContext
+from fedsim.tasks.base import FORWARD_PASSES_PER_STEP, IntArray, Task, TaskContext, as_tensor
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.model import ModelComponent
@@ -168,22 +168,22 @@ class SupervisedTask(Task):
     @cached_property
     def train_x(self) -> Tensor:
         """All training samples as stored, (n, *input_shape), uint8 or float32; shares memory with the dataset."""
-        return _tensor(self.dataset.train_x)
+        return as_tensor(self.dataset.train_x)
 
     @cached_property
     def train_y(self) -> Tensor:
         """Their labels, (n,) int64; float32 quantities for a regression."""
-        return _tensor(self.dataset.train_y)
+        return as_tensor(self.dataset.train_y)
 
     @cached_property
     def test_x(self) -> Tensor:
         """The shared test samples, (m, *input_shape)."""
-        return _tensor(self.dataset.test_x)
+        return as_tensor(self.dataset.test_x)
 
     @cached_property
     def test_y(self) -> Tensor:
         """Their labels, (m,) int64."""
-        return _tensor(self.dataset.test_y)
+        return as_tensor(self.dataset.test_y)
 
     @property
     def client_test_x(self) -> Tensor:
@@ -200,7 +200,7 @@ class SupervisedTask(Task):
         """Scale and shift of the samples."""
         if self.dataset.scale is None or self.dataset.shift is None:
             return None
-        return _tensor(self.dataset.scale), _tensor(self.dataset.shift)
+        return as_tensor(self.dataset.scale), as_tensor(self.dataset.shift)
 
     def inputs(self, raw: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """The module's inputs for gathered samples ``raw`` (n, *input_shape), on their device.
@@ -358,9 +358,3 @@ class SupervisedTask(Task):
         from fedsim.tasks.modules.checks import refusal_of_one_sample
 
         return refusal_of_one_sample(self.module, self.loss, self._probe)
-
-
-def _tensor(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Tensor:
-    import torch
-
-    return torch.from_numpy(array)

@@ -29,12 +29,12 @@ class _CharacterModel(ModelComponent):
     """A model that predicts the next character."""
 
     def _characters(self, dataset: Dataset) -> tuple[int, int]:
-        """Number of different characters and characters per sample of the dataset, which must be of characters."""
+        """Number of different characters and characters per sample of the data set, which must be of characters."""
         if dataset.kind != "next_character":
             raise self.misfit(
                 "it predicts the next character, but samples are not sequences of characters",
                 dataset,
-                "use the dataset shakespeare, or another model",
+                "use the data set shakespeare, or another model",
             )
         return dataset.classes, dataset.input_shape[0]
 
@@ -47,7 +47,7 @@ class CharLstm(_CharacterModel):
     params: CharLstmParameters
 
     def build(self, dataset: Dataset) -> nn.Module:
-        """The layers for this dataset's characters."""
+        """The layers for this data set's characters."""
         from fedsim.tasks.modules.characters import CharacterLstm
 
         characters, _ = self._characters(dataset)
@@ -89,7 +89,7 @@ class CharTransformer(_CharacterModel):
     params: CharTransformerParameters
 
     def build(self, dataset: Dataset) -> nn.Module:
-        """The layers for this dataset's characters."""
+        """The layers for this data set's characters."""
         from fedsim.tasks.modules.characters import CharacterTransformer
 
         params = self.params

@@ -46,7 +46,7 @@ class Linear(ModelComponent):
     params: LinearParameters
 
     def build(self, dataset: Dataset) -> nn.Module:
-        """The module for this dataset's features."""
+        """The module for this data set's features."""
         from fedsim.tasks.modules.split_linear import SplitLinear
 
         params, features = self.params, self._features(dataset)
@@ -69,7 +69,7 @@ class Linear(ModelComponent):
         return Outline(tuple((name, (length,)) for name, length in lengths.items() if length))
 
     def _features(self, dataset: Dataset) -> int:
-        """Features of the dataset, which the model must fit."""
+        """Features of the data set, which the model must fit."""
         features = self.feature_count(dataset)
         if self.params.personal_features >= features:
             raise self.misfit(

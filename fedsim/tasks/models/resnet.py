@@ -34,7 +34,7 @@ class _ResNet(ModelComponent):
     projected: ClassVar[bool]
 
     def build(self, dataset: Dataset) -> nn.Module:
-        """The layers for this dataset's images."""
+        """The layers for this data set's images."""
         from fedsim.tasks.modules.residual import ResidualNetwork
 
         depth = self._depth(dataset)
@@ -71,7 +71,7 @@ class _ResNet(ModelComponent):
         return Outline(tensors, buffers, batch_statistics=True)
 
     def _depth(self, dataset: Dataset) -> int:
-        """Channels of the dataset's images, which the model must fit."""
+        """Channels of the data set's images, which the model must fit."""
         depth, _, _ = self.image_shape(dataset, 2 ** (len(self.widths) - 1))
         if self.params.norm == "group" and self.widths[0] % self.params.groups:
             raise self.misfit(

@@ -10,14 +10,24 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
+from fedsim.attributes import changed, values_of
 from fedsim.components import users_line
 from fedsim.errors import UserError
 from fedsim.formatting import format_counted
+from fedsim.global_generators import is_generator, unmoved
+from fedsim.signatures import is_bundled, place
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.losses import Loss
 from fedsim.tasks.model import ModelComponent
 from fedsim.tasks.modules.dropout import KeyedFunctions, seed_dropout
 from fedsim.tasks.modules.initialization import isolated_torch_random
+
+_REPEATED = 2
+_RANDOM_NUMBERS = (
+    "use nn.Dropout layers or torch.nn.functional.dropout: their masks are the same in every run"
+)
+# Attributes of every module, which are compared otherwise, or do not matter.
+_OF_MODULES = frozenset(vars(nn.Module()))
 
 Probe = Callable[[int], tuple[Tensor, Tensor]]
 """Returns the module's inputs and the labels of this many training samples."""
@@ -48,10 +58,12 @@ def check_module(
         Names of the saved floating-point buffers that training changes.
 
     Raises:
-        UserError: it cannot process the samples, its outputs do not fit the labels, or it cannot be trained.
+        UserError: it cannot process the samples, its outputs do not fit the labels, it cannot be trained, or its
+            outputs depend on earlier calls.
     """
     _check_output(module, model, dataset, loss, probe)
     trained = _check_gradients(module, model, loss, probe)
+    _check_repeatable(module, probe)
     return _changing_buffers(module, trained)
 
 
@@ -109,10 +121,13 @@ def _check_output(
     module: nn.Module, model: ModelComponent, dataset: Dataset, loss: Loss, probe: Probe
 ) -> None:
     samples = 2
-    module.eval()
+    try:
+        copied = copy.deepcopy(module).eval()
+    except Exception as error:
+        raise _refusal(f"model {model.name} cannot be copied: {_in_one_line(error)}") from error
     try:
         with torch.no_grad():
-            outputs = module(probe(samples)[0])
+            outputs = copied(probe(samples)[0])
     # A user's module may raise any exception; all are reported as the user's errors.
     except Exception as error:
         sizes = ", ".join(map(str, dataset.input_shape))
@@ -122,15 +137,13 @@ def _check_output(
             f"of {dataset.name}: {_in_one_line(error)}",
             f"its input is {values} (n, {sizes})",
         ) from error
-    finally:
-        module.train()
     width = dataset.classes if loss.kind == "cross_entropy" else 1
     accepted = [(samples, width)] if loss.kind == "cross_entropy" else [(samples, 1), (samples,)]
     shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
     if shape not in accepted:
         raise _refusal(
             f"model {model.name} returns {shape} for {samples} samples, expected {accepted[0]}",
-            f"its last layer needs {format_counted(width, 'output')} for dataset {dataset.name}"
+            f"its last layer needs {format_counted(width, 'output')} for data set {dataset.name}"
             if isinstance(outputs, Tensor)
             else "return the logits alone, a tensor (n, classes), or an object with .logits",
         )
@@ -166,6 +179,81 @@ def _check_gradients(
             "use them in forward without detach or no_grad",
         )
     return trained
+
+
+def _check_repeatable(module: nn.Module, probe: Probe) -> None:
+    """Refuse a module whose outputs depend on random numbers of its own or on the samples that it has seen before.
+
+    The module has seen none. One copy sees samples; another one sees different samples first, and then the same ones
+    with the same buffers and dropout. Outputs and attributes of both must then be equal.
+    """
+    samples, _ = probe(2 * _REPEATED)
+    inputs, others = samples[:_REPEATED], samples[_REPEATED:]
+    fresh, used = (copy.deepcopy(module).train() for _ in range(2))
+    where = place(type(module), "forward")
+    with torch.no_grad(), unmoved(where, _RANDOM_NUMBERS):
+        expected = _keyed_outputs(fresh, inputs)
+        _keyed_outputs(used, others)
+        _copy_buffers(module, used)
+        outputs = _keyed_outputs(used, inputs)
+    layers = dict(used.named_modules())
+    for name, layer in fresh.named_modules():
+        if name in layers and not _is_library(type(layer)):
+            _check_attributes(layer, layers[name])
+    if not torch.equal(expected.nan_to_num(), outputs.nan_to_num()):
+        raise UserError(
+            "gives different outputs for the same samples and parameters: it draws random numbers of its own, or "
+            "depends on earlier calls",
+            where=where,
+            hint=_RANDOM_NUMBERS,
+        )
+
+
+def _is_library(layer: type[nn.Module]) -> bool:
+    return is_bundled(layer) or layer.__module__.partition(".")[0] == "torch"
+
+
+def _keyed_outputs(module: nn.Module, inputs: Tensor) -> Tensor:
+    """Outputs in training, with the same masks of dropout at every call."""
+    seed_dropout(module, 0)
+    with isolated_torch_random(0):
+        outputs: Tensor = module(inputs)
+    return outputs
+
+
+def _copy_buffers(source: nn.Module, target: nn.Module) -> None:
+    layers = dict(source.named_modules())
+    for name, layer in target.named_modules():
+        for key, value in (layers[name]._buffers if name in layers else {}).items():
+            layer._buffers[key] = None if value is None else value.clone()
+
+
+def _check_attributes(fresh: nn.Module, used: nn.Module) -> None:
+    """Refuse a layer whose attributes depend on the samples that it has seen before.
+
+    Raises:
+        UserError: with the first such attribute.
+    """
+    before, after = (
+        values_of(
+            {name: value for name, value in vars(layer).items() if name not in _OF_MODULES},
+            identical=False,
+        )
+        for layer in (fresh, used)
+    )
+    for name in changed(before, after):
+        where = place(type(used), "forward")
+        if is_generator(getattr(used, name, None)):
+            raise UserError(
+                f"draws from the generator self.{name}, whose numbers depend on the clients trained before",
+                where=where,
+                hint=_RANDOM_NUMBERS,
+            )
+        raise UserError(
+            f"changes self.{name}, which would pass from one client to the next",
+            where=where,
+            hint="compute it from the inputs, or make it a floating-point buffer, which is part of the model",
+        )
 
 
 def _changing_buffers(module: nn.Module, trained: nn.Module) -> set[str]:

@@ -76,7 +76,7 @@ class ClassPartition(Partitioner):
         return Assignment(deal(counts, dataset.train_y, rng), clients)
 
     def _holders(self, dataset: Dataset, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-        """Which client holds which class, (N, classes)."""
+        """Whether each client has samples of each class, (N, classes) bool."""
         clients, classes = self.params.clients, dataset.classes
         low, high = self.params.class_range
         if high > classes or clients * high < classes:

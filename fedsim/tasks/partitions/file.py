@@ -44,7 +44,7 @@ class FromFile(Partitioner):
         if len(first_rows) < len(sample):
             repeated = int(np.setdiff1d(np.arange(len(sample)), first_rows)[0])
             raise UserError(
-                f"sample {sample[repeated]} is given a second time",
+                f"sample {sample[repeated]} appears twice",
                 where=row_place(path, repeated),
                 hint="a sample belongs to at most one client",
             )

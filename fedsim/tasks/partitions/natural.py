@@ -34,7 +34,7 @@ class Natural(Partitioner):
         """Number the chosen groups in their order."""
         if dataset.train_groups is None:
             raise self.misfit(
-                f"dataset {dataset.name} has no natural groups",
+                f"data set {dataset.name} has no natural groups",
                 "use iid, dirichlet or another partition that needs no groups",
             )
         counts = np.bincount(dataset.train_groups, minlength=len(dataset.group_names))
@@ -42,7 +42,7 @@ class Natural(Partitioner):
         clients = self.params.clients
         if len(chosen) < (clients or 1):
             raise self.misfit(
-                f"dataset {dataset.name} has {len(chosen):,} groups of {self.params.min_samples:,} or more "
+                f"data set {dataset.name} has {len(chosen):,} groups of {self.params.min_samples:,} or more "
                 f"training samples, not {clients or 1:,}",
                 "use fewer clients or a smaller min_samples",
             )

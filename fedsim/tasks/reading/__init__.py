@@ -1,1 +1,1 @@
-"""Finding, downloading and parsing the files of datasets; parsers refuse damaged files and execute no code."""
+"""Finding, downloading and parsing the files of data sets; parsers refuse damaged files and execute no code."""

@@ -27,7 +27,7 @@ def read_arrays(
     Arrays in a folder are memory-mapped (copy on write) and read when used.
 
     Raises:
-        UserError: a file is missing or damaged, or an array holds Python objects.
+        UserError: a file is missing or damaged, or an array contains Python objects.
     """
     if not path.is_dir():
         return read_npz(path, required, optional)
@@ -55,21 +55,21 @@ def _unreadable(path: Path, name: str, error: Exception) -> UserError:
     if "Object arrays" not in str(error) and "Python objects" not in str(error):
         return damaged(path, str(error))
     return UserError(
-        f"{name} has dtype object, which could hold anything and is not read",
+        f"{name} has dtype object, which could contain anything and is not read",
         where=str(path),
         hint=f"save it as numbers or text: {name}.astype(int), {name}.astype(float) or {name}.astype(str)",
     )
 
 
 def test_marks(values: npt.NDArray[Any], what: str, path: Path) -> npt.NDArray[np.bool_]:
-    """Which samples are test samples, (n,) bool; ``what`` names the column or array of ``path`` in messages.
+    """The mask of the test samples, (n,) bool; ``what`` names the column or array of ``path`` in messages.
 
     Raises:
         UserError: a value is not true or false, or 1 or 0.
     """
     if values.dtype.kind not in "fiub" or not np.isin(values, (0, 1)).all():
         raise UserError(
-            f"{what} holds values other than true and false, or 1 and 0",
+            f"{what} contains values other than true and false, or 1 and 0",
             where=str(path),
             hint="it must mark the test samples",
         )
@@ -89,7 +89,7 @@ def as_tokens(x: npt.NDArray[Any], what: str, path: Path) -> npt.NDArray[Any]:
     else:
         return x if x.dtype in (np.uint8, np.int32, np.int64) else x.astype(np.int64)
     raise UserError(
-        f"tokens is true, but {what} holds {problem}",
+        f"tokens is true, but {what} contains {problem}",
         where=str(path),
         hint="number the codes 0, 1, 2, ..., or leave tokens out",
     )
@@ -117,7 +117,7 @@ def read_npz(
     """The named arrays of an .npz file; optional ones only if they are present.
 
     Raises:
-        UserError: the file is missing or damaged, lacks a required array, or an array holds Python objects.
+        UserError: the file is missing or damaged, lacks a required array, or an array contains Python objects.
     """
     require_file(path)
     if not zipfile.is_zipfile(path):
@@ -130,7 +130,7 @@ def read_npz(
                 raise UserError(
                     f"it has no array {', '.join(missing)}",
                     where=str(path),
-                    hint=f"it holds: {', '.join(content.files) or 'nothing'}",
+                    hint=f"it contains: {', '.join(content.files) or 'nothing'}",
                 )
             arrays = {}
             for name in (*required, *optional):

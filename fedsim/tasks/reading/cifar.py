@@ -10,11 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.tasks.dataset import Dataset, PixelMap
-from fedsim.tasks.reading.files import damaged
+from fedsim.tasks.reading.files import Archive, damaged
 from fedsim.tasks.reading.idx import read_bytes
 from fedsim.unpickling import DamagedPickle, RefusedPickle, load_plain
 
 _SHAPE = (3, 32, 32)
+_MIRRORS = ("https://www.cs.toronto.edu/~kriz/", "https://cave.cs.toronto.edu/kriz/")
+
+
+def cifar_archive(name: str, digest: str, inner: str) -> Archive:
+    """The archive of this name, with the batches in the folder ``inner``."""
+    return Archive(tuple(f"{mirror}{name}.tar.gz" for mirror in _MIRRORS), digest, inner)
 
 
 def read_batch(path: Path) -> dict[str, Any]:
@@ -37,7 +43,7 @@ def read_batch(path: Path) -> dict[str, Any]:
 def cifar_dataset(
     name: str, paths: Sequence[Path], label_key: str, class_names: Sequence[str], pixels: PixelMap
 ) -> Dataset:
-    """The data set in the batches ``paths``; the last one holds the test images.
+    """The data set in the batches ``paths``; the last one contains the test images.
 
     Raises:
         UserError: a file is damaged or has unexpected content.

@@ -1,4 +1,4 @@
-"""Location of a dataset's files: a given folder, the machine's data folder, or a verified download."""
+"""Location of a data set's files: a given folder, the machine's data folder, or a verified download."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ENDINGS = ("", ".gz", ".xz")
 
 
 class FolderParameters(Parameters):
-    """Parameters of datasets that are read from files."""
+    """Parameters of data sets that are read from files."""
 
     root: Path | None = None
     """Folder of the files; by default ``$FEDSIM_DATA/datasets/<name>`` if it exists, else the download cache, else a
@@ -78,7 +78,7 @@ def resolve(path: Path, folder: Path | None) -> Path:
 
 
 def local_folder(name: str, root: Path | None, folder: Path | None) -> Path | None:
-    """The local folder of the dataset's files; None if there is none.
+    """The local folder of the data set's files; None if there is none.
 
     Raises:
         UserError: ``root`` is given and is not a folder.
@@ -87,7 +87,7 @@ def local_folder(name: str, root: Path | None, folder: Path | None) -> Path | No
         path = resolve(root, folder)
         if not path.is_dir():
             raise UserError(
-                f"no such folder: {path}", where=f"dataset {name}", hint="correct its root"
+                f"no such folder: {path}", where=f"data set {name}", hint="correct its root"
             )
         return path
     data = os.environ.get(DATA_VARIABLE)
@@ -108,14 +108,14 @@ def locate(
     folder: Path | None,
     remotes: Sequence[Remote] | Archive = (),
 ) -> list[Path]:
-    """Paths of a dataset's files, downloaded if they are not available locally.
+    """Paths of a data set's files, downloaded if they are not available locally.
 
     Args:
         name: name of the dataset.
         files: file names without .gz or .xz.
         root: folder given by the user, relative to ``folder``; nothing is downloaded in this case.
         folder: folder that relative paths refer to.
-        remotes: source of each file, or the archive of all files; empty if the dataset cannot be downloaded.
+        remotes: source of each file, or the archive of all files; empty if the data set cannot be downloaded.
 
     Raises:
         UserError: a file is missing and cannot be downloaded.
@@ -144,7 +144,7 @@ def absent(name: str, missing: Sequence[str], source: Path | None) -> UserError:
     )
     return UserError(
         f"missing {', '.join(missing)} {where}",
-        where=f"dataset {name}",
+        where=f"data set {name}",
         hint=f"put the files into a folder and name it with root:, or as ${DATA_VARIABLE}/datasets/{name}",
     )
 
@@ -226,7 +226,7 @@ def download(name: str, remote: Remote) -> Path:
     cache = Path(pooch.os_cache("fedsim")) / "datasets" / name
     files = [url.rpartition("/")[2] for url in remote.urls]
     if not _may_download.get() and not any((cache / file).is_file() for file in files):
-        raise NotOnDisk("it is not on this disk", where=f"dataset {name}")
+        raise NotOnDisk("it is not on this disk", where=f"data set {name}")
     pooch.get_logger().setLevel("WARNING")
     problems = []
     for url in remote.urls:
@@ -253,7 +253,7 @@ def download(name: str, remote: Remote) -> Path:
                 return Path(path)
     raise UserError(
         "cannot download " + "; ".join(problems),
-        where=f"dataset {name}",
+        where=f"data set {name}",
         hint=f"download the files yourself and name their folder with root:, or as ${DATA_VARIABLE}/datasets/{name}",
     )
 

@@ -1,4 +1,4 @@
-"""IDX files, the format of MNIST and related datasets: a big-endian header, then 8-bit values."""
+"""IDX files, the format of MNIST and related data sets: a big-endian header, then 8-bit values."""
 
 from __future__ import annotations
 

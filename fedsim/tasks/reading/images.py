@@ -24,7 +24,7 @@ MNIST_FILES = (
 
 
 class ImageParameters(FolderParameters):
-    """Parameters of the image datasets."""
+    """Parameters of the image data sets."""
 
     normalize: bool = Field(default=True, validation_alias=AliasChoices("normalize", "normalise"))
     """Subtract the training set's mean and divide by its standard deviation; otherwise pixels run from 0 to 1."""

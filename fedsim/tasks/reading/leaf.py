@@ -41,7 +41,7 @@ def read_leaf(name: str, folder: Path) -> tuple[LeafPart, LeafPart, tuple[str, .
         if not files:
             raise UserError(
                 f"neither {subset}.json nor {subset}/*.json exists in {folder}",
-                where=f"dataset {name}",
+                where=f"data set {name}",
                 hint="create them with LEAF's preprocess.sh (with a split into train and test)",
             )
         for path in files:

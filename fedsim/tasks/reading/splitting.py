@@ -24,7 +24,7 @@ class HeldOutParameters(Parameters):
     """Seed of the choice of test samples."""
 
     def held_out(self, samples: int) -> npt.NDArray[np.bool_]:
-        """Which of this many samples become test samples; see :func:`held_out`."""
+        """The mask of the test samples among this many samples; see :func:`held_out`."""
         return held_out(samples, self.test_share, self.seed)
 
 
@@ -36,7 +36,7 @@ class GeneratedParameters(Parameters):
 
 
 def held_out(samples: int, share: float, seed: int) -> npt.NDArray[np.bool_]:
-    """Which samples are test samples: the rounded ``share`` of them, chosen at random, (n,) bool.
+    """The mask of the test samples: the rounded ``share`` of all, chosen at random, (n,) bool.
 
     A pure function of its arguments, independent of library versions.
     """
@@ -54,7 +54,7 @@ def split_dataset(
     group_names: tuple[str, ...] = (),
     **attributes: Any,
 ) -> Dataset:
-    """The dataset of samples with the test samples marked by ``is_test``.
+    """The data set of samples with the test samples marked by ``is_test``.
 
     Its arrays are views, not copies, if all training samples come first.
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedsim.traces.arrays import Floats, Ints
+from fedsim.traces.arrays import Floats, Ints, run_starts
 from fedsim.traces.bundle import TraceBundle
 from fedsim.units import US_PER_S
 
@@ -88,8 +88,7 @@ def links(bundle: TraceBundle) -> Iterator[Link]:
         )
     series = bundle.texts("network_series", "series_id")
     direction = bundle.texts("network_series", "direction")
-    change = (series[1:] != series[:-1]) | (direction[1:] != direction[:-1])
-    first = np.append(0, np.flatnonzero(change) + 1)[: len(series)]
+    first = np.flatnonzero(run_starts(series, direction))
     seen: dict[tuple[str, str], str] = {}
     for low, high in zip(first, np.append(first[1:], len(series)), strict=True):
         name, way = str(series[low]), str(direction[low])

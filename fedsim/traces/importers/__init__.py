@@ -24,21 +24,12 @@ from fedsim.catalog import CATALOG
 from fedsim.components import Component, Parameters
 from fedsim.errors import UserError
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle, american
-from fedsim.traces.importers._sources import SourceFile, Sources
+from fedsim.traces.importers._sources import SourceFile as SourceFile
+from fedsim.traces.importers._sources import Sources as Sources
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import make_table
 from fedsim.traces.validation import require_sound
 from fedsim.units import Size
-
-__all__ = [
-    "Imported",
-    "Importer",
-    "ImporterParams",
-    "SourceFile",
-    "Sources",
-    "import_bundle",
-    "recognize",
-]
 
 _ENDINGS = (".gz", ".zip", ".json", ".pkl", ".csv", ".tab", ".avt", ".txt")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fedsim.errors import UserError
-from fedsim.traces.arrays import Floats, Ints
+from fedsim.traces.arrays import Floats, Ints, run_starts
 from fedsim.traces.importers._assemble import devices_table, nullable, per_device
 from fedsim.traces.importers._sources import SourceFile
 from fedsim.traces.tables import DIRECTIONS, id_column, make_table
@@ -58,7 +58,7 @@ def series_tables(series: Sequence[Series], *, kind: str | None = None) -> dict[
             raise UserError(
                 f"has the same name '{item.series_id}' as {other}",
                 where=item.where,
-                hint="rename one of them, or import the folder that holds both",
+                hint="rename one of them, or import the folder that contains both",
             )
     ordered = sorted(series, key=lambda item: (item.series_id, item.direction))
     ids = sorted({item.series_id for item in ordered})
@@ -134,7 +134,7 @@ def hold_unknown(values: Floats, nothing_known: UserError) -> tuple[Floats, int]
 
 def mean_by_time(time_us: Ints, value: Floats) -> Floats:
     """Mean of the values at each distinct instant (ascending) without NaN; NaN if all are. Shape (distinct,)."""
-    first = np.flatnonzero(np.append(True, time_us[1:] != time_us[:-1]))
+    first = np.flatnonzero(run_starts(time_us))
     known = ~np.isnan(value)
     number = np.add.reduceat(known.astype(np.int64), first)
     total = np.add.reduceat(np.where(known, value, 0.0), first)

@@ -16,6 +16,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Floats
+from fedsim.traces.importers._numbers import Number
 from fedsim.unpickling import DamagedPickle, RefusedPickle, load_plain
 
 # Files that accompany a data set.
@@ -169,6 +171,46 @@ class SourceFile:
         return UserError(message, where=where, hint=hint)
 
 
+class RecordFile:
+    """A file of records by id.
+
+    Attributes:
+        source, records: the file and its content.
+        ids: the records to import; all of them at first.
+
+    Args:
+        noun: what a record describes, for messages.
+    """
+
+    def __init__(
+        self, source: SourceFile, records: Mapping[str, Mapping[str, Any]], noun: str
+    ) -> None:
+        self.source = source
+        self.records = records
+        self.ids: Sequence[str] = list(records)
+        self._noun = noun
+
+    def where(self, row: int) -> str:
+        """Location of a record, for messages."""
+        return f"{self.source.where}, {self._noun} {self.ids[row]}"
+
+    def field(self, name: str) -> list[Any]:
+        """A field of every record.
+
+        Raises:
+            UserError: a record does not have it.
+        """
+        for row, key in enumerate(self.ids):
+            if name not in self.records[key]:
+                hint = f"it has: {', '.join(map(str, self.records[key]))}"
+                raise UserError(f"has no '{name}'", where=self.where(row), hint=hint)
+        return [self.records[key][name] for key in self.ids]
+
+    def numbers(self, number: Number) -> Floats:
+        """A numeric field of every record."""
+        return number.read(self.field(number.name.strip("'")), self.where)
+
+
 class Sources:
     """The files at some paths, unpacked one at a time during iteration.
 
@@ -196,9 +238,7 @@ class Sources:
         """The error for a mistake in the files taken together."""
         return UserError(message, where=self.where or None, hint=hint)
 
-    def by_field(
-        self, fields: Mapping[str, str], what: str, hint: str
-    ) -> dict[str, tuple[SourceFile, dict[str, Mapping[str, Any]]]]:
+    def by_field(self, fields: Mapping[str, str], what: str, hint: str) -> dict[str, RecordFile]:
         """Files of records, each by the field of its records that identifies the type of file.
 
         Args:
@@ -209,7 +249,7 @@ class Sources:
         Raises:
             UserError: a file has none of the fields in its first record, or two files have the same one.
         """
-        files: dict[str, tuple[SourceFile, dict[str, Mapping[str, Any]]]] = {}
+        files: dict[str, RecordFile] = {}
         for source in self:
             records = source.objects(what)
             first = next(iter(records.values()))
@@ -219,7 +259,7 @@ class Sources:
                 raise source.error(f"has none of {known} in its first record, but: {names}", hint)
             if kind in files:
                 raise source.error(f"is a second {fields[kind]} file", "give only one")
-            files[kind] = source, records
+            files[kind] = RecordFile(source, records, what.removesuffix("s"))
         return files
 
     def describe(self) -> str:

@@ -52,6 +52,12 @@ NUMBERS: Mapping[str, tuple[str, Bounds, str | None]] = {
     "rtt": ("network", NOT_NEGATIVE, "latency_unit"),
     "loss": ("network", SHARE, None),
 }
+SPEEDS: Mapping[str, str] = {
+    "sample_time": "sample_s",
+    "step_time": "step_fixed_s",
+    "relative_speed": "relative_speed",
+    "score": "score",
+}
 _OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("id", "device_id", "client", "client_id", "user", "user_id"), "device"),
     **dict.fromkeys(("begin", "from", "online", "start_time"), "start"),
@@ -87,7 +93,7 @@ class Csv(Importer):
         """Unit of ``start`` and ``end``, unless they are ISO 8601 timestamps."""
         time_zone: str | None = None
         """Time zone of timestamps without an offset: ``UTC``, an IANA name such as ``Europe/Berlin``, or ``+02:00``. If
-        clocks repeat an hour, the first one is meant."""
+        clocks repeat an hour, the first one is used."""
         compute_unit: Literal["us", "ms", "s"] | None = None
         """Unit of ``sample_time`` and ``step_time``."""
         rate_unit: (
@@ -267,7 +273,7 @@ class _Table:
         if len(differs):
             device = self.ids[int(self.device[differs[0]])]
             raise UserError(
-                f"gives a different {name} of the device '{device}' than an earlier row",
+                f"gives a different {name} for the device '{device}' than an earlier row",
                 where=self.location(int(differs[0])),
                 hint="a device has one value; leave the other cells empty",
             )
@@ -456,14 +462,9 @@ def _zone(name: str | None) -> tzinfo | None:
 
 
 def _compute(table: _Table, phase: str) -> Any:
-    table.require_one_of("sample_time", "step_time", "relative_speed", "score")
-    values: dict[str, Any] = {}
-    known = np.zeros(len(table.ids), bool)
-    columns = {"sample_time": "sample_s", "step_time": "step_fixed_s"}
-    for name in ("sample_time", "step_time", "relative_speed", "score"):
-        if name in table:
-            values[columns.get(name, name)] = numbers = table.number(name)
-            known |= ~np.isnan(numbers)
+    table.require_one_of(*SPEEDS)
+    values = {column: table.number(name) for name, column in SPEEDS.items() if name in table}
+    rows = np.flatnonzero(np.any(~np.isnan(list(values.values())), axis=0))
     if "ram_bytes" in table:
         values["ram_bytes"] = np.rint(table.number("ram_bytes"))
     # If only one of the two times of a step is known, the other is 0.
@@ -471,7 +472,6 @@ def _compute(table: _Table, phase: str) -> Any:
         if other in values:
             times = values.setdefault(name, np.full(len(table.ids), np.nan))
             times[np.isnan(times) & ~np.isnan(values[other])] = 0.0
-    rows = np.flatnonzero(known)
     chosen = {name: column[rows] for name, column in values.items()}
     return per_device(table.ids, "compute", rows, task="*", phase=phase, **chosen)
 

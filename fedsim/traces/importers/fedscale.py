@@ -6,15 +6,13 @@ same two files are read by REFL, Oort and FLOAT.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
 
 from fedsim.errors import UserError
-from fedsim.traces.arrays import Floats
-from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
+from fedsim.traces.importers import Imported, Importer, ImporterParams, Sources
 from fedsim.traces.importers._assemble import (
     devices_table,
     observed_tables,
@@ -22,9 +20,8 @@ from fedsim.traces.importers._assemble import (
     texts,
 )
 from fedsim.traces.importers._numbers import TIME_S, Number, microseconds
+from fedsim.traces.importers._sources import RecordFile
 from fedsim.traces.tables import POSITIVE, Bounds
-
-Records = Mapping[str, Mapping[str, Any]]
 
 ACTIVE, INACTIVE = Number("'active'", "s", TIME_S), Number("'inactive'", "s", TIME_S)
 PERIOD = Number("'finish_time'", "s", Bounds(1e-6, TIME_S.high))
@@ -55,14 +52,11 @@ class FedScale(Importer):
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device per client."""
-        files = {
-            field: _File(*file)
-            for field, file in sources.by_field(
-                {"active": "behavior", "computation": "capacity"},
-                "clients",
-                "give FedScale's client_behave_trace or client_device_capacity",
-            ).items()
-        }
+        files = sources.by_field(
+            {"active": "behavior", "computation": "capacity"},
+            "clients",
+            "give FedScale's client_behave_trace or client_device_capacity",
+        )
         behavior, capacity = files.get("active"), files.get("computation")
         counts: dict[str, int] = {}
         if behavior is not None and capacity is not None:
@@ -88,39 +82,7 @@ class FedScale(Importer):
         return Imported(tables, counts, [caveat], eligibility=words)
 
 
-class _File:
-    """A file of records, and the ids of the clients to import from it."""
-
-    def __init__(self, source: SourceFile, records: Records) -> None:
-        self.source = source
-        self.records = records
-        self.ids: Sequence[str] = list(records)
-
-    def where(self, row: int) -> str:
-        """Location of a client, for messages."""
-        return f"{self.source.where}, client {self.ids[row]}"
-
-    def field(self, name: str) -> list[Any]:
-        """A field of every client.
-
-        Raises:
-            UserError: a client does not have it.
-        """
-        try:
-            return [self.records[key][name] for key in self.ids]
-        except KeyError:
-            row = next(row for row, key in enumerate(self.ids) if name not in self.records[key])
-            known = ", ".join(map(str, self.records[self.ids[row]]))
-            raise UserError(
-                f"has no '{name}'", where=self.where(row), hint=f"it has: {known}"
-            ) from None
-
-    def numbers(self, number: Number) -> Floats:
-        """A numeric field of every client."""
-        return number.read(self.field(number.name.strip("'")), self.where)
-
-
-def _behavior_tables(file: _File, counts: dict[str, int]) -> dict[str, Any]:
+def _behavior_tables(file: RecordFile, counts: dict[str, int]) -> dict[str, Any]:
     lists = {"active": file.field("active"), "inactive": file.field("inactive")}
     lengths = {}
     for name, values in lists.items():
@@ -129,7 +91,7 @@ def _behavior_tables(file: _File, counts: dict[str, int]) -> dict[str, Any]:
                 raise UserError(
                     f"'{name}' is not a list of numbers",
                     where=file.where(row),
-                    hint="it must hold seconds from the client's trace start",
+                    hint="it must contain seconds from the client's trace start",
                 )
         lengths[name] = np.fromiter(map(len, values), np.int64, len(values))
     unequal = np.flatnonzero(lengths["active"] != lengths["inactive"])
@@ -138,7 +100,7 @@ def _behavior_tables(file: _File, counts: dict[str, int]) -> dict[str, Any]:
         raise UserError(
             f"has {lengths['active'][row]} 'active' but {lengths['inactive'][row]} 'inactive' times",
             where=file.where(row),
-            hint="every start needs its end",
+            hint="every start needs an end",
         )
     device = np.repeat(np.arange(len(file.ids), dtype=np.int64), lengths["active"])
     start_s, end_s = (
@@ -166,7 +128,7 @@ def _behavior_tables(file: _File, counts: dict[str, int]) -> dict[str, Any]:
     return tables
 
 
-def _capacity_tables(file: _File, params: FedScale.Params) -> dict[str, Any]:
+def _capacity_tables(file: RecordFile, params: FedScale.Params) -> dict[str, Any]:
     sample_s = file.numbers(COMPUTATION) / 1000.0
     rate_bps = file.numbers(COMMUNICATION) * float(params.bits_per_kbit)
     return {

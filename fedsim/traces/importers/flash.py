@@ -6,7 +6,7 @@ WWW 2021; FLHetBench (Zhang et al., CVPR 2024) reads the same files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -19,7 +19,7 @@ from fedsim.errors import UserError
 from fedsim.traces.arrays import Ints
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import FLASH_RULE, KEYS, STATES, Rule, eligible_intervals
-from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
+from fedsim.traces.importers import Imported, Importer, ImporterParams, Sources
 from fedsim.traces.importers._assemble import (
     devices_table,
     observed_tables,
@@ -27,21 +27,17 @@ from fedsim.traces.importers._assemble import (
     texts,
 )
 from fedsim.traces.importers._numbers import TIME_S, Number, microseconds
+from fedsim.traces.importers._sources import RecordFile
 from fedsim.traces.tables import POSITIVE, id_column
-
-Records = Mapping[str, Mapping[str, Any]]
+from fedsim.units import US_PER_S
 
 EPOCH = "2020-01-02T00:00:00"
 EPOCH_UNIX_S = 1_577_923_200
 EPOCH_WEEKDAY = 3
 
 START, END = Number("a start", "s", TIME_S), Number("an end", "s", TIME_S)
-SPEEDS = {
-    "down_u": Number("'down_u'", "kB/s", POSITIVE),
-    "down_sigma": Number("'down_sigma'", "kB/s"),
-    "up_u": Number("'up_u'", "kB/s", POSITIVE),
-    "up_sigma": Number("'up_sigma'", "kB/s"),
-}
+MEANS = Number("'down_u'", "kB/s", POSITIVE), Number("'up_u'", "kB/s", POSITIVE)
+SIGMAS = Number("'down_sigma'", "kB/s"), Number("'up_sigma'", "kB/s")
 
 # Key and state of each of FLASH's events, in lower case.
 EVENTS: Mapping[str, tuple[str, str]] = {
@@ -83,22 +79,20 @@ class Flash(Importer):
         rule = Rule.parse(params.eligibility or FLASH_RULE)
         counts: dict[str, int] = {}
         if "messages" in files:
-            tables = _raw_tables(*files["messages"], rule, counts)
+            tables = _raw_tables(files["messages"], rule, counts)
         elif "ready_time" in files:
             if params.eligibility is not None:
                 raise UserError(
                     "an eligibility rule cannot be applied to timers, to which FLASH's rule was applied already",
-                    where=files["ready_time"][0].where,
+                    where=files["ready_time"].source.where,
                     hint="leave the rule out, or import FLASH's raw state file",
                 )
-            tables = _timer_tables(*files["ready_time"], counts)
+            tables = _timer_tables(files["ready_time"], counts)
         else:
-            ids = list(files["down_u"][1])
-            tables = {"devices": devices_table(ids, kind="phone")}
+            tables = {"devices": devices_table(files["down_u"].ids, kind="phone")}
         if "down_u" in files:
-            tables["network"] = _speed_table(
-                *files["down_u"], tables["devices"].column("device_id").to_pylist(), counts
-            )
+            ids = tables["devices"].column("device_id").to_pylist()
+            tables["network"] = _speed_table(files["down_u"], ids, counts)
         return Imported(
             tables,
             counts,
@@ -113,37 +107,30 @@ class Flash(Importer):
         )
 
 
-def _load(sources: Sources) -> Mapping[str, tuple[SourceFile, Records]]:
+def _load(sources: Sources) -> Mapping[str, RecordFile]:
     """Files by the field that identifies them."""
     files = sources.by_field(
         {"messages": "raw state", "ready_time": "timer", "down_u": "speed"},
         "devices",
         "give FLASH's state_traces, cached_timers or speed_distri file",
     )
-    for kind, (source, records) in files.items():
-        for key, record in records.items():
-            if kind not in record:
-                raise UserError(f"has no '{kind}'", where=f"{source.where}, device {key}")
+    for kind, file in files.items():
+        file.field(kind)
     if {"messages", "ready_time"} <= set(files):
         raise UserError(
             "raw states and timers give the same availability twice",
-            where=files["ready_time"][0].where,
+            where=files["ready_time"].source.where,
             hint="give one of the two",
         )
     return files
 
 
-def _raw_tables(
-    source: SourceFile, records: Records, rule: Rule, counts: dict[str, int]
-) -> dict[str, Any]:
-    ids = list(records)
-    messages = [record["messages"] for record in records.values()]
-    for key, text in zip(ids, messages, strict=True):
+def _raw_tables(file: RecordFile, rule: Rule, counts: dict[str, int]) -> dict[str, Any]:
+    ids, messages = file.ids, file.field("messages")
+    for row, text in enumerate(messages):
         if not isinstance(text, str):
-            raise UserError(
-                f"'messages' is a {type(text).__name__}, not text",
-                where=f"{source.where}, device {key}",
-            )
+            kind = type(text).__name__
+            raise UserError(f"'messages' is a {kind}, not text", where=file.where(row))
     split = pc.split_pattern(pa.array(messages, pa.large_string()), "\n")
     device = np.repeat(np.arange(len(ids), dtype=np.int64), pc.list_value_length(split))
     line = np.arange(len(device)) - np.repeat(
@@ -173,14 +160,14 @@ def _raw_tables(
         row = int(np.flatnonzero(~good)[0])
         raise UserError(
             f"no device has a usable trace; the first bad line is {text[row].as_py()!r}",
-            where=f"{source.where}, device {ids[int(device[row])]}, line {line[row] + 1} of messages",
+            where=f"{file.where(int(device[row]))}, line {line[row] + 1} of messages",
             hint="a line is 'YYYY-mm-dd HH:MM:SS', a tab, and one of: "
             + ", ".join([*EVENTS, "NN.N%"]),
         )
     keep = ~invalid[device]
     chosen = pa.array(keep)
     device = device[keep]
-    time_us = (stamp.filter(chosen).to_numpy(zero_copy_only=False) - EPOCH_UNIX_S) * 1_000_000
+    time_us = (stamp.filter(chosen).to_numpy(zero_copy_only=False) - EPOCH_UNIX_S) * US_PER_S
     event = event.filter(chosen)
     code = pc.fill_null(known.filter(chosen), len(EVENTS)).to_numpy(zero_copy_only=False)
 
@@ -221,7 +208,7 @@ def _raw_tables(
             window_start_us=window[0],
             window_end_us=window[1],
             kind="phone",
-            model=texts(list(records.values()), "model"),
+            model=texts(list(file.records.values()), "model"),
             valid=valid,
         ),
         "availability": intervals.table(ids),
@@ -230,11 +217,7 @@ def _raw_tables(
 
 
 def _events_table(
-    ids: list[str],
-    device: Ints,
-    time_us: Ints,
-    code: npt.NDArray[Any],
-    event: Any,
+    ids: Sequence[str], device: Ints, time_us: Ints, code: npt.NDArray[Any], event: Any
 ) -> Any:
     key_names = [*KEYS, "battery_pct"]
     key_of = np.array([key_names.index(key) for key, _ in EVENTS.values()] + [len(KEYS)])
@@ -251,14 +234,14 @@ def _events_table(
     )
 
 
-def _timer_tables(source: SourceFile, records: Records, counts: dict[str, int]) -> dict[str, Any]:
-    ids = list(records)
+def _timer_tables(file: RecordFile, counts: dict[str, int]) -> dict[str, Any]:
+    ids = file.ids
     valid = np.zeros(len(ids), np.bool_)
     window_s = np.zeros((2, len(ids)))
     lists: list[list[Any]] = []
     ignored = 0
-    for row, (key, record) in enumerate(records.items()):
-        where = f"{source.where}, device {key}"
+    for row, record in enumerate(file.records.values()):
+        where = file.where(row)
         success, ready = record.get("isSuccess"), record["ready_time"]
         if not isinstance(success, bool):
             raise UserError(f"'isSuccess' is {success!r}, not true or false", where=where)
@@ -282,7 +265,7 @@ def _timer_tables(source: SourceFile, records: Records, counts: dict[str, int]) 
     device = np.repeat(np.arange(len(ids), dtype=np.int64), lengths)
 
     def location(row: int) -> str:
-        return f"{source.where}, device {ids[int(device[row])]}"
+        return file.where(int(device[row]))
 
     pairs = list(chain.from_iterable(lists))
     for row, pair in enumerate(pairs):
@@ -292,7 +275,7 @@ def _timer_tables(source: SourceFile, records: Records, counts: dict[str, int]) 
     end_s = END.read([pair[1] for pair in pairs], location)
     bounds_s = Number("the window", "s", TIME_S)
     for bound in window_s:
-        bounds_s.read(bound.tolist(), lambda row: f"{source.where}, device {ids[row]}")
+        bounds_s.read(bound.tolist(), file.where)
     window = microseconds(window_s)
     counts["invalid_devices"] = int(np.count_nonzero(~valid))
     counts["intervals_of_invalid_devices"] = ignored
@@ -309,23 +292,15 @@ def _timer_tables(source: SourceFile, records: Records, counts: dict[str, int]) 
     return tables
 
 
-def _speed_table(
-    source: SourceFile, records: Records, ids: list[str], counts: dict[str, int]
-) -> Any:
-    rows = [row for row, key in enumerate(ids) if key in records]
-    counts["speeds_without_device"] = len(records) - len(rows)
+def _speed_table(file: RecordFile, ids: list[str], counts: dict[str, int]) -> Any:
+    rows = [row for row, key in enumerate(ids) if key in file.records]
+    file.ids = [ids[row] for row in rows]
+    counts["speeds_without_device"] = len(file.records) - len(rows)
     counts["devices_without_speed"] = len(ids) - len(rows)
-    columns = {
-        field: number.read(
-            [records[ids[row]].get(field) for row in rows],
-            lambda position: f"{source.where}, device {ids[rows[position]]}",
-        )
-        for field, number in SPEEDS.items()
-    }
     # The rows of a device are adjacent.
     device = np.repeat(rows, 2).astype(np.int64)
-    mean = np.column_stack([columns["down_u"], columns["up_u"]]).ravel()
-    sigma = np.column_stack([columns["down_sigma"], columns["up_sigma"]]).ravel()
+    mean = np.column_stack([file.numbers(number) for number in MEANS]).ravel()
+    sigma = np.column_stack([file.numbers(number) for number in SIGMAS]).ravel()
     return per_device(
         ids,
         "network",

@@ -10,18 +10,19 @@ from typing import Literal
 
 import numpy as np
 
-from fedsim.traces.arrays import Floats, Ints
+from fedsim.traces.arrays import Floats, Ints, run_starts
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._numbers import Number
 from fedsim.traces.importers._series import Series, named_sources, series_tables
 from fedsim.traces.tables import Bounds
+from fedsim.units import DAY_S
 
 PACKET_BITS = 12_000
 BPS_PER_PACKET = PACKET_BITS / 0.001
 TIME = Number(
     "the time",
     "ms",
-    Bounds(0, 100 * 366 * 86_400_000, words="from 0 to a hundred years"),
+    Bounds(0, 100 * 366 * 1000 * DAY_S, words="from 0 to a hundred years"),
     whole=True,
 )
 
@@ -84,6 +85,6 @@ def _pieces(time_ms: Ints) -> tuple[Ints, Floats]:
     number = np.append(0, np.column_stack([packets, np.zeros_like(packets)]).ravel())[:-1]
     keep = np.diff(edges) > 0
     start, number = edges[:-1][keep], number[keep]
-    first = np.append(True, number[1:] != number[:-1])
+    first = run_starts(number)
     edges_us = np.append(start[first], busy[-1] + 1) * 1000
     return edges_us.astype(np.int64), number[first].astype(np.float64)

@@ -93,6 +93,6 @@ def _rates(record: Any, where: str) -> Floats:
         raise UserError(
             "has no list 'tcp_speed_results'",
             where=where,
-            hint="it must hold the throughput samples of the test in kbit/s",
+            hint="it must contain the throughput samples of the test in kbit/s",
         )
     return RATE.read(record["tcp_speed_results"], lambda row: where)

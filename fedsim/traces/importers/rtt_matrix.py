@@ -6,13 +6,13 @@ None of these files gives its unit.
 
 from __future__ import annotations
 
-import re
 import warnings
 from typing import Any, Literal
 
 import numpy as np
 
 from fedsim.errors import UserError
+from fedsim.formatting import natural_order
 from fedsim.traces.arrays import Floats
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import STATIC_HORIZON_US, devices_table
@@ -50,7 +50,7 @@ class RttMatrix(Importer):
         """One device per node, one row per known pair."""
         if params.slice_interval is not None and params.slice_interval < 1e-6:
             raise UserError("slice_interval is 0", hint="leave it out to take the median of slices")
-        files = sorted(sources, key=_natural)
+        files = sorted(sources, key=lambda file: natural_order(file.name))
         slices = [_matrix(file) * _FACTOR[params.unit] for file in files]
         nodes = len(slices[0])
         for file, matrix in zip(files, slices, strict=True):
@@ -92,13 +92,6 @@ class RttMatrix(Importer):
             "rtt_matrix": values,
         }
         return Imported(tables, counts)
-
-
-def _natural(source: SourceFile) -> list[Any]:
-    return [
-        (0, int(piece), "") if piece.isdigit() else (1, 0, piece)
-        for piece in re.findall(r"\d+|\D+", source.name)
-    ]
 
 
 def _matrix(source: SourceFile) -> Floats:

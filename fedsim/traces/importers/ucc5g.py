@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fedsim.traces.arrays import run_starts
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._numbers import Number
 from fedsim.traces.importers._series import (
@@ -137,7 +138,7 @@ def _series(name: str, source: SourceFile, counts: dict[str, int]) -> list[Serie
     counts["idle_rows"] += int(np.count_nonzero(idle))
     order = np.argsort(time_us, kind="stable")
     time_us = time_us[order] - time_us.min()
-    first = np.flatnonzero(np.append(True, time_us[1:] != time_us[:-1]))
+    first = np.flatnonzero(run_starts(time_us))
     counts["same_second"] += len(time_us) - len(first)
     edges_us = np.append(time_us[first], time_us[-1] + US_PER_S)
     counts["seconds_without_row"] += int(edges_us[-1] // US_PER_S) - len(first)

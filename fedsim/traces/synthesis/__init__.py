@@ -32,21 +32,13 @@ from fedsim.traces.synthesis.columns import (
     network_series_tables,
     network_table,
 )
-from fedsim.traces.synthesis.family import Family, Sessions, concatenated, known_families
-from fedsim.traces.synthesis.presets import PRESETS, Preset
+from fedsim.traces.synthesis.family import Family, Sessions, concatenated
+from fedsim.traces.synthesis.family import known_families as known_families
+from fedsim.traces.synthesis.presets import PRESETS as PRESETS
+from fedsim.traces.synthesis.presets import Preset
 from fedsim.traces.tables import constant_column, id_column, make_table
+from fedsim.units import DAY_S
 
-__all__ = [
-    "PRESETS",
-    "Preset",
-    "Synthesis",
-    "find_population",
-    "known_families",
-    "population_parameters",
-    "synthesize",
-]
-
-DAY_S = 86_400
 DEVICES_AT_ONCE = 1 << 16
 ID_DIGITS = 7
 
@@ -83,17 +75,12 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
         UserError: the population or one of its parameters is unknown or out of range.
     """
     family_type, preset = find_population(spec.population)
-    family = family_type(
-        _parameters(
-            family_type.Params, preset.params if preset else {}, spec.availability, "availability"
-        )
-    )
-    compute: ComputeParams = _parameters(
-        ComputeParams, preset.compute if preset else {}, spec.compute, "compute"
-    )
-    network: NetworkParams = _parameters(
-        NetworkParams, preset.network if preset else {}, spec.network, "network"
-    )
+    sections = {
+        section: _parameters(model, values, getattr(spec, section), section)
+        for section, model, values in population_parameters(spec.population)
+        if section in ("availability", "compute", "network")
+    }
+    family = family_type(sections["availability"])
     span_us = round(spec.days * DAY_S * 1e6)
     sessions = _sessions(family, spec, progress)
     numbers = pa.array(np.arange(spec.devices)).cast(pa.string())
@@ -104,7 +91,7 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
             "devices",
             {
                 "device_id": ids,
-                "kind": constant_column(preset.kind if preset else "phone", spec.devices),
+                "kind": constant_column(preset.kind, spec.devices),
                 "window_start_us": np.zeros(spec.devices, np.int64),
                 "window_end_us": np.full(spec.devices, span_us),
                 "valid": np.ones(spec.devices, np.bool_),
@@ -119,8 +106,12 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
                 "censored": sessions.censored,
             },
         ),
-        "compute": compute_table(compute, ids, Stream(spec.seed, Purpose.COMPUTE_PROFILE)),
-        "network": network_table(network, ids, Stream(spec.seed, Purpose.NETWORK_PROFILE)),
+        "compute": compute_table(
+            sections["compute"], ids, Stream(spec.seed, Purpose.COMPUTE_PROFILE)
+        ),
+        "network": network_table(
+            sections["network"], ids, Stream(spec.seed, Purpose.NETWORK_PROFILE)
+        ),
     }
     if spec.compute_series is not None:
         tables["compute_series"] = compute_series_table(
@@ -132,20 +123,18 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
         )
     manifest = Manifest(
         name=spec.name or spec.population,
-        source=f"synthetic; {preset.source}" if preset else "synthetic",
+        source=f"synthetic; {preset.source}" if preset.source else "synthetic",
         license="Apache-2.0",
         clock="local",
         epoch_weekday=0,
         horizon_us=span_us,
         on_end="wrap",
-        eligibility=preset.eligibility if preset else Eligibility(words=family.description),
+        eligibility=preset.eligibility,
         importer="synthesize",
         importer_version=package_version(),
         options={
             "family": type(family).name,
-            "availability": family.params.model_dump(mode="json"),
-            "compute": compute.model_dump(mode="json"),
-            "network": network.model_dump(mode="json"),
+            **{section: params.model_dump(mode="json") for section, params in sections.items()},
             "compute_series": spec.compute_series and spec.compute_series.model_dump(mode="json"),
             "network_series": spec.network_series and spec.network_series.model_dump(mode="json"),
         },
@@ -177,8 +166,8 @@ def command_line(spec: Synthesis) -> str:
     return format_command(*words, "-o", spec.name or spec.population)
 
 
-def find_population(name: str) -> tuple[type[Family], Preset | None]:
-    """The family of a population, and its preset unless it is the family itself.
+def find_population(name: str) -> tuple[type[Family], Preset]:
+    """The family of a population, and its preset; that of a family itself has its defaults and no source.
 
     Raises:
         UserError: there is no such population.
@@ -195,6 +184,9 @@ def find_population(name: str) -> tuple[type[Family], Preset | None]:
                 f"presets: {', '.join(PRESETS)}; families: {', '.join(known)}",
             ),
         )
+    if preset is None:
+        words = Eligibility(words=family.description)
+        preset = Preset(name, family.description, {}, "phone", "", words)
     return family, preset
 
 
@@ -205,15 +197,15 @@ def population_parameters(name: str) -> Iterator[tuple[str, type[BaseModel], Map
         UserError: there is no such population.
     """
     family, preset = find_population(name)
-    yield "availability", family.Params, preset.params if preset else {}
-    yield "compute", ComputeParams, preset.compute if preset else {}
-    yield "network", NetworkParams, preset.network if preset else {}
+    yield "availability", family.Params, preset.params
+    yield "compute", ComputeParams, preset.compute
+    yield "network", NetworkParams, preset.network
     yield "compute_series", ComputeSeriesParams, {}
     yield "network_series", NetworkSeriesParams, {}
 
 
 def _parameters(
-    model: type[BaseModel], preset: dict[str, Any], given: dict[str, Any], section: str
+    model: type[BaseModel], preset: Mapping[str, Any], given: dict[str, Any], section: str
 ) -> Any:
     """The preset's parameters, overridden by those given."""
     values = {**preset, **given}

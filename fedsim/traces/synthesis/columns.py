@@ -273,7 +273,7 @@ def network_series_tables(
 
 
 def _outages(params: NetworkSeriesParams, pieces: int, generator: np.random.Generator) -> Bools:
-    """Which pieces of a series have no throughput: lognormal outages between exponential gaps."""
+    """The mask of the pieces of a series without throughput: lognormal outages between exponential gaps."""
     outage = np.zeros(pieces, np.bool_)
     if not params.outage_share:
         return outage

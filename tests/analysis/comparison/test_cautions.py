@@ -205,7 +205,7 @@ def test_a_run_that_is_given_twice_is_a_caution() -> None:
     copy = dataclasses.replace(runs[0], path=Path("copies/run"))
     (sentence,) = cautions(of(*runs, copy))
     assert sentence.endswith(
-        " are runs of one scenario with the same seeds, and their results are identical; give every run once."
+        " are runs of one scenario with the same seeds, and their results are identical; give each run once."
     )
     assert sentence.startswith("fedavg0, run are runs")
     other = dataclasses.replace(copy, digest="other")

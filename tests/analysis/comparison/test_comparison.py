@@ -68,13 +68,13 @@ def test_a_sweep_without_runs_is_to_be_started_again(sweep: Sweep, tmp_path: Pat
         shutil.rmtree(tmp_path / "sweep" / entry.run)
     with pytest.raises(UserError, match="no complete run") as refusal:
         compare(tmp_path / "sweep")
-    assert refusal.value.hint.endswith("was not started; give the command of the sweep again")
+    assert refusal.value.hint.endswith("was not started; repeat the command of the sweep")
 
 
 def test_folders_without_runs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such folder"):
         compare(tmp_path / "nothing")
-    with pytest.raises(UserError, match="the folder holds no run"):
+    with pytest.raises(UserError, match="the folder contains no run"):
         compare(tmp_path)
     build_run(tmp_path / "killed", hours=3, finish=False)
     with pytest.raises(UserError, match="no complete run"):

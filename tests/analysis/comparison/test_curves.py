@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,6 +36,17 @@ def test_a_curve_begins_when_all_are_measured_and_ends_with_its_longest_run() ->
     (group,) = group_runs([late, early]).groups
     drawn = curve(group, "accuracy", "time_s", np.array([0.0, 4.0, 5.0, 10.0, 11.0]))
     assert drawn["mean"].tolist() == pytest.approx([NAN, NAN, 0.25, 0.45, NAN], nan_ok=True)
+
+
+def test_a_curve_ends_at_the_first_value_that_is_not_finite() -> None:
+    """The other run has values until 3 s, and the mean does not go on with it alone."""
+    other = facts(server("fedavg"), 0, "a", (0.0, 1.0, 3.0), (0.3, 0.7, 0.9))
+    diverged = facts(server("fedavg"), 1, "b", (0.0, 1.0, 2.0, 3.0), (0.1, 0.5, math.inf, math.inf))
+    (group,) = group_runs([other, replace(diverged, lost=("accuracy",))]).groups
+    places = grid([group], "accuracy", "time_s")
+    assert places.tolist() == [0.0, 1.0, 2.0, 3.0]
+    drawn = curve(group, "accuracy", "time_s", places)
+    assert drawn["mean"].tolist() == pytest.approx([0.2, 0.6, NAN, NAN], nan_ok=True)
 
 
 def test_one_run_has_no_band() -> None:

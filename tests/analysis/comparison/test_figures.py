@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+import fedsim
 from fedsim.analysis.comparison import Comparison
 from fedsim.analysis.comparison.page import page_figures, render
 from fedsim.formatting import format_duration, format_mean, format_value
 from tests.analysis.comparison.compared import cells
+from tests.composition.test_pauses import simulate
 
 FRAMES = {"time": "spent", "work": "summary", "participation": "summary", "fairness": "fairness"}
 
@@ -52,3 +58,20 @@ def test_the_never_reached_target_shows_dashes_only(comparison: Comparison) -> N
     for line in cells(render(comparison), "target-2"):
         assert line[2] == "0 of 3"
         assert set(line[3:]) == {"–"}
+
+
+def test_pauses_are_a_part_of_their_own(tmp_path: Path) -> None:
+    """Ten steps of 1 s and 3 s of transfers; with one policy, 26 s offline in between; 100 s in all."""
+    runs = [
+        simulate(tmp_path / policy, policy, [(0, 4), (30, 60)]).path for policy in ("drop", "pause")
+    ]
+    comparison = fedsim.compare(runs)
+    assert comparison is not None
+    assert comparison.summary["paused_s"].tolist() == [0, 26]
+    assert comparison.summary["compute_s"].tolist() == [3, 10]
+    figure = page_figures(comparison)["time"]
+    (paused,) = (column.values for column in figure.columns if column.key == "paused")
+    assert list(paused) == [0, 26]
+    assert [share for part, _, share in figure.extra["bars"][1]["parts"] if part == "paused"] == [
+        pytest.approx(0.26)
+    ]

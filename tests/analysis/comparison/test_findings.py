@@ -44,14 +44,14 @@ def test_variants_that_no_evaluation_tells_apart_tie(tmp_path: Path) -> None:
     a, b, c = (group.label for group in every.groups if group.values)
     assert headline(every) == (
         f"{b} and {c} reached loss of 0.1 first, after 10 s, tied at the resolution of the evaluations: "
-        f"4 times as fast as {a}; with one seed, the lead over {a} may be chance"
+        f"4 times as fast as {a}; with one seed, the lead over {a} may be due to chance"
     )
     finding = f"{b} and {c} were first, after 10 s: a tie at the resolution of the evaluations."
     assert page_figures(every)["target-0"].finding == finding
     one = compare([slow, quick], targets=["loss=0.1"])
     assert headline(one) == (
         f"{b} reached loss of 0.1 first, after 10 s: 4 times as fast as {a}; with one seed, the lead over {a} may be"
-        " chance"
+        " due to chance"
     )
     targets = ["--target", "loss=0.1"]
     printed = CliRunner().invoke(command, [str(quick.path), str(quicker.path), *targets])

@@ -95,11 +95,11 @@ def test_the_headline_compares_times_over_shared_seeds_and_names_incomplete_side
     assert comparison.targets["relative"].tolist() == [1.0, 6.5 / 25]
     assert headline(comparison) == (
         "fedavg reached 90% accuracy first, after 25 s (2 of 4 runs)"
-        "; with 2 seeds, the lead over fedbuff may be chance"
+        "; with 2 seeds, the lead over fedbuff may be due to chance"
     )
     assert headline(of(*runs[:5], goals=(Target("accuracy", 0.9),))) == (
         "fedbuff reached 90% accuracy first, after 6.5 s: 3.85 times as fast as fedavg (2 of 3 runs)"
-        "; with 2 seeds, the lead over fedavg may be chance"
+        "; with 2 seeds, the lead over fedavg may be due to chance"
     )
 
 
@@ -126,10 +126,10 @@ def test_a_lead_within_the_spread_over_seeds_is_named() -> None:
     speed = ": 1.57 times as fast as c"
     assert of_times(c=(90, 91, 92), b=(75, 55, 52), a=(50, 54, 70)) == first + speed + unclear
     assert of_times(b=(75, 55, 52), a=(50, 54, 70)).endswith(
-        ", which may be chance (the 95% interval includes 1)"
+        ", which may be due to chance (the 95% interval includes 1)"
     )
     # Two seeds have no interval.
-    chance = "; with 2 seeds, the lead over b may be chance"
+    chance = "; with 2 seeds, the lead over b may be due to chance"
     assert of_times(a=(50, 66), b=(75, 52)) == first + chance
     assert of_times(a=(58,), b=(63,)) == first + chance.replace("2 seeds", "one seed")
     resolution = "; its lead over b is shorter than the time between evaluations, 10 s"
@@ -142,7 +142,8 @@ def test_a_variant_that_stopped_at_its_target_is_not_beaten_at_a_harder_level() 
     goals = tuple(Target("accuracy", level) for level in (0.6, 0.8, 0.95))
     comparison = of(*runs, goals=goals)
     assert [headline(comparison), *other_targets(comparison)] == [
-        "b reached 60% accuracy first, after 10 s: 2 times as fast as a; with one seed, the lead over a may be chance",
+        "b reached 60% accuracy first, after 10 s: 2 times as fast as a; with one seed, the lead over a may be due to "
+        "chance",
         "1 of 2 variants reached 80% accuracy; not comparable: runs of a had stopped at their own target",
         "0 of 2 variants reached 95% accuracy; not comparable: runs of a, b had stopped at their own target",
     ]

@@ -178,7 +178,7 @@ def test_time_spent(sweep: Sweep, comparison: Comparison) -> None:
     for setting, variant in GROUPS:
         tables = [parquet(run, "clients") for run in folders(sweep, setting, variant)]
         whole = 0.0
-        for part in ("download", "compute", "upload", "waiting", "idle", "offline"):
+        for part in ("download", "compute", "upload", "paused", "waiting", "idle", "offline"):
             shown = row(comparison.spent, setting, variant, part=part)
             seconds = np.mean([table[f"{part}_s"].sum() for table in tables])
             assert shown["seconds"] == pytest.approx(seconds)

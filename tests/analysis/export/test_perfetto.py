@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from fedsim.analysis.export import export
 from fedsim.runs import Run
 from tests.analysis.export.reading import check_format, parquet, read_trace
+from tests.composition.test_pauses import simulate
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +119,7 @@ def test_counters(run: Run, trace: list[dict[str, Any]]) -> None:
     assert [e["args"][""] for e in shown] == pytest.approx((100 * metrics["accuracy"]).tolist())
     assert [e["ts"] for e in shown] == pytest.approx((metrics["time_s"] * 1e6).tolist())
     assert [e["args"][""] for e in counters["loss"]] == metrics["loss"].tolist()
-    work = counters["clients at work"]
+    work = counters["clients working"]
     assert work[-1]["args"][""] == 0
     for event in work[:: len(work) // 20]:
         now = event["ts"] / 1e6 + 1e-10
@@ -125,3 +127,28 @@ def test_counters(run: Run, trace: list[dict[str, Any]]) -> None:
         assert event["args"][""] == going.sum()
     online = parquet(run, "online")
     assert [e["args"][""] for e in counters["clients online"]] == online["online"].tolist()
+
+
+def test_pauses_interrupt_phases(tmp_path: Path) -> None:
+    """Online for the first 3 of every 10 s: one dispatch computes from 1 to 3 s, 10 to 13 s and 20 to 23 s."""
+    sessions = [(at, at + 3) for at in range(0, 200, 10)]
+    paused = simulate(tmp_path, "pause", [(float(a), float(b)) for a, b in sessions], until=28)
+    trace = read_trace(export(paused, "perfetto"))
+    check_format(trace)
+    found = [
+        (event["name"], event["ts"] / 1e6, (event["ts"] + event["dur"]) / 1e6)
+        for event in trace
+        if event["ph"] == "X" and event["cat"] == "phase"
+    ]
+    assert found == [
+        ("download", 0, 1),
+        *(("compute", 1, 3), ("paused", 3, 10)),
+        *(("compute", 10, 13), ("paused", 13, 20)),
+        *(("compute", 20, 23), ("paused", 23, 28)),
+    ]
+    at_work = [
+        (event["ts"] / 1e6, event["args"][""])
+        for event in trace
+        if event["ph"] == "C" and event["name"] == "clients working"
+    ]
+    assert at_work == [(0, 1), (3, 0), (10, 1), (13, 0), (20, 1), (23, 0), (28, 0)]

@@ -16,6 +16,7 @@ from fedsim.analysis.run import Run
 from fedsim.analysis.statistics import gini, where_time_went
 from fedsim.formatting import format_share
 from tests.analysis.documents import columns, embedded, parquet
+from tests.composition.test_pauses import simulate
 from tests.runs.synthetic_runs import build_run
 
 
@@ -150,6 +151,33 @@ def test_clients_that_were_never_online_and_default_watts_are_named(tmp_path: Pa
     assert notes["Energy of the devices"].endswith(" Wh; default watts")
     run.scenario["devices"]["energy"]["compute_w"] = 3
     assert {tile.label: tile.note for tile in tiles(run)}["Energy of the devices"].endswith(" Wh")
+
+
+def test_pauses_are_neither_work_nor_offline_time(tmp_path: Path) -> None:
+    """Online for the first 3 of every 10 s, at work for all of them until the run ends at 28 s."""
+    run = simulate(tmp_path, "pause", [(at, at + 3.0) for at in range(0, 200, 10)], until=28)
+    figure = time.time_spent(run)
+    shown = {column.key: list(column.values) for column in figure.columns}
+    assert shown["part"][3] == "paused while offline"
+    assert shown["seconds"] == pytest.approx([1, 8, 0, 19, 0, 0, 0])
+    assert figure.extra["parts"][3] == "paused"
+    assert len(figure.extra["work_parts"]) == 5
+    assert figure.finding.startswith("Of the time clients spent on dispatches, 67.9% was paused")
+    assert "paused clients were offline in the middle of a dispatch" in render(run)
+    work = {column.key: list(column.values) for column in time.work(run).columns}
+    assert sum(work["seconds"]) == pytest.approx(9)
+    online = time.online(run)
+    assert online is not None
+    columns_ = {column.key: np.array(column.values) for column in online.columns}
+    steps = np.diff(columns_["time_s"])
+    assert (columns_["working"][:-1] * steps).sum() == pytest.approx(9)
+    assert (columns_["working"][:-1] <= 1 + 1e-9).all()
+
+
+def test_a_run_without_pauses_does_not_mention_them(tmp_path: Path) -> None:
+    run = simulate(tmp_path, "drop", [(0, 4), (30, 60)])
+    assert "paused" not in time.time_spent(run).extra["parts"]
+    assert "paused clients were" not in render(run)
 
 
 def test_durations_are_those_of_the_files(run: Run, document: dict[str, Any]) -> None:

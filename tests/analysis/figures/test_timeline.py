@@ -9,10 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedsim.analysis.figures import timeline
 from fedsim.analysis.figures.timeline import MAX_BARS_SHOWN
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run, load_run
 from tests.analysis.documents import columns, embedded, parquet
+from tests.composition.test_pauses import simulate
 from tests.runs.synthetic_runs import build_run
 
 
@@ -93,3 +95,25 @@ def test_names_of_clients_devices_and_labels(tmp_path: Path) -> None:
     assert rows["name"] == [names[client] for client in rows["client_id"]]
     assert columns(document, "partition")["client_id"] == names
     assert document["partition"]["labels"][:2] == ["Coat", "label 1"]
+
+
+def test_pauses_are_shown_the_longest_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One dispatch that is still computing when the run ends at 31 s."""
+    sessions = [(0.0, 3.0), (10.0, 13.0), (25.0, 28.0), (30.0, 33.0)]
+    run = simulate(tmp_path, "pause", sessions, until=31)
+    pauses = timeline.timeline(run).extra["pauses"]
+    assert list(pauses["row"]) == [0, 0, 0]
+    assert list(zip(pauses["from_s"], pauses["to_s"], strict=True)) == [(3, 10), (13, 25), (28, 30)]
+    assert pauses["shortest_s"] == 0
+    monkeypatch.setattr(timeline, "_MAX_STRETCHES", 2)
+    pauses = timeline.timeline(run).extra["pauses"]
+    assert list(zip(pauses["from_s"], pauses["to_s"], strict=True)) == [(3, 10), (13, 25)]
+    assert pauses["shortest_s"] == 7
+    assert "pauses shorter than 7 s are not shown" in render(run)
+
+
+def test_the_speed_of_a_client_is_that_of_its_work(tmp_path: Path) -> None:
+    run = simulate(tmp_path, "pause", [(0, 4), (30, 60)])
+    assert timeline.timeline(run).extra["people"]["step_s"] == [1.0]

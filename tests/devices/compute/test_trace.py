@@ -37,11 +37,12 @@ def test_step_times_from_relative_speeds(tmp_path: Path) -> None:
     assert bundle.device_count == 4
     folder = str(tmp_path / "gaps")
     with pytest.raises(
-        UserError, match="case has no relative_speed for 3 clients; the first is device 'd0'"
+        UserError,
+        match="case has no relative_speed for 3 of 4 clients; the first is client 0, device 'd0'",
     ):
         steps(flops, flops_per_sample=2e9)
-    with pytest.raises(UserError, match="no relative_speed for 3 clients") as caught:
+    with pytest.raises(UserError, match="no relative_speed for 3 of 4 clients") as caught:
         steps({"reference_step": "3s"})
     assert "use another bundle" in str(caught.value)
-    with pytest.raises(UserError, match=r"no time of a local step \(sample_s\) for 4 clients"):
+    with pytest.raises(UserError, match=r"no time of a local step \(sample_s\) for 4 of 4 clients"):
         steps({})

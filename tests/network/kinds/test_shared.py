@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.network import Direction
+from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from tests.network.bundles import MB, NETWORK, S, build, context_of, rates
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from scipy.stats import truncnorm
 
 from fedsim.errors import UserError
-from fedsim.network import Direction
+from fedsim.network.base import Direction
 from fedsim.network.static import StaticNetwork, VaryingNetwork
 from tests.network.bundles import MB, NETWORK, S, build, context_of, rates
 

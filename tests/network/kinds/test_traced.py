@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from fedsim.errors import UserError
-from fedsim.network import Direction
+from fedsim.network.base import Direction
 from fedsim.traces.tables import make_table
 from tests.network.bundles import ASSIGN, MB, NETWORK, SERIES, S, build, context_of, rates
 

@@ -63,11 +63,11 @@ def test_npz_without_a_split_is_split_by_its_seed(tmp_path: Path) -> None:
         ({"x": rows(9), "y": np.arange(9) % 2, "is_test": np.zeros((9, 2))}, "is_test has 2 dim"),
         (
             {"x": rows(9), "y": np.arange(9) % 2, "is_test": np.full(9, 2)},
-            "is_test holds values other",
+            "is_test contains values other",
         ),
         (
             {"x": rows(9), "y": np.arange(9) % 2, "is_test": np.full(9, "no")},
-            "is_test holds values other",
+            "is_test contains values other",
         ),
         ({"x": rows(9), "y": np.arange(9) % 2, "group": np.zeros((9, 2))}, "group has 2 dim"),
         ({"x": rows(9), "y": np.arange(9).astype(object)}, "y has dtype object"),
@@ -85,7 +85,7 @@ def test_labels_from_1_are_doubted(tmp_path: Path) -> None:
     assert not load("npz", path=save_npz(tmp_path / "own.npz", **arrays)).doubts()
     arrays["y"] += 1
     (doubt,) = load("npz", path=save_npz(tmp_path / "own.npz", **arrays)).doubts()
-    assert "class 0 of dataset own has no samples" in doubt.message
+    assert "class 0 of data set own has no samples" in doubt.message
 
 
 def test_a_damaged_or_missing_npz_says_so(tmp_path: Path) -> None:

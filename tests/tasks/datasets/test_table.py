@@ -56,16 +56,16 @@ def test_tables_become_data_sets(tmp_path: Path) -> None:
         ("a,b\n1,x\n2,y\n", {"target": "b", "features": ["z"]}, "no column 'z'"),
         ("a,b,c\n1,x,q\n2,y,r\n", {"target": "b"}, "not all values of 'c' are numbers"),
         ("a,b\n1,x\n,y\n", {"target": "b"}, "own.csv:3: 1 cell is empty, in column 'a'"),
-        ("a,b\n1,x\n2,x\n", {"target": "b"}, "holds one class only"),
+        ("a,b\n1,x\n2,x\n", {"target": "b"}, "contains one class only"),
         (
             "a,b\n1,0.5\n2,1.5\n",
             {"target": "b"},
-            "own.csv:2: column 'b' holds 0.5, which is a quantity",
+            "own.csv:2: column 'b' contains 0.5, which is a quantity",
         ),
-        ("a,b\n1,x\n2,y\n-inf,y\n", {"target": "b"}, "own.csv:4: column 'a' holds -inf"),
-        ("a,b\n1,x\n1e300,y\n", {"target": "b"}, "own.csv:3: column 'a' holds 1e\\+300"),
+        ("a,b\n1,x\n2,y\n-inf,y\n", {"target": "b"}, "own.csv:4: column 'a' contains -inf"),
+        ("a,b\n1,x\n1e300,y\n", {"target": "b"}, "own.csv:3: column 'a' contains 1e\\+300"),
         ("a,b\n1,0\n2,1\n", {"target": "b", "features": ["a", "b"]}, "'b' is both a feature and"),
-        ("a,b,t\n1,x,0\n2,y,2\n", {"target": "b", "is_test": "t"}, "'t' holds values other"),
+        ("a,b,t\n1,x,0\n2,y,2\n", {"target": "b", "is_test": "t"}, "'t' contains values other"),
         (
             "a,b,t\n1,x,0\n2,y,\n",
             {"target": "b", "is_test": "t"},
@@ -107,7 +107,7 @@ def test_integer_columns_can_be_tokens(tmp_path: Path) -> None:
     assert set(map(tuple, dataset.train_x.tolist())) == {(3, 1), (2, 7), (0, 5)}
     assert dataset.vocabulary == 8
     (tmp_path / "own.csv").write_text("first,kind\n" + "0.5,a\n2,b\n" * 4)
-    with pytest.raises(UserError, match="columns first holds values of type float64"):
+    with pytest.raises(UserError, match="columns first contains values of type float64"):
         load("table", path=tmp_path / "own.csv", target="kind", tokens=True)
 
 
@@ -131,8 +131,8 @@ def test_a_quantity_keeps_its_unit(tmp_path: Path) -> None:
     assert loaded.train_y.dtype == np.float32
     assert sorted([*loaded.train_y, *loaded.test_y]) == [10.5, 20, 30, 40, 50]
     assert loaded.train_classes.tolist() == [0] * 4
-    with pytest.raises(UserError, match="'town' does not hold numbers"):
+    with pytest.raises(UserError, match="'town' does not contain numbers"):
         load("table", path=path, target="town", target_kind="quantity", features=["area"])
     path.write_text("area,price\n1,10.5\n2,1e39\n")
-    with pytest.raises(UserError, match=r"houses\.csv:3: column 'price' holds 1e\+39"):
+    with pytest.raises(UserError, match=r"houses\.csv:3: column 'price' contains 1e\+39"):
         load("table", path=path, target="price", target_kind="quantity")

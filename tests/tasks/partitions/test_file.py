@@ -50,14 +50,14 @@ def test_a_file_says_which_samples_clients_test_on(tmp_path: Path, marks: tuple[
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sample,client\n1,0\n1,1\n", "dealt.csv:3: sample 1 is given a second time"),
+        ("sample,client\n1,0\n1,1\n", "dealt.csv:3: sample 1 appears twice"),
         ("sample,client\n600,0\n", "there is no sample 600; toy has samples 0 to 599"),
         ("sample,client\n-1,0\n", "there is no sample -1"),
         ("sample,client\n1,0\n2,2\n", "client 1 is negative or has no training samples"),
         ("sample,client\n1,0\n2,1000000000000\n", "client 1 is negative or has no training"),
         ("sample,client,is_test\n1,0,0\n2,1,1\n", "client 1 is negative or has no training"),
-        ("sample,client,is_test\n1,0,0\n2,0,2\n", "'is_test' holds values other"),
-        ("sample,client,is_test\n1,0,no\n2,0,yes\n", "'is_test' holds values other"),
+        ("sample,client,is_test\n1,0,0\n2,0,2\n", "'is_test' contains values other"),
+        ("sample,client,is_test\n1,0,no\n2,0,yes\n", "'is_test' contains values other"),
         ("sample,client\n1,-1\n2,0\n", "client -1 is negative"),
         ("row,client\n1,0\n", "no column 'sample' of whole numbers"),
         ("sample,client\n1,x\n", "no column 'client' of whole numbers"),

@@ -36,4 +36,4 @@ def test_a_damaged_idx_file_is_named(idx_folder: Path, change: Any, message: str
     with pytest.raises(UserError, match=message) as caught:
         load("mnist", root=idx_folder)
     assert caught.value.exit_code == 2
-    assert path.name in str(caught.value) or "dataset mnist" in str(caught.value)
+    assert path.name in str(caught.value) or "data set mnist" in str(caught.value)

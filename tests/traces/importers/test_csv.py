@@ -125,7 +125,7 @@ def test_all_in_one_file_must_agree(tmp_path: Path) -> None:
     assert [r["score"] for r in bundle.tables["compute"].to_pylist()] == [7.0]
     bad = put(tmp_path / "b.csv", good.replace("4,5,7", "4,5,8"))
     message = refused("csv", bad, time_unit="s")
-    assert "b.csv:4: gives a different score of the device 'a'" in message
+    assert "b.csv:4: gives a different score for the device 'a'" in message
 
 
 @pytest.mark.parametrize(

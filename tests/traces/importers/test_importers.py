@@ -217,5 +217,5 @@ def test_a_bundle_without_digests_is_not_verifiable_and_not_damaged(tmp_path: Pa
         json.dumps(json.loads(file.read_text()) | {"sha256": {}, "manifest_sha256": None})
     )
     done = invoke("validate", tmp_path / "b")
-    assert "not verifiable: its manifest holds no SHA-256 of devices, availability" in done.stderr
+    assert "not verifiable: its manifest has no SHA-256 of devices, availability" in done.stderr
     assert "sound" in done.stdout

@@ -7,6 +7,7 @@ import pytest
 
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.synthesis.families.renewal import DAY_S
+from tests.traces.online import online_counts
 from tests.traces.synthesis.making import make, sessions
 
 HOUR_NS = 3_600_000_000_000
@@ -66,7 +67,7 @@ def test_phones_differ_as_the_real_ones_do(phones):
 
 def test_phones_follow_day_and_night(phones):
     index = AvailabilityIndex.from_bundle(phones)
-    counts = index.online_counts(np.arange(7 * 24) * HOUR_NS).reshape(7, 24).mean(axis=0) / 6000
+    counts = online_counts(index, np.arange(7 * 24) * HOUR_NS).reshape(7, 24).mean(axis=0) / 6000
     wave = 2 * np.mean(counts * np.exp(2j * np.pi * np.arange(24) / 24))
     assert abs(wave) / counts.mean() == pytest.approx(0.33, abs=0.06)
     assert np.angle(wave) * 12 / np.pi == pytest.approx(3.9, abs=0.7)

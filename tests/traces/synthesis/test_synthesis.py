@@ -18,6 +18,7 @@ from fedsim.traces.synthesis import (
     synthesize,
 )
 from fedsim.traces.validation import validate_bundle
+from tests.traces.online import online_counts
 from tests.traces.synthesis.making import make
 
 HOUR_NS = 3_600_000_000_000
@@ -91,5 +92,5 @@ def test_a_written_bundle_reads_back(tmp_path):
     first = AvailabilityIndex.from_bundle(bundle)
     second = AvailabilityIndex.from_bundle(again)
     times = np.arange(0, 14 * 24) * HOUR_NS
-    assert first.online_counts(times).tolist() == second.online_counts(times).tolist()
+    assert online_counts(first, times).tolist() == online_counts(second, times).tolist()
     assert Stream(0, Purpose.TRACE).key != Stream(0, Purpose.COMPUTE_PROFILE).key

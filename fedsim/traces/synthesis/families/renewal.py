@@ -16,9 +16,8 @@ from fedsim.components import Parameters
 from fedsim.randomness import Stream
 from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.synthesis.family import Family, Sessions, sessions_from_cycles
-from fedsim.units import Duration
+from fedsim.units import DAY_S, Duration
 
-DAY_S = 86_400.0
 SHORTEST_S = 1.0
 NEWTON_STEPS = 6
 

@@ -7,6 +7,7 @@ import pytest
 
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.synthesis.families.renewal import DAY_S
+from tests.traces.online import online_counts
 from tests.traces.synthesis.making import intervals, make, sessions
 
 HOUR_NS = 3_600_000_000_000
@@ -25,7 +26,7 @@ def test_slots_have_their_probability():
 def test_cosine_slots_follow_the_hour():
     bundle = make("cosine", 3000, availability={"mean": 0.2, "amplitude": 0.5, "peak_hour": 3.0})
     index = AvailabilityIndex.from_bundle(bundle)
-    counts = index.online_counts(np.arange(7 * 24) * HOUR_NS + 300_000_000_000) / 3000
+    counts = online_counts(index, np.arange(7 * 24) * HOUR_NS + 300_000_000_000) / 3000
     hours = np.arange(24) + 1 / 12
     expected = 0.2 * (1 + 0.5 * np.cos(2 * np.pi * (hours - 3) / 24))
     assert counts.reshape(7, 24).mean(axis=0) == pytest.approx(expected, abs=0.012)

@@ -1,0 +1,108 @@
+"""Checks that a resumed run submits the timeline that its checkpoint continues.
+
+A checkpoint holds a checksum of every instruction up to it, four bytes each. The time plane is replayed from the start
+when a run is resumed; the first instruction whose checksum differs ends the replay before anything is executed.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from array import array
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedsim.formatting import format_counted, format_duration
+from fedsim.timeline import Aggregate, Evaluate, Instruction, TimelineDiffers, Train
+
+# Doubles hold every integer of an instruction exactly, whichever type it has.
+_TRAIN = struct.Struct("<8d?")
+_HEAD = struct.Struct("<c3d")
+
+
+class Replay:
+    """The checksums of all instructions submitted so far, compared with those of a checkpoint."""
+
+    def __init__(self) -> None:
+        self._checksums = array("I")
+        self._expected: array[int] | None = None
+
+    def submitted(self, instruction: Instruction) -> None:
+        """Record an instruction.
+
+        Raises:
+            TimelineDiffers: the checkpoint continues another one.
+        """
+        value, number = checksum(instruction), len(self._checksums)
+        self._checksums.append(value)
+        expected = self._expected
+        if expected is not None and number < len(expected) and expected[number] != value:
+            raise self.difference(f"{_described(instruction)} differs")
+
+    def ended(self) -> None:
+        """Check that the timeline is not shorter than that of the checkpoint.
+
+        Raises:
+            TimelineDiffers: it is.
+        """
+        if self._expected is not None and len(self._checksums) < len(self._expected):
+            raise self.difference(
+                f"the run ends after {format_counted(len(self._checksums), 'instruction')}, the checkpoint has "
+                f"{len(self._expected):,}"
+            )
+
+    def difference(self, first: str) -> TimelineDiffers:
+        """The error whose first difference is ``first``."""
+        return TimelineDiffers(
+            f"the simulation does not repeat the timeline that the checkpoint continues: {first}"
+        )
+
+    def tensor(self) -> Tensor:
+        """The checksums for a checkpoint, (instructions,) int32."""
+        return torch.from_numpy(np.array(self._checksums, dtype=np.uint32).view(np.int32))
+
+    def expect(self, tensor: Tensor) -> None:
+        """Compare the instructions that follow with those of a checkpoint, from the beginning of its timeline."""
+        self._expected = array("I", tensor.numpy().view(np.uint32).tobytes())
+
+
+def checksum(instruction: Instruction) -> int:
+    """CRC-32 of everything in an instruction."""
+    if isinstance(instruction, Train):
+        return zlib.crc32(
+            _TRAIN.pack(
+                instruction.dispatch_id,
+                instruction.client,
+                instruction.sequence,
+                instruction.version,
+                instruction.round,
+                instruction.steps,
+                instruction.steps_assigned,
+                instruction.dispatched_s,
+                instruction.used,
+            )
+        )
+    kind = b"e" if isinstance(instruction, Evaluate) else b"a"
+    value = zlib.crc32(_HEAD.pack(kind, instruction.version, instruction.time_s, instruction.round))
+    if isinstance(instruction, Aggregate):
+        value = zlib.crc32(np.array(instruction.contributions, np.float64).tobytes(), value)
+        for name, number in instruction.attributes.items():
+            value = zlib.crc32(name.encode() + struct.pack("<d", number), value)
+    return value
+
+
+def _described(instruction: Instruction) -> str:
+    """An instruction in words."""
+    if isinstance(instruction, Train):
+        return (
+            f"dispatch {instruction.dispatch_id} (client {instruction.client}, "
+            f"{format_counted(instruction.steps, 'step')} from version {instruction.version}, dispatched after "
+            f"{format_duration(instruction.dispatched_s)})"
+        )
+    after = f"after {format_duration(instruction.time_s)}"
+    if isinstance(instruction, Evaluate):
+        return f"the evaluation of version {instruction.version} {after}"
+    updates = format_counted(len(instruction.contributions), "update")
+    return f"version {instruction.version} (from {updates} {after})"

@@ -1,0 +1,120 @@
+"""Time at work and pauses of one dispatch, worked out by hand for every disconnect policy.
+
+A model of 1 MB takes 1 s down and 2 s up, and ten steps take 1 s each: undisturbed, the dispatch downloads until 1 s,
+computes until 11 s, and arrives at 13 s. Its client leaves, is back from 30 to 60 s, and the run ends at 100 s.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedsim
+from fedsim.runs.run import Run
+from tests.simulation.harness import online_bundle
+
+LINKS = [
+    {"name": "static", "latency": 0, "down": "8Mbps", "up": "4Mbps"},
+    {"name": "shared", "latency": 0, "down": "8Mbps", "up": "4Mbps"},
+]
+# Download, compute, upload; pauses; when it ended. In the middle of the download, local steps and upload.
+COURSES: dict[tuple[str, float], tuple[list[float], list[tuple[float, float]], float]] = {
+    ("drop", 0.5): ([0.5, 0, 0], [], 0.5),
+    ("drop", 4.0): ([1, 3, 0], [], 4),
+    ("drop", 12.0): ([1, 10, 1], [], 12),
+    ("pause", 0.5): ([1, 10, 2], [(0.5, 30)], 42.5),
+    ("pause", 4.0): ([1, 10, 2], [(4, 30)], 39),
+    ("pause", 12.0): ([1, 10, 2], [(12, 30)], 31),
+    ("finish", 0.5): ([1, 10, 2], [(0.5, 30)], 42.5),
+    # It computes offline until 11 s, and waits to report.
+    ("finish", 4.0): ([1, 10, 2], [(11, 30)], 32),
+    ("finish", 12.0): ([1, 10, 2], [(12, 30)], 31),
+    ("send_partial", 0.5): ([1, 10, 2], [(0.5, 30)], 42.5),
+    # It has done three steps, and waits to report.
+    ("send_partial", 4.0): ([1, 3, 2], [(4, 30)], 32),
+    ("send_partial", 12.0): ([1, 10, 2], [(12, 30)], 31),
+}
+
+
+def simulate(
+    folder: Path,
+    policy: str,
+    sessions: list[tuple[float, float]],
+    network: dict[str, Any] | None = None,
+    until: float = 100,
+) -> Run:
+    online_bundle(sessions, horizon_s=1000).write(folder / "bundle")
+    return fedsim.run(
+        {
+            "task": {"name": "timing", "clients": 1, "size": "1MB"},
+            "training": {"local_steps": 10},
+            "devices": {
+                "trace": str(folder / "bundle"),
+                "compute": {"name": "values", "step": ["1s"]},
+                "network": network or LINKS[0],
+                "availability": {"name": "trace", "on_disconnect": policy},
+            },
+            "server": {
+                "selection": {"name": "uniform", "cohort": 1},
+                "schedule": {"name": "sync", "pause": "1h"},
+            },
+            "stop": {"simulated_time": until},
+        },
+        folder / "run",
+        timing_only=True,
+    )
+
+
+def seconds(run: Run) -> list[float]:
+    parts = ("download", "compute", "upload", "paused", "waiting", "idle", "offline")
+    return [run.clients[f"{part}_s"].item() for part in parts]
+
+
+@pytest.mark.parametrize("network", LINKS, ids=["static", "shared"])
+@pytest.mark.parametrize(("policy", "leaves"), COURSES)
+def test_a_dispatch_that_its_client_interrupts(
+    policy: str, leaves: float, network: dict[str, Any], tmp_path: Path
+) -> None:
+    work, pauses, ended = COURSES[policy, leaves]
+    run = simulate(tmp_path, policy, [(0, leaves), (30, 60)], network)
+    (row,) = run.dispatches.to_dict("records")
+    assert [row[f"{name}_s"] for name in ("download", "compute", "upload")] == work
+    assert row["ended_s"] == ended
+    assert run.pauses is not None
+    assert run.pauses.to_numpy().tolist() == [[0, *pause] for pause in pauses]
+    paused = sum(to - since for since, to in pauses)
+    offline = 100 - leaves - 30
+    # With `finish`, it computes offline from 4 to 11 s.
+    worked_offline = 7 if (policy, leaves) == ("finish", 4.0) else 0
+    rest = offline - paused - worked_offline
+    idle = 100 - sum(work) - paused - rest
+    assert seconds(run) == pytest.approx([*work, paused, 0, idle, rest], abs=1e-9)
+    assert run.clients["online_fraction"].item() == pytest.approx(1 - offline / 100)
+    joules = np.dot(work, [0.8, 2.5, 1.2])
+    assert row["energy_j"] == pytest.approx(joules)
+
+
+@pytest.mark.parametrize("policy", ["pause", "finish", "send_partial"])
+def test_several_pauses_end_with_the_run(policy: str, tmp_path: Path) -> None:
+    """Online for the first 3 of every 10 s; the run ends at 28 s, in a pause."""
+    run = simulate(tmp_path, policy, [(at, at + 3) for at in range(0, 200, 10)], until=28)
+    assert run.pauses is not None
+    pauses = {
+        # Computes from 1 to 3 s, for 3 s from 10 and 20 s on, and has two steps left.
+        "pause": [(3, 10), (13, 20), (23, 28)],
+        # Computes until 11 s and uploads until 13 s.
+        "finish": [],
+        # Uploads the two steps from 10 to 12 s.
+        "send_partial": [(3, 10)],
+    }[policy]
+    assert run.pauses.to_numpy().tolist() == [[0, *pause] for pause in pauses]
+    expected = {
+        "pause": [1, 8, 0, 19, 0, 0, 0],
+        # Offline from 3 to 10 s at work; online for 9 s, of which 5 at work: 1 + 2 + 2.
+        "finish": [1, 10, 2, 0, 0, 3, 12],
+        "send_partial": [1, 2, 2, 7, 0, 4, 12],
+    }[policy]
+    assert seconds(run) == pytest.approx(expected, abs=1e-9)
