@@ -608,10 +608,10 @@ def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> bool
     # The labels of the inset are above the grid and the lines that lead to it.
     for text in (*part.get_xticklabels(), *part.get_yticklabels()):
         text.set_path_effects([withStroke(linewidth=2, foreground="white")])
-    _, connectors = axes.indicate_inset_zoom(part, edgecolor="#666666")
+    indicator = axes.indicate_inset_zoom(part, edgecolor="#666666")
     leaders = _leaders(frame(corner), region, curves)
     clear = [number for number, crossings in leaders.items() if not crossings]
-    for number, connector in enumerate(connectors):
+    for number, connector in enumerate(indicator.connectors):
         # A line that crosses a curve is only drawn if no other leads to the inset.
         connector.set_visible(number in (clear or list(leaders)[:1]))
     return True
@@ -630,7 +630,7 @@ def _leaders(frame: Any, region: Any, curves: Any) -> dict[int, int]:
         frame, region: lower left and upper right corner of both boxes, in coordinates of the panel.
         curves: points of each curve, shape (curves, points, 2).
     """
-    found: dict[int, int] = {}
+    crossings: dict[int, int] = {}
     along = np.linspace(0.02, 0.98, 49)[:, None]
     for number, corner in enumerate(_CORNERS):
         begin, end = (np.where(corner, box[1], box[0]) for box in (region, frame))
@@ -646,9 +646,9 @@ def _leaders(frame: Any, region: Any, curves: Any) -> dict[int, int]:
         with np.errstate(invalid="ignore"):
             sides = across[:, 1:] * across[:, :-1] <= 0
             middle = (position[:, 1:] + position[:, :-1]) / 2
-            found[number] = int((sides & (middle > 0) & (middle < 1)).sum())
-    best = sorted(found, key=lambda number: found[number])[:2]
-    return {number: found[number] for number in best}
+            crossings[number] = int((sides & (middle > 0) & (middle < 1)).sum())
+    best = sorted(crossings, key=lambda number: crossings[number])[:2]
+    return {number: crossings[number] for number in best}
 
 
 def _values(axes: Any, x: Any) -> Any:
