@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.batches import BatchOrder
+from fedsim.learning.device import multiplies_by_onednn
 from fedsim.learning.kernels.base import Correction, IntArray
 from fedsim.learning.kernels.corrections import ClientCorrection, pull, shift
+from fedsim.learning.kernels.linear_steps import ONEDNN_FROM, onednn_product
 from fedsim.learning.kernels.loop import channels_last
 from fedsim.learning.kernels.supervised import SupervisedKernel, UnpaddedSession
 from fedsim.learning.samples import Samples
@@ -19,7 +21,8 @@ from fedsim.tasks.sequential import Conv, Dropout, Layer, Linear, SequentialMode
 _aten = torch.ops.aten
 # Window of ``pool``, and its padding and dilation.
 _WINDOW = [2, 2], [2, 2], [0, 0], [1, 1]
-# Input channels from which weight gradients of convolutions without padding are a product with windows (measured).
+# Input channels from which weight gradients of convolutions without padding are a product with windows (measured on
+# CPUs without AVX-512; with it, oneDNN's convolutions are faster than the products of torch's BLAS).
 _COLUMNS_FROM = 16
 
 
@@ -71,16 +74,20 @@ class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
         """
         kernel = self._kernel
         tensors = kernel.tensors(model)
-        outputs, kept = forward(kernel.layers, tensors, channels_last(inputs))
+        outputs, kept = forward(
+            kernel.layers, tensors, channels_last(inputs), by_onednn=kernel.by_onednn
+        )
         log_shares = torch.log_softmax(outputs, 1)
         losses = log_shares.gather(1, labels.unsqueeze(1))
         # Gradients are linear in the last layer's deltas: scaled here, products add straight to the weights.
         delta = log_shares.exp_().add_(labels.unsqueeze(1) == kernel.classes, alpha=-1)
         delta.mul_(factor / len(labels))
         # The deltas below need the weights before the step.
-        deltas = backward(kernel.layers, tensors, kept, delta)
+        deltas = backward(kernel.layers, tensors, kept, delta, by_onednn=kernel.by_onednn)
         pull(model, correction.target, correction.share)
-        add_gradients(kernel.layers, kernel.tensors(change), kept, deltas)
+        add_gradients(
+            kernel.layers, kernel.tensors(change), kept, deltas, by_onednn=kernel.by_onednn
+        )
         shift(model, *correction[2:])
         return losses.square().sum() if kernel.squared_losses else losses.mean().neg_()
 
@@ -89,7 +96,7 @@ class ConvStackKernel(SupervisedKernel):
     """Explicit forward and backward passes on CPU, for the built-in convolutional networks without dropout."""
 
     name = "conv_stack"
-    revision = 1
+    revision = 2
     group_invariant = True
     fused = True
     session_class = _ConvStackSession
@@ -101,6 +108,7 @@ class ConvStackKernel(SupervisedKernel):
         assert isinstance(self.task.model, SequentialModel)
         self.layers = self.task.model.all_layers(self.task.dataset)
         self.classes = torch.arange(self.task.dataset.classes)
+        self.by_onednn = multiplies_by_onednn(self.execution)
 
     @staticmethod
     def fits(task: SupervisedTask) -> bool:
@@ -130,12 +138,13 @@ class ConvStackKernel(SupervisedKernel):
 
 
 def forward(
-    layers: Sequence[Layer], tensors: Sequence[Tensor], values: Tensor
+    layers: Sequence[Layer], tensors: Sequence[Tensor], values: Tensor, *, by_onednn: bool
 ) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
     """Outputs (n, classes) for inputs ``values`` (n, ...), and the tensors that each layer's backward pass needs.
 
     Args:
         tensors: weight and bias of each layer that has them, first layer to last.
+        by_onednn: whether oneDNN computes large products.
     """
     parameters = iter(tensors)
     kept: list[tuple[Tensor, ...]] = []
@@ -147,7 +156,10 @@ def forward(
             case Linear():
                 kept.append((values,))
                 weight, bias = next(parameters), next(parameters)
-                values = torch.addmm(bias, values, weight.t())
+                if by_onednn and weight.numel() >= ONEDNN_FROM:
+                    values = onednn_product(values, weight, bias)
+                else:
+                    values = torch.addmm(bias, values, weight.t())
             case "relu":
                 kept.append((values.relu_(),))
             case "pool":
@@ -165,11 +177,13 @@ def backward(
     tensors: Sequence[Tensor],
     kept: Sequence[tuple[Tensor, ...]],
     delta: Tensor,
+    *,
+    by_onednn: bool,
 ) -> list[Tensor]:
     """Deltas of the outputs of each layer that has parameters, last layer to first.
 
     Args:
-        layers, tensors, kept: as in :func:`forward`.
+        layers, tensors, kept, by_onednn: as in :func:`forward`.
         delta: gradients with respect to the last layer's outputs, (n, classes); deltas are linear in them.
     """
     deltas: list[Tensor] = []
@@ -183,7 +197,12 @@ def backward(
                     # Nothing below has parameters.
                     break
                 if isinstance(layer, Linear):
-                    delta = torch.mm(delta, tensors[at])
+                    large = by_onednn and tensors[at].numel() >= ONEDNN_FROM
+                    delta = (
+                        onednn_product(delta, tensors[at].t(), None)
+                        if large
+                        else torch.mm(delta, tensors[at])
+                    )
                 else:
                     delta = _convolution_backward(
                         layer, delta, values, tensors[at], [True, False, False]
@@ -207,6 +226,8 @@ def add_gradients(
     tensors: Sequence[Tensor],
     kept: Sequence[tuple[Tensor, ...]],
     deltas: Sequence[Tensor],
+    *,
+    by_onednn: bool,
 ) -> None:
     """Add the products of inputs and :func:`backward`'s ``deltas`` to ``tensors``, shaped as weights and biases."""
     at = 0
@@ -220,7 +241,7 @@ def add_gradients(
             weight.addmm_(delta.t(), values)
             bias.add_(delta.sum(0))
         else:
-            if weight.shape[1] >= _COLUMNS_FROM and not layer.padding:
+            if weight.shape[1] >= _COLUMNS_FROM and not (layer.padding or by_onednn):
                 products, sums = _by_columns(layer, delta, values)
             else:
                 _, products, sums = _convolution_backward(

@@ -13,7 +13,7 @@ from fedsim.learning.device import multiplies_by_onednn
 from fedsim.learning.kernels.base import Correction, IntArray
 from fedsim.learning.kernels.corrections import ClientCorrection
 from fedsim.learning.kernels.linear_layers import layers_of, views
-from fedsim.learning.kernels.linear_steps import PYTHON_STEPS, compiled, reduced
+from fedsim.learning.kernels.linear_steps import ONEDNN_FROM, PYTHON_STEPS, compiled, reduced
 from fedsim.learning.kernels.supervised import StackedKernel, StackedSession
 from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask
@@ -23,9 +23,6 @@ _SINGLE_BYTES = 384 << 10
 # Groups for such models: an order of data is drawn for each, and a method's vectors should fit into the caches.
 _SINGLE_GROUP_BYTES = 16 << 20
 _SINGLE_GROUPS = (4, 32)
-# Entries of a weight from which oneDNN multiplies faster than torch's BLAS (measured on an AMD EPYC with AVX-512,
-# whose wide registers MKL does not use).
-_ONEDNN_FROM = 1 << 17
 # Bytes of one client's samples that are gathered at once; they share the cache with the model.
 _PIECE_BYTES = 1 << 20
 
@@ -158,7 +155,7 @@ class LinearStackKernel(StackedKernel):
         device = self.execution.device
         self.layers = layers_of(self.task.layout)
         self.classes = torch.arange(self.layers[-1].outputs, device=device).unsqueeze(1)
-        self.onednn_from = _ONEDNN_FROM if multiplies_by_onednn(self.execution) else sys.maxsize
+        self.onednn_from = ONEDNN_FROM if multiplies_by_onednn(self.execution) else sys.maxsize
         self.scratch: dict[str, Tensor] = {}
         # Made in inference mode, and so not usable elsewhere.
         self.piece_scratch: dict[str, Tensor] = {}

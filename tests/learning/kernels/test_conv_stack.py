@@ -153,6 +153,28 @@ def test_gradients_are_those_of_autograd(name: str, dtype: torch.dtype) -> None:
     assert {1, 2, 4, BATCH} <= sizes
 
 
+@pytest.mark.parametrize("name", TASKS)
+def test_steps_by_onednn_are_those_of_blas(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedsim.learning.kernels.conv_stack.ONEDNN_FROM", 0)
+    task = TASKS[name]()
+    weights = models_of(task, 4, torch.float32)
+
+    def gradients(*, by_onednn: bool) -> tuple[Tensor, Tensor]:
+        kernel = build("conv_stack", task)
+        assert isinstance(kernel, ConvStackKernel)
+        kernel.by_onednn = by_onednn
+        session = kernel.session(CLIENTS, np.arange(4), STEPS, 0)
+        out = torch.empty_like(weights)
+        with reproducible(), torch.no_grad():
+            return session.gradients(0, weights, out), out
+
+    losses, found = gradients(by_onednn=True)
+    expected_losses, expected = gradients(by_onednn=False)
+    torch.testing.assert_close(losses, expected_losses, atol=1e-6, rtol=1e-5)
+    for row in range(4):
+        assert _largest_difference(task, found[row], expected[row]) < 1e-4
+
+
 @pytest.mark.parametrize("squared", [False, True], ids=["means", "squares"])
 @pytest.mark.parametrize("name", SMALL)
 def test_plain_steps_are_gradient_steps(name: str, squared: bool) -> None:
