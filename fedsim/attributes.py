@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 import zlib
 from collections import deque
-from collections.abc import Mapping
-from types import FunctionType, MethodType, ModuleType
+from collections.abc import Mapping, Set
+from types import MemberDescriptorType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,21 +18,30 @@ from fedsim.global_generators import is_generator
 _DEPTH = 4
 _ITEMS = 1000
 _ENTRIES = 1 << 16
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic)
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, bytearray, np.generic)
 
 
-def values_of(attributes: Mapping[str, Any], *, identical: bool) -> dict[str, object]:
+def values_of(
+    attributes: Mapping[str, Any], *, identical: bool, owner: type[Any]
+) -> dict[str, object]:
     """The value of each attribute, which equals that of a later call if the attribute has not changed.
 
-    Numbers, text, arrays, random generators and small containers of them are compared by value, other objects by their
-    attributes. Of long containers and arrays, only the length and the beginning count.
+    Numbers, text, arrays, random generators and small containers of them are compared by value, and objects whose class
+    comes from a file of ``owner`` by their attributes. Others, such as loggers, have changes of no importance. Of long
+    containers and arrays, only the length and the beginning count.
 
     Args:
         attributes: attributes by name.
+        owner: class whose attributes they are.
         identical: whether tensors and other objects without values must be the same objects, and tensors not written to
             in between. Otherwise tensors are compared by value, and other objects by their type.
     """
-    return {name: _value(item, identical, _DEPTH) for name, item in attributes.items()}
+    values = _Values(identical, {base.__module__ for base in owner.__mro__ if _is_users(base)})
+    return {name: values.of(item, _DEPTH) for name, item in attributes.items()}
+
+
+def _is_users(kind: type[Any]) -> bool:
+    return kind.__module__.partition(".")[0] not in {"fedsim", *sys.stdlib_module_names, "torch"}
 
 
 def changed(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
@@ -57,37 +67,64 @@ class _Identity:
         return id(self._item)
 
 
-def _value(item: Any, identical: bool, depth: int) -> object:
-    kind = type(item).__qualname__
-    if isinstance(item, _PLAIN):
-        return kind, repr(item)
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(item, torch.Tensor):
-        if identical:
-            return kind, _Identity(item), item._version
-        return kind, str(item.dtype), tuple(item.shape), _of_tensor(item)
-    if isinstance(item, np.ndarray):
-        return (kind, _of_array(item), _Identity(item) if identical else None)
-    if is_generator(item):
-        return kind, _state(item)
-    if depth and isinstance(item, list | tuple | deque | set | frozenset):
-        if len(item) > _ITEMS:
-            return kind, len(item)
-        values = (_value(one, identical, depth - 1) for one in item)
-        return kind, frozenset(values) if isinstance(item, set | frozenset) else tuple(values)
-    if depth and isinstance(item, Mapping):
-        return kind, len(item), _of_mapping(item, identical, depth)
-    # Functions, classes and modules have attributes that are not their own state.
-    bound = isinstance(item, type | ModuleType | FunctionType | MethodType)
-    is_module = torch is not None and isinstance(item, torch.nn.Module)
-    own = None if bound or is_module else getattr(item, "__dict__", None)
-    values_of_object = _of_mapping(own, identical, depth) if depth and own else None
-    return kind, values_of_object, _Identity(item) if identical and not bound else None
+class _Values:
+    """Values of items.
 
+    Args:
+        identical: as for :func:`values_of`.
+        modules: names of the modules whose classes have objects that are compared by their attributes.
+    """
 
-def _of_mapping(mapping: Mapping[Any, Any], identical: bool, depth: int) -> object:
-    items = list(mapping.items())[:_ITEMS]
-    return tuple((repr(key), _value(value, identical, depth - 1)) for key, value in items)
+    def __init__(self, identical: bool, modules: Set[str]) -> None:
+        self._identical = identical
+        self._modules = modules
+
+    def of(self, item: Any, depth: int) -> object:
+        """The value of an item, down to this depth."""
+        kind = type(item).__qualname__
+        if isinstance(item, _PLAIN):
+            return kind, repr(item)
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(item, torch.Tensor):
+            if self._identical:
+                return kind, _Identity(item), item._version
+            return kind, str(item.dtype), tuple(item.shape), _of_tensor(item)
+        if isinstance(item, np.ndarray):
+            return kind, _of_array(item), self._identity(item)
+        if is_generator(item):
+            return kind, _state(item)
+        if depth and isinstance(item, list | tuple | deque | set | frozenset):
+            if len(item) > _ITEMS:
+                return kind, len(item)
+            values = (self.of(one, depth - 1) for one in item)
+            return kind, frozenset(values) if isinstance(item, set | frozenset) else tuple(values)
+        if depth and isinstance(item, Mapping):
+            return kind, len(item), self._of_mapping(item, depth)
+        own = self._state_of(item) if depth else {}
+        return kind, self._of_mapping(own, depth), self._identity(item)
+
+    def _identity(self, item: object) -> _Identity | None:
+        return _Identity(item) if self._identical else None
+
+    def _of_mapping(self, mapping: Mapping[Any, Any], depth: int) -> object:
+        items = itertools.islice(mapping.items(), _ITEMS)
+        return tuple((repr(key), self.of(value, depth - 1)) for key, value in items)
+
+    def _state_of(self, item: Any) -> dict[str, Any]:
+        """The attributes of an object that count; none of an object that is not a plain record of the user's."""
+        torch = sys.modules.get("torch")
+        kind = type(item)
+        if torch is not None and isinstance(item, torch.nn.Module):
+            return {}
+        if kind is not SimpleNamespace and kind.__module__ not in self._modules:
+            return {}
+        slots = [
+            name
+            for base in kind.__mro__
+            for name, slot in vars(base).items()
+            if isinstance(slot, MemberDescriptorType) and hasattr(item, name)
+        ]
+        return {**getattr(item, "__dict__", {}), **{name: getattr(item, name) for name in slots}}
 
 
 def _of_array(array: np.ndarray[Any, Any]) -> object:

@@ -141,6 +141,8 @@ class Commands(Suggesting):
             for note in notes:
                 click.echo(note, err=True)
             return EXIT_USER
+        # The cause is not the user's to fix, so what to do next does not apply.
+        error.__notes__ = []
         traceback.print_exc()
         kind = "" if isinstance(error, FedsimError) else f"{type(error).__name__}: "
         text = f"internal error: {kind}{error}\nThis is a bug in fedsim; please report it with the lines above."

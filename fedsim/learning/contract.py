@@ -107,6 +107,7 @@ class Contract:
                     f"returns {type(state).__name__}, not the server's tensors by name",
                     "return {'model': ...}, or the given state if nothing changes",
                 )
+            self._check_values(function, state)
             for name, elements in self._sent_down.items():
                 if name not in state:
                     raise self._error(
@@ -138,6 +139,17 @@ class Contract:
                 f"compute a new tensor: {{'{changed[0]}': server['{changed[0]}'] + ...}}, "
                 "or change a clone()",
             )
+
+    def _check_values(self, function: str, state: Mapping[str, object]) -> None:
+        """Refuse values that are not tensors, which a checkpoint would not contain."""
+        for name, value in state.items():
+            if not isinstance(value, Tensor):
+                tensor = f"torch.tensor({value})" if isinstance(value, int | float) else "a tensor"
+                raise self._error(
+                    function,
+                    f"returns {type(value).__name__} as '{name}', not a tensor",
+                    f"state values must be tensors: {tensor}",
+                )
 
     def _check_names(self, function: str, state: ServerState) -> None:
         """Refuse a state whose names differ from those of the first one: a checkpoint would not restore the same run,

@@ -136,10 +136,12 @@ def test_the_process_ends_without_losing_anything(tmp_path: Path, name: str, cod
 def test_a_defect_of_ours_is_1_with_a_traceback(
     monkeypatch: pytest.MonkeyPatch, raised: Exception, message: str
 ) -> None:
+    raised.add_note("after fixing the cause, run the same command again")
     result = run_raising(monkeypatch, raised)
     assert result.exit_code == 1
     assert "Traceback" in result.stderr
     assert message in result.stderr
+    assert "after fixing the cause" not in result.stderr
 
 
 def run_raising(monkeypatch: pytest.MonkeyPatch, raised: BaseException) -> Result:

@@ -119,6 +119,17 @@ IN_PLACE = """\
             "updates):\n        return {'models': server['model'], ",
             "which initial_state() does not\n  did you mean 'model'?; give it a first value",
         ),
+        (
+            "    def aggregate",
+            STATE.replace("'start'", "'model': model, 'calls': 0, 'start'"),
+            "mine.py: Mine.initial_state: returns int as 'calls', not a tensor\n"
+            "  state values must be tensors: torch.tensor(0)",
+        ),
+        (
+            "updates):\n        return {",
+            "updates):\n        return {'name': 'n', ",
+            "aggregate: returns str as 'name', not a tensor\n  state values must be tensors",
+        ),
     ],
 )
 def test_the_server_state_is_complete_and_stays_as_it_is(

@@ -6,9 +6,10 @@ Methods that ship with fedsim are tested instead, and cost nothing here.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, wraps
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -24,59 +25,128 @@ TOLERANCE = 1e-3
 _TOLERANCE_OF_AUTOCAST = 5e-2
 _DIFFERING_SHARE = 0.01
 """Share of the entries that may differ by more, because rounding can change which entries are the largest."""
+_KEEPER = "_fedsim_keeper"
+_NOTING: WeakSet[cached_property[Any]] = WeakSet()
+"""Cached properties of users' classes whose functions tell what they compute."""
 
 
 def keep_attributes(method: Method) -> None:
     """Let a user's method raise an error if ``local_update`` or ``aggregate`` changes its attributes.
 
     A checkpoint does not contain them, and a copy on another device does not see the change. Only values of
-    ``functools.cached_property``, which follow from the other attributes, may be added.
+    ``functools.cached_property``, which follow from the other attributes, may be added, and must stay as computed.
 
     Args:
         method: the method, after its :meth:`fedsim.methods.base.Method.initial_state`.
     """
     if is_bundled(type(method)):
         return
+    keeper = _Keeper(method)
+    vars(method)[_KEEPER] = keeper
     for name in ("local_update", "aggregate"):
-        setattr(method, name, _keeping(method, name))
+        setattr(method, name, keeper.watched(name))
 
 
-def _keeping(method: Method, name: str) -> Callable[..., Any]:
-    function = getattr(method, name)
+class _Keeper:
+    """Refuses calls of a method's functions that change its attributes, or a cached value after it was computed."""
+
+    def __init__(self, method: Method) -> None:
+        self._method = method
+        self._class = type(method)
+        cached = {
+            name: value
+            for name, value in _of_users_classes(self._class).items()
+            if isinstance(value, cached_property)
+        }
+        self._cached = dict.fromkeys(cached)
+        self._computed: dict[str, object] = {}
+        for name, item in cached.items():
+            if item not in _NOTING:
+                item.func = _noting(name, item.func)
+                _NOTING.add(item)
+
+    def watched(self, name: str) -> Callable[..., Any]:
+        """The function of this name, which raises an error if it changes an attribute."""
+        function = getattr(self._method, name)
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            before = self._values(_attributes(self._method))
+            result = function(*args, **kwargs)
+            names = changed(before, self._values(_attributes(self._method)))
+            names += self._changed_in_cache()
+            if names:
+                raise self._error(name, names[0])
+            return result
+
+        return call
+
+    def note(self, name: str, value: object) -> None:
+        """Remember a cached value as it was computed."""
+        self._computed.setdefault(name, self._values({name: value})[name])
+
+    def _changed_in_cache(self) -> list[str]:
+        attributes = vars(self._method)
+        cached = {name: attributes[name] for name in self._cached if name in attributes}
+        # Of a value that was computed earlier, before __init__ ended, the first one seen counts.
+        for name, value in cached.items():
+            self.note(name, value)
+        return [
+            name for name, value in self._values(cached).items() if value != self._computed[name]
+        ]
+
+    def _values(self, attributes: Mapping[str, Any]) -> dict[str, object]:
+        return values_of(attributes, identical=True, owner=self._class)
+
+    def _error(self, function: str, name: str) -> UserError:
+        hint = (
+            "keep what a client remembers as a row in memories(); set constants in __init__ or initial_state, or "
+            "compute what follows from them once in a functools.cached_property"
+            if function == "local_update"
+            else f"return it in the server state as a tensor, with its first value in initial_state: {{'model': ..., "
+            f"'{name}': torch.tensor(0)}}; set constants in __init__ or initial_state"
+        )
+        return UserError(
+            f"changes self.{name}, which no checkpoint contains: a resumed run would give another result",
+            where=place(self._class, function),
+            hint=f"{hint}; values for debugging can be printed, or go to a logger",
+        )
+
+
+def _noting(name: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The function of a cached property, which tells the keeper of the object what it computes."""
 
     @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        before = values_of(_attributes(method), identical=True)
-        result = function(*args, **kwargs)
-        names = changed(before, values_of(_attributes(method), identical=True))
-        if names:
-            raise UserError(
-                f"changes self.{names[0]}, which no checkpoint contains: a resumed run would give another result",
-                where=place(type(method), name),
-                hint=f"return it in the server state ({{'model': ..., '{names[0]}': ...}}, with its first value in "
-                "initial_state), or keep a row per client in memories(); set constants in __init__ or initial_state",
-            )
-        return result
+    def compute(method: Any) -> Any:
+        value = function(method)
+        keeper = vars(method).get(_KEEPER)
+        if keeper is not None:
+            keeper.note(name, value)
+        return value
 
-    return call
+    return compute
 
 
 def _attributes(method: Method) -> dict[str, Any]:
-    """The attributes of a method and the data of its user's classes, by name."""
-    of_classes = {
-        name: value
-        for base in reversed(type(method).__mro__)
-        if not is_bundled(base) and base.__module__ not in ("builtins", "abc", "typing")
-        for name, value in vars(base).items()
-        if not (name.startswith(("__", "_abc_")) or callable(value))
-    }
+    """The attributes of a method and the data of its user's classes, by name, without cached values."""
+    of_classes = _of_users_classes(type(method))
     cached = {name for name, value in of_classes.items() if isinstance(value, cached_property)}
-    ignored = cached | {"context", "local_update", "aggregate"}
+    ignored = cached | {"context", "local_update", "aggregate", _KEEPER}
     return {
         name: value
         for name, value in {**of_classes, **vars(method)}.items()
         if name not in ignored
         and not isinstance(value, property | staticmethod | classmethod | cached_property)
+    }
+
+
+def _of_users_classes(kind: type[Method]) -> dict[str, Any]:
+    return {
+        name: value
+        for base in reversed(kind.__mro__)
+        if not is_bundled(base) and base.__module__ not in ("builtins", "abc", "typing")
+        for name, value in vars(base).items()
+        if not (name.startswith(("__", "_abc_")) or callable(value))
     }
 
 

@@ -90,16 +90,16 @@ def draws_in_functions(module: nn.Module, name: str, probe: Probe) -> bool:
                 return True
     raise _refusal(
         f"model {name} draws from torch's global random generator, so a run is not reproducible",
-        "use nn.Dropout layers or torch.nn.functional.dropout for randomness",
+        "use layers nn.Dropout, nn.Dropout1d, nn.Dropout2d or nn.Dropout3d, or functions dropout, dropout1d, "
+        "dropout2d, dropout3d or scaled_dot_product_attention of torch.nn.functional, for randomness",
     )
 
 
 def returns_probabilities(module: nn.Module, probe: Probe) -> bool:
     """Whether the outputs of a checked module are shares that add up to 1."""
-    module.eval()
+    copied = copy.deepcopy(module).eval()
     with torch.no_grad():
-        outputs = module(probe(2)[0])
-    module.train()
+        outputs = copied(probe(2)[0])
     ones = torch.ones(len(outputs), dtype=outputs.dtype)
     shares = bool((outputs >= 0).all()) and torch.allclose(outputs.sum(1), ones, atol=1e-3)
     return outputs.shape[1] > 1 and shares
@@ -238,6 +238,7 @@ def _check_attributes(fresh: nn.Module, used: nn.Module) -> None:
         values_of(
             {name: value for name, value in vars(layer).items() if name not in _OF_MODULES},
             identical=False,
+            owner=type(layer),
         )
         for layer in (fresh, used)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -15,21 +16,21 @@ from fedsim.tasks.losses import Loss
 
 def count_flops(module: nn.Module, loss: Loss, inputs: Tensor, labels: Tensor) -> int:
     """Operations of a forward and backward pass per sample: matrix products, convolutions and attention only."""
-    parameters = [value for value in module.parameters() if value.requires_grad]
     counter = FlopCounter()
-    was_training = module.training
-    module.eval()
+    # A copy, because a module may keep tensors of its last call.
+    module = copy.deepcopy(module).eval()
+    parameters = [value for value in module.parameters() if value.requires_grad]
     # The counter has no formula for fused attention on a CPU.
     with counter, sdpa_kernel(SDPBackend.MATH):
         outputs = module(inputs)
         total_loss = loss.per_sample(outputs, labels).sum()
         torch.autograd.grad(total_loss, parameters, allow_unused=True)
-    module.train(was_training)
     return counter.total // inputs.shape[0]
 
 
 def count_activations(module: nn.Module, loss: Loss, inputs: Tensor, labels: Tensor) -> int:
     """Number of values per sample that torch keeps for the backward pass, without parameters."""
+    module = copy.deepcopy(module).eval()
     parameters = {value.untyped_storage().data_ptr() for value in module.parameters()}
     sizes: dict[int, int] = {}
 
@@ -41,11 +42,8 @@ def count_activations(module: nn.Module, loss: Loss, inputs: Tensor, labels: Ten
         # Detached, because a node that keeps its own output forms a cycle that is never collected.
         return tensor.detach()
 
-    was_training = module.training
-    module.eval()
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         loss.per_sample(module(inputs), labels).sum()
-    module.train(was_training)
     return sum(sizes.values()) // len(inputs)
 
 

@@ -121,7 +121,8 @@ def _dropped(
 
 
 class KeyedFunctions(TorchFunctionMode):
-    """Inside, ``dropout`` and ``scaled_dot_product_attention`` of torch.nn.functional draw from ``generator``."""
+    """Inside, functions of torch.nn.functional draw from ``generator``: ``dropout``, ``dropout1d``, ``dropout2d``,
+    ``dropout3d`` and ``scaled_dot_product_attention``."""
 
     def __init__(self, generator: Generator | StackedGenerators) -> None:
         super().__init__()
@@ -133,6 +134,9 @@ class KeyedFunctions(TorchFunctionMode):
         """Execute ``func``, or its replacement that draws from the generator."""
         keyed = {
             functional.dropout: self._dropout,
+            functional.dropout1d: self._channels,
+            functional.dropout2d: self._channels,
+            functional.dropout3d: self._channels,
             functional.scaled_dot_product_attention: self._attention,
         }.get(func, func)
         return keyed(*args, **(kwargs or {}))
@@ -141,6 +145,15 @@ class KeyedFunctions(TorchFunctionMode):
         self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
     ) -> Tensor:
         return _dropped(input, p, self._generator) if training and p > 0 else input
+
+    def _channels(
+        self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    ) -> Tensor:
+        return (
+            _dropped(input, p, self._generator, whole_channels=True)
+            if training and p > 0
+            else input
+        )
 
     def _attention(
         self,

@@ -66,8 +66,11 @@ def test_a_method_that_changes_its_attributes_is_refused(
     assert f"mine.py: Mine.{function}: changes self.{name}, which no checkpoint contains" in (
         result.stderr
     )
-    assert "server state" in result.stderr
-    assert "memories()" in result.stderr
+    of_server = f"server state as a tensor, with its first value in initial_state: {{'model': ..., '{name}': torch.t"
+    assert (of_server in result.stderr) == (function == "aggregate")
+    for words in ("memories()", "functools.cached_property"):
+        assert (words in result.stderr) == (function == "local_update")
+    assert "values for debugging can be printed, or go to a logger" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -76,6 +79,8 @@ def test_a_method_that_changes_its_attributes_is_refused(
         ("import torch; ones = torch.ones(2)", "_ = self.ones + 1"),
         ("from functools import cached_property as c\n    size = c(lambda self: 2)", "self.size"),
         ("", "self.context.generator(1)"),
+        ("import logging; log = logging.getLogger('l')", "self.log.info('x')"),
+        ("import threading; lock = threading.Lock()", "self.lock.acquire(); self.lock.release()"),
     ],
 )
 def test_a_method_that_reads_or_caches_its_attributes_is_not(
@@ -90,6 +95,52 @@ def test_a_method_that_reads_or_caches_its_attributes_is_not(
         result = run_with(tmp_path, before, before + f"        {line}\n", head=f"    {head}\n")
         assert result.exit_code == 0, result.stderr
         (tmp_path / "out").rename(tmp_path / f"out-{len(before)}")
+
+
+CACHED = """\
+    from functools import cached_property as cached
+
+    @cached
+    def store(self):
+        import numpy as np, torch
+        return {value}
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        ("{}", "self.store['m'] = 1"),
+        # Only the call that computes the value changes it.
+        ("{}", "self.store.setdefault('m', 1)"),
+        ("[]", "self.store.append(1)"),
+        ("torch.zeros(2)", "self.store.add_(1)"),
+        ("np.zeros(2)", "self.store.__iadd__(1)"),
+        ("[]", "self.store; self.__dict__['store'] = [1]"),
+    ],
+)
+@pytest.mark.parametrize("function", ["aggregate", "local_update"])
+def test_a_cached_value_that_changes_is_refused(
+    tmp_path: Path, value: str, line: str, function: str
+) -> None:
+    before = AGGREGATE if function == "aggregate" else LOCAL
+    head = CACHED.format(value=value)
+    for name, first in (("fresh", ""), ("known", "self.store; ")):
+        (folder := tmp_path / name).mkdir()
+        result = run_with(folder, before, before + f"        {first}{line}\n", head=head)
+        assert result.exit_code == 2, result.output
+        assert f"Mine.{function}: changes self.store, which no" in result.stderr
+
+
+def test_a_cached_value_of_initial_state_may_not_change_either(tmp_path: Path) -> None:
+    start = "    def initial_state(self, model):\n        self.store\n        return {'model': model}\n\n"
+    lines = {"self.store.get('m')": 0, "self.store['m'] = 1": 2}
+    for name, (line, code) in enumerate(lines.items()):
+        (folder := tmp_path / str(name)).mkdir()
+        wrong = start + AGGREGATE + f"        {line}\n"
+        result = run_with(folder, AGGREGATE, wrong, head=CACHED.format(value="{}"))
+        assert result.exit_code == code, result.output
 
 
 def test_the_state_may_be_set_in_initial_state(tmp_path: Path) -> None:

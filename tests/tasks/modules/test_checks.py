@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from fedsim.cli import cli
 from fedsim.errors import UserError
 from tests.tasks.users import own_task
 
@@ -140,6 +142,11 @@ def test_a_module_with_a_memory_or_random_numbers_of_its_own_is_refused(
         ("", ""),
         ("self.drop = nn.Dropout(0.5)", "x = self.drop(x)"),
         ("", "x = torch.nn.functional.dropout(x, 0.5, self.training)"),
+        (
+            "",
+            "x = torch.nn.functional.dropout2d(x.view(-1, 4, 4, 4), 0.5, self.training).flatten(1)",
+        ),
+        ("import logging; self.log_of = logging.getLogger('l')", "self.log_of.info('x')"),
         ("self.norm = nn.BatchNorm1d(64)", "x = self.norm(x)"),
         ("self.norm = nn.BatchNorm1d(64, momentum=None)", "x = self.norm(x)"),
         (
@@ -165,3 +172,53 @@ def test_other_modules_are_not(tmp_path: Path, made: str, used: str) -> None:
     state = np.random.get_state()[1].tolist()  # type: ignore[index, union-attr]  # noqa: NPY002
     assert built(tmp_path, made, used).parameters >= 650
     assert np.random.get_state()[1].tolist() == state  # type: ignore[index, union-attr]  # noqa: NPY002
+
+
+REMEMBERING = """\
+import torch
+from torch import nn
+
+
+class Own(nn.Module):
+    def __init__(self, input_shape, classes):
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 6), nn.Linear(6, classes)
+
+    def forward(self, x):
+        h = torch.relu(self.a(x.flatten(1)))
+        {kept}
+        return self.b(h)
+"""
+RUN = """\
+name: own
+task:
+  name: supervised
+  dataset: {name: npz, path: own.npz}
+  partition: {name: iid, clients: 6}
+  model: {name: "own.py:Own"}
+training: {optimizer: {name: sgd, lr: 0.1}, local_steps: 3, batch_size: 4}
+devices:
+  compute: flops
+  network: {name: static, down: 1Mbps, up: 1Mbps}
+server: {method: {name: fedavg}}
+evaluation: {every: 1s}
+stop: {rounds: 2}
+"""
+
+
+@pytest.mark.parametrize(
+    "kept",
+    ["self.h = h", "self.h = [h, (h,)]", "if not self.training: self.h = h"],
+)
+@pytest.mark.parametrize("executor", ["plain", "stacked", "parallel", "auto"])
+def test_a_module_may_keep_activations_of_its_last_call(
+    tmp_path: Path, kept: str, executor: str
+) -> None:
+    (tmp_path / "own.py").write_text(REMEMBERING.format(kept=kept))
+    rng = np.random.default_rng(0)
+    inputs, labels = rng.normal(size=(80, 8)).astype(np.float32), np.arange(80) % 3
+    np.savez(tmp_path / "own.npz", x=inputs, y=labels)
+    (tmp_path / "own.yaml").write_text(RUN)
+    options = ["-o", str(tmp_path / "out"), "-s", f"training.executor={executor}"]
+    ran = CliRunner().invoke(cli, ["run", str(tmp_path / "own.yaml"), *options])
+    assert ran.exit_code == 0, ran.output

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 from torch.func import functional_call
 
-from fedsim.tasks.modules.dropout import has_dropout, seed_dropout
+from fedsim.tasks.modules.dropout import KeyedFunctions, has_dropout, key_dropout, seed_dropout
 from tests.tasks.models.shapes import GREY, START, dataset_of
 from tests.tasks.toys import task
 
@@ -45,3 +46,16 @@ def test_dropout_keeps_the_mean_and_drops_its_share() -> None:
     seed_dropout(channels, 0)
     dropped = channels(torch.ones(50, 8, 3, 3))
     assert (dropped.flatten(2).std(dim=2) == 0).all(), "a channel is dropped as a whole or kept"
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_functions_that_drop_channels_have_the_masks_of_the_layers(dimensions: int) -> None:
+    inputs = torch.ones(6, 8, *[3] * dimensions)
+    layer = key_dropout(getattr(nn, f"Dropout{dimensions}d")(0.5))
+    seed_dropout(layer, 3)
+    expected = layer(inputs)
+    function = getattr(nn.functional, f"dropout{dimensions}d")
+    with KeyedFunctions(torch.Generator().manual_seed(3)):
+        assert torch.equal(function(inputs, 0.5), expected)
+        assert torch.equal(function(inputs, 0.5, training=False), inputs)
+    assert not torch.equal(expected, inputs)
