@@ -33,8 +33,9 @@ def where_time_went(spent: pd.DataFrame, clients: pd.DataFrame | None = None) ->
 
     ``download``, ``compute`` and ``upload`` count all work, useful or not; ``paused`` is the time offline in the middle
     of a dispatch; ``waiting`` is from the arrival of an update to its aggregation (or the client's next dispatch, or
-    the end of the run). With the table of clients, there are also ``idle`` (online with nothing to do) and ``offline``
-    (with nothing to do), and the seven add up to the number of clients times the duration of the run.
+    the end of the run), whether the client is online or not. With the table of clients, there are also ``idle`` and
+    ``offline``, the rest of the time online and offline, and the seven add up to the number of clients times the
+    duration of the run.
 
     Args:
         spent: as :attr:`Run.phases`.

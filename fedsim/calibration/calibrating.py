@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from fedsim.calibration.estimates import Assumptions, Estimates, estimate, horizon_s, to_bundle
 from fedsim.calibration.flower import as_timing
@@ -25,7 +26,7 @@ from fedsim.calibration.transfers import section
 from fedsim.composition.assembly import assemble
 from fedsim.devices.availability.always import Always
 from fedsim.errors import UserError
-from fedsim.formatting import format_count, format_counted
+from fedsim.formatting import format_count, format_counted, format_names
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.transport import Transport
@@ -42,6 +43,8 @@ _QUANTITIES: Mapping[str, Callable[[pd.DataFrame], pd.Series]] = {
     "upload (s)": lambda log: log["upload_s"],
     "dispatch to arrival (s)": lambda log: log["end_s"] - log["start_s"],
 }
+_NAMED = 5
+"""Number of clients that a flag names."""
 _FEW = 0.8
 """Share of the log's dispatches below which a simulation is flagged."""
 
@@ -99,7 +102,8 @@ def calibrate(
             flags.append(
                 "Power per kind of device (devices.energy.classes) is left out, because a log does not give kinds."
             )
-        clients, assumptions, shares_links = known(scenario, clients, str(path))
+        clients, assumptions, shares_links, pairing = known(scenario, clients, str(path))
+        flags += pairing
     estimates = estimate(log, clients, assumptions)
     flags += estimates.flags
     if shares_links:
@@ -165,8 +169,8 @@ def _for_the_log(scenario: LoadedScenario, lasts_s: float) -> LoadedScenario:
 
 def known(
     scenario: LoadedScenario, clients: list[str], where: str
-) -> tuple[list[str], Assumptions, bool]:
-    """The clients, what the scenario says about them, and whether their links are shared."""
+) -> tuple[list[str], Assumptions, bool, list[str]]:
+    """The clients in the scenario's order, what it says about them, whether their links are shared, and flags."""
     with scenario.locating_errors():
         assembly = assemble(scenario, timing_only=True)
     population, network = assembly.population, assembly.population.network
@@ -177,10 +181,7 @@ def known(
             where=where,
             hint="give the scenario of the run that made the log",
         )
-    if all(name.isdigit() and int(name) < count for name in clients):
-        clients = [str(number) for number in range(count)]
-    else:
-        clients += [f"unseen-{number}" for number in range(count - len(clients))]
+    clients, flags = paired(clients, count, assembly.world.names())
     down, up = assembly.rules.traffic_bytes
     transport: Transport = scenario.scenario.devices.network.params.transport.create()
     latency_s = network.latencies_ns(Direction.DOWN) / 1e9
@@ -199,7 +200,32 @@ def known(
         float(up),
         assembly.world.work.steps.astype(float),
     )
-    return clients, assumptions, isinstance(network, SharedNetwork)
+    return clients, assumptions, isinstance(network, SharedNetwork), flags
+
+
+def paired(clients: list[str], count: int, names: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The name of each of the scenario's clients as the log names it, and a flag if the pairing is a guess.
+
+    The log may name clients by their numbers, their names in the data set, or their devices in the trace.
+
+    Args:
+        clients: the names in the log, in order.
+        count: number of the scenario's clients.
+        names: names that the scenario has, as from :meth:`~fedsim.composition.world.World.names`.
+    """
+    numbers = [str(number) for number in range(count)]
+    columns = [pa.array(names[key]).to_pylist() for key in ("name", "device") if key in names]
+    for known_names in (numbers, *columns):
+        # Devices that several clients share do not identify a client.
+        if len(set(known_names)) == count and set(known_names).issuperset(clients):
+            return known_names, []
+    unseen = [f"unseen-{number}" for number in range(count - len(clients))]
+    flag = (
+        f"The log's clients have names that the scenario does not: {format_names(clients, _NAMED)} are paired with its"
+        " clients 0, 1, ... in this order. Name them by their numbers (column client) if samples or steps differ"
+        " between clients."
+    )
+    return clients + unseen, [flag]
 
 
 def calibrated(

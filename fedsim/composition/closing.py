@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.composition.pauses import pauses_table, worked_offline_s
+from fedsim.composition.pauses import pauses_table, waited_offline_s, worked_offline_s
 from fedsim.devices.population import Population
 from fedsim.network.base import Direction
 from fedsim.runs.clients import clients_table, sampled_clients
@@ -47,6 +47,10 @@ def write_population(
     times_ns = np.arange(0, end_ns + 1, max(1, min(step_ns, max(1, end_ns // 50))), dtype=np.int64)
     counts, online_ns = population.availability.online_summary(times_ns, 0, end_ns)
     network = population.network
+    busy_offline_s = worked_offline_s(run.dispatches, population, end_ns)
+    busy_offline_s += waited_offline_s(
+        run.dispatches, run.phases["waiting_s"].to_numpy(), population, online_ns < end_ns, end_ns
+    )
     table = clients_table(
         run.dispatches,
         run.phases,
@@ -56,7 +60,7 @@ def write_population(
         down_bps=network.rates_bps(Direction.DOWN),
         up_bps=network.rates_bps(Direction.UP),
         online_fraction=online_ns / max(1, end_ns),
-        worked_offline_s=worked_offline_s(run.dispatches, population, end_ns),
+        busy_offline_s=busy_offline_s,
         last_accuracy=None if measured is None else measured.accuracy,
         last_mae=None if measured is None else measured.error,
         names=names,

@@ -1,4 +1,4 @@
-"""The pauses of dispatches, from the availability of their clients.
+"""The pauses of dispatches and the waiting of updates while clients are offline, from the clients' availability.
 
 A client that has work pauses exactly while it is offline, except if it continues its local steps offline
 (``on_disconnect: finish``).
@@ -70,6 +70,31 @@ def worked_offline_s(dispatches: pd.DataFrame, population: Population, end_ns: i
     row, from_s, to_s = _absences(clients, begin_s, end_s, population, end_ns)
     worked = np.bincount(clients[row], to_s - from_s, minlength=population.clients)
     return worked.astype(np.float64, copy=False)
+
+
+def waited_offline_s(
+    dispatches: pd.DataFrame,
+    waiting_s: Floats,
+    population: Population,
+    leaves: npt.NDArray[np.bool_],
+    end_ns: int,
+) -> Floats:
+    """How long each client was offline while its arrived update waited for aggregation, (clients,).
+
+    Args:
+        dispatches: as :attr:`Run.dispatches`.
+        waiting_s: how long the update of each of them waited, (n,).
+        population: the clients' devices.
+        leaves: whether each client is offline at any time of the run, (clients,).
+        end_ns: simulated nanoseconds that the run lasted.
+    """
+    clients = dispatches["client_id"].to_numpy()
+    rows = np.flatnonzero((waiting_s > 0) & leaves[clients])
+    clients = clients[rows]
+    begin_s = dispatches["arrived_s"].to_numpy()[rows]
+    row, from_s, to_s = _absences(clients, begin_s, begin_s + waiting_s[rows], population, end_ns)
+    waited = np.bincount(clients[row], to_s - from_s, minlength=population.clients)
+    return waited.astype(np.float64, copy=False)
 
 
 def _absences(

@@ -28,16 +28,16 @@ def clients_table(
     down_bps: Floats,
     up_bps: Floats,
     online_fraction: Floats,
-    worked_offline_s: Floats | None = None,
+    busy_offline_s: Floats | None = None,
     last_accuracy: Floats | None = None,
     last_mae: Floats | None = None,
     names: Mapping[str, Any] | None = None,
 ) -> pa.Table:
     """One row per client, ready for ``clients.parquet``.
 
-    Download, compute, upload, paused, waiting, idle and offline seconds of a client add up to ``duration_s``. Idle time
-    is what remains of its time online after work and waiting. Waiting counts as time online as far as there is any
-    left: whether a client whose update has arrived is online is not recorded.
+    Download, compute, upload, paused, waiting, idle and offline seconds of a client add up to ``duration_s``. Waiting
+    is the time from the arrival of its update to the aggregation, whether the client is online or not; idle and offline
+    are the times online and offline in which it neither works, pauses nor waits.
 
     Args:
         dispatches: as :attr:`Run.dispatches`.
@@ -47,7 +47,8 @@ def clients_table(
         step_s: nominal seconds per local step, shape (N,).
         down_bps, up_bps: nominal rates in bit/s, shape (N,).
         online_fraction: share of ``duration_s`` that each client was online and eligible, shape (N,).
-        worked_offline_s: how long each client worked while it was offline, shape (N,); None if none did.
+        busy_offline_s: how long each client worked, or its update waited, while it was offline, shape (N,); None if
+            no client was.
         last_accuracy: last measured accuracy of each client, shape (N,); NaN if none was measured.
         last_mae: the same for the mean absolute error of a regression.
         names: the columns name, device and kind, texts of shape (N,); omitted columns are null.
@@ -65,8 +66,8 @@ def clients_table(
     seconds = {str(name): total(spent[name].to_numpy()) for name in spent}
     rest_s = np.maximum(duration_s - sum(seconds.values()), 0.0)
     away_s = duration_s * (1.0 - online_fraction) - seconds["paused_s"]
-    if worked_offline_s is not None:
-        away_s -= worked_offline_s
+    if busy_offline_s is not None:
+        away_s -= busy_offline_s
     offline_s = np.minimum(rest_s, np.maximum(away_s, 0.0))
     aggregated = outcome_codes(dispatches) == Outcome.AGGREGATED
     return from_columns(

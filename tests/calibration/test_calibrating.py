@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from scipy import stats
 
 import fedsim
 from fedsim.calibration import Calibration, calibrate
-from fedsim.calibration.calibrating import QUANTILES
+from fedsim.calibration.calibrating import QUANTILES, paired
 from fedsim.calibration.prediction import round_durations_s, simulated_log
 from fedsim.cli import cli
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
@@ -241,3 +242,81 @@ def test_power_by_kind_is_left_out(tmp_path: Path) -> None:
     assert [flag for flag in found.flags if "devices.energy.classes" in flag]
     assert found.scenario is not None
     assert found.scenario["devices"]["energy"]["classes"] == {}
+
+
+def _named_world(folder: Path) -> dict[str, Any]:
+    """Devices d0, d1 and d2 of a trace, with steps of 1, 2 and 3 s."""
+    online_bundle(*[[(0, 1e5)]] * 3).write(folder / "devices")
+    devices = {
+        "trace": str(folder / "devices"),
+        "compute": {"name": "values", "step": ["1s", "2s", "3s"]},
+        "network": {"name": "static", "latency": 0, "down": "8Mbps", "up": "8Mbps"},
+        "availability": {"name": "always"},
+    }
+    return {
+        "name": "named",
+        "task": {"name": "timing", "clients": 3, "size": "1MB"},
+        "training": {"local_steps": 4},
+        "devices": devices,
+        "server": {"selection": {"name": "uniform", "cohort": 2}, "schedule": {"name": "sync"}},
+        "stop": {"rounds": 4},
+    }
+
+
+def _named_log(path: Path, *steps: tuple[str, float]) -> Path:
+    """Four rounds of clients with these step times; 1 s of download and of upload."""
+    rows = ["client,start,downloaded,computed,end,steps,bytes_down,bytes_up,round"]
+    for number in range(4):
+        start = 100 * number
+        for name, step_s in steps:
+            computed = start + 1 + 4 * step_s
+            sizes = "4,1000000,1000000"
+            rows.append(f"{name},{start},{start + 1},{computed},{computed + 1},{sizes},{number}")
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("names", "clients", "flagged"),
+    [
+        (("2", "1"), ("0", "1", "2"), None),
+        (("d2", "d1"), ("d0", "d1", "d2"), None),
+        (("ph2", "ph1"), ("ph1", "ph2", "unseen-0"), "ph1 and ph2 are paired"),
+        # One name of a device does not make the other one known.
+        (("d2", "ph1"), ("d2", "ph1", "unseen-0"), "d2 and ph1 are paired"),
+        # There are only clients 0 to 2.
+        (("3", "2"), ("2", "3", "unseen-0"), "2 and 3 are paired"),
+    ],
+    ids=["numbers", "devices", "unknown", "one unknown", "beyond"],
+)
+def test_clients_are_paired_by_number_or_device(
+    names: tuple[str, str], clients: tuple[str, ...], flagged: str | None, tmp_path: Path
+) -> None:
+    """The log is of the clients 2 (3 s per step) and 1 (2 s); client 0 is not in it."""
+    log = _named_log(tmp_path / "log.csv", (names[0], 3.0), (names[1], 2.0))
+    loaded = load_scenario_dict(_named_world(tmp_path), tmp_path)
+    result = calibrate(log, tmp_path / "bundle", loaded)
+    assert result.estimates.clients == clients
+    step_s = dict(zip(clients, result.estimates.step_s.mean, strict=True))
+    assert [step_s[name] for name in names] == pytest.approx([3.0, 2.0])
+    flags = [flag for flag in result.flags if "names that the scenario does not" in flag]
+    assert len(flags) == (flagged is not None)
+    assert flagged is None or f": {flagged} with its clients 0, 1, ..." in flags[0]
+
+
+def test_clients_are_paired_by_their_names_in_the_data_set() -> None:
+    names = {"name": ("ann", "bob", "eve"), "device": pa.array(["x", "y", "x"])}
+    assert paired(["bob", "eve"], 3, names) == (["ann", "bob", "eve"], [])
+    # Two clients are on device x.
+    clients, flags = paired(["x", "y"], 3, names)
+    assert (clients, len(flags)) == (["x", "y", "unseen-0"], 1)
+
+
+def test_the_command_says_that_names_are_paired_in_order(tmp_path: Path) -> None:
+    log = _named_log(tmp_path / "log.csv", ("ph2", 3.0), ("ph10", 2.0))
+    (tmp_path / "world.json").write_text(json.dumps(_named_world(tmp_path)))
+    arguments = [str(log), "--scenario", str(tmp_path / "world.json"), "-o", str(tmp_path / "out")]
+    result = CliRunner().invoke(cli, ["calibrate", *arguments])
+    said = "ph2 and ph10 are paired with its clients 0, 1, ... in this order"
+    assert said in result.output
+    assert said in (tmp_path / "out.html").read_text()

@@ -118,3 +118,50 @@ def test_several_pauses_end_with_the_run(policy: str, tmp_path: Path) -> None:
         "send_partial": [1, 2, 2, 7, 0, 4, 12],
     }[policy]
     assert seconds(run) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("sessions", "idle_s", "offline_s"),
+    [
+        ([(0, 3000)], 1200, 0),
+        ([(0, 300), (1800, 3000)], 600, 600),
+        ([(0, 70), (100, 110), (1000, 1300), (2300, 2500)], 200, 1000),
+        ([(0, 61)], 0, 1200),
+        # Back exactly when the version is made.
+        ([(0, 300), (1200, 2000)], 800, 400),
+    ],
+    ids=["always", "back later", "several absences", "never back", "back at once"],
+)
+def test_an_update_waits_while_its_client_is_offline(
+    sessions: list[tuple[float, float]], idle_s: float, offline_s: float, tmp_path: Path
+) -> None:
+    """The update of client 0 arrives at 60 s and waits until client 1 makes the version at 1200 s.
+
+    The run ends at 2400 s: 1140 s of waiting whether it is online or not, and 1200 s online or offline after that.
+    """
+    online_bundle(sessions, [(0, 3000)], horizon_s=3000).write(tmp_path / "bundle")
+    run = fedsim.run(
+        {
+            "task": {"name": "timing", "clients": 2, "size": "1MB"},
+            "training": {"local_steps": 10},
+            "devices": {
+                "trace": str(tmp_path / "bundle"),
+                "compute": {"name": "values", "step": ["5.7s", "119.7s"]},
+                "network": LINKS[0],
+                "availability": {"name": "trace"},
+            },
+            "server": {
+                "selection": {"name": "scripted", "rounds": [[0, 1], [1]]},
+                "schedule": {"name": "sync"},
+            },
+            "stop": {"simulated_time": 2400},
+        },
+        tmp_path / "run",
+        timing_only=True,
+    )
+    assert run.aggregations["time_s"].iloc[0] == 1200
+    client = run.clients.iloc[0]
+    parts = ("download", "compute", "upload", "paused", "waiting", "idle", "offline")
+    expected = [1, 57, 2, 0, 1140, idle_s, offline_s]
+    assert [client[f"{part}_s"] for part in parts] == pytest.approx(expected, abs=1e-9)
+    assert sum(client[f"{part}_s"] for part in parts) == pytest.approx(2400)

@@ -68,7 +68,9 @@ def test_seconds_of_three_clients_by_hand(tmp_path: Path) -> None:
         step_s=np.ones(3),
         down_bps=np.ones(3),
         up_bps=np.ones(3),
-        online_fraction=np.array([0.9, 0.5, 0.25]),
+        # Client 0: offline from 25 to 30 and from 90 to 100. Client 1: from 85 to 95.
+        online_fraction=np.array([0.85, 0.9, 0.25]),
+        busy_offline_s=np.array([5.0, 10.0, 0.0]),
     ).to_pydict()
     assert table["dispatches"] == [2, 2, 0]
     assert table["aggregated"] == [1, 0, 0]
@@ -80,9 +82,9 @@ def test_seconds_of_three_clients_by_hand(tmp_path: Path) -> None:
     assert table["compute_s"] == [18.0, 42.0, 0.0]
     assert table["upload_s"] == [5.0, 25.0, 0.0]
     assert table["waiting_s"] == [10.0, 10.0, 0.0]
-    # Client 1 worked or waited for 85 s but was online for 50 s only: no idle time, 15 s offline.
-    assert table["offline_s"] == pytest.approx([10.0, 15.0, 75.0])
-    assert table["idle_s"] == pytest.approx([52.0, 0.0, 25.0])
+    # Client 0 is offline for 5 of the 10 s that its update waits; client 1 only in its upload and while it waits.
+    assert table["offline_s"] == pytest.approx([10.0, 0.0, 75.0])
+    assert table["idle_s"] == pytest.approx([52.0, 15.0, 25.0])
     assert np.isnan(table["last_accuracy"]).all()
 
 
