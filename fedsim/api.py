@@ -183,6 +183,7 @@ def sweep(
     output: PathLike | None = None,
     *,
     overrides: Iterable[str] = (),
+    timing_only: bool = False,
     jobs: int | None = None,
     engine: Literal["local", "ray"] = "local",
     address: str | None = None,
@@ -196,6 +197,7 @@ def sweep(
         scenario: as for :func:`run`, with a ``sweep`` section.
         output: the sweep's folder; ``runs/<name>-sweep`` if None.
         overrides: values by dotted path.
+        timing_only: simulate time only, without training, in every run.
         jobs: number of runs at a time; all cores if None; with 1, the runs happen in this process.
         engine: processes of this machine, or a Ray cluster.
         address: address of the Ray cluster; None starts one on this machine.
@@ -206,7 +208,7 @@ def sweep(
 
     Raises:
         UserError: the sweep or an argument is invalid, or the folder cannot be used or holds a run of a different
-            scenario.
+            scenario, or one with training if ``timing_only`` (or the reverse).
     """
     from fedsim.sweeps import execution
 
@@ -228,6 +230,7 @@ def sweep(
         done = execution.sweep(
             loaded,
             folder,
+            timing_only=timing_only,
             jobs=jobs,
             engine=engine,
             address=address,

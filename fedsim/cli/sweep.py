@@ -34,6 +34,7 @@ _NAMED = 3
 @override_option
 @user_code_option
 @output_option("Folder of the sweep; runs/<name>-sweep by default.")
+@click.option("--timing-only", is_flag=True, help="Simulate only time, without training.")
 @click.option(
     "-j",
     "--jobs",
@@ -53,6 +54,7 @@ def command(
     scenario: Path,
     overrides: tuple[str, ...],
     output: Path | None,
+    timing_only: bool,
     jobs: int | None,
     engine: Literal["local", "ray"],
     address: str | None,
@@ -88,7 +90,13 @@ def command(
         ) as on_progress,
     ):
         outcome = sweep(
-            loaded, folder, jobs=jobs, engine=engine, address=address, on_progress=on_progress
+            loaded,
+            folder,
+            timing_only=timing_only,
+            jobs=jobs,
+            engine=engine,
+            address=address,
+            on_progress=on_progress,
         )
     _print(outcome, as_json)
     if not outcome.failures:

@@ -87,6 +87,7 @@ def sweep(
     loaded: LoadedScenario,
     output: Path | None = None,
     *,
+    timing_only: bool = False,
     jobs: int | None = None,
     engine: EngineName = "local",
     address: str | None = None,
@@ -99,13 +100,15 @@ def sweep(
     Args:
         loaded: a scenario with a ``sweep`` section.
         output: the sweep's folder; :func:`default_sweep_folder` if None.
+        timing_only: simulate time only, without training, in every run.
         jobs: runs at a time; with the local engine, None is the number of cores, and 1 runs in this process.
         engine: ``local`` processes, or a ``ray`` cluster.
         address: address of the Ray cluster; None starts one on this machine.
         on_progress: called several times a second.
 
     Raises:
-        UserError: the sweep is invalid, or its folder cannot be used or contains a run of a different scenario.
+        UserError: the sweep is invalid, or its folder cannot be used or contains a run of a different scenario, or one
+            with training if ``timing_only`` (or the reverse).
     """
     if address is not None and engine != "ray":
         raise UserError(
@@ -116,10 +119,10 @@ def sweep(
     planned = plan_runs(loaded)
     path = output if output is not None else default_sweep_folder(loaded)
     with claimed(path):
-        planned = record(path, loaded, planned)
+        planned = record(path, loaded, planned, timing_only=timing_only)
         _write_sources(path, planned)
         tasks = [
-            Task(number, run.name, str(path.resolve() / run.name), run.resolved())
+            Task(number, run.name, str(path.resolve() / run.name), run.resolved(), timing_only)
             for number, run in enumerate(planned)
             if not is_done(path / run.name)
         ]

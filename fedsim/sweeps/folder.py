@@ -125,14 +125,23 @@ def claimed(path: Path) -> Iterator[None]:
         yield
 
 
-def record(path: Path, loaded: LoadedScenario, planned: Sequence[PlannedRun]) -> list[PlannedRun]:
+def record(
+    path: Path, loaded: LoadedScenario, planned: Sequence[PlannedRun], *, timing_only: bool = False
+) -> list[PlannedRun]:
     """Write the list of runs of the sweep in ``path``.
+
+    Args:
+        path: the sweep's folder.
+        loaded: the scenario with the sweep.
+        planned: its runs.
+        timing_only: whether the runs simulate time only.
 
     Returns:
         The runs under the names of their folders; an existing run keeps its folder.
 
     Raises:
-        UserError: an existing run was made from a different scenario, or a complete one from other code or data.
+        UserError: an existing run was made from a different scenario, or with training if ``timing_only`` (or the
+            reverse), or a complete one from other code or data.
     """
     digests = [text_sha256(text(run.resolved())) for run in planned]
     earlier = read_sweep(path).runs if is_sweep(path) else ()
@@ -144,6 +153,8 @@ def record(path: Path, loaded: LoadedScenario, planned: Sequence[PlannedRun]) ->
         folder = RunFolder(path / run.name)
         if folder.has_begun and (run.name, scenario) not in known:
             _require_same(Run(folder), run)
+        if folder.has_begun and run.loaded.scenario.task.type.learns:
+            _require_timing_only(folder, timing_only)
         entries.append(SweepEntry(run.name, run.seed, run.values, scenario))
     raise_all(_changed_since(path, settled))
     source = None if loaded.path is None else str(loaded.path)
@@ -207,6 +218,19 @@ def _require_same(there: Run, planned: PlannedRun) -> None:
             where=str(there.path),
             hint="choose another folder for the sweep with -o, or remove this run's folder",
         )
+
+
+def _require_timing_only(folder: RunFolder, timing_only: bool) -> None:
+    """Refuse a run that simulated only time if the sweep's runs train, or the reverse."""
+    if bool(folder.read_info().get("timing_only")) == timing_only:
+        return
+    made = "with training, not with" if timing_only else "without training, with"
+    repeated = "leave out" if timing_only else "add"
+    raise UserError(
+        f"this run was made {made} --timing-only",
+        where=str(folder.path),
+        hint=f"choose another folder for the sweep with -o, or {repeated} --timing-only (in Python: timing_only)",
+    )
 
 
 def _changed_since(path: Path, planned: Sequence[PlannedRun]) -> Iterator[UserError]:

@@ -28,12 +28,14 @@ class Task:
         name: name of the run.
         folder: folder of the run.
         scenario: resolved scenario, with every default written out.
+        timing_only: simulate time only.
     """
 
     number: int
     name: str
     folder: str
     scenario: dict[str, Any]
+    timing_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ class Performer:
                 loaded,
                 folder.path,
                 overwrite=folder.has_begun,
+                timing_only=task.timing_only,
                 shared=self._shared,
                 threads=self._threads,
                 on_progress=on_progress,

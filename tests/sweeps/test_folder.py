@@ -14,10 +14,13 @@ from fedsim.errors import UserError
 from fedsim.runs.folder import RunFolder
 from fedsim.sweeps import Sweep
 from fedsim.sweeps.folder import claimed
+from tests.devices.worlds import LINKS, STEPS
 from tests.sweeps.worlds import (
     SMALL,
+    command,
     scenario,
     schedules,
+    write,
 )
 
 
@@ -53,6 +56,47 @@ def test_another_scenario_in_the_same_folder_is_refused_by_name(tmp_path: Path) 
     assert "training.local_steps was 2 and is 3" in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path / "sweep" / "lr0.1_seed0"))
     assert len(Sweep(tmp_path / "sweep").record.runs) == 4
+
+
+def test_runs_with_and_without_training_share_no_folder(tmp_path: Path) -> None:
+    for timing_only, made, advice in [
+        (True, "without training, with --timing-only", "add --timing-only"),
+        (False, "with training, not with --timing-only", "leave out --timing-only"),
+    ]:
+        out = tmp_path / str(timing_only)
+        first = fedsim.sweep(SMALL, out, timing_only=timing_only, jobs=1)
+        infos = [RunFolder(run.path).read_info() for run in first.runs]
+        assert [info["timing_only"] for info in infos] == [timing_only] * 4
+        with pytest.raises(UserError, match=made) as caught:
+            fedsim.sweep(SMALL, out, timing_only=not timing_only, jobs=1)
+        assert advice in str(caught.value)
+        assert str(caught.value).startswith(str(out / "lr0.1_seed0"))
+        # The same call again skips all runs.
+        written = [(run.path / "run.json").stat().st_mtime_ns for run in first.runs]
+        again = fedsim.sweep(SMALL, out, timing_only=timing_only, jobs=1)
+        assert [(run.path / "run.json").stat().st_mtime_ns for run in again.runs] == written
+
+
+def test_tasks_without_a_model_may_be_swept_either_way(tmp_path: Path) -> None:
+    world = {
+        "task": {"name": "timing", "clients": 4, "size": "1MB"},
+        "devices": {"compute": STEPS, "network": LINKS},
+        "server": {"selection": {"name": "uniform", "cohort": 2}},
+        "sweep": {"seeds": [0]},
+        "stop": {"rounds": 2},
+    }
+    for timing_only in (False, True, False):
+        sweep = fedsim.sweep(world, tmp_path / "sweep", timing_only=timing_only, jobs=1)
+        assert sweep.index["status"].tolist() == ["complete"]
+
+
+def test_the_command_sweeps_time_only(tmp_path: Path) -> None:
+    path = write(tmp_path / "small.yaml", SMALL)
+    for jobs in (1, 2):
+        out = tmp_path / str(jobs)
+        result = command("sweep", path, "--timing-only", "-j", jobs, "-o", out)
+        assert result.exit_code == 0, result.output
+        assert all(run.info["timing_only"] for run in Sweep(out).runs)
 
 
 def test_a_run_keeps_its_folder_when_names_change(tmp_path: Path) -> None:
