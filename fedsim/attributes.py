@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fedsim.components import is_bundled
 from fedsim.global_generators import is_generator
 
 _DEPTH = 4
@@ -41,7 +42,8 @@ def values_of(
 
 
 def _is_users(kind: type[Any]) -> bool:
-    return kind.__module__.partition(".")[0] not in {"fedsim", *sys.stdlib_module_names, "torch"}
+    package = kind.__module__.partition(".")[0]
+    return not (is_bundled(kind) or package == "torch" or package in sys.stdlib_module_names)
 
 
 def changed(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
@@ -100,8 +102,8 @@ class _Values:
             return kind, frozenset(values) if isinstance(item, set | frozenset) else tuple(values)
         if depth and isinstance(item, Mapping):
             return kind, len(item), self._of_mapping(item, depth)
-        own = self._state_of(item) if depth else {}
-        return kind, self._of_mapping(own, depth), self._identity(item)
+        state = self._state_of(item) if depth else {}
+        return kind, self._of_mapping(state, depth), self._identity(item)
 
     def _identity(self, item: object) -> _Identity | None:
         return _Identity(item) if self._identical else None

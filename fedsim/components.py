@@ -46,12 +46,17 @@ class Component:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if cls.__module__.partition(".")[0] == "fedsim":
+        if is_bundled(cls):
             return
         # A user's part is not the published one that it derives from.
         for name, value in (("title", cls.__name__), ("paper", "")):
             if hasattr(cls, name) and name not in vars(cls):
                 setattr(cls, name, value)
+
+
+def is_bundled(item: Callable[..., Any]) -> bool:
+    """Whether a function or class ships with fedsim."""
+    return item.__module__.partition(".")[0] == "fedsim"
 
 
 def params_of(part: Component) -> Parameters:

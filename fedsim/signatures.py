@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar, get_type_hints
 
 from pydantic import Field, TypeAdapter, create_model
 
-from fedsim.components import import_path
+from fedsim.components import import_path, is_bundled
 from fedsim.errors import UserError
 from fedsim.formatting import format_names
 from fedsim.parameters import Parameters
@@ -145,11 +145,6 @@ def check_overrides(user_class: type[Any], base: type[Any]) -> None:
                     f"{base.__name__}.{name}{_written(declared)}",
                     hint=f"write it as def {name}{_written(declared)}",
                 ) from None
-
-
-def is_bundled(item: Callable[..., Any]) -> bool:
-    """Whether a function or class ships with fedsim."""
-    return item.__module__.partition(".")[0] == "fedsim"
 
 
 def called(part: type[Any]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.components import Component
+from fedsim.components import Component, is_bundled
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.formatting import format_counted, format_share
 from fedsim.learning.optimizers.sgd import Sgd
@@ -23,7 +23,7 @@ from fedsim.methods.base import Method
 from fedsim.metrics import METRICS, MetricDefinition
 from fedsim.scenario.model import Evaluation, Server, Stop
 from fedsim.scheduling.base import Schedule, Selection
-from fedsim.signatures import called, is_bundled, place
+from fedsim.signatures import called, place
 from fedsim.tasks.base import Task
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle

@@ -77,13 +77,15 @@ def timeline_differs(
     error: TimelineDiffers, loaded: LoadedScenario, folder: RunFolder
 ) -> UserError:
     """The error for a run whose timeline is not repeated, with the user's parts that may be the cause."""
-    own = [part for part in loaded.parts() if part.user is not None and part.kind in _OF_TIME]
+    users_parts = [
+        part for part in loaded.parts() if part.user is not None and part.kind in _OF_TIME
+    ]
     again = format_command("run", folder.scenario, "-o", "NEW_FOLDER")
-    if own:
+    if users_parts:
         lines = [
             f"{Path(part.name).name} ({section_of(part.kind)}) must be a function of the seed"
             + (f": {source}" if (source := RANDOM_NUMBERS.get(part.kind)) else "")
-            for part in own
+            for part in users_parts
         ]
         hint = "\n  ".join([*lines, f"then begin a new run: {again}"])
     else:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim import bundled
-from fedsim.components import Component
+from fedsim.components import Component, is_bundled
 from fedsim.composition.requirements import missing_tables
 from fedsim.composition.shared import Datasets, Shared
 from fedsim.devices.availability.base import AvailabilityParams
@@ -31,7 +31,7 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Devices, Energy, EnergyClass, Scenario
 from fedsim.scenario.training import Training
-from fedsim.signatures import is_bundled, returned, returned_number, shown, wrong_return
+from fedsim.signatures import returned, returned_number, shown, wrong_return
 from fedsim.simulation.facts import Work
 from fedsim.tasks.base import Task, TaskContext
 from fedsim.traces.availability import AvailabilityIndex

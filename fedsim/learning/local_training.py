@@ -9,11 +9,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedsim.components import is_bundled
 from fedsim.learning.kernels.base import Correction, Kernel, Pull, Shift
 from fedsim.learning.optimizers import Optimizer
 from fedsim.methods.base import Cohort, Collected, Corrected, LocalRule, Step, Trained
 from fedsim.scenario.training import Training
-from fedsim.signatures import is_bundled, wrong_return
+from fedsim.signatures import wrong_return
 from fedsim.tasks.layout import Layout
 
 IntArray = npt.NDArray[np.int64]

@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedsim.components import Component, params_of
+from fedsim.components import Component, is_bundled, params_of
 from fedsim.durable import write_text
-from fedsim.signatures import is_bundled
 
 FOLDER = "python_parts"
 """Folder of a run for the source of classes without a file."""

@@ -18,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.components import Component, Parameters
+from fedsim.components import Component, Parameters, is_bundled
 from fedsim.randomness import Purpose, Stream
-from fedsim.signatures import is_bundled
 
 
 @dataclass(slots=True, eq=False)

@@ -15,11 +15,12 @@ from numbers import Integral, Real
 from types import FrameType
 from typing import Any, ClassVar
 
+from fedsim.components import is_bundled
 from fedsim.errors import UserError
 from fedsim.formatting import format_duration
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
 from fedsim.scheduling.standstill import Standstill
-from fedsim.signatures import is_bundled, place
+from fedsim.signatures import place
 from fedsim.simulation.handouts import HandOuts
 from fedsim.units import to_s
 

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from fedsim.attributes import changed, values_of
+from fedsim.components import is_bundled
 from fedsim.errors import UserError
 from fedsim.learning.workers.base import Group
 from fedsim.methods.base import LocalUpdate, Method
-from fedsim.signatures import is_bundled, place
+from fedsim.signatures import place
 
 TOLERANCE = 1e-3
 """Largest difference of an entry that counts as rounding, relative to the largest entry of its row."""
@@ -114,7 +115,7 @@ class _Keeper:
 
 
 def _noting(name: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The function of a cached property, which tells the keeper of the object what it computes."""
+    """The function of a cached property, which also passes its value to the keeper of the object."""
 
     @wraps(function)
     def compute(method: Any) -> Any:
