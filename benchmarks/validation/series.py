@@ -131,8 +131,9 @@ def calibrated_on_first_fifth(
         columns={"dispatched_s": "start_s", "arrived_s": "end_s", "steps_done": "steps"}
     )
     first["client"] = first.pop("client_id").astype(str)
-    clients, assumptions, _ = known(loaded, sorted(first["client"].unique()), scenario["name"])
-    steps = [f"{step_s:.9f}s" for step_s in estimate(first, clients, assumptions).step_s.mean]
+    facts = known(loaded, sorted(first["client"].unique()), scenario["name"])
+    estimates = estimate(first, facts.clients, facts.assumptions)
+    steps = [f"{step_s:.9f}s" for step_s in estimates.step_s.mean]
     devices = {**scenario["devices"], "compute": {"name": "values", "step": steps}}
     return {
         "scenario": {**scenario, "devices": devices},

@@ -97,13 +97,9 @@ def calibrate(
     if scenario is not None:
         stop = scenario.resolved()["stop"]
         scenario = _for_the_log(scenario, horizon_s(log))
-        if scenario.scenario.devices.energy.classes:
-            scenario = scenario.changed(["devices.energy.classes={}"])
-            flags.append(
-                "Power per kind of device (devices.energy.classes) is left out, because a log does not give kinds."
-            )
-        clients, assumptions, shares_links, pairing = known(scenario, clients, str(path))
-        flags += pairing
+        facts = known(scenario, clients, str(path))
+        clients, assumptions, shares_links = facts.clients, facts.assumptions, facts.shares_links
+        flags += facts.flags
     estimates = estimate(log, clients, assumptions)
     flags += estimates.flags
     if shares_links:
@@ -167,10 +163,29 @@ def _for_the_log(scenario: LoadedScenario, lasts_s: float) -> LoadedScenario:
     return scenario.changed(["stop.target={}", f"stop.simulated_time={end_s}s"])
 
 
-def known(
-    scenario: LoadedScenario, clients: list[str], where: str
-) -> tuple[list[str], Assumptions, bool, list[str]]:
-    """The clients in the scenario's order, what it says about them, whether their links are shared, and flags."""
+@dataclass(frozen=True)
+class Known:
+    """Facts from the scenario of a log.
+
+    Attributes:
+        clients: the log's names of the scenario's clients, in its order.
+        assumptions: facts that the log may lack.
+        shares_links: whether the clients share links.
+        flags: statements about guesses.
+    """
+
+    clients: list[str]
+    assumptions: Assumptions
+    shares_links: bool
+    flags: list[str]
+
+
+def known(scenario: LoadedScenario, clients: list[str], where: str) -> Known:
+    """What the scenario of a log says about the log's ``clients``.
+
+    Raises:
+        UserError: the log has more clients than the scenario.
+    """
     with scenario.locating_errors():
         assembly = assemble(scenario, timing_only=True)
     population, network = assembly.population, assembly.population.network
@@ -181,7 +196,8 @@ def known(
             where=where,
             hint="give the scenario of the run that made the log",
         )
-    clients, flags = paired(clients, count, assembly.world.names())
+    world = assembly.world
+    clients, flags = paired(clients, count, world.names())
     down, up = assembly.rules.traffic_bytes
     transport: Transport = scenario.scenario.devices.network.params.transport.create()
     latency_s = network.latencies_ns(Direction.DOWN) / 1e9
@@ -198,9 +214,11 @@ def known(
         transfers_s + 2 * latency_s,
         float(down),
         float(up),
-        assembly.world.work.steps.astype(float),
+        world.work.steps.astype(float),
+        world.device_names["kind"].to_pylist() if "kind" in world.device_names else None,
+        world.memory_in_trace(),
     )
-    return clients, assumptions, isinstance(network, SharedNetwork), flags
+    return Known(clients, assumptions, isinstance(network, SharedNetwork), flags)
 
 
 def paired(clients: list[str], count: int, names: Mapping[str, Any]) -> tuple[list[str], list[str]]:
@@ -234,17 +252,19 @@ def calibrated(
     """The scenario with its devices replaced by the estimates, as plain data."""
     data: dict[str, Any] = scenario.resolved()
     devices = data["devices"]
+    # The bundle has one device per client; other traces keep their pairing.
+    trace = {"trace": str(bundle.resolve()), "assign": "in_order"}
     devices["compute"] = {
         "name": "trace",
-        "trace": str(bundle.resolve()),
+        **trace,
         "jitter": {"name": "lognormal", "cv": estimates.step_s.cv},
     }
     if estimates.online and issubclass(scenario.scenario.devices.availability.type, Always):
-        devices["availability"] |= {"name": "trace", "trace": str(bundle.resolve())}
+        devices["availability"] |= {"name": "trace", **trace}
     if estimates.knows_links and not shares_links:
         devices["network"] = {
             "name": "static",
-            "trace": str(bundle.resolve()),
+            **trace,
             "latency": "bundle",
             "down": "bundle",
             "up": "bundle",

@@ -46,6 +46,8 @@ class Assumptions:
             unknown.
         bytes_down, bytes_up: bytes per transfer; NaN if unknown.
         steps: local steps of each client's full workload; NaN if unknown.
+        kinds: kind of each client's device, None if unknown.
+        ram_bytes: memory of each client's device, NaN if unknown.
     """
 
     transport: Transport
@@ -54,6 +56,8 @@ class Assumptions:
     bytes_down: float = math.nan
     bytes_up: float = math.nan
     steps: FloatArray | None = None
+    kinds: Sequence[str | None] | None = None
+    ram_bytes: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ class Estimates:
         rate_slopes: relative change of each rate per second of latency, shape ``(2, clients)``: with a longer latency,
             transfers as long as the log's need a higher rate.
         transport: how transfers send their bytes; the assumed one unless the log clearly shows another.
+        kinds, ram_bytes: kinds and memory of the devices, as the scenario gives them.
         online: intervals (client, start, end) of seconds in which clients count as online; empty: not estimated.
         flags: statements about what the log cannot show.
     """
@@ -97,6 +102,8 @@ class Estimates:
     latency_errors: FloatArray
     rate_slopes: FloatArray
     transport: Transport
+    kinds: Sequence[str | None] | None = None
+    ram_bytes: FloatArray | None = None
     online: tuple[tuple[str, float, float], ...] = ()
     flags: tuple[str, ...] = ()
 
@@ -254,6 +261,8 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
         latency_errors,
         slopes,
         transport,
+        assumptions.kinds,
+        assumptions.ram_bytes,
         online,
         tuple(flags),
     )
@@ -403,26 +412,27 @@ def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> T
     ids = list(estimates.clients)
     count = len(ids)
     horizon_us = max(round(seconds * 1e6), 1)
+    devices = {
+        "device_id": ids,
+        "window_start_us": [0] * count,
+        "window_end_us": [horizon_us] * count,
+        "valid": [True] * count,
+    }
+    if estimates.kinds is not None:
+        devices["kind"] = list(estimates.kinds)
+    compute = {
+        "device_id": ids,
+        "task": ["*"] * count,
+        "phase": ["training"] * count,
+        "step_fixed_s": estimates.step_s.mean,
+        "sample_s": np.zeros(count),
+    }
+    if estimates.ram_bytes is not None:
+        ram_bytes = estimates.ram_bytes
+        compute["ram_bytes"] = [None if math.isnan(each) else int(each) for each in ram_bytes]
     tables = {
-        "devices": make_table(
-            "devices",
-            {
-                "device_id": ids,
-                "window_start_us": [0] * count,
-                "window_end_us": [horizon_us] * count,
-                "valid": [True] * count,
-            },
-        ),
-        "compute": make_table(
-            "compute",
-            {
-                "device_id": ids,
-                "task": ["*"] * count,
-                "phase": ["training"] * count,
-                "step_fixed_s": estimates.step_s.mean,
-                "sample_s": np.zeros(count),
-            },
-        ),
+        "devices": make_table("devices", devices),
+        "compute": make_table("compute", compute),
     }
     if estimates.knows_links:
         tables["network"] = make_table(

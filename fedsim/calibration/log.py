@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ import pandas as pd
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.formatting import format_counted, natural_order
 from fedsim.outcomes import OUTCOME_LABELS, Outcome
-from fedsim.tasks.reading.files import read_table
+from fedsim.tasks.reading.files import read_table, row_place
 
 _NAMES = {
     "client": ("client", "client_id", "device", "device_id"),
@@ -45,6 +45,8 @@ _INSTANTS = ("start_s", "downloaded_s", "computed_s", "end_s", "ended_s")
 _ROUNDING_S = 1e-6
 _UNDELIVERED = (Outcome.DROPPED.label, Outcome.CUT.label, Outcome.UNFINISHED.label)
 _TIMES = "give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z"
+_Place = Callable[[int], str]
+"""Where a row of a log stands, for messages."""
 COLUMNS = ", ".join(names[0] for names in _NAMES.values())
 
 
@@ -72,10 +74,15 @@ def read_log(path: Path) -> pd.DataFrame:
             where=str(path),
             hint="give a .csv or .parquet file with one row per dispatch, or a run folder",
         )
-    return _normalized(table, str(path))
+    in_file = path.is_file()
+
+    def place(row: int) -> str:
+        return row_place(path, row) if in_file else f"{path}, row {row + 1} of dispatches"
+
+    return _normalized(table, str(path), place)
 
 
-def _normalized(table: pd.DataFrame, where: str) -> pd.DataFrame:
+def _normalized(table: pd.DataFrame, where: str, place: _Place) -> pd.DataFrame:
     log = pd.DataFrame(index=table.index)
     for name, spellings in _NAMES.items():
         spelling = next((each for each in spellings if each in table.columns), None)
@@ -89,26 +96,27 @@ def _normalized(table: pd.DataFrame, where: str) -> pd.DataFrame:
             )
         else:
             column = pd.Series(np.nan, table.index, dtype=object if name == "outcome" else float)
-        if name in ("client", "start_s") and (row := _first(column.isna())):
-            raise UserError(f"row {row} has no {spelling}", where=where)
+        if name in ("client", "start_s") and (row := _first(column.isna())) is not None:
+            hint = "every dispatch needs its client, and when it started"
+            raise UserError(f"{spelling} is empty", where=place(row), hint=hint)
         if name in _INSTANTS:
-            column = _seconds(column, spelling or name, where)
+            column = _seconds(column, spelling or name, place)
         elif name in _NUMBERS:
-            column = _numbers(column, spelling or name, where)
+            column = _numbers(column, spelling or name, place)
         log[name] = column
     log["client"] = log["client"].astype(str)
     origin_s = log["start_s"].min()
     for name in _INSTANTS:
         log[name] -= origin_s
-    _require_order(log, where)
+    _require_order(log, place)
     if log["ended_s"].isna().all():
         log["ended_s"] = log["end_s"].where(log["outcome"].isin(_UNDELIVERED))
         log["end_s"] = log["end_s"].where(log["ended_s"].isna())
     for name, (begin, end) in WORK.items():
         span_s = log[end] - log[begin]
-        _require_within(log[name], span_s, name, where)
+        _require_within(log[name], span_s, name, place)
         log[name] = log[name].where(span_s.notna()).fillna(span_s)
-    _require_outcomes(log["outcome"], where)
+    _require_outcomes(log["outcome"], place)
     if not log["end_s"].notna().any():
         raise UserError("no dispatch of the log ended", where=where)
     return log.sort_values(["start_s", "client"], kind="stable").reset_index(drop=True)
@@ -128,48 +136,48 @@ def _name_unused(columns: Iterable[str], where: str) -> None:
             )
 
 
-def _require_order(log: pd.DataFrame, where: str) -> None:
+def _require_order(log: pd.DataFrame, place: _Place) -> None:
     """Refuse rows whose phases do not follow each other."""
     for before, after in itertools.combinations(_PHASES, 2):
         backwards = log[after] < log[before]
-        if row := _first(backwards):
+        if (row := _first(backwards)) is not None:
             names = [name.removesuffix("_s") for name in (after, before)]
             is_whole = names == ["end", "start"]
-            what = "ends before it starts" if is_whole else f"has {names[0]} before {names[1]}"
+            what = "ends before it starts" if is_whole else f"{names[0]} is before {names[1]}"
             raise UserError(
-                f"row {row} {what} ({format_counted(int(backwards.sum()), 'row')} in all)",
-                where=where,
+                f"{what} ({format_counted(int(backwards.sum()), 'row')} in all)",
+                where=place(row),
                 hint=f"{', '.join(name.removesuffix('_s') for name in _PHASES)} are instants of one clock, in seconds "
                 "or as ISO 8601 timestamps",
             )
 
 
-def _require_within(worked_s: pd.Series, span_s: pd.Series, name: str, where: str) -> None:
+def _require_within(worked_s: pd.Series, span_s: pd.Series, name: str, place: _Place) -> None:
     """Refuse rows that worked in a phase for less than no time, or for longer than the phase lasted."""
     wrong = (worked_s < 0) | (worked_s > span_s + _ROUNDING_S)
-    if row := _first(wrong):
+    if (row := _first(wrong)) is not None:
         begin, end = (instant.removesuffix("_s") for instant in WORK[name])
         raise UserError(
-            f"row {row} has {name} {worked_s.iloc[row - 1]:g}, but {span_s.iloc[row - 1]:g} s from {begin} to {end}"
+            f"{name} is {worked_s.iloc[row]:g} s, but it is {span_s.iloc[row]:g} s from {begin} to {end}"
             f" ({format_counted(int(wrong.sum()), 'row')} in all)",
-            where=where,
+            where=place(row),
             hint=f"{name} is the time of work in this phase in seconds, without pauses; leave it empty if unknown",
         )
 
 
-def _require_outcomes(outcomes: pd.Series, where: str) -> None:
+def _require_outcomes(outcomes: pd.Series, place: _Place) -> None:
     unknown = outcomes.notna() & ~outcomes.isin(OUTCOME_LABELS)
-    if row := _first(unknown):
-        given = str(outcomes.iloc[row - 1])
+    if (row := _first(unknown)) is not None:
+        given = str(outcomes.iloc[row])
         every = f"outcomes are {', '.join(OUTCOME_LABELS)}; leave it empty if it is unknown"
         raise UserError(
-            f"row {row} has the unknown outcome '{given}' ({format_counted(int(unknown.sum()), 'row')} in all)",
-            where=where,
+            f"unknown outcome '{given}' ({format_counted(int(unknown.sum()), 'row')} in all)",
+            where=place(row),
             hint=nearest_or_all(given, OUTCOME_LABELS, every),
         )
 
 
-def _seconds(column: pd.Series, name: str, where: str) -> pd.Series:
+def _seconds(column: pd.Series, name: str, place: _Place) -> pd.Series:
     """Instants in seconds, from numbers or timestamps."""
     if pd.api.types.is_numeric_dtype(column):
         return column.astype(float)
@@ -177,32 +185,34 @@ def _seconds(column: pd.Series, name: str, where: str) -> pd.Series:
     if not pd.api.types.is_datetime64_any_dtype(column):
         numbers = pd.to_numeric(column, errors="coerce").astype(float)
         if numbers.count() >= instants.count():
-            _require_known(column, numbers, name, where, _TIMES)
+            _require_known(column, numbers, name, place, _TIMES)
             return numbers
-    _require_known(column, instants, name, where, _TIMES)
+    _require_known(column, instants, name, place, _TIMES)
     seconds: pd.Series = (instants - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
     return seconds
 
 
-def _numbers(column: pd.Series, name: str, where: str) -> pd.Series:
+def _numbers(column: pd.Series, name: str, place: _Place) -> pd.Series:
     numbers = pd.to_numeric(column, errors="coerce").astype(float)
-    _require_known(column, numbers, name, where, "give a number, or leave it empty")
+    _require_known(column, numbers, name, place, "give a number, or leave it empty")
     return numbers
 
 
-def _require_known(column: pd.Series, values: pd.Series, name: str, where: str, hint: str) -> None:
+def _require_known(
+    column: pd.Series, values: pd.Series, name: str, place: _Place, hint: str
+) -> None:
     """Refuse a cell that could not be read; an empty one is unknown."""
-    if row := _first(column.notna() & values.isna()):
+    if (row := _first(column.notna() & values.isna())) is not None:
         raise UserError(
-            f"row {row}, column {name}: cannot read '{column.iloc[row - 1]}'",
-            where=where,
+            f"column {name}: cannot read '{column.iloc[row]}'",
+            where=place(row),
             hint=hint,
         )
 
 
-def _first(rows: pd.Series) -> int:
-    """The number of the first of these rows, counted from 1; 0 if there is none."""
-    return int(rows.to_numpy().argmax()) + 1 if rows.any() else 0
+def _first(rows: pd.Series) -> int | None:
+    """The first of these rows; None if there is none."""
+    return int(rows.to_numpy().argmax()) if rows.any() else None
 
 
 def clients_in_order(log: pd.DataFrame) -> list[str]:

@@ -39,6 +39,8 @@ _ROUNDING = 1e-6
 _GRID = 16
 """Number of latencies that are tried first."""
 _SLOWEST_BPS, _FASTEST_BPS = 1.0, 1e13
+_CLOCK_S = 1e-9
+"""Resolution of simulated time; shorter transfers, of few bytes on fast links, count as this long."""
 _PART = 0.1
 """Share of the shortest transfer by which a latency is changed to compute derivatives."""
 _IMPOSSIBLE = 1e9
@@ -220,7 +222,8 @@ def _rate_bps(transport: Transport, latency_s: float, size_bytes: float, span_s:
         course = transport.course(
             size_bytes, Connection(round(2e9 * latency_s), rate_bps, rate_bps)
         )
-        return math.log(latency_s + course.alone_s(rate_bps)) - math.log(max(span_s, 1e-9))
+        transfer_s = latency_s + course.alone_s(rate_bps)
+        return math.log(max(transfer_s, _CLOCK_S)) - math.log(max(span_s, _CLOCK_S))
 
     slow, fast = math.log(_SLOWEST_BPS), math.log(_FASTEST_BPS)
     if excess(fast) >= 0:

@@ -29,7 +29,7 @@ from fedsim.network.base import Direction, Network, NetworkContext
 from fedsim.network.columns import AccessParams
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.loading import LoadedScenario
-from fedsim.scenario.model import Devices, Energy, EnergyClass, Scenario
+from fedsim.scenario.model import Energy, EnergyClass, Scenario
 from fedsim.scenario.training import Training
 from fedsim.signatures import returned, returned_number, shown, wrong_return
 from fedsim.simulation.facts import Work
@@ -37,7 +37,7 @@ from fedsim.tasks.base import Task, TaskContext
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.intervals import device_periods
-from fedsim.traces.parameters import TraceParameters
+from fedsim.traces.parameters import Pairing, TraceParameters
 from fedsim.traces.tables import single_chunk
 from fedsim.traces.validation import implausible_times
 from fedsim.units import to_ns
@@ -95,10 +95,9 @@ class World:
     @cached_property
     def device_names(self) -> dict[str, Any]:
         """The columns device and kind, as Arrow arrays; outlive the tables of the trace once they have been read."""
-        bundle = self._main_bundle()
+        bundle, rows = self._main()
         if bundle is None:
             return {}
-        rows = self._device_rows(bundle)
         names = {"device": bundle.device_ids.take(rows)}
         if bundle.has("devices", "kind"):
             kinds = single_chunk(bundle.table("devices").column("kind"))
@@ -117,7 +116,7 @@ class World:
         where = "devices.trace" if params.trace is None else "devices.availability.trace"
         if doubt := implausible_times(bundle):
             yield UserError(f"{doubt.where}: {doubt.message}", where=where, hint=doubt.hint)
-        if invalid := int(np.count_nonzero(~bundle.valid[self._device_rows(bundle)])):
+        if invalid := int(np.count_nonzero(~bundle.valid[self._device_rows("availability")])):
             yield UserError(
                 f"{invalid} of {format_counted(self.task.clients, 'client')} are devices that the trace marks as "
                 "invalid",
@@ -126,8 +125,7 @@ class World:
             )
 
     def _overridden(self) -> Iterator[UserError]:
-        bundle = self._main_bundle()
-        in_trace = _memory_in_trace(bundle, self._device_rows(bundle))
+        in_trace = self.memory_in_trace()
         given = self.scenario.devices.memory is not None
         if given and in_trace is not None and not np.isnan(in_trace).any():
             yield UserError(
@@ -144,9 +142,8 @@ class World:
         """
         devices, clients = self.scenario.devices, self.task.clients
         everybody = np.ones(clients, dtype=np.bool_)
-        main = self._main_bundle()
-        rows = self._device_rows(main)
-        memory = _memory_of(main, rows, devices)
+        main, rows = self._main()
+        memory = self._memory()
         eligible = everybody if memory is None else memory >= self._memory_needed(method)
         raise_all(
             problem
@@ -172,7 +169,7 @@ class World:
             NetworkContext(
                 clients,
                 bundle,
-                self._device_rows(bundle),
+                self._device_rows("network"),
                 self.scenario.seed,
                 self.folder,
                 offset_ns=self._offset_ns(bundle, offset_ns),
@@ -225,7 +222,7 @@ class World:
             seed=self.scenario.seed,
             folder=self.folder,
             bundle=bundle,
-            device_rows=self._device_rows(bundle),
+            device_rows=self._device_rows(part),
             batch_samples=batch,
             flops_per_sample=flops,
             eligible=eligible,
@@ -239,10 +236,39 @@ class World:
         elements = sum(memory.elements for memory in memories if memory.keeper != "server")
         return self.task.memory_bytes(self.scenario.training, elements)
 
-    def _main_bundle(self) -> TraceBundle | None:
-        """The first bundle of the parts, for tables that all parts share."""
-        given = (self._bundle(part) for part in get_args(_PartName))
-        return next((bundle for bundle in given if bundle is not None), None)
+    def _memory(self) -> npt.NDArray[np.float64] | None:
+        """Memory of each client's device in bytes, infinite if unknown; None if it is unknown for all devices."""
+        given, of_client = self.scenario.devices.memory, self.memory_in_trace()
+        memory = np.inf if given is None else given
+        if of_client is None:
+            return None if given is None else np.asarray(memory, dtype=np.float64)
+        return np.where(np.isnan(of_client), memory, of_client)
+
+    def memory_in_trace(self) -> npt.NDArray[np.float64] | None:
+        """Memory of each client's device in bytes, NaN if the main trace lacks it; None if it has no such column."""
+        bundle, rows = self._main()
+        table = None if bundle is None else bundle.tables.get("compute")
+        if bundle is None or table is None or "ram_bytes" not in table.column_names:
+            return None
+        of_device = np.full(bundle.device_count, np.nan)
+        ram_bytes = bundle.numpy("compute", "ram_bytes").astype(np.float64)
+        known = np.flatnonzero(~np.isnan(ram_bytes))
+        of_device[bundle.device_rows("compute")[known]] = ram_bytes[known]
+        of_client: npt.NDArray[np.float64] = of_device[rows]
+        return of_client
+
+    @property
+    def _main_part(self) -> _PartName | None:
+        """The first part with a bundle, from which tables that all parts share are read."""
+        parts: tuple[_PartName, ...] = get_args(_PartName)
+        return next((part for part in parts if self._bundle(part) is not None), None)
+
+    def _main(self) -> tuple[TraceBundle | None, Int64Array]:
+        """The bundle of the main part, and the row of each client's device in it."""
+        part = self._main_part
+        if part is None:
+            return None, np.empty(0, dtype=np.int64)
+        return self._bundle(part), self._device_rows(part)
 
     def _bundle(self, part: _PartName) -> TraceBundle | None:
         """The trace bundle of a part of the devices: its own, or that of all devices."""
@@ -260,14 +286,20 @@ class World:
             )
         return self.shared.bundles.read(path)
 
-    def _device_rows(self, bundle: TraceBundle | None) -> Int64Array:
-        """Row of each client's device in a bundle; a client is the same device in every bundle that contains it."""
+    def _pairing(self, part: _PartName) -> Pairing:
+        params = getattr(self.scenario.devices, part).params
+        own_pairing = params.assign if isinstance(params, TraceParameters) else None
+        return own_pairing or self.scenario.devices.assign
+
+    def _device_rows(self, part: _PartName) -> Int64Array:
+        """Row of each client's device in the bundle of a part."""
+        bundle, pairing = self._bundle(part), self._pairing(part)
         if bundle is None:
             return np.empty(0, dtype=np.int64)
         count, clients = bundle.device_count, self.task.clients
-        if self.scenario.devices.assign == "by_name":
+        if pairing == "by_name":
             return self._rows_by_name(bundle)
-        if self.scenario.devices.assign == "sample":
+        if pairing == "sample":
             u = Stream(self.scenario.seed, Purpose.TRACE).uniforms(np.arange(clients))
             return np.minimum((u * count).astype(np.int64), count - 1)
         if count < clients:
@@ -313,9 +345,11 @@ class World:
 
     def _paired_in_order(self) -> Iterator[UserError]:
         """A warning if clients have the names of devices, but are on others."""
-        bundle, names = self._main_bundle(), self.task.client_names
-        if bundle is None or not names or self.scenario.devices.assign != "in_order":
+        part, names = self._main_part, self.task.client_names
+        if part is None or not names or self._pairing(part) != "in_order":
             return
+        bundle = self._bundle(part)
+        assert bundle is not None
         rows = _rows_of_names(names, bundle)
         if wrong := int(np.count_nonzero((rows >= 0) & (rows != np.arange(len(rows))))):
             yield UserError(
@@ -386,32 +420,6 @@ def full_work(task: Task, training: Training) -> Work:
     """Local work of a dispatch, for each client."""
     budget = training.time_budget
     return Work(task.local_steps(training), None if budget is None else to_ns(budget))
-
-
-def _memory_of(
-    bundle: TraceBundle | None, rows: Int64Array, devices: Devices
-) -> npt.NDArray[np.float64] | None:
-    """Memory of each client's device in bytes, infinite if unknown; None if it is unknown for all devices."""
-    memory = np.inf if devices.memory is None else devices.memory
-    of_client = _memory_in_trace(bundle, rows)
-    if of_client is None:
-        return None if devices.memory is None else np.asarray(memory, dtype=np.float64)
-    return np.where(np.isnan(of_client), memory, of_client)
-
-
-def _memory_in_trace(
-    bundle: TraceBundle | None, rows: Int64Array
-) -> npt.NDArray[np.float64] | None:
-    """Memory of each client's device in bytes, NaN if the trace lacks it; None if it has no such column."""
-    table = None if bundle is None else bundle.tables.get("compute")
-    if bundle is None or table is None or "ram_bytes" not in table.column_names:
-        return None
-    of_device = np.full(bundle.device_count, np.nan)
-    ram_bytes = bundle.numpy("compute", "ram_bytes").astype(np.float64)
-    known = np.flatnonzero(~np.isnan(ram_bytes))
-    of_device[bundle.device_rows("compute")[known]] = ram_bytes[known]
-    of_client: npt.NDArray[np.float64] = of_device[rows]
-    return of_client
 
 
 def _power(energy: Energy, bundle: TraceBundle | None, rows: Int64Array, clients: int) -> Power:

@@ -17,6 +17,7 @@ from fedsim.parameters import Parameters
 from fedsim.scenario.own_code import as_data
 from fedsim.scenario.parts import BY_DEFAULT, OfKind, Part
 from fedsim.scenario.training import Training
+from fedsim.traces.parameters import Pairing
 from fedsim.units import Duration, Level, Size, parse_duration_s
 
 MOST_EVALUATIONS = 1_000_000
@@ -90,7 +91,7 @@ class Devices(Parameters):
     trace: Path | None = None
     """Folder of a trace bundle, relative to the scenario file; each part below may name a different one
     (``trace:``)."""
-    assign: Literal["in_order", "sample", "by_name"] = "in_order"
+    assign: Pairing = "in_order"
     """``in_order``: client i is device i of the bundle, which must have at least as many devices as there are clients;
     names do not matter. ``by_name``: each client of a natural partition is the device of its name.
     ``sample``: each client is a device drawn with replacement; clients with the same device are online at the same

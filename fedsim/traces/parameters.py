@@ -8,6 +8,9 @@ from typing import Literal
 
 from fedsim.components import Parameters
 
+Pairing = Literal["in_order", "sample", "by_name"]
+"""How clients are paired with the devices of a bundle; see :attr:`fedsim.scenario.model.Devices.assign`."""
+
 OnEnd = Literal["wrap", "hold", "unavailable", "error"]
 """Beyond its end, a trace repeats, keeps its last state, is unavailable, or ends the run with an error."""
 
@@ -16,7 +19,9 @@ class TraceParameters(Parameters):
     """Parameters of a part that may read a trace bundle."""
 
     trace: Path | None = None
-    """Bundle to use instead of ``devices.trace``, relative to the scenario file; devices are matched by row."""
+    """Bundle to use instead of ``devices.trace``, relative to the scenario file."""
+    assign: Pairing | None = None
+    """How clients are paired with the devices of the bundle, if not as in ``devices.assign``."""
 
     def needs_tables(self) -> Mapping[str, str]:
         """Tables of the bundle that these parameters need, each with a setting that works without it.

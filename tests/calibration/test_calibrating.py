@@ -18,6 +18,8 @@ from fedsim.calibration import Calibration, calibrate
 from fedsim.calibration.calibrating import QUANTILES, paired
 from fedsim.calibration.prediction import round_durations_s, simulated_log
 from fedsim.cli import cli
+from fedsim.composition.assembly import assemble
+from fedsim.network.base import Direction
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from fedsim.traces.bundle import TraceBundle
 from tests.calibration.worlds import TRUTH
@@ -52,9 +54,6 @@ def test_the_estimates_are_the_truth_within_their_errors(calibration: Calibratio
     estimates = calibration.estimates
     assert estimates.step_s.cv == pytest.approx(0.15, abs=3 * 0.15 * estimates.step_s.cv_error)
     assert [rate.cv for rate in estimates.rates_bps] == pytest.approx([0.1, 0.1], rel=0.15)
-    from fedsim.composition.assembly import assemble
-    from fedsim.network.base import Direction
-
     truth = assemble(load_scenario_dict(TRUTH, Path.cwd()), timing_only=True).population
     seen = estimates.dispatches > 0
     z = (estimates.step_s.mean / truth.compute.step_s - 1)[seen] / estimates.step_s.error[seen]
@@ -234,14 +233,72 @@ def test_a_log_that_begins_long_after_the_scenario(tmp_path: Path) -> None:
     assert len(found.distributions["dispatch to arrival (s)"][1]) > 0.8 * len(run.dispatches)
 
 
-def test_power_by_kind_is_left_out(tmp_path: Path) -> None:
+def test_power_and_memory_are_those_of_the_devices(tmp_path: Path) -> None:
+    """The bundle has the kinds and the memory of the scenario's trace, so that both apply to the same clients."""
     watts = "{compute_w: 5, download_w: 1, upload_w: 1}"
     overrides = [f"devices.energy.classes={{phone: {watts}}}", "stop={rounds: 3}"]
     run = fedsim.run("quickstart", tmp_path / "run", overrides=overrides)
-    found = calibrate(run.path, tmp_path / "bundle", load_scenario(run.folder.scenario))
-    assert [flag for flag in found.flags if "devices.energy.classes" in flag]
+    logged = load_scenario(run.folder.scenario)
+    found = calibrate(run.path, tmp_path / "bundle", logged)
     assert found.scenario is not None
-    assert found.scenario["devices"]["energy"]["classes"] == {}
+    before, after = (
+        assemble(loaded, timing_only=True)
+        for loaded in (logged, load_scenario_dict(found.scenario, tmp_path))
+    )
+    assert list(found.scenario["devices"]["energy"]["classes"]) == ["phone"]
+    phone = before.population.power.of_client == 1
+    assert phone.sum() > 0
+    assert (after.population.power.of_client == before.population.power.of_client).all()
+    memory = before.world.memory_in_trace()
+    assert memory is not None
+    np.testing.assert_array_equal(after.world.memory_in_trace(), memory)
+
+
+@pytest.mark.parametrize("assign", ["sample", "by_name"])
+def test_estimates_belong_to_clients_and_availability_to_their_devices(
+    assign: str, tmp_path: Path
+) -> None:
+    """Clients on devices in another order: each has its own step time, and is online as its device is."""
+    online = [[(0, 1e5)], [(0, 2e5)], [(0, 3e5)], [(0, 4e5)]]
+    online_bundle(*online).write(tmp_path / "devices")
+    names = ["d2", "d0", "d3", "d1"]
+    (tmp_path / "rows.csv").write_text(
+        "owner,x,y\n" + "".join(f"{name},{row},{row % 2}\n" for row in range(8) for name in names)
+    )
+    logged = load_scenario_dict(
+        {
+            "name": "paired",
+            "task": {
+                "dataset": {"name": "table", "path": "rows.csv", "target": "y", "group": "owner"},
+                "partition": "natural",
+                "model": "logistic_regression",
+            },
+            "devices": {
+                "trace": str(tmp_path / "devices"),
+                "assign": assign,
+                "compute": {"name": "values", "step": ["1s", "2s", "3s", "4s"]},
+                "network": {"name": "static", "latency": 0, "down": "8Mbps", "up": "8Mbps"},
+            },
+            "server": {"selection": {"name": "uniform", "cohort": 4}},
+            "stop": {"rounds": 5},
+        },
+        tmp_path,
+    )
+    log = simulated_log(logged)
+    log.to_csv(tmp_path / "log.csv", index=False)
+    found = calibrate(tmp_path / "log.csv", tmp_path / "bundle", logged)
+    assert found.scenario is not None
+    before, after = (
+        assemble(loaded, timing_only=True).population
+        for loaded in (logged, load_scenario_dict(found.scenario, tmp_path))
+    )
+    assert after.compute.step_s == pytest.approx([1.0, 2.0, 3.0, 4.0])
+    last_ns = [
+        [population.availability.online_until(client, 0) for client in range(4)]
+        for population in (before, after)
+    ]
+    assert last_ns[1] == last_ns[0]
+    assert len(set(last_ns[0])) > 1
 
 
 def _named_world(folder: Path) -> dict[str, Any]:

@@ -44,25 +44,25 @@ def test_timestamps_and_numbers_are_the_same(tmp_path: Path) -> None:
         ("client,start\na,1\n", "no column end"),
         (
             "client,start,downloaded,computed,end,compute_s\na,0,1,4,5,3\nb,0,1,4,5,3.5\n",
-            r"row 2 has compute_s 3.5, but 3 s from downloaded to computed \(1 row in all\)",
+            r"log.csv:3: compute_s is 3.5 s, but it is 3 s from downloaded to computed \(1 row in all\)",
         ),
-        ("client,start,downloaded,end,download_s\na,0,1,5,-1\n", "row 1 has download_s -1"),
+        ("client,start,downloaded,end,download_s\na,0,1,5,-1\n", "log.csv:2: download_s is -1"),
         ("client,start,end\na,2,1\n", "ends before it starts"),
-        ("client,start,end\na,1,soon\n", "row 1, column end: cannot read 'soon'"),
-        ("client,start,end\na,1,2\na,2,x\na,3,4\n", "row 2, column end: cannot read 'x'"),
+        ("client,start,end\na,1,soon\n", "log.csv:2: column end: cannot read 'soon'"),
+        ("client,start,end\na,1,2\na,2,x\na,3,4\n", "log.csv:3: column end: cannot read 'x'"),
         (
             "client,start,end\na,2026-01-01T00:00:00Z,2026-01-01T00:00:03Z\nb,2026-01-01,7 o'clock\n",
-            "row 2, column end: cannot read '7 o'clock'",
+            "log.csv:3: column end: cannot read '7 o'clock'",
         ),
-        ("client,start,end\na,1,2\nb,,4\n", "row 2 has no start"),
-        ("client,start,end\na,1,2\n,3,4\n", "row 2 has no client"),
-        ("client,start,end,steps\na,1,2,many\n", "row 1, column steps: cannot read 'many'"),
+        ("client,start,end\na,1,2\nb,,4\n", "log.csv:3: start is empty"),
+        ("client,start,end\na,1,2\n,3,4\n", "log.csv:3: client is empty"),
+        ("client,start,end,steps\na,1,2,many\n", "log.csv:2: column steps: cannot read 'many'"),
         ("client,start,end\na,1,\n", "no dispatch of the log ended"),
-        ("client,start,downloaded,end\na,1,2,3\na,1,5,3\n", "row 2 has end before downloaded"),
-        ("client,start,computed,end\na,1,0,3\n", "row 1 has computed before start"),
+        ("client,start,downloaded,end\na,1,2,3\na,1,5,3\n", "log.csv:3: end is before downloaded"),
+        ("client,start,computed,end\na,1,0,3\n", "log.csv:2: computed is before start"),
         (
             "client,start,end,outcome\na,1,2,\na,1,2,ok\n",
-            r"row 2 has the unknown outcome 'ok' \(1 row in all\)\n  outcomes are aggregated, late,",
+            r"log.csv:3: unknown outcome 'ok' \(1 row in all\)\n  outcomes are aggregated, late,",
         ),
         ("client,start,end,outcome\na,1,2,agregated\n", "did you mean 'aggregated'"),
     ],
@@ -84,10 +84,10 @@ def test_a_missing_log_is_refused_without_mention_of_a_scenario(name: str, tmp_p
 def test_rows_that_end_before_they_start_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("client,start,end\na,2,1\nb,1,2\n")
-    with pytest.raises(UserError, match=r"row 1 ends before it starts \(1 row in all\)\n"):
+    with pytest.raises(UserError, match=r"log.csv:2: ends before it starts \(1 row in all\)\n"):
         read_log(path)
     path.write_text("client,start,end\nb,1,2\na,2,1\na,3,1\n")
-    with pytest.raises(UserError, match=r"row 2 ends before it starts \(2 rows in all\)\n"):
+    with pytest.raises(UserError, match=r"log.csv:3: ends before it starts \(2 rows in all\)\n"):
         read_log(path)
 
 
