@@ -27,6 +27,7 @@ from fedsim.formatting import format_counted, format_names
 from fedsim.methods.base import Method
 from fedsim.network.base import Direction, Network, NetworkContext
 from fedsim.network.columns import AccessParams
+from fedsim.pairing import Pairing
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Energy, EnergyClass, Scenario
@@ -37,7 +38,7 @@ from fedsim.tasks.base import Task, TaskContext
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.intervals import device_periods
-from fedsim.traces.parameters import Pairing, TraceParameters
+from fedsim.traces.parameters import TraceParameters
 from fedsim.traces.tables import single_chunk
 from fedsim.traces.validation import implausible_times
 from fedsim.units import to_ns

@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
+from fedsim.pairing import Pairing
 from fedsim.parameters import Parameters
 from fedsim.scenario.own_code import as_data
 from fedsim.scenario.parts import BY_DEFAULT, OfKind, Part
 from fedsim.scenario.training import Training
-from fedsim.traces.parameters import Pairing
 from fedsim.units import Duration, Level, Size, parse_duration_s
 
 MOST_EVALUATIONS = 1_000_000

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from fedsim.components import Parameters
-
-Pairing = Literal["in_order", "sample", "by_name"]
-"""How clients are paired with the devices of a bundle; see :attr:`fedsim.scenario.model.Devices.assign`."""
+from fedsim.pairing import Pairing
 
 OnEnd = Literal["wrap", "hold", "unavailable", "error"]
 """Beyond its end, a trace repeats, keeps its last state, is unavailable, or ends the run with an error."""

@@ -316,7 +316,7 @@ def _panel(
     low, high = float(measured["mean"].min()), float(measured["mean"].max())
     _require_visible("ylim", size.ylim, low, high, unit_kind)
     if size.inset is not None:
-        _require_visible("inset", size.inset[0], first, end, kind)
+        _require_visible("inset", size.inset[0], first, min(last, end), kind)
     frame = frame[frame["setting"] == setting]
 
     def draw(target: Any) -> None:
