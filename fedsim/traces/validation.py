@@ -6,11 +6,13 @@ each other are below. All checks are whole-column operations; only the findings 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -92,23 +94,24 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
         return None
     length = bundle.numpy("availability", "end_us") - bundle.numpy("availability", "start_us")
     window_start, window_end = bundle.windows
-    typical_s = float(np.nanmedian(length)) / 1e6
+    are_short = _is_median_beyond(length, below=SHORTEST_TYPICAL_S * 1e6)
+    are_long = _is_median_beyond(length, above=LONGEST_TYPICAL_S * 1e6)
     window_s = float(np.median(window_end - window_start)) / 1e6
     last_s = float(np.max(window_end)) / 1e6
     first_s = float(np.min(bundle.numpy("availability", "start_us"))) / 1e6
-    if LONGEST_WINDOW_S < first_s <= LAST_S and typical_s <= LONGEST_TYPICAL_S:
+    if LONGEST_WINDOW_S < first_s <= LAST_S and not are_long:
         return bundle.error(
             f"its first interval begins {first_s / _YEAR_S:,.3g} years after time 0: are these Unix times?",
             "write them as ISO 8601 timestamps, for example with pandas.to_datetime(times, unit='s', utc=True)",
         )
     question = "were milliseconds or microseconds read as seconds?"
-    if typical_s < SHORTEST_TYPICAL_S:
-        fact = f"half of the intervals are shorter than {typical_s:,.3g} s"
+    if are_short:
+        fact = f"half of the intervals are shorter than {np.median(length) / 1e6:,.3g} s"
         question = "were seconds read as milliseconds or microseconds?"
     elif last_s > LAST_S:
         fact = f"its times reach {last_s / _YEAR_S:,.3g} years from time 0"
-    elif typical_s > LONGEST_TYPICAL_S:
-        fact = f"half of the intervals are longer than {typical_s:,.3g} s"
+    elif are_long:
+        fact = f"half of the intervals are longer than {np.median(length) / 1e6:,.3g} s"
     elif window_s > LONGEST_WINDOW_S:
         fact = f"half of the devices were observed for more than {window_s / _YEAR_S:,.3g} years"
     else:
@@ -117,6 +120,20 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
         f"{fact}: {question}",
         "if so, import it again with the right unit, for example 'fedsim traces import csv FILE -s time_unit=ms'",
     )
+
+
+def _is_median_beyond(
+    values: npt.NDArray[Any], *, below: float = -math.inf, above: float = math.inf
+) -> bool:
+    """Whether the median is less than ``below`` or more than ``above``.
+
+    Counting is several times faster than finding the median of a long trace.
+    """
+    beyond = int(np.count_nonzero((values < below) | (values > above)))
+    if 2 * beyond == len(values):
+        median = float(np.median(values))
+        return median < below or median > above
+    return 2 * beyond > len(values)
 
 
 class _TableChecker:
@@ -164,13 +181,16 @@ class _TableChecker:
         values = self.values(column.name)
         if not column.nullable and values.null_count:
             self.add(to_numpy(pc.is_null(values)), f"{column.name} is null")
+        if column.refers == "devices" and (self.devices >= 0).all():
+            # Its texts are those of the devices, which are checked there.
+            return
         if column.refers is not None:
             self._refers(column.name, column.refers)
         if column.words:
             bad = ~self._are(column.name, *column.words, None)
             message = f"{column.name} is {{!r}}; it must be one of {', '.join(column.words)}"
             self.add_texts(bad, message, column.name)
-        if column.bounds is not None:
+        if column.bounds is not None and not column.bounds.contain_all(to_numpy(values)):
             known = to_numpy(pc.is_valid(values))
             numbers = to_numpy(values)
             inside = column.bounds.contain(numbers)
@@ -203,9 +223,11 @@ class _TableChecker:
         self.add_texts(unknown, f"'{{}}' is not in the table {other}", column)
 
     def _unique(self, columns: tuple[str, ...]) -> None:
-        keys = [self.codes(column) for column in columns if column in self.present]
-        if len(keys) == 1 and (keys[0][1:] > keys[0][:-1]).all():
+        given = tuple(column for column in columns if column in self.present)
+        number = self._numbered(given)
+        if (number[1:] > number[:-1]).all():
             return
+        keys = [self.codes(column) for column in given]
         order = np.lexsort(keys[::-1])
         same = np.ones(max(len(order) - 1, 0), np.bool_)
         for key in keys:
@@ -216,11 +238,11 @@ class _TableChecker:
 
     def _order(self, order: Order) -> None:
         """Report unsorted rows and, for intervals, reversed, empty and overlapping ones, and gaps unless allowed."""
-        group = np.zeros(self.table.num_rows, np.int64)
-        for column in order.group:
-            codes = self.codes(column)
-            group = np.where(codes < 0, -1, group * (codes.max(initial=0) + 1) + codes)
+        group = self._numbered(order.group)
         start = self.integers(order.start)
+        if self._is_ordered(order, group, start):
+            self._contiguous(group)
+            return
         same = ~run_starts(group)
         unsorted = same & (start < np.roll(start, 1))
         if order.end is None and order.length is None:
@@ -238,6 +260,24 @@ class _TableChecker:
             message = "starts at {} us and leaves a gap after the row above it, which ends at {} us"
             self.add(same & (start > above), message, start, above)
         self._contiguous(group)
+
+    def _is_ordered(self, order: Order, group: Ints, start: Ints) -> bool:
+        """Whether :meth:`_order` has nothing to report but groups that are not contiguous."""
+        other = group[1:] != group[:-1]
+        if order.end is None and order.length is None:
+            return bool((other | (start[1:] >= start[:-1])).all())
+        end = self.integers(order.end) if order.end else start + self.integers(order.length or "")
+        follows = start[1:] >= end[:-1] if order.gaps else start[1:] == end[:-1]
+        return bool((start < end).all() and (other | follows).all())
+
+    def _numbered(self, columns: tuple[str, ...]) -> Ints:
+        """One number per combination of the columns' values, in their order; -1 if one is null or unknown."""
+        number = self.codes(columns[0])
+        for column in columns[1:]:
+            codes = self.codes(column)
+            known = (number >= 0) & (codes >= 0)
+            number = np.where(known, number * (codes.max(initial=0) + 1) + codes, -1)
+        return number
 
     def _contiguous(self, group: Ints) -> None:
         heads = np.flatnonzero(run_starts(group) & (group >= 0))
@@ -269,12 +309,23 @@ class _TableChecker:
     def _availability(self) -> None:
         known = self.devices >= 0
         start, end = self.integers("start_us"), self.integers("end_us")
+        if not self.findings and self._within_windows(start, end):
+            return
         low, high = (edge[self.devices] for edge in self.bundle.windows)
         outside = known & ((start < low) | (end > high))
         message = "[{}, {}) us is not inside the window [{}, {}) us of its device"
         self.add(outside, message, start, end, low, high)
         invalid = known & ~self.bundle.valid[self.devices]
         self.add(invalid, "belongs to an invalid device")
+
+    def _within_windows(self, start: Ints, end: Ints) -> bool:
+        """Whether the sorted intervals of each device are inside its window, and all devices are valid."""
+        heads = np.flatnonzero(run_starts(self.devices))
+        tails = np.append(heads[1:], len(start)) - 1
+        device = self.devices[heads]
+        low, high = self.bundle.windows
+        inside = (start[heads] >= low[device]) & (end[tails[: len(heads)]] <= high[device])
+        return bool((inside & self.bundle.valid[device]).all())
 
     def _compute(self) -> None:
         unknown = np.ones(self.table.num_rows, np.bool_)
