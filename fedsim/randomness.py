@@ -132,11 +132,14 @@ class Draws:
     """The uniform numbers of a stream, one per client and draw, in blocks: the bits of :meth:`Stream.uniform`.
 
     A block holds one draw of every client, or several in a small population. It is computed once a 32nd of its numbers
-    have been computed one by one, which costs as much; so a short run in a large population computes no block.
+    have been computed one by one, which costs as much; so a short run in a large population computes no block. Numbers
+    that will probably be needed soon can be prepared instead.
     """
 
     _SMALL_BITS = 10
     _MOST_KEPT = 1 << 22
+    # A client has fewer draws.
+    _KEY_BITS = 32
 
     def __init__(self, stream: Stream, clients: int) -> None:
         self._stream = stream
@@ -148,9 +151,20 @@ class Draws:
         self._most = max(2, self._MOST_KEPT // max(size, 1))
         self._blocks: dict[int, Any] = {}
         self._needed: dict[int, int] = {}
+        self._prepared: dict[int, float] = {}
+
+    def prepare(self, clients: npt.NDArray[np.int64], k: npt.NDArray[np.int64]) -> None:
+        """Compute the ``k``-th draws of ``clients``, (n,) each, in place of those prepared before."""
+        keys = (clients << self._KEY_BITS) + k
+        numbers = self._stream.uniforms(clients, k)
+        self._prepared = dict(zip(keys.tolist(), numbers.tolist(), strict=True))
 
     def uniform(self, client: int, k: int) -> float:
         """A uniform number in the open interval (0, 1) for the ``k``-th draw of ``client``."""
+        if self._prepared:
+            prepared = self._prepared.get((client << self._KEY_BITS) + k)
+            if prepared is not None:
+                return prepared
         bits = self._bits
         block = self._blocks.get(k >> bits)
         if block is None:

@@ -113,3 +113,14 @@ def test_keys_of_many_streams_are_those_of_each() -> None:
     expected = [Stream(3, Purpose.DATA_ORDER, 5 + i, int(sequences[i]), 1).key for i in range(3)]
     assert keys.tolist() == expected
     assert stream.keys().tolist() == stream.key
+
+
+def test_prepared_draws_are_those_of_the_stream() -> None:
+    stream = Stream(4, Purpose.COMPUTE_JITTER)
+    draws = Draws(stream, 50)
+    for first in (0, 3):
+        clients, k = np.arange(0, 50, 7), np.arange(8) + first
+        draws.prepare(clients, k)
+        for client in range(50):
+            for number in range(12):
+                assert draws.uniform(client, number) == stream.uniform(client, number)

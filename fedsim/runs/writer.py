@@ -41,6 +41,13 @@ _Ints = npt.NDArray[np.int64]
 Columns = Mapping[str, npt.NDArray[Any]]
 
 
+def _in_arrow(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A copy in Arrow's memory, which returns to the system when the run ends; NumPy's would stay with the process."""
+    copy = np.frombuffer(pa.allocate_buffer(values.nbytes), values.dtype)
+    copy[:] = values
+    return copy
+
+
 class _Stream:
     """One table on its way to disk."""
 
@@ -218,8 +225,7 @@ class RunWriter:
     def _write_dispatches(self) -> None:
         columns: list[Any] = []
         for name, buffer in self._buffer.items():
-            # Copied, because Arrow keeps the columns and the buffer is reused.
-            column = buffer[: self._count].copy()
+            column = _in_arrow(buffer[: self._count])
             if name == "outcome":
                 columns.append(pa.DictionaryArray.from_arrays(column, OUTCOME_DICTIONARY))
             elif name in _NULLABLE:

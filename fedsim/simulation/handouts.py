@@ -61,6 +61,7 @@ class HandOuts:
         begin: called for each hand-out that happens.
         next_change_ns: when the selection may draw other clients although no client checks in; None if never.
         is_patient: whether the server may wait for clients without a limit.
+        prepare: called with clients that will probably be given work soon.
 
     Attributes:
         busy_until_ns: nothing is handed out before this time; set when an aggregation takes time.
@@ -75,12 +76,13 @@ class HandOuts:
         next_change_ns: Callable[[], int | None],
         *,
         is_patient: bool,
+        prepare: Callable[[npt.NDArray[np.int64]], None] | None = None,
     ) -> None:
         self.busy_until_ns = 0
         self._engine = engine
         self._clock = engine.clock
         self._availability = availability
-        self._sampler = OnlineSampler(availability, stream)
+        self._sampler = OnlineSampler(availability, stream, prepare)
         self._begin = begin
         self._next_change_ns = next_change_ns
         self._is_patient = is_patient

@@ -125,6 +125,7 @@ class Server(Facts, ServerPort):
             self._hand_out,
             lambda: self._selection.next_change_ns(),
             is_patient=limits.until_ns is not None,
+            prepare=self._prepare,
         )
         network = population.network
         self._dispatches: Dispatches = (
@@ -232,6 +233,11 @@ class Server(Facts, ServerPort):
         self._dispatches.begin(dispatch, deadline_ns, online_until_ns)
         if self.dispatched == self._last_dispatch:
             self._engine.call_at(now, self._engine.stop)
+
+    def _prepare(self, clients: npt.NDArray[np.int64]) -> None:
+        """Draw the random numbers of the next dispatches of some clients at once."""
+        sequences = [self._sequences[client] for client in clients.tolist()]
+        self._population.compute.prepare(clients, np.array(sequences, dtype=np.int64))
 
     def _check_progress(self) -> None:
         """Stop a run in which too many dispatches were handed out since the last update was aggregated."""

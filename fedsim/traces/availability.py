@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 import numpy as np
@@ -540,6 +540,7 @@ class OnlineSampler:
     Args:
         index: the population.
         stream: random numbers of these draws; one sampler per stream.
+        prepare: called with the clients that the next draws will probably return, in a large population.
 
     Attributes:
         online_until_ns: :meth:`AvailabilityIndex.online_until` of the client that :meth:`sample_one` returned last.
@@ -565,9 +566,15 @@ class OnlineSampler:
     _SWEEP_WORTH = 0.007
     _CHANGE_WORTH = 0.16
 
-    def __init__(self, index: AvailabilityIndex, stream: Stream) -> None:
+    def __init__(
+        self,
+        index: AvailabilityIndex,
+        stream: Stream,
+        prepare: Callable[[Ints], None] | None = None,
+    ) -> None:
         self._index = index
         self._stream = stream
+        self._prepare = prepare
         # A quarter of a session: one draw in five meets a client that has left or is still to come.
         self._bin_ns = min(max(index.mean_session_ns // 4, NS_PER_S), DAY_S * NS_PER_S)
         self._sweep = Sweep(index)
@@ -702,6 +709,8 @@ class OnlineSampler:
                 continue
             until_ns = self._ahead_until[place]
             if until_ns <= t_ns:
+                if t_ns < -until_ns:
+                    continue  # It is still to come.
                 until_ns = self._index.online_until(client, t_ns)
                 if until_ns == t_ns:
                     continue
@@ -750,7 +759,8 @@ class OnlineSampler:
             self._looked_up += len(clients)
             useful = np.flatnonzero(online | (change_ns < end_ns))
             row = rows[useful // (last - first)]
-            until_ns = (change_ns * online)[useful]
+            # Negative: when a client that is offline comes.
+            until_ns = np.where(online, change_ns, -change_ns)[useful]
             met.append(np.stack([row, clients[useful], until_ns]))
             done = row[until_ns >= end_ns]
             attempted[done] = last
@@ -758,7 +768,10 @@ class OnlineSampler:
             first, last = last, min(last + last // 2 + 1, self._most_attempts)
         row, clients, until_ns = np.concatenate(met, axis=1)
         order = np.argsort(row, kind="stable")
-        self._ahead, self._ahead_until = clients[order].tolist(), until_ns[order].tolist()
+        clients = clients[order]
+        if self._prepare is not None:
+            self._prepare(clients)
+        self._ahead, self._ahead_until = clients.tolist(), until_ns[order].tolist()
         self._starts = [0, *np.cumsum(np.bincount(row, minlength=count)).tolist()]
         self._attempted = attempted.tolist()
         self._first_ahead, self._draws_ahead = draw, count

@@ -91,6 +91,13 @@ class ComputeTimes:
         self._last_key = (-1, -1, -1)
         self._last_ends: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
+    def prepare(self, clients: npt.NDArray[np.int64], sequences: npt.NDArray[np.int64]) -> None:
+        """Compute the random numbers of :meth:`step_ns` for some dispatches at once; arrays of shape (n,)."""
+        if self._cv:
+            self._jitter.prepare(clients, sequences)
+        if self._stragglers.probability:
+            self._straggling.prepare(clients, sequences)
+
     def step_ns(self, client: int, sequence: int, start_ns: int) -> int:
         """Work of each local step in the ``sequence``-th dispatch of ``client``, started at ``start_ns``.
 
