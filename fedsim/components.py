@@ -137,13 +137,16 @@ _USER_MODULE = "fedsim_user_"
 
 
 def users_traceback(error: BaseException) -> TracebackType | None:
-    """The traceback of ``error`` from the first frame in a user's file on; None if it passed through none."""
-    trace = error.__traceback__
+    """The traceback of ``error`` from fedsim's innermost call of a user's file on; None if it passed through none."""
+    trace, call, users = error.__traceback__, None, None
     while trace is not None:
-        if trace.tb_frame.f_globals.get("__name__", "").startswith(_USER_MODULE):
-            return trace
+        module = trace.tb_frame.f_globals.get("__name__", "")
+        if module.startswith(_USER_MODULE):
+            users = call = call or trace
+        elif module.partition(".")[0] == "fedsim":
+            call = None
         trace = trace.tb_next
-    return None
+    return users
 
 
 def users_line(error: BaseException) -> str | None:

@@ -96,6 +96,12 @@ def without_numbers(message: str) -> str:
     return re.sub(r"\d+(?:[.,]\d+)*", "#", message)
 
 
+def last_number(message: str) -> float:
+    """The last number in a message, such as the value that its hint advises; 0 if there is none."""
+    numbers: list[str] = re.findall(r"\d+(?:\.\d+)?", message.replace(",", ""))
+    return float(numbers[-1]) if numbers else 0.0
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """``"did you mean 'x'? "`` if a known word is similar to ``word`` or ends with it (as ``server_lr`` does with
     ``lr``), else an empty string.

@@ -128,7 +128,7 @@ class Commands(Suggesting):
 
     def _defect(self, error: Exception, show: Callable[[Iterable[UserError]], None]) -> int:
         """Show an error that is nobody's mistake in the input: that of a user's part, or a defect of fedsim."""
-        from fedsim.components import users_traceback
+        from fedsim.components import users_line, users_traceback
 
         users = users_traceback(error)
         if users is not None:
@@ -136,8 +136,8 @@ class Commands(Suggesting):
             notes, error.__notes__ = getattr(error, "__notes__", []), []
             # Its author needs the lines of the file, but none of fedsim's above them.
             traceback.print_exception(type(error), error, users)
-            file = users.tb_frame.f_code.co_filename
-            show([UserError("your own code failed with the error above", where=file)])
+            where = users_line(error)
+            show([UserError("your own code failed with the error above", where=where)])
             for note in notes:
                 click.echo(note, err=True)
             return EXIT_USER

@@ -19,7 +19,7 @@ from fedsim.cli.options import (
     scenario_argument,
     user_code_option,
 )
-from fedsim.errors import UserError, without_numbers
+from fedsim.errors import UserError, last_number, without_numbers
 from fedsim.formatting import format_command, format_count, format_counted, format_names
 from fedsim.scenario.loading import load_scenario
 from fedsim.scenario.schema import json_schema
@@ -49,8 +49,8 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     from fedsim.composition.shared import Shared
     from fedsim.tasks.reading.files import NotOnDisk, no_downloads
 
-    # Each note once, with the names of its runs: with another seed, only its numbers differ.
-    shared, notes, names = Shared(), dict[str, str](), dict[str, list[str]]()
+    # The notes of the runs by name, those that differ only in their numbers together.
+    shared, notes = Shared(), dict[str, dict[str, str]]()
     with no_downloads():
         loaded = load_scenario(scenario, overrides=overrides)
         runs = {loaded.scenario.name: loaded}
@@ -61,21 +61,24 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
         for name, run in runs.items():
             try:
                 notes_of_run = {
-                    f"{warning.where} {without_numbers(warning.message)}": f"warning: {warning}"
+                    f"{warning.where} {without_numbers(f'{warning.message} {warning.hint}')}": f"warning: {warning}"
                     for warning in check_run(run, shared)
                 }
             except NotOnDisk as error:
                 note = f"{error.where}: {error.message}, so anything that depends on it was not checked"
                 notes_of_run = {note: f"note: {note}"}
             for key, note in notes_of_run.items():
-                notes.setdefault(key, note)
-                names.setdefault(key, []).append(name)
+                notes.setdefault(key, {})[name] = note
+    largest = [
+        max(of_runs, key=lambda name: last_number(of_runs[name])) for of_runs in notes.values()
+    ]
+    shown = [of_runs[name] for name, of_runs in zip(largest, notes.values(), strict=True)]
     if as_json:
         of_sweep = {} if loaded.scenario.sweep is None else {"runs": list(runs)}
-        print_json({"scenario": str(scenario), "notes": list(notes.values()), **of_sweep})
+        print_json({"scenario": str(scenario), "notes": shown, **of_sweep})
         return
-    for key, note in notes.items():
-        click.echo(note + _in_runs(names[key], len(runs)))
+    for name, of_runs in zip(largest, notes.values(), strict=True):
+        click.echo(of_runs[name] + _in_runs(of_runs, name, len(runs)))
     valid = f"{scenario}: scenario '{loaded.scenario.name}' is valid"
     if loaded.scenario.sweep is None:
         click.echo(valid)
@@ -87,11 +90,13 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
         click.echo(f"  and {format_count(len(runs) - _LISTED)} more")
 
 
-def _in_runs(names: list[str], of: int) -> str:
-    """Which runs of a sweep a note is about; empty if about all."""
-    if len(names) == of:
+def _in_runs(notes: dict[str, str], largest: str, of: int) -> str:
+    """Which runs of a sweep have a note, and whose numbers are the largest; empty if all have the same."""
+    differ = len(set(notes.values())) > 1
+    if len(notes) == of and not differ:
         return ""
-    return f"\n  in {len(names)} of {of} runs: {format_names(names, _NAMED)}"
+    numbers = f"; the numbers are those of {largest}, the largest" if differ else ""
+    return f"\n  in {len(notes)} of {of} runs: {format_names([*notes], _NAMED)}{numbers}"
 
 
 @command.command()

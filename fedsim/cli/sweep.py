@@ -125,9 +125,9 @@ def _print(outcome: SweepOutcome, as_json: bool) -> None:
     if outcome.failures:
         parts.append(f"{len(outcome.failures)} failed")
     click.echo(f"{', '.join(parts)}; index: {path / 'index.csv'}")
-    if outcome.warned > 1:
-        text = "had warnings; those that differ only in their numbers were shown once"
-        click.echo(f"{outcome.warned} of {format_counted(outcome.ran, 'run')} {text}")
+    if warned := outcome.warned:
+        runs = f"{len(warned)} of {format_counted(outcome.ran, 'run')}"
+        click.echo(f"{runs} had warnings: {format_names(warned, _NAMED)}")
     if outcome.no_longer_swept:
         folders = format_names(outcome.no_longer_swept, _NAMED)
         click.echo(f"left out, because the sweep no longer contains them: {folders}")

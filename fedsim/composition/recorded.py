@@ -207,10 +207,10 @@ class RecordedTimeline:
         pending = evaluations.pop(0, [])
         self._open(0, holds, pending)
         for aggregate in self._aggregates():
+            self._writer.append_aggregation(aggregate)
             for contribution in sorted(aggregate.contributions, key=lambda item: item.dispatch_id):
                 self._plane.submit(trains[contribution.dispatch_id])
             self._plane.submit(aggregate)
-            self._writer.append_aggregation(aggregate)
             self.version = aggregate.version
             self.now_ns = to_ns(aggregate.time_s)
             self._open(self.version, holds, evaluations.get(self.version, []))

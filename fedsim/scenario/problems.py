@@ -174,7 +174,11 @@ def _translate(entry: _Entry) -> Problem:
     if kind == "value_error":
         return Problem(path, str(context["error"]))
     if kind in ("model_type", "model_attributes_type", "dict_type"):
-        hint = "write its keys below it, or as {name: ...}" if value is not None else None
+        if value is not None:
+            hint = "write its keys below it, or as {name: ...}"
+        else:
+            # A section may need keys, so that an empty one is no way out.
+            hint = "write {} to clear it" if kind == "dict_type" else None
         return Problem(path, f"must be a mapping of keys to values, not {shown(value)}", hint)
     if kind == "path_type":
         return Problem(path, f"must be a path, not {shown(value)}")

@@ -6,8 +6,6 @@ Parts that ship with fedsim are not checked, so that they cost nothing.
 from __future__ import annotations
 
 import functools
-import math
-import operator
 import reprlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +23,8 @@ from fedsim.simulation.handouts import HandOuts
 from fedsim.units import to_s
 
 _TIMES = (
-    "times are nanoseconds since the start: self.server.now_ns + 60 * 10**9 is one minute from now"
+    "times are whole nanoseconds since the start: self.server.now_ns + round(60 * 1e9) is one minute "
+    "from now"
 )
 _CLIENTS = (
     "return a list of client numbers, such as self.available()[:count].tolist(), or [] for none"
@@ -424,10 +423,10 @@ def _steps(value: Any, where: str) -> int:
 
 def _instant(value: Any, action: str, where: str) -> int:
     """A time in whole nanoseconds."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
-        message = f"{action} {_shown(value)}, which is not a time in nanoseconds"
+    if not _is_whole(value):
+        message = f"{action} {_shown(value)}, which is not a time in whole nanoseconds"
         raise UserError(message, where=where, hint=_TIMES)
-    return operator.index(round(value))
+    return int(value)
 
 
 def _check_callback(callback: Any, name: str, where: str) -> None:

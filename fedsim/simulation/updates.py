@@ -71,7 +71,7 @@ class Updates:
         round_: int,
         now_ns: int,
     ) -> None:
-        """Create a version from held updates: instructions to the learning plane, and rows."""
+        """Create a version from held updates: rows, and instructions to the learning plane."""
         if dispatches:
             self.lost.clear()
         marks = groups if groups is not None else [0] * len(dispatches)
@@ -91,10 +91,6 @@ class Updates:
             ]
         )
         aggregate = Aggregate(version, now_ns / NS_PER_S, round_, contributions, attributes or {})
-        if self._plane is not None:
-            for dispatch in sorted(dispatches, key=lambda item: item.dispatch_id):
-                self._plane.submit(_train(dispatch, dispatch.steps_done))
-            self._plane.submit(aggregate)
         held, append = self.held, self._recorder.append_dispatch
         for dispatch, mark in zip(dispatches, marks, strict=True):
             dispatch.used = True
@@ -102,6 +98,11 @@ class Updates:
             ended = (dispatch, held.pop(dispatch), Outcome.AGGREGATED, version, mark, now_ns)
             append(_NEW_TUPLE(Ended, ended))
         self._recorder.append_aggregation(aggregate)
+        # After the rows: a run may be stopped as soon as a checkpoint contains the version.
+        if self._plane is not None:
+            for dispatch in sorted(dispatches, key=lambda item: item.dispatch_id):
+                self._plane.submit(_train(dispatch, dispatch.steps_done))
+            self._plane.submit(aggregate)
 
     def close(self, dispatch: Dispatch, plan: Plan, outcome: Outcome, now_ns: int) -> None:
         """Record a dispatch that is not aggregated."""

@@ -12,7 +12,7 @@ from typing import Literal
 
 from fedsim.cluster import usable_cores
 from fedsim.durable import TEMPORARY_PREFIX
-from fedsim.errors import UserError, without_numbers
+from fedsim.errors import UserError, last_number, without_numbers
 from fedsim.formatting import format_counted, format_duration
 from fedsim.runs.folder import Status
 from fedsim.scenario.loading import LoadedScenario
@@ -37,7 +37,8 @@ class SweepProgress:
         share: progress over all runs, including those in progress; 0 to 1.
         failure: the run that has just failed, with its error.
         active: folders of the runs in progress, each with its share, 0 to 1.
-        warnings: those of the run that has just ended that no run before it had, with its name.
+        warnings: those of the run that has just ended that no run before it had, perhaps with other numbers of which
+            the last is no smaller; with its name.
     """
 
     runs: int
@@ -67,7 +68,7 @@ class SweepOutcome:
         failures: runs that failed, with their errors.
         no_longer_swept: names of the folders of runs in the sweep's folder that an earlier call made and this one
             does not contain; readers of the sweep leave them out.
-        warned: number of the runs with warnings.
+        warned: names of the runs with warnings.
     """
 
     sweep: Sweep
@@ -75,7 +76,7 @@ class SweepOutcome:
     skipped: int
     failures: tuple[Result, ...]
     no_longer_swept: tuple[str, ...] = ()
-    warned: int = 0
+    warned: tuple[str, ...] = ()
 
 
 def default_sweep_folder(loaded: LoadedScenario) -> Path:
@@ -145,7 +146,7 @@ def sweep(
         skipped=len(planned) - len(tasks),
         failures=tuple(tally.failures.values()),
         no_longer_swept=tuple(no_longer_swept(path, planned)),
-        warned=tally.warned,
+        warned=tuple(tally.warned),
     )
 
 
@@ -196,8 +197,8 @@ class _Tally:
     ) -> None:
         self.shares = Shares(len(planned))
         self.failures: dict[str, Result] = {}
-        self.warned = 0
-        self._warnings: set[str] = set()
+        self.warned: list[str] = []
+        self._warnings: dict[str, float] = {}
         self._path, self._planned = path, planned
         self._before = self._complete = len(planned) - len(tasks)
         self._open = {task.name: task for task in tasks}
@@ -220,14 +221,18 @@ class _Tally:
         self._report(result if failed else None, self._fresh_warnings(result))
 
     def _fresh_warnings(self, result: Result | None) -> tuple[str, ...]:
-        """Warnings of a run unless an earlier one had them, perhaps with other numbers."""
-        fresh = []
-        self.warned += bool(result and result.warnings)
-        for warning in result.warnings if result else ():
-            key = without_numbers(warning)
-            if key not in self._warnings:
-                self._warnings.add(key)
-                fresh.append(f"{result.task.name}: warning: {warning}" if result else warning)
+        """Warnings of a run unless an earlier one had them with a last number that is no smaller."""
+        if result is None or not result.warnings:
+            return ()
+        name, fresh = result.task.name, []
+        self.warned.append(name)
+        for warning in result.warnings:
+            key, number = without_numbers(warning), last_number(warning)
+            if key not in self._warnings or number > self._warnings[key]:
+                self._warnings[key] = number
+                fresh.append(
+                    f"warning: {warning}\n  in {name}; shown again only with larger numbers"
+                )
         return tuple(fresh)
 
     def look(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsim.components import users_traceback
+from fedsim.components import users_line
 from fedsim.errors import UserError
 from fedsim.runs.folder import RunFolder, Status
 
@@ -84,10 +84,10 @@ class Performer:
             result = Result(task, str(error), True, tuple(warnings))
         except Exception as error:
             _keep(task, traceback.format_exc())
-            users = users_traceback(error)
-            location = "" if users is None else f"{users.tb_frame.f_code.co_filename}: "
-            text = f"{location}{type(error).__name__}: {error}"
-            result = Result(task, text, users is not None, tuple(warnings))
+            line = users_line(error)
+            text = f"{line}: " if line else ""
+            text += f"{type(error).__name__}: {error}"
+            result = Result(task, text, line is not None, tuple(warnings))
         else:
             return Result(task, warnings=tuple(warnings))
         # The traceback kept the run alive; its tensors are freed now rather than by a later collection.

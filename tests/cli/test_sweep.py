@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def test_a_failed_run_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
     index = Sweep(out).index.set_index("run")
     assert index["status"].tolist() == ["failed", "complete"]
     name = index.index[0]
-    assert index.loc[name, "error"].endswith("broken.py: ZeroDivisionError: division by zero")
+    assert index.loc[name, "error"].endswith("broken.py:7: ZeroDivisionError: division by zero")
     assert "1 / 0" in (out / "errors" / f"{name}.txt").read_text()
     # Once the reason is gone the run is tried again, and only that.
     broken(tmp_path, "return super().aggregate(server, updates)")
@@ -119,4 +120,24 @@ def test_warnings_of_several_runs_are_counted(tmp_path: Path) -> None:
     )
     result = invoke("sweep", str(path), "-o", str(tmp_path / "s"), "-j", "1")
     assert result.output.count("cannot finish a dispatch within") == 1
-    assert "2 of 2 runs had warnings; those that differ only in their numbers" in result.output
+    assert "\n  in 20s_seed0; shown again only with larger numbers\n" in result.output
+    assert "2 of 2 runs had warnings: 20s_seed0 and 30s_seed0\n" in result.output
+
+
+def test_a_warning_is_shown_again_with_larger_numbers(tmp_path: Path) -> None:
+    """Clients of 9, 8 and 11 s per step: the second run needs no more than the first."""
+    path = tmp_path / "slow.yaml"
+    steps = ", ".join(f"[1s, {slow}s]" for slow in (9, 8, 11))
+    path.write_text(
+        "name: slow\ntask: {name: timing, clients: 2, size: 1MB}\ntraining: {local_steps: 10}\n"
+        "devices: {compute: {name: values, step: 1s}, network: {name: static, down: 8Mbps, up: 8Mbps}}\n"
+        "server: {method: fedavg, schedule: {name: sync, deadline: 20s}}\nstop: {rounds: 1}\n"
+        f"sweep: {{grid: {{devices.compute.step: [{steps}]}}}}\n"
+    )
+    result = invoke("sweep", str(path), "-o", str(tmp_path / "s"), "-j", "1")
+    advice = re.findall(r"raise server.schedule.deadline to at least ([\w.]+s)", result.output)
+    assert advice == ["92.1s", "113s"]
+    checked = invoke("scenario", "check", str(path)).output
+    assert re.findall(r"to at least ([\w.]+s)", checked) == ["113s"]
+    assert "\n  in 3 of 3 runs: " in checked
+    assert "; the numbers are those of step-1s-11s_seed0, the largest\n" in checked

@@ -11,9 +11,12 @@ import pytest
 
 import fedsim
 from fedsim.cli.watch import wrapped
+from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.run import Run
 from fedsim.runs.sweep import SweepEntry, SweepRecord
 from tests.cli.invoking import PARABOLAS, assert_refused, invoke
+from tests.methods.own_method import run_with
 
 
 @pytest.fixture
@@ -34,6 +37,20 @@ def test_a_killed_run_ends_with_the_command_that_continues_it(run: RunFolder) ->
     first, last = invoke("watch", run.path).stdout.splitlines()
     assert first.startswith("run: interrupted, ")
     assert last == f"continue with: fedsim resume {run.path}"
+
+
+def test_an_interrupted_run_has_the_rows_of_the_version_in_its_checkpoint(tmp_path: Path) -> None:
+    """The signal comes during an aggregation, which is executed at once."""
+    aggregated = 'return {"model": server'
+    stopping = f"__import__('signal').raise_signal(2)\n        {aggregated}"
+    options = ["-s", "training.verify=eager", "-s", "evaluation.every_rounds=1"]
+    result = run_with(tmp_path, aggregated, stopping, options=options)
+    assert result.exit_code == 130, result.output
+    folder = RunFolder(tmp_path / "out")
+    assert Checkpoints(folder.checkpoint).newest_state()["version"] == 1
+    assert Run(folder).aggregations["version"].tolist() == [1]
+    shown = invoke("watch", "--once", folder.path).stdout
+    assert "version 1, loss " in shown
 
 
 def test_a_failed_run_ends_with_what_replaces_it(run: RunFolder) -> None:

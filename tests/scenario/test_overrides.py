@@ -87,6 +87,10 @@ def test_items_of_lists_have_numbers(tmp_path: Path, catalog: Catalog) -> None:
         ("training.optimizer.lr=fast", "must be a number, not 'fast'"),
         ("server.method={name: fedsomething}", "server.method.name: there is no method named"),
         ("stop=3", "must be a mapping"),
+        (
+            "stop.target=null",
+            "must be a mapping of keys to values, not null\n  write {} to clear it",
+        ),
     ],
 )
 def test_errors_name_the_option(

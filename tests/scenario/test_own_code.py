@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 import sys
 import types
 from pathlib import Path
@@ -23,14 +24,56 @@ def test_an_exception_in_ones_own_file_is_no_defect_of_fedsim(tmp_path: Path) ->
     assert "line 13, in local_update" in result.stderr
     assert "fedsim/cli" not in result.stderr
     *_, error, advice = result.stderr.splitlines()
-    assert error.endswith("your own code failed with the error above")
+    assert error == f"error: {tmp_path}/mine.py:13: your own code failed with the error above"
     assert advice.startswith("after fixing the cause, run the same command again: fedsim")
+
+
+RULES = """\
+from fedsim.scheduling.schedules.sync import Sync
+
+
+class Mine(Sync):
+    name = "mine"
+
+    def start(self):
+        self.begin()
+
+    def begin(self):
+        super().start()
+"""
+CHOICE = """\
+from fedsim.scheduling.base import Selection
+
+
+class First(Selection):
+    name = "first"
+
+    def draw(self, count):
+        return self.first(count)
+
+    def first(self, count):
+        return self.available()[:cuont].tolist()
+"""
+
+
+def test_an_exception_in_ones_own_selection_called_by_ones_own_schedule(tmp_path: Path) -> None:
+    """Neither the schedule's file nor fedsim's functions between the two have anything to do with it."""
+    (tmp_path / "rules.py").write_text(RULES, encoding="utf-8")
+    (tmp_path / "choice.py").write_text(CHOICE, encoding="utf-8")
+    rules = ["server.schedule.name=rules.py:Mine", "server.selection.name=choice.py:First"]
+    options = [part for rule in rules for part in ("-s", rule)]
+    result = run_with(tmp_path, options=options)
+    assert result.exit_code == 2
+    places = re.findall(r'File ".*/(\S+)", line (\d+), in', result.stderr)
+    assert places == [("choice.py", "8"), ("choice.py", "11")]
+    where = f"{tmp_path}/choice.py:11"
+    assert f"error: {where}: your own code failed with the error above\n" in result.stderr
 
 
 def test_a_sweep_tells_an_exception_in_ones_own_file_as_the_users(tmp_path: Path) -> None:
     result = run_with(tmp_path, "trained.model - start", "trained.modle - start", "sweep")
     assert result.exit_code == 2
-    assert f"{tmp_path}/mine.py: AttributeError" in result.output + result.stderr
+    assert f"{tmp_path}/mine.py:13: AttributeError" in result.output + result.stderr
 
 
 CELL = '''

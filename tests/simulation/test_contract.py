@@ -131,7 +131,11 @@ def test_a_draw_of_a_client_that_is_busy(tmp_path: Path) -> None:
     [
         ("cohort_size(self, factor=1.0)", "None", "returns None, not a whole number of at least 0"),
         ("multiplicity(self, client)", "0", "returns 0, not a whole number of at least 1"),
-        ("next_change_ns(self)", "'soon'", "'soon' (str), which is not a time in nanoseconds"),
+        (
+            "next_change_ns(self)",
+            "'soon'",
+            "'soon' (str), which is not a time in whole nanoseconds",
+        ),
         ("next_change_ns(self)", "0", "returns 0, which is not later than the current time, 0"),
     ],
 )
@@ -153,6 +157,7 @@ def test_other_functions_of_a_selection(
         ("client, steps=-1", "dispatches with steps = -1 (int)"),
         ("client, steps=1.5", "dispatches with steps = 1.5 (float)"),
         ("client, steps=lambda: None", "dispatches with steps = None (NoneType)"),
+        ("client, deadline_ns=6e10", "deadline_ns = 60000000000.0 (float), which is not a time"),
         ("client, deadline_ns='1h'", "deadline_ns = '1h' (str), which is not a time"),
         ("client, on_dispatched=3", "gives dispatch 3 (int) instead of a function"),
     ],
@@ -166,13 +171,24 @@ def test_a_wrong_dispatch(tmp_path: Path, arguments: str, message: str) -> None:
     ("arguments", "message"),
     [
         ("-1, self.begin", "requests a call at -1 ns, before the current time, 0 ns"),
-        ("float('inf'), self.begin", "inf (float), which is not a time in nanoseconds"),
+        ("float('inf'), self.begin", "inf (float), which is not a time in whole nanoseconds"),
+        (
+            "server.now_ns + 1.5, self.begin",
+            "requests a call at 1.5 (float), which is not a time in whole",
+        ),
+        ("True, self.begin", "requests a call at True (bool), which is not a time"),
         ("server.now_ns, None", "gives call_at None (NoneType) instead of a function"),
     ],
 )
 def test_a_wrong_call(tmp_path: Path, arguments: str, message: str) -> None:
     wrong = f"server.call_at({arguments})\n"
     refused(run_with(tmp_path, DISPATCHED, wrong), "Rounds.begin", message)
+
+
+def test_a_call_at_a_numpy_integer(tmp_path: Path) -> None:
+    call = "server.call_at(np.int64(5), lambda client=client: server.dispatch(client, deadline_ns=np.int64(9**12)))\n"
+    result = run_with(tmp_path, DISPATCHED, call)
+    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.parametrize(

@@ -247,10 +247,13 @@ def limits(value: str | Limits | None, kind: Kind, where: str) -> Limits:
         )
     # A little above 1 is room above the curves.
     if kind == "share" and max(lower or 0.0, upper or 0.0) >= 2:
-        percents = (end if end is None or end >= 1 else 100 * end for end in (lower, upper))
-        written = ("" if end is None else f"{end:g}%" for end in percents)
+        percents = [end if end is None or end >= 1 else 100 * end for end in (lower, upper)]
+        meant = ":".join("" if end is None else f"{end:g}%" for end in percents)
+        beyond = "%" in str(value) or max(end or 0.0 for end in percents) > 100
         raise UserError(
-            f"'{value}' is not a range of shares", where=where, hint=f"write {':'.join(written)}"
+            f"'{value}' is not a range of shares",
+            where=where,
+            hint=f"shares end at 100%: for example {example}" if beyond else f"write {meant}",
         )
     return lower, upper
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import NamedTuple
 
 from fedsim.analysis.comparison import findings
 from fedsim.analysis.comparison.cautions import not_comparable
@@ -20,25 +21,40 @@ from fedsim.formatting import (
 )
 
 
+class Statement(NamedTuple):
+    """A statement of a headline: the main clause, and the clauses that qualify it."""
+
+    main: str
+    qualifiers: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "; ".join((self.main, *self.qualifiers))
+
+
 def headline(comparison: ComparisonTables) -> str:
     """The comparison in one sentence."""
+    return str(statement(comparison))
+
+
+def statement(comparison: ComparisonTables) -> Statement:
+    """The headline as a main clause, which a page writes large, and its qualifiers."""
     if comparison.no_difference:
-        return "No difference"
+        return Statement("No difference")
     groups = comparison.groups
     if len(groups) == 1:
-        return f"{groups[0].label}: {format_counted(len(groups[0].runs), 'run')}"
+        return Statement(f"{groups[0].label}: {format_counted(len(groups[0].runs), 'run')}")
     if not comparison.metrics:
-        return most_updates(comparison)
+        return Statement(most_updates(comparison))
     if comparison.goals:
         return _goal(comparison, _in_order(comparison)[0])
-    return best_at_the_end(comparison)
+    return Statement(best_at_the_end(comparison))
 
 
 def other_targets(comparison: ComparisonTables) -> list[str]:
     """One sentence for every target that is not in the headline."""
     if comparison.no_difference or len(comparison.groups) == 1 or not comparison.metrics:
         return []
-    return [_goal(comparison, goal) for goal in _in_order(comparison)[1:]]
+    return [str(_goal(comparison, goal)) for goal in _in_order(comparison)[1:]]
 
 
 def _in_order(comparison: ComparisonTables) -> list[Target]:
@@ -60,7 +76,7 @@ def _in_order(comparison: ComparisonTables) -> list[Target]:
     return [goal for _, block in sorted(blocks, key=lambda block: block[0]) for goal in block]
 
 
-def _goal(comparison: ComparisonTables, target: Target) -> str:
+def _goal(comparison: ComparisonTables, target: Target) -> Statement:
     """The variant that was first to a target, and how many variants reached it if not all did."""
     first, frame = _first(comparison, target), comparison.targets_of(target)
     good = frame["time_s"].notna()
@@ -69,17 +85,19 @@ def _goal(comparison: ComparisonTables, target: Target) -> str:
     half = " in at least half of their runs" if frame["reached"][~good].any() else ""
     count = f"{good.sum()} of {len(frame)} {noun} reached"
     if stopped := not_comparable(comparison, target):
-        return f"{count} {comparison.title(target)}{half}; {stopped}"
-    return first if not good.any() or good.all() else f"{first}; {count} it{half}"
+        return Statement(f"{count} {comparison.title(target)}{half}", (stopped,))
+    if not good.any() or good.all():
+        return first
+    return Statement(first.main, (*first.qualifiers, f"{count} it{half}"))
 
 
 def _variants(comparison: ComparisonTables) -> set[str]:
     return {group.label for group in comparison.groups}
 
 
-def _first(comparison: ComparisonTables, target: Target) -> str:
+def _first(comparison: ComparisonTables, target: Target) -> Statement:
     title, settings = comparison.title(target), comparison.grouping.settings
-    missed = f"No variant reached {title} in at least half of its runs"
+    missed = Statement(f"No variant reached {title} in at least half of its runs")
     if len(settings) > 1:
         best = findings.winners(comparison, target)
         if best is None:
@@ -89,42 +107,44 @@ def _first(comparison: ComparisonTables, target: Target) -> str:
         text = (
             f"{format_names(labels)} {verb} first to {title} in {count} of {len(settings)} settings"
         )
-        return f"{text}, including ties" if tied else text
+        return Statement(f"{text}, including ties" if tied else text)
     frame = comparison.targets_of(target)
     first = findings.first_to(frame, comparison.baseline)
     if first is None:
         return missed
     if len(first.labels) == len(frame):
-        return f"All reached {title} {when(first)}: a tie at the resolution of the evaluations"
+        return Statement(
+            f"All reached {title} {when(first)}: a tie at the resolution of the evaluations"
+        )
     text = f"{format_names(first.labels)} reached {title} first, {when(first)}"
     if len(first.labels) > 1:
         text += ", tied at the resolution of the evaluations"
     lead = findings.lead(comparison, target, first)
-    doubt = _doubt(lead) if lead is not None else ""
+    doubts = _doubts(lead) if lead is not None else ()
     if math.isnan(first.speedup):
-        return text + doubt
+        return Statement(text, doubts)
     base = frame[frame["label"] == comparison.baseline].iloc[0]
     factor = format_number(float(f"{first.speedup:.3g}"))
     text += f": {factor} times as fast as {comparison.baseline}"
     text += some_runs(int(base["reached"]), int(base["runs"]))
     if first.may_be_chance:
-        return f"{text}, which may be due to chance (the 95% interval includes 1)"
-    return text + doubt
+        doubts = ("this may be due to chance (the 95% interval includes 1)",)
+    return Statement(text, doubts)
 
 
-def _doubt(lead: findings.Lead) -> str:
-    """Why a lead may mean nothing, as a clause; empty if it is clear."""
+def _doubts(lead: findings.Lead) -> tuple[str, ...]:
+    """Why a lead may mean nothing, as a clause; none if it is clear."""
     if math.isfinite(lead.resolution_s):
         between = format_duration(lead.resolution_s)
         return (
-            f"; its lead over {lead.second} is shorter than the time between evaluations, {between}"
+            f"its lead over {lead.second} is shorter than the time between evaluations, {between}",
         )
     if lead.in_spread:
-        return f"; the lead over {lead.second} is within the spread over seeds"
+        return (f"the lead over {lead.second} is within the spread over seeds",)
     if lead.seeds < INTERVAL_RUNS:
         seeds = {0: "no common seed", 1: "one seed"}.get(lead.seeds, f"{lead.seeds} seeds")
-        return f"; with {seeds}, the lead over {lead.second} may be due to chance"
-    return ""
+        return (f"with {seeds}, the lead over {lead.second} may be due to chance",)
+    return ()
 
 
 def tiles(comparison: ComparisonTables) -> list[Tile]:

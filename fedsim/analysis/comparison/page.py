@@ -8,9 +8,9 @@ from fedsim.analysis.comparison import figures
 from fedsim.analysis.comparison.cautions import cautions
 from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.findings import curves_document
-from fedsim.analysis.comparison.headline import headline, other_targets, tiles
+from fedsim.analysis.comparison.headline import other_targets, statement, tiles
 from fedsim.analysis.comparison.tables import ComparisonTables
-from fedsim.analysis.figures.base import Figure, plain
+from fedsim.analysis.figures.base import Figure, plain, sentence
 from fedsim.analysis.pages import embedded, environment
 from fedsim.analysis.palette import LOOKS, looks
 from fedsim.formatting import format_names
@@ -75,12 +75,14 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
         },
         "charts": curves,
     }
+    head = statement(comparison)
     return (
         environment()
         .get_template("compare.html.j2")
         .render(
             title=title([group.label for group in comparison.groups]),
-            headline=headline(comparison),
+            headline=head.main,
+            qualifiers=[f"{sentence(clause)}." for clause in head.qualifiers],
             others=other_targets(comparison),
             tiles=tiles(comparison),
             cautions=cautions(comparison),

@@ -347,6 +347,8 @@ def _panel(
             axes.set_xlim(left=entered / scale * (entered / last) ** _LOG_ROOM)
     _limit(axes.set_xlim, size.xlim, 1 / scale)
     _limit(axes.set_ylim, size.ylim, share)
+    if size.ylim != (None, None):
+        _say_what_is_hidden(axes, definition, _outside(axes))
     return lambda: size.inset is not None and _inset(axes, draw, size.inset, scale, share)
 
 
@@ -384,27 +386,19 @@ def _limit_to_what_is_shown(
             curves = comparison.curves(metric, style.against, _POINTS)
             late = late_range(curves, definition, bands=bands)
         if late is not None:
-            _say_what_is_hidden(axes, definition, late, shown / scale)
+            low, high = late
+            hidden = [f"below {definition.format(low)}"] if shown.min() / scale < low else []
+            hidden += [f"above {definition.format(high)}"] if shown.max() / scale > high else []
+            # Otherwise, only a part of a band is hidden that a share cannot reach.
+            _say_what_is_hidden(axes, definition, hidden)
         for axes in of_metric:
             axes.set_ylim(bottom, top)
             _limit(axes.set_ylim, late or size.ylim, scale)
 
 
-def _say_what_is_hidden(
-    axes: Any, metric: MetricDefinition, late: tuple[float, float], shown: Any
-) -> None:
-    """Write below or above which value curves are not shown, in the corner that they leave free."""
-    low, high = late
-    hidden = [
-        f"{word} {metric.format(end)}"
-        for word, end, is_hidden in (
-            ("below", low, shown.min() < low),
-            ("above", high, shown.max() > high),
-        )
-        if is_hidden
-    ]
+def _say_what_is_hidden(axes: Any, metric: MetricDefinition, hidden: Sequence[str]) -> None:
+    """Write which values or variants are not shown, if any, in the corner that the curves leave free."""
     if not hidden:
-        # Only a part of a band that a share cannot reach.
         return
     up = metric.higher_is_better
     axes.text(
@@ -422,12 +416,7 @@ def _say_what_is_hidden(
 def _shown(axes: Any) -> Any:
     """The finite values of a panel's curves and bands within its horizontal range that its scale can show."""
     left, right = axes.get_xlim()
-    values = []
-    for line in axes.get_lines():
-        x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
-        # A curve is a step function: the last value before the range enters it.
-        first = max(0, int(np.searchsorted(x, left, side="right")) - 1)
-        values.append(y[first : int(np.searchsorted(x, right, side="right"))])
+    values = [_values_between(line, left, right) for line in axes.get_lines()]
     for band in axes.collections:
         x, y = band.get_paths()[0].vertices.T if band.get_paths() else np.zeros((2, 0))
         values.append(y[(x >= left) & (x <= right)])
@@ -435,6 +424,22 @@ def _shown(axes: Any) -> Any:
     scale = axes.get_yscale()
     possible = np.isfinite(result) & ((result > 0) | (scale == "linear"))
     return result[possible & ((result < 1) | (scale != "logit"))]
+
+
+def _outside(axes: Any) -> list[str]:
+    """The variants whose curves stay below or above the vertical range of a panel."""
+    low, high = axes.get_ylim()
+    curves = {
+        line.get_label(): _values_between(line, *axes.get_xlim()) for line in axes.get_lines()
+    }
+    return [label for label, y in curves.items() if len(y) and (y.max() < low or y.min() > high)]
+
+
+def _values_between(line: Any, left: float, right: float) -> Any:
+    """The values of a curve from ``left`` to ``right``; as it is a step function, the last one before enters, too."""
+    x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
+    first = max(0, int(np.searchsorted(x, left, side="right")) - 1)
+    return y[first : int(np.searchsorted(x, right, side="right"))]
 
 
 def _require_visible(where: str, region: Limits, start: float, end: float, kind: Kind) -> None:

@@ -361,7 +361,8 @@ const fedsim = (() => {
       box.left = Math.max(34, Math.max(0, ...ya.texts.map((text) => textWidth(text))) + 12);
       const xa = axis({ kind: x.kind, low: first, high: last, scale: scales.x || "linear", pixels: box.right - box.left, horizontal: true, ...(x.names ? { marks: x.values, label: (value) => x.names[value] } : x.ticks && !zoom && { marks: x.ticks }) });
       const px = (value) => box.left + xa.at(value), py = (value) => box.bottom - ya.at(Math.max(low, Math.min(high, value)));
-      const pairs = (values) => values.map((value, index) => (xScale.holds(x.values[index]) ? [xScale.to(x.values[index]), value === null || !yScale.holds(value) ? null : yScale.to(value)] : null)).filter(Boolean);
+      // A missing value has no place either: ECharts draws the step of the value before it up to its place.
+      const pairs = (values) => values.flatMap((value, index) => (xScale.holds(x.values[index]) ? [value === null || !yScale.holds(value) ? [null, null] : [xScale.to(x.values[index]), yScale.to(value)]] : []));
       const faint = (s) => (only !== null && only !== s.label ? 0.12 : 1);
       const line = (s, values, opacity, width_) => {
         const filled = s.values.reduce((count, value) => count + (value !== null), 0);

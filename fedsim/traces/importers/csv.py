@@ -343,6 +343,8 @@ class _Clock:
                     where=table.location(row),
                     hint="write it as in 2024-05-01T08:00:00+02:00",
                 )
+            if self.params.time_unit is None:
+                _require_no_timestamp(table, first)
             table.need("start", "time_unit")
             factor = DURATION_UNITS[self.params.time_unit or "s"]
             bounds = Bounds(TIME_S.low / factor, TIME_S.high / factor, words=TIME_S.words)
@@ -436,6 +438,18 @@ class _Clock:
             zone = self.zone or UTC
             epoch = datetime.combine(min(starts).astimezone(zone).date(), datetime.min.time(), zone)
         return epoch.astimezone(timezone(epoch.utcoffset() or timedelta(0)))
+
+
+def _require_no_timestamp(table: _Table, number: str) -> None:
+    """Refuse a timestamp in a table whose first start is a number, for which the missing unit is no remedy."""
+    for row, (start, end) in enumerate(zip(table.cells["start"], table.cells["end"], strict=True)):
+        for name, cell in (("start", start), ("end", end)):
+            if _is_timestamp(cell):
+                raise UserError(
+                    f"{name} is '{cell}', a timestamp, but the first start is the number {number}",
+                    where=table.location(row),
+                    hint="write start and end as numbers in every row, or as timestamps in every row",
+                )
 
 
 def _is_timestamp(cell: str) -> bool:

@@ -262,6 +262,11 @@ def test_lines_to_an_inset_cross_no_curve(curves: list[tuple[float, ...]], regio
         ({"inset": "10s:90s,1%:2%"}, "no curve has a value in this region"),
         ({"xlim": "2min:3min"}, "outside the data\n  the curves go from 0 s to 1 min 40 s"),
         ({"ylim": "95%:96%"}, "outside the data\n  the curves go from 10.0% to 90.0%"),
+        (
+            {"ylim": "200%:300%"},
+            "'200%:300%' is not a range of shares\n  shares end at 100%: for example 85%:95%",
+        ),
+        ({"ylim": "200:300"}, "shares end at 100%: for example 85%:95%"),
         ({"ylim": "85:95"}, "'85:95' is not a range of shares\n  write 85%:95%"),
     ],
 )

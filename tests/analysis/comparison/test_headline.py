@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import fedsim
 from fedsim.analysis.comparison import Target, compare
 from fedsim.analysis.comparison.figures import target_figure
-from fedsim.analysis.comparison.headline import headline, other_targets, tiles
+from fedsim.analysis.comparison.headline import headline, other_targets, statement, tiles
 from fedsim.analysis.comparison.page import render
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison import compared
@@ -126,7 +127,7 @@ def test_a_lead_within_the_spread_over_seeds_is_named() -> None:
     speed = ": 1.57 times as fast as c"
     assert of_times(c=(90, 91, 92), b=(75, 55, 52), a=(50, 54, 70)) == first + speed + unclear
     assert of_times(b=(75, 55, 52), a=(50, 54, 70)).endswith(
-        ", which may be due to chance (the 95% interval includes 1)"
+        "; this may be due to chance (the 95% interval includes 1)"
     )
     # Two seeds have no interval.
     chance = "; with 2 seeds, the lead over b may be due to chance"
@@ -134,6 +135,17 @@ def test_a_lead_within_the_spread_over_seeds_is_named() -> None:
     assert of_times(a=(58,), b=(63,)) == first + chance.replace("2 seeds", "one seed")
     resolution = "; its lead over b is shorter than the time between evaluations, 10 s"
     assert of_times(10, a=(50, 54, 70), b=(60, 64, 75)) == first + resolution
+
+
+def test_a_page_writes_only_the_main_clause_large(sweep: Sweep) -> None:
+    comparison = compare(
+        [folders(sweep, *group)[0] for group in GROUPS[:2]], targets=["accuracy=0.7"]
+    )
+    main, (doubt,) = statement(comparison)
+    assert doubt.startswith("with one seed, the lead over ")
+    page = render(comparison).replace("\u00a0", " ")
+    below = f'<p class="subtitle">With{doubt.removeprefix("with")}.</p>'
+    assert re.search(rf'<h1 id="headline">{re.escape(main)}</h1>\s*{re.escape(below)}', page)
 
 
 def test_a_variant_that_stopped_at_its_target_is_not_beaten_at_a_harder_level() -> None:

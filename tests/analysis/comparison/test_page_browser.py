@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from synthetic_runs import build_run
 
+import fedsim
 from fedsim.analysis.comparison import Comparison, compare
 from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.page import render
@@ -140,6 +141,22 @@ def test_arrow_keys_read_the_curves(page: Page, comparison: Comparison) -> None:
     for row in here[here["x"] == place].itertuples():
         low, high = 100 * row.low, 100 * row.high
         assert f"{row.label} {100 * row.mean:.1f}% ({low:.1f}% to {high:.1f}%)" in said
+
+
+def test_a_curve_ends_where_its_runs_end(chromium: Page, tmp_path: Path) -> None:
+    """At the end of the short run, the grid of the long one has no point; its next one is 4 s later."""
+    scenario = {key: value for key, value in compared.SCENARIO.items() if key != "sweep"}
+    ends = {
+        end: {**scenario, "stop": {"simulated_time": end}, "evaluation": {"every": "8s"}}
+        for end in ("20s", "40s")
+    }
+    runs = [fedsim.run(each, tmp_path / end) for end, each in ends.items()]
+    chromium.open(page_of(compare(runs), tmp_path))
+    short, long = chromium.run(
+        """[...document.querySelectorAll("#chart-curves svg path[stroke-width='2.25'][fill=none]")]
+            .map((path) => path.getBBox().width)"""
+    )
+    assert short == pytest.approx(long / 2, rel=0.01)
 
 
 CURVES = "document.querySelector('#chart-curves').innerHTML"

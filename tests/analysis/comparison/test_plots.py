@@ -9,7 +9,7 @@ import pytest
 
 from fedsim.analysis.comparison import Comparison
 from tests.analysis.comparison.compared import SETTINGS, VARIANTS
-from tests.analysis.comparison.made import of
+from tests.analysis.comparison.made import of, run
 from tests.analysis.comparison.test_groups import facts, server
 
 
@@ -40,6 +40,13 @@ def _early_and_late() -> Comparison:
             for run in (slow, fast)
         )
     )
+
+
+def test_a_range_names_the_variants_that_it_leaves_without_a_curve() -> None:
+    comparison = of(run("a", accuracy=(0.1, 0.5)), run("b", accuracy=(0.1, 0.9)))
+    for ylim, notes in (("70%:95%", ["not shown: a"]), ("40%:95%", [])):
+        (axes,) = comparison.plot(ylim=ylim).axes
+        assert [text.get_text() for text in axes.texts] == notes
 
 
 def test_the_figure_shows_the_late_range_and_says_so() -> None:

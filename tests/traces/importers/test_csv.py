@@ -218,6 +218,10 @@ def test_an_epoch_of_ones_own_and_fractions_of_a_second(tmp_path: Path) -> None:
     ("start", "end", "options", "says"),
     [
         ("5", "2024-05-01T00:00:00Z", {"time_unit": "s"}, "end is '2024-05-01T00:00:00Z'"),
+        (
+            *("100", "2024-05-01T11:00:00Z", {}),
+            "end is '2024-05-01T11:00:00Z', a timestamp, but the first start is the number 100",
+        ),
         ("2024-05-01T00:00:00Z", "7", {}, "end is '7', which is not an ISO 8601 timestamp"),
         ("2024-05-01T25:00:00Z", "2024-05-02T00:00:00Z", {}, "start is '2024-05-01T25"),
         ("2024-05-01T00:00:00Z", "", {}, "a start without an end"),
