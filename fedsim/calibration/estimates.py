@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,13 +65,28 @@ class Varying:
 
     Attributes:
         mean, error: mean of each client (that of the median client if it has none), and its relative standard error.
+        seen: whether the log shows the client's mean.
         cv, cv_error: coefficient of variation of all clients together, and its relative standard error.
     """
 
     mean: FloatArray
     error: FloatArray
+    seen: npt.NDArray[np.bool_]
     cv: float = 0.0
     cv_error: float = 0.0
+
+    def perturbed(self, generator: np.random.Generator) -> FloatArray:
+        """Means drawn within their errors, as another log of the same clients might give them.
+
+        A client that the log does not show is like a random one of the others: the median would be too fast or too
+        slow if the clients' distribution is skewed.
+        """
+        means: FloatArray = self.mean * np.exp(
+            self.error * generator.standard_normal(len(self.mean))
+        )
+        if self.seen.any():
+            means[~self.seen] = generator.choice(means[self.seen], int((~self.seen).sum()))
+        return means
 
 
 @dataclass(frozen=True)
@@ -110,24 +124,20 @@ class Estimates:
     def perturbed(self, generator: np.random.Generator) -> Estimates:
         """Estimates drawn within their errors, as another log of the same devices might give them."""
 
-        def drawn(values: FloatArray | float, errors: FloatArray | float) -> Any:
-            return values * np.exp(errors * generator.standard_normal(np.shape(values)))
+        def cv(of: Varying) -> float:
+            return float(of.cv * np.exp(of.cv_error * generator.standard_normal()))
 
         latency_s = self.latency_s + self.latency_errors * generator.standard_normal(
             len(self.latency_s)
         )
         latency_s = np.maximum(latency_s, 0.0)
         step_s, rates_bps = self.step_s, self.rates_bps
-        rate_cvs = [float(drawn(rate.cv, rate.cv_error)) for rate in rates_bps]
-        step_s = replace(
-            step_s,
-            mean=drawn(step_s.mean, step_s.error),
-            cv=float(drawn(step_s.cv, step_s.cv_error)),
-        )
+        rate_cvs = [cv(rate) for rate in rates_bps]
+        step_s = replace(step_s, mean=step_s.perturbed(generator), cv=cv(step_s))
         longer = np.exp(self.rate_slopes * (latency_s - self.latency_s))
         down, up = (
-            replace(rate, mean=drawn(rate.mean, rate.error) * factor, cv=cv)
-            for rate, factor, cv in zip(rates_bps, longer, rate_cvs, strict=True)
+            replace(rate, mean=rate.perturbed(generator) * factor, cv=rate_cv)
+            for rate, factor, rate_cv in zip(rates_bps, longer, rate_cvs, strict=True)
         )
         return replace(self, step_s=step_s, rates_bps=(down, up), latency_s=latency_s)
 
@@ -154,13 +164,17 @@ class Estimates:
 
 
 def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions) -> Estimates:
-    """Estimate the devices ``clients`` from the completed dispatches of a log.
+    """Estimate the devices of ``clients`` from the completed dispatches of a log.
 
     Each quantity is estimated from the dispatches that show it: a download that ended, local steps with their number.
+
+    Args:
+        log: dispatches with the numbers of the clients, as from :func:`~fedsim.calibration.log.numbered`.
+        clients: names of the clients, by number.
+        assumptions: facts that the log may lack.
     """
-    number = {name: index for index, name in enumerate(clients)}
-    done = log[log["end_s"].notna() & log["client"].isin(number)]
-    client = done["client"].map(number).to_numpy().astype(np.int64)
+    done = log[log["end_s"].notna()]
+    client = done["client"].to_numpy(np.int64)
     count = len(clients)
     flags = _incomplete(done)
     steps = done["steps"].to_numpy(float)
@@ -169,7 +183,7 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
     elif np.isnan(steps).all():
         flags.append("The log has no local steps: each dispatch counts as one step.")
         steps = np.ones(len(done))
-    rates = [Varying(np.full(count, np.nan), np.zeros(count))] * 2
+    rates = [Varying(np.full(count, np.nan), np.zeros(count), np.zeros(count, dtype=bool))] * 2
     slopes = np.zeros((2, count))
     latency_s, latency_errors = np.full(count, np.nan), np.zeros(count)
     transport = assumptions.transport
@@ -313,11 +327,11 @@ def _online(log: pd.DataFrame, clients: Sequence[str]) -> tuple[tuple[str, float
         return ()
     end_s = horizon_s(log)
     intervals = []
-    events: dict[str, list[tuple[float, float]]] = {name: [] for name in clients}
+    events: list[list[tuple[float, float]]] = [[] for _ in clients]
     ended_s = log["ended_s"].where(dropped, np.nan)
-    for name, start, left in zip(log["client"], log["start_s"], ended_s, strict=True):
-        events[name].append((start, left))
-    for name, worked in events.items():
+    for client, start, left in zip(log["client"], log["start_s"], ended_s, strict=True):
+        events[client].append((start, left))
+    for name, worked in zip(clients, events, strict=True):
         start_s: float | None = 0.0
         left_s = 0.0
         for start, left in worked:
@@ -353,9 +367,9 @@ def _by_client(client: npt.NDArray[np.int64], values: FloatArray, count: int) ->
     error = np.where(rows > 0, cv / np.sqrt(np.maximum(rows, 1)), spread)
     mean = np.where(rows > 0, mean, np.nanmedian(mean))
     if cv < _LEAST_CV:
-        return Varying(mean, error)
+        return Varying(mean, error, rows > 0)
     kurtosis = float((squares**2).mean() / squares.mean() ** 2)
-    return Varying(mean, error, cv, math.sqrt(max(kurtosis - 1, 1.0) / freedom) / 2)
+    return Varying(mean, error, rows > 0, cv, math.sqrt(max(kurtosis - 1, 1.0) / freedom) / 2)
 
 
 def _fit_flags(

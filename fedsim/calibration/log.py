@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import itertools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from fedsim.outcomes import OUTCOME_LABELS, Outcome
 from fedsim.tasks.reading.files import read_table, row_place
 
 _NAMES = {
-    "client": ("client", "client_id", "device", "device_id"),
+    "client": ("client", "client_id", "client_name", "device", "device_id"),
     "start_s": ("start", "start_s", "dispatched", "dispatched_s"),
     "downloaded_s": ("downloaded", "downloaded_s", "download_end", "download_end_s"),
     "computed_s": ("computed", "computed_s", "compute_end", "compute_end_s"),
@@ -50,8 +51,31 @@ _Place = Callable[[int], str]
 COLUMNS = ", ".join(names[0] for names in _NAMES.values())
 
 
-def read_log(path: Path) -> pd.DataFrame:
-    """The dispatches of a log, in order of their start, with columns as in :data:`COLUMNS`.
+@dataclass(frozen=True)
+class Log:
+    """A log as it was read.
+
+    Attributes:
+        dispatches: one row per dispatch; its ``client`` is the name in the log.
+        named_by: the column of the log that names the clients, as the log spells it.
+    """
+
+    dispatches: pd.DataFrame
+    named_by: str
+
+    def clients(self) -> list[str]:
+        """The names of the clients, numbers in their order."""
+        return sorted(self.dispatches["client"].unique(), key=natural_order)
+
+
+def numbered(dispatches: pd.DataFrame, clients: Sequence[str]) -> pd.DataFrame:
+    """Dispatches whose ``client`` is the number of its name in ``clients``, instead of the name."""
+    number = {name: index for index, name in enumerate(clients)}
+    return dispatches.assign(client=dispatches["client"].map(number).astype(np.int64))
+
+
+def read_log(path: Path) -> Log:
+    """Read a log: its dispatches in order of their start, with columns as in :data:`COLUMNS`.
 
     Instants are seconds from the first start; values that the log does not give are NaN. ``client`` is text. ``end`` is
     the arrival of the update. If the log has no column ``ended``, the ``end`` of a dispatch that was dropped, cut or
@@ -79,7 +103,8 @@ def read_log(path: Path) -> pd.DataFrame:
     def place(row: int) -> str:
         return row_place(path, row) if in_file else f"{path}, row {row + 1} of dispatches"
 
-    return _normalized(table, str(path), place)
+    named_by = next((each for each in _NAMES["client"] if each in table.columns), "client")
+    return Log(_normalized(table, str(path), place), named_by)
 
 
 def _normalized(table: pd.DataFrame, where: str, place: _Place) -> pd.DataFrame:
@@ -213,8 +238,3 @@ def _require_known(
 def _first(rows: pd.Series) -> int | None:
     """The first of these rows; None if there is none."""
     return int(rows.to_numpy().argmax()) if rows.any() else None
-
-
-def clients_in_order(log: pd.DataFrame) -> list[str]:
-    """The names of the log's clients, numbers in their order."""
-    return sorted(log["client"].unique(), key=natural_order)

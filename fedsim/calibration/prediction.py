@@ -58,12 +58,12 @@ class Lateness:
     """Whether the dispatches of the rounds after the fit were predicted to be late, one entry per dispatch.
 
     Attributes:
-        client, round: client and round of each dispatch.
+        client, round: number of the client and of the round of each dispatch.
         probability: the share of simulations in which it is late, among those in which it arrives.
         late: whether it was late in the log.
     """
 
-    client: list[str]
+    client: list[int]
     round: list[int]
     probability: FloatArray
     late: npt.NDArray[np.bool_]
@@ -110,14 +110,14 @@ class _Rows:
 
 
 def simulated_log(loaded: LoadedScenario) -> pd.DataFrame:
-    """The dispatches of a simulation, as a log."""
+    """The dispatches of a simulation, as a log with the numbers of the clients."""
     rows = _Rows()
     assembly = assemble(loaded, timing_only=True)
     build_server(assembly, None, rows).run()
     table = pd.DataFrame(DispatchRows(assembly.population.power).columns(rows.ended))
     log = pd.DataFrame(
         {
-            "client": table["client_id"].astype(str),
+            "client": table["client_id"],
             "start_s": table["dispatched_s"],
             "downloaded_s": table["downloaded_s"],
             "computed_s": table["computed_s"],
@@ -155,7 +155,7 @@ def predict(
     """Predict the rounds after the fit, with the log's clients in each, and compare.
 
     Args:
-        log: the whole log.
+        log: the whole log, with the numbers of the clients.
         fitted: the estimates from its first rounds.
         scenario_of: the scenario on a bundle of estimates, drawn within their errors, with a seed; its selection
             repeats the log's.

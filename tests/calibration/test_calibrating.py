@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from scipy import stats
 
 import fedsim
 from fedsim.calibration import Calibration, calibrate
-from fedsim.calibration.calibrating import QUANTILES, paired
+from fedsim.calibration.calibrating import QUANTILES
 from fedsim.calibration.prediction import round_durations_s, simulated_log
 from fedsim.cli import cli
 from fedsim.composition.assembly import assemble
 from fedsim.network.base import Direction
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
-from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.bundle import Manifest, TraceBundle
+from fedsim.traces.tables import make_table
 from tests.calibration.worlds import TRUTH
 from tests.simulation.harness import online_bundle
 
@@ -338,11 +338,11 @@ def _named_log(path: Path, *steps: tuple[str, float]) -> Path:
     [
         (("2", "1"), ("0", "1", "2"), None),
         (("d2", "d1"), ("d0", "d1", "d2"), None),
-        (("ph2", "ph1"), ("ph1", "ph2", "unseen-0"), "ph1 and ph2 are paired"),
+        (("ph2", "ph1"), ("ph1", "ph2", "unseen-0"), "ph1 and ph2"),
         # One name of a device does not make the other one known.
-        (("d2", "ph1"), ("d2", "ph1", "unseen-0"), "d2 and ph1 are paired"),
+        (("d2", "ph1"), ("d2", "ph1", "unseen-0"), "ph1"),
         # There are only clients 0 to 2.
-        (("3", "2"), ("2", "3", "unseen-0"), "2 and 3 are paired"),
+        (("3", "2"), ("2", "3", "unseen-0"), "3"),
     ],
     ids=["numbers", "devices", "unknown", "one unknown", "beyond"],
 )
@@ -358,15 +358,38 @@ def test_clients_are_paired_by_number_or_device(
     assert [step_s[name] for name in names] == pytest.approx([3.0, 2.0])
     flags = [flag for flag in result.flags if "names that the scenario does not" in flag]
     assert len(flags) == (flagged is not None)
-    assert flagged is None or f": {flagged} with its clients 0, 1, ..." in flags[0]
+    assert flagged is None or f"({flagged}): they are paired with" in flags[0]
 
 
-def test_clients_are_paired_by_their_names_in_the_data_set() -> None:
-    names = {"name": ("ann", "bob", "eve"), "device": pa.array(["x", "y", "x"])}
-    assert paired(["bob", "eve"], 3, names) == (["ann", "bob", "eve"], [])
-    # Two clients are on device x.
-    clients, flags = paired(["x", "y"], 3, names)
-    assert (clients, len(flags)) == (["x", "y", "unseen-0"], 1)
+@pytest.mark.parametrize(
+    ("column", "ids"),
+    [
+        ("client", [f"n{number}" for number in range(12)]),
+        ("client", [str(1 + number) for number in range(12)]),
+        ("device_id", [str((1 + number) % 12) for number in range(12)]),
+    ],
+    ids=["text", "from 1", "numbers in another order"],
+)
+def test_the_names_of_the_devices_change_no_result(
+    column: str, ids: list[str], tmp_path: Path, calibration: Calibration, log: pd.DataFrame
+) -> None:
+    """Lateness, the script of the rounds and the estimates follow the pairing, whatever the log calls the clients."""
+    windows = {"window_start_us": [0] * 12, "window_end_us": [10**12] * 12, "valid": [True] * 12}
+    table = make_table("devices", {"device_id": ids, **windows})
+    manifest = Manifest(name="ids", horizon_us=10**12, importer="hand", importer_version="1")
+    TraceBundle(manifest, {"devices": table}).write(tmp_path / "devices")
+    devices = {"trace": str(tmp_path / "devices"), "availability": "always"}
+    truth = {**TRUTH, "devices": {**TRUTH["devices"], **devices}}
+    named = log.drop(columns="ended_s")
+    named[column] = [ids[number] for number in named.pop("client")]
+    named.to_csv(tmp_path / "log.csv", index=False)
+    found = calibrate(tmp_path / "log.csv", tmp_path / "b", load_scenario_dict(truth, tmp_path))
+    late, expected = found.lateness, calibration.lateness
+    assert late is not None
+    assert expected is not None
+    assert (late.right, len(late.late)) == (expected.right, len(expected.late))
+    assert found.predictions == calibration.predictions
+    np.testing.assert_array_equal(found.estimates.step_s.mean, calibration.estimates.step_s.mean)
 
 
 def test_the_command_says_that_names_are_paired_in_order(tmp_path: Path) -> None:
@@ -374,6 +397,6 @@ def test_the_command_says_that_names_are_paired_in_order(tmp_path: Path) -> None
     (tmp_path / "world.json").write_text(json.dumps(_named_world(tmp_path)))
     arguments = [str(log), "--scenario", str(tmp_path / "world.json"), "-o", str(tmp_path / "out")]
     result = CliRunner().invoke(cli, ["calibrate", *arguments])
-    said = "ph2 and ph10 are paired with its clients 0, 1, ... in this order"
+    said = "(ph2 and ph10): they are paired with its clients 0, 1, ... in the order of their names"
     assert said in result.output
     assert said in (tmp_path / "out.html").read_text()

@@ -71,7 +71,6 @@ def _log(seconds: np.ndarray) -> pd.DataFrame:
             "steps": 1.0,
         }
     )
-    log["client"] = log["client"].astype(str)
     marks = ("downloaded_s", "computed_s")
     for name in ("ended_s", "bytes_down", "bytes_up", "round", *marks, *WORK):
         log[name] = np.nan
