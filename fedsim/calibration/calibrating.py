@@ -16,6 +16,7 @@ from fedsim.calibration.flower import as_timing
 from fedsim.calibration.log import numbered, read_log
 from fedsim.calibration.naming import paired
 from fedsim.calibration.prediction import (
+    IN_TIME,
     Lateness,
     Prediction,
     fitting_rounds,
@@ -26,14 +27,14 @@ from fedsim.calibration.transfers import section
 from fedsim.composition.assembly import assemble
 from fedsim.devices.availability.always import Always
 from fedsim.errors import UserError
-from fedsim.formatting import format_count, format_counted
+from fedsim.formatting import format_count, format_counted, format_duration
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.transport import Transport
 from fedsim.network.transports.fluid import Fluid
 from fedsim.parameters import Parameters
 from fedsim.scenario.loading import LoadedScenario, load_scenario_dict
-from fedsim.scheduling.schedules.sync import Sync
+from fedsim.scheduling.schedules.sync import Sync, SyncParams
 from fedsim.tasks.kinds.flower import FlowerTask
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -43,6 +44,8 @@ _QUANTITIES: Mapping[str, Callable[[pd.DataFrame], pd.Series]] = {
     "upload (s)": lambda log: log["upload_s"],
     "dispatch to arrival (s)": lambda log: log["end_s"] - log["start_s"],
 }
+_OVERDUE = 1.1
+"""Share of the scenario's deadline beyond which updates of the log that are in time are flagged."""
 _FEW = 0.8
 """Share of the log's dispatches below which a simulation is flagged."""
 
@@ -101,7 +104,7 @@ def calibrate(
     # From here on clients are numbers: a simulated log has no names.
     log = numbered(log, clients)
     estimates = estimate(log, clients, assumptions)
-    flags += estimates.flags
+    flags += [*_other_deadline(log, scenario), *estimates.flags]
     if shares_links:
         flags.append(
             "The scenario's links are shared: the rates in a log include the effect of sharing, so the scenario's links"
@@ -147,7 +150,8 @@ def calibrate(
 
         predictions, lateness = predict(log, first, scenario_of)
     else:
-        flags.append("The log has fewer than 5 rounds, so there is no cross-validation.")
+        rounds_lack = "no column round" if log["round"].isna().all() else "fewer than 5 rounds"
+        flags.append(f"The log has {rounds_lack}, so there is no cross-validation.")
     return Calibration(log, estimates, data, distributions, predictions, lateness, tuple(flags))
 
 
@@ -254,6 +258,23 @@ def calibrated(
             "loss": devices["network"].get("loss", 0.0),
         }
     return data
+
+
+def _other_deadline(log: pd.DataFrame, scenario: LoadedScenario | None) -> list[str]:
+    """A flag if updates counted in the log that are too late for the deadline of the scenario."""
+    schedule = None if scenario is None else scenario.scenario.server.schedule.params
+    if not isinstance(schedule, SyncParams) or schedule.deadline is None:
+        return []
+    spans_s = (log["end_s"] - log["start_s"])[log["outcome"].isin(IN_TIME)]
+    overdue = int((spans_s > _OVERDUE * schedule.deadline).sum())
+    if not overdue:
+        return []
+    return [
+        f"The scenario's rounds end after {format_duration(schedule.deadline)}, but"
+        f" {format_counted(overdue, 'update')} of the log {'was' if overdue == 1 else 'were'} in time later than that"
+        f" (up to {format_duration(spans_s.max())} after the dispatch): the schedules differ. Correct"
+        " server.schedule.deadline."
+    ]
 
 
 def _script(log: pd.DataFrame) -> list[list[int]]:

@@ -12,9 +12,15 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import ndtr
 
-from fedsim.calibration.transfers import Link, identify
+from fedsim.calibration.transfers import FASTEST_BPS, LatencySource, Link, identify
 from fedsim.errors import UserError
-from fedsim.formatting import format_count, format_duration, format_names, format_number
+from fedsim.formatting import (
+    format_count,
+    format_counted,
+    format_duration,
+    format_names,
+    format_number,
+)
 from fedsim.network.transport import Transport
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import make_table
@@ -100,6 +106,7 @@ class Estimates:
         rates_bps: rates down and up; means are NaN if the log does not show them. Errors are those at the given
             latencies.
         latency_s, latency_errors: one-way latency (NaN if the log does not show it) and its standard error in seconds.
+        latency_from: whether the latencies are estimated from the log, those of the scenario, or neither.
         rate_slopes: relative change of each rate per second of latency, shape ``(2, clients)``: with a longer latency,
             transfers as long as the log's need a higher rate.
         transport: how transfers send their bytes; the assumed one unless the log clearly shows another.
@@ -114,6 +121,7 @@ class Estimates:
     rates_bps: tuple[Varying, Varying]
     latency_s: FloatArray
     latency_errors: FloatArray
+    latency_from: LatencySource
     rate_slopes: FloatArray
     transport: Transport
     kinds: Sequence[str | None] | None = None
@@ -145,7 +153,8 @@ class Estimates:
     def medians(self) -> FloatArray:
         """Medians of step time, rates down and up, and latency, and their standard errors, shape ``(2, 4)``.
 
-        The errors are computed from draws of the estimates within their errors, with a fixed seed.
+        The errors are computed from draws of the estimates within their errors, with a fixed seed. A latency that is
+        not estimated has none (NaN).
         """
 
         def median(of: Estimates) -> FloatArray:
@@ -155,7 +164,10 @@ class Estimates:
 
         generator = np.random.default_rng(0)
         drawn = [median(self.perturbed(generator)) for _ in range(_DRAWS)]
-        return np.array([median(self), np.std(drawn, axis=0)])
+        errors = np.std(drawn, axis=0)
+        if self.latency_from != "log":
+            errors[-1] = np.nan
+        return np.array([median(self), errors])
 
     @property
     def knows_links(self) -> bool:
@@ -186,6 +198,7 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
     rates = [Varying(np.full(count, np.nan), np.zeros(count), np.zeros(count, dtype=bool))] * 2
     slopes = np.zeros((2, count))
     latency_s, latency_errors = np.full(count, np.nan), np.zeros(count)
+    latency_from: LatencySource = "nothing"
     transport = assumptions.transport
     compute_s = done["compute_s"].to_numpy()
     if np.isfinite(compute_s).any():
@@ -211,16 +224,26 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
             transfers = identify(links, assumptions.transport, assumptions.latency_s)
             transport, latency_s = transfers.transport, transfers.latency_s
             latency_errors = transfers.latency_errors
+            latency_from = transfers.latency_from
             flags += transfers.flags
+            too_fast = np.zeros(count, dtype=bool)
             for way, (by, _, _) in enumerate(transfers_of):
                 each = np.empty(len(by))
                 for one, rows in enumerate(rows_of[way]):
                     link = links[one][way]
                     each[rows] = link.rates_bps(transport, latency_s[one])
                     slopes[way, one] = link.slope(transport, latency_s[one], latency_errors[one])
+                too_fast[by[each >= FASTEST_BPS]] = True
                 rates[way] = _by_client(by, each, count)
                 direction = ("down", "up")[way]
                 flags += _fit_flags(f"rates {direction}", "normal", rates[way], by, each)
+            if latency_from == "scenario" and too_fast.any():
+                flags.insert(
+                    0,
+                    "The log's transfers are shorter than the scenario's latency allows for"
+                    f" {too_fast.sum()} of {format_counted(count, 'client')}, so the rates of these links mean nothing."
+                    " Correct devices.network.latency.",
+                )
     else:
         compute_s = (done["end_s"] - done["start_s"]).to_numpy()
         if assumptions.transfers_s is not None:
@@ -255,7 +278,7 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
         flags.append(
             f"Clients with only one completed dispatch get the spread of the others: {single} of {count}."
         )
-    flags += _unlikely_unit(log, step.mean, np.concatenate([rate.mean for rate in rates]))
+    flags = _unlikely_unit(log, step.mean, np.concatenate([rate.mean for rate in rates])) + flags
     online = _online(log, clients)
     absent = log["client"][(log["outcome"].astype(str) == "dropped") & log["ended_s"].notna()]
     flags.append(
@@ -273,6 +296,7 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
         (rates[0], rates[1]),
         latency_s,
         latency_errors,
+        latency_from,
         slopes,
         transport,
         assumptions.kinds,

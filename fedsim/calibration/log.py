@@ -46,6 +46,8 @@ _INSTANTS = ("start_s", "downloaded_s", "computed_s", "end_s", "ended_s")
 _ROUNDING_S = 1e-6
 _UNDELIVERED = (Outcome.DROPPED.label, Outcome.CUT.label, Outcome.UNFINISHED.label)
 _TIMES = "give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z"
+_OFFSET = r"[T ].*(?:[Zz]|[+-]\d{2}(?::?\d{2})?)\s*$"
+"""The end of a timestamp that has an offset from UTC."""
 _Place = Callable[[int], str]
 """Where a row of a log stands, for messages."""
 COLUMNS = ", ".join(names[0] for names in _NAMES.values())
@@ -109,6 +111,7 @@ def read_log(path: Path) -> Log:
 
 def _normalized(table: pd.DataFrame, where: str, place: _Place) -> pd.DataFrame:
     log = pd.DataFrame(index=table.index)
+    local: dict[str, pd.Series] = {}
     for name, spellings in _NAMES.items():
         spelling = next((each for each in spellings if each in table.columns), None)
         if spelling is not None:
@@ -125,10 +128,12 @@ def _normalized(table: pd.DataFrame, where: str, place: _Place) -> pd.DataFrame:
             hint = "every dispatch needs its client, and when it started"
             raise UserError(f"{spelling} is empty", where=place(row), hint=hint)
         if name in _INSTANTS:
+            local[spelling or name] = _is_local(column)
             column = _seconds(column, spelling or name, place)
         elif name in _NUMBERS:
             column = _numbers(column, spelling or name, place)
         log[name] = column
+    _check_offsets(pd.DataFrame(local), table, where, place)
     log["client"] = log["client"].astype(str)
     origin_s = log["start_s"].min()
     for name in _INSTANTS:
@@ -215,6 +220,36 @@ def _seconds(column: pd.Series, name: str, place: _Place) -> pd.Series:
     _require_known(column, instants, name, place, _TIMES)
     seconds: pd.Series = (instants - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
     return seconds
+
+
+def _is_local(column: pd.Series) -> pd.Series:
+    """Whether each timestamp lacks an offset from UTC; missing for numbers and empty cells."""
+    if pd.api.types.is_datetime64_any_dtype(column):
+        is_local = pd.Series(column.dt.tz is None, column.index)
+        return is_local.where(column.notna())
+    text = column.where(pd.to_numeric(column, errors="coerce").isna()).dropna().astype(str)
+    return (~text.str.contains(_OFFSET)).reindex(column.index)
+
+
+def _check_offsets(local: pd.DataFrame, table: pd.DataFrame, where: str, place: _Place) -> None:
+    """Refuse timestamps some of which have an offset from UTC, and note if none of them has."""
+    without = local.eq(True)
+    if not without.to_numpy().any():
+        return
+    if not local.eq(False).to_numpy().any():
+        logging.getLogger("fedsim").warning(
+            "note: %s: the timestamps have no offset from UTC and are read as UTC; if they are local times and the"
+            " clocks changed, times across the change are wrong by an hour",
+            where,
+        )
+        return
+    row = int(without.any(axis=1).to_numpy().argmax())
+    name = without.columns[without.iloc[row]][0]
+    raise UserError(
+        f"column {name}: '{table[name].iloc[row]}' has no offset from UTC, but other timestamps of the log have one",
+        where=place(row),
+        hint="write it in all of them: 2026-01-31T12:00:00Z, or 2026-01-31T12:00:00+02:00",
+    )
 
 
 def _numbers(column: pd.Series, name: str, place: _Place) -> pd.Series:

@@ -24,7 +24,7 @@ from fedsim.timeline import Aggregate
 BAND = 0.9
 REPLICATES = 40
 _FIT = 0.2
-_IN_TIME = (Outcome.AGGREGATED.label, Outcome.DISCARDED.label)
+IN_TIME = (Outcome.AGGREGATED.label, Outcome.DISCARDED.label)
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def _lateness(log: pd.DataFrame, runs: list[pd.DataFrame], first: float) -> Late
 
 def _outcomes(log: pd.DataFrame) -> pd.Series:
     """Whether each dispatch that arrived was late (1 or 0), by round and client."""
-    arrived = log[(_is_late(log) | log["outcome"].isin(_IN_TIME)) & log["round"].notna()]
+    arrived = log[(_is_late(log) | log["outcome"].isin(IN_TIME)) & log["round"].notna()]
     return _is_late(arrived).astype(float).groupby([arrived["round"], arrived["client"]]).max()
 
 

@@ -124,6 +124,31 @@ def test_schedules_without_a_deadline_predict_no_lateness(tmp_path: Path) -> Non
     ]
 
 
+@pytest.mark.parametrize(
+    ("deadline", "flagged"), [("14s", False), ("9s", True)], ids=["logged", "other"]
+)
+def test_a_deadline_before_updates_of_the_log_is_flagged(
+    tmp_path: Path, folder: Path, deadline: str, flagged: bool
+) -> None:
+    server = {**TRUTH["server"], "schedule": {"name": "sync", "deadline": deadline}}
+    scenario = load_scenario_dict({**TRUTH, "server": server}, tmp_path)
+    result = calibrate(folder / "log.csv", tmp_path / "bundle", scenario)
+    flags = [flag for flag in result.flags if "server.schedule.deadline" in flag]
+    assert len(flags) == flagged
+    assert not flagged or flags[0].startswith("The scenario's rounds end after 9 s, but ")
+
+
+@pytest.mark.parametrize("column", [True, False])
+def test_the_flag_says_why_there_is_no_cross_validation(tmp_path: Path, column: bool) -> None:
+    log = _named_log(tmp_path / "log.csv", ("d0", 3.0), ("d1", 2.0))
+    if not column:
+        pd.read_csv(log).drop(columns="round").to_csv(log, index=False)
+    loaded = load_scenario_dict(_named_world(tmp_path), tmp_path)
+    lacks = "fewer than 5 rounds" if column else "no column round"
+    said = f"The log has {lacks}, so there is no cross-validation."
+    assert said in calibrate(log, tmp_path / "bundle", loaded).flags
+
+
 def test_only_total_times(tmp_path: Path, log: pd.DataFrame) -> None:
     log[["client", "start_s", "end_s", "round"]].to_parquet(tmp_path / "log.parquet")
     result = calibrate(tmp_path / "log.parquet", tmp_path / "bundle")

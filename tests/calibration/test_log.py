@@ -105,6 +105,39 @@ def test_a_column_whose_name_is_almost_right_is_named(
     assert caplog.text == ""
 
 
+def test_timestamps_without_an_offset_are_noted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    local = "client,start,end\na,2024-03-30T20:00:00,2024-03-30T20:00:03.500\n"
+    (tmp_path / "log.csv").write_text(local)
+    assert list(read_log(tmp_path / "log.csv").dispatches["end_s"]) == [3.5]
+    assert "log.csv: the timestamps have no offset from UTC and are read as UTC" in caplog.text
+    caplog.clear()
+    pd.read_csv(tmp_path / "log.csv", parse_dates=["start", "end"]).to_parquet(
+        tmp_path / "log.parquet"
+    )
+    read_log(tmp_path / "log.parquet")
+    assert "log.parquet: the timestamps have no offset" in caplog.text
+    caplog.clear()
+    (tmp_path / "log.csv").write_text(
+        "client,start,end\na,2024-03-30T20:00:00Z,2024-03-30T20:00+00\nb,2024-03-30 20:00:00+0000,\n"
+    )
+    read_log(tmp_path / "log.csv")
+    (tmp_path / "log.csv").write_text("client,start,end\na,1,2\n")
+    read_log(tmp_path / "log.csv")
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("first", ["2024-03-30T20:00:00Z", "2024-03-30T21:00:00+01:00"])
+def test_timestamps_some_of_which_have_an_offset_are_refused(tmp_path: Path, first: str) -> None:
+    (tmp_path / "log.csv").write_text(
+        f"client,start,end\na,{first},\nb,{first},2024-03-30T20:00:05\n"
+    )
+    message = r"log.csv:3: column end: '2024-03-30T20:00:05' has no offset from UTC, but other"
+    with pytest.raises(UserError, match=message):
+        read_log(tmp_path / "log.csv")
+
+
 def test_seconds_of_work_are_those_given_or_those_between_the_instants(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(
         "client,start,downloaded,computed,end,compute_s\na,0,1,40,42,10\na,50,51,61,63,\na,70,71,,,4\n"
