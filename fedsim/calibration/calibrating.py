@@ -27,7 +27,7 @@ from fedsim.calibration.transfers import section
 from fedsim.composition.assembly import assemble
 from fedsim.devices.availability.always import Always
 from fedsim.errors import UserError
-from fedsim.formatting import format_count, format_counted, format_duration
+from fedsim.formatting import format_count, format_counted, format_duration, format_share
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.transport import Transport
@@ -46,6 +46,8 @@ _QUANTITIES: Mapping[str, Callable[[pd.DataFrame], pd.Series]] = {
 }
 _OVERDUE = 1.1
 """Share of the scenario's deadline beyond which updates of the log that are in time are flagged."""
+_MISSING = 0.01
+"""Share of the log's dispatches whose absence from the cross-validation is flagged."""
 _FEW = 0.8
 """Share of the log's dispatches below which a simulation is flagged."""
 
@@ -148,7 +150,13 @@ def calibrate(
                 replicate["stop"] = {"rounds": len(script)}
             return load_scenario_dict(replicate, bundle.parent)
 
-        predictions, lateness = predict(log, first, scenario_of)
+        predictions, lateness, missing = predict(log, first, scenario_of)
+        if missing > _MISSING and issubclass(scenario.scenario.server.schedule.type, Sync):
+            flags.append(
+                f"The simulations of the cross-validation lack {format_share(missing)} of the log's dispatches, because"
+                " their clients are still busy or offline: rounds may be predicted too short, with too few late"
+                " clients."
+            )
     else:
         rounds_lack = "no column round" if log["round"].isna().all() else "fewer than 5 rounds"
         flags.append(f"The log has {rounds_lack}, so there is no cross-validation.")

@@ -84,14 +84,18 @@ class Varying:
     def perturbed(self, generator: np.random.Generator) -> FloatArray:
         """Means drawn within their errors, as another log of the same clients might give them.
 
-        A client that the log does not show is like a random one of the others: the median would be too fast or too
-        slow if the clients' distribution is skewed.
+        Clients that the log does not show are drawn from a lognormal distribution that is fitted to the others: around
+        their geometric mean, which has an error that all draws share, and with their spread.
         """
         means: FloatArray = self.mean * np.exp(
             self.error * generator.standard_normal(len(self.mean))
         )
-        if self.seen.any():
-            means[~self.seen] = generator.choice(means[self.seen], int((~self.seen).sum()))
+        unseen, seen = int((~self.seen).sum()), int(self.seen.sum())
+        if unseen and seen > 1:
+            logs = np.log(means[self.seen])
+            spread = logs.std(ddof=1)
+            center = logs.mean() + spread / math.sqrt(seen) * generator.standard_normal()
+            means[~self.seen] = np.exp(center + spread * generator.standard_normal(unseen))
         return means
 
 

@@ -151,7 +151,7 @@ def predict(
     log: pd.DataFrame,
     fitted: Estimates,
     scenario_of: Callable[[Path, Estimates, int], LoadedScenario],
-) -> tuple[list[Prediction], Lateness | None]:
+) -> tuple[list[Prediction], Lateness | None, float]:
     """Predict the rounds after the fit, with the log's clients in each, and compare.
 
     Args:
@@ -162,7 +162,8 @@ def predict(
 
     Returns:
         The predictions of the quantities, and of lateness; without late clients if none is late in the log and in the
-        simulations.
+        simulations. And the share of the log's dispatches that the simulations lack, because the clients are still
+        busy or offline in them; 0 if the simulations have more.
     """
     first = sorted(log["round"].dropna().unique())[fitting_rounds(log)]
     generator = np.random.default_rng(0)
@@ -201,7 +202,9 @@ def predict(
                 name, logged.astype(float).tolist(), low.tolist(), middle.tolist(), high.tolist()
             )
         )
-    return result, _lateness(log, runs, first)
+    dispatches = np.mean([(run["round"] >= first).sum() for run in runs])
+    missing = max(1 - float(dispatches) / int((log["round"] >= first).sum()), 0.0)
+    return result, _lateness(log, runs, first), missing
 
 
 def _lateness(log: pd.DataFrame, runs: list[pd.DataFrame], first: float) -> Lateness | None:

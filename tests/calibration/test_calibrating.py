@@ -149,6 +149,23 @@ def test_the_flag_says_why_there_is_no_cross_validation(tmp_path: Path, column: 
     assert said in calibrate(log, tmp_path / "bundle", loaded).flags
 
 
+@pytest.mark.parametrize("is_offline", [True, False])
+def test_dispatches_that_the_cross_validation_lacks_are_flagged(
+    tmp_path: Path, is_offline: bool
+) -> None:
+    """The log has both clients in all rounds, but one of them is offline after the first second."""
+    world = _named_world(tmp_path)
+    online_bundle([(0, 1e5)], [(0, 1e5)], [(0, 1 if is_offline else 1e5)]).write(tmp_path / "seen")
+    world["devices"]["availability"] = {"name": "trace", "trace": str(tmp_path / "seen")}
+    world["server"]["schedule"]["deadline"] = "100s"
+    log = _named_log(tmp_path / "log.csv", ("d1", 2.0), ("d2", 3.0), rounds=10)
+    result = calibrate(log, tmp_path / "bundle", load_scenario_dict(world, tmp_path))
+    flags = [flag for flag in result.flags if "cross-validation lack" in flag]
+    # In the rounds after the first two, every second dispatch is missing.
+    said = "The simulations of the cross-validation lack 50.0% of the log's dispatches, because"
+    assert [flag[: len(said)] for flag in flags] == ([said] if is_offline else [])
+
+
 def test_only_total_times(tmp_path: Path, log: pd.DataFrame) -> None:
     log[["client", "start_s", "end_s", "round"]].to_parquet(tmp_path / "log.parquet")
     result = calibrate(tmp_path / "log.parquet", tmp_path / "bundle")
@@ -345,10 +362,10 @@ def _named_world(folder: Path) -> dict[str, Any]:
     }
 
 
-def _named_log(path: Path, *steps: tuple[str, float]) -> Path:
-    """Four rounds of clients with these step times; 1 s of download and of upload."""
+def _named_log(path: Path, *steps: tuple[str, float], rounds: int = 4) -> Path:
+    """Rounds of clients with these step times; 1 s of download and of upload."""
     rows = ["client,start,downloaded,computed,end,steps,bytes_down,bytes_up,round"]
-    for number in range(4):
+    for number in range(rounds):
         start = 100 * number
         for name, step_s in steps:
             computed = start + 1 + 4 * step_s

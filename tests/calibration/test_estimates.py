@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from fedsim.calibration import calibrate
 from fedsim.calibration.estimates import Assumptions, Estimates, Varying, estimate, family_p
@@ -117,14 +118,19 @@ def test_the_error_of_the_variation_is_that_of_repeated_logs() -> None:
 
 
 def test_a_client_that_the_log_does_not_show_is_drawn_from_the_others() -> None:
-    """Step times of 1, 1 and 10 s: their mean is 4 s, although their median is 1 s."""
-    seen = np.array([True, True, True, False])
-    steps = Varying(np.array([1.0, 1.0, 10.0, 1.0]), np.where(seen, 0.0, 1.1), seen)
+    """A further value of a normal sample of n has the variance ``s**2 (1 + 1 / n)``; two of them share ``s**2 / n``."""
+    logs = np.array([0.0, 0.1, 0.2, 2.0, 2.5])
+    means = np.exp([*logs, 0.2, 0.2])
+    seen = np.array([True] * 5 + [False] * 2)
+    steps = Varying(means, np.where(seen, 0.0, 1.1), seen)
     generator = np.random.default_rng(4)
-    drawn = np.array([steps.perturbed(generator) for _ in range(600)])
-    assert (drawn[:, :3] == [1, 1, 10]).all()
-    assert set(drawn[:, 3]) == {1.0, 10.0}
-    assert drawn[:, 3].mean() == pytest.approx(4, abs=4 * 4.25 / math.sqrt(600))
+    drawn = np.array([steps.perturbed(generator) for _ in range(2000)])
+    assert (drawn[:, :5] == means[:5]).all()
+    one, other = np.log(drawn[:, 5:]).T
+    spread = logs.std(ddof=1)
+    expected = stats.norm(logs.mean(), spread * math.sqrt(1 + 1 / 5))
+    assert stats.kstest(one, expected.cdf).pvalue > 0.01
+    assert np.corrcoef(one, other)[0, 1] == pytest.approx(1 / 6, abs=4 / math.sqrt(2000))
 
 
 @pytest.mark.parametrize(("family", "fits"), [("lognormal", True), ("two", False)])
