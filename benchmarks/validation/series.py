@@ -36,6 +36,7 @@ from benchmarks.validation.deployment import Log, deploy
 from benchmarks.validation.netns import inside, unavailable
 from fedsim.calibration.calibrating import known
 from fedsim.calibration.estimates import estimate
+from fedsim.calibration.log import numbered
 from fedsim.scenario.loading import LoadedScenario
 
 HERE = Path(__file__).parent
@@ -131,8 +132,8 @@ def calibrated_on_first_fifth(
         columns={"dispatched_s": "start_s", "arrived_s": "end_s", "steps_done": "steps"}
     )
     first["client"] = first.pop("client_id").astype(str)
-    facts = known(loaded, sorted(first["client"].unique()), scenario["name"])
-    estimates = estimate(first, facts.clients, facts.assumptions)
+    facts = known(loaded, sorted(first["client"].unique()), "client_id", scenario["name"])
+    estimates = estimate(numbered(first, facts.clients), facts.clients, facts.assumptions)
     steps = [f"{step_s:.9f}s" for step_s in estimates.step_s.mean]
     devices = {**scenario["devices"], "compute": {"name": "values", "step": steps}}
     return {

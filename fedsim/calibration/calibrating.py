@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from fedsim.calibration.estimates import Assumptions, Estimates, estimate, horizon_s, to_bundle
 from fedsim.calibration.flower import as_timing
-from fedsim.calibration.log import clients_in_order, read_log
+from fedsim.calibration.log import numbered, read_log
+from fedsim.calibration.naming import paired
 from fedsim.calibration.prediction import (
+    IN_TIME,
     Lateness,
     Prediction,
     fitting_rounds,
@@ -26,14 +27,14 @@ from fedsim.calibration.transfers import section
 from fedsim.composition.assembly import assemble
 from fedsim.devices.availability.always import Always
 from fedsim.errors import UserError
-from fedsim.formatting import format_count, format_counted, format_names
+from fedsim.formatting import format_count, format_counted, format_duration, format_share
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.transport import Transport
 from fedsim.network.transports.fluid import Fluid
 from fedsim.parameters import Parameters
 from fedsim.scenario.loading import LoadedScenario, load_scenario_dict
-from fedsim.scheduling.schedules.sync import Sync
+from fedsim.scheduling.schedules.sync import Sync, SyncParams
 from fedsim.tasks.kinds.flower import FlowerTask
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -43,8 +44,10 @@ _QUANTITIES: Mapping[str, Callable[[pd.DataFrame], pd.Series]] = {
     "upload (s)": lambda log: log["upload_s"],
     "dispatch to arrival (s)": lambda log: log["end_s"] - log["start_s"],
 }
-_NAMED = 5
-"""Number of clients that a flag names."""
+_OVERDUE = 1.1
+"""Share of the scenario's deadline beyond which updates of the log that are in time are flagged."""
+_MISSING = 0.01
+"""Share of the log's dispatches whose absence from the cross-validation is flagged."""
 _FEW = 0.8
 """Share of the log's dispatches below which a simulation is flagged."""
 
@@ -54,7 +57,7 @@ class Calibration:
     """The devices estimated from a log, and how well they predict the log.
 
     Attributes:
-        log: the dispatches.
+        log: the dispatches, with the numbers of the clients.
         estimates: estimates from the whole log.
         scenario: the scenario on the estimates, as plain data with absolute paths; None without a scenario.
         distributions: logged and simulated values by quantity; empty without a scenario.
@@ -86,22 +89,24 @@ def calibrate(
     Raises:
         UserError: the log cannot be read, or does not fit the scenario.
     """
-    log = read_log(path)
+    read = read_log(path)
+    log, clients = read.dispatches, read.clients()
     flags: list[str] = []
     if scenario is not None and issubclass(scenario.scenario.task.type, FlowerTask):
         scenario, log, flags = as_timing(scenario, log)
-    clients = clients_in_order(log)
     assumptions = Assumptions(Fluid(Parameters()))
     shares_links = False
     stop: dict[str, Any] = {}
     if scenario is not None:
         stop = scenario.resolved()["stop"]
         scenario = _for_the_log(scenario, horizon_s(log))
-        facts = known(scenario, clients, str(path))
+        facts = known(scenario, clients, read.named_by, str(path))
         clients, assumptions, shares_links = facts.clients, facts.assumptions, facts.shares_links
         flags += facts.flags
+    # From here on clients are numbers: a simulated log has no names.
+    log = numbered(log, clients)
     estimates = estimate(log, clients, assumptions)
-    flags += estimates.flags
+    flags += [*_other_deadline(log, scenario), *estimates.flags]
     if shares_links:
         flags.append(
             "The scenario's links are shared: the rates in a log include the effect of sharing, so the scenario's links"
@@ -132,7 +137,7 @@ def calibrate(
     if fitted := fitting_rounds(log):
         rounds = sorted(log["round"].dropna().unique())[:fitted]
         first = estimate(log[log["round"].isin(rounds)], clients, assumptions)
-        script = _script(log, clients)
+        script = _script(log)
 
         def scenario_of(folder: Path, drawn: Estimates, seed: int) -> LoadedScenario:
             replicate = calibrated(scenario, folder, drawn, shares_links)
@@ -145,9 +150,16 @@ def calibrate(
                 replicate["stop"] = {"rounds": len(script)}
             return load_scenario_dict(replicate, bundle.parent)
 
-        predictions, lateness = predict(log, first, scenario_of)
+        predictions, lateness, missing = predict(log, first, scenario_of)
+        if missing > _MISSING and issubclass(scenario.scenario.server.schedule.type, Sync):
+            flags.append(
+                f"The simulations of the cross-validation lack {format_share(missing)} of the log's dispatches, because"
+                " their clients are still busy or offline: rounds may be predicted too short, with too few late"
+                " clients."
+            )
     else:
-        flags.append("The log has fewer than 5 rounds, so there is no cross-validation.")
+        rounds_lack = "no column round" if log["round"].isna().all() else "fewer than 5 rounds"
+        flags.append(f"The log has {rounds_lack}, so there is no cross-validation.")
     return Calibration(log, estimates, data, distributions, predictions, lateness, tuple(flags))
 
 
@@ -180,11 +192,17 @@ class Known:
     flags: list[str]
 
 
-def known(scenario: LoadedScenario, clients: list[str], where: str) -> Known:
-    """What the scenario of a log says about the log's ``clients``.
+def known(scenario: LoadedScenario, clients: list[str], named_by: str, where: str) -> Known:
+    """What the scenario of a log says about the log's clients.
+
+    Args:
+        scenario: the scenario of the logged run.
+        clients: the names of the clients in the log, in order.
+        named_by: the column of the log that names them.
+        where: the log, for messages.
 
     Raises:
-        UserError: the log has more clients than the scenario.
+        UserError: the log's clients are not those of the scenario, or may be either of several of them.
     """
     with scenario.locating_errors():
         assembly = assemble(scenario, timing_only=True)
@@ -197,7 +215,7 @@ def known(scenario: LoadedScenario, clients: list[str], where: str) -> Known:
             hint="give the scenario of the run that made the log",
         )
     world = assembly.world
-    clients, flags = paired(clients, count, world.names())
+    clients, flags = paired(clients, named_by, count, world.names(), where)
     down, up = assembly.rules.traffic_bytes
     transport: Transport = scenario.scenario.devices.network.params.transport.create()
     latency_s = network.latencies_ns(Direction.DOWN) / 1e9
@@ -219,31 +237,6 @@ def known(scenario: LoadedScenario, clients: list[str], where: str) -> Known:
         world.memory_in_trace(),
     )
     return Known(clients, assumptions, isinstance(network, SharedNetwork), flags)
-
-
-def paired(clients: list[str], count: int, names: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """The name of each of the scenario's clients as the log names it, and a flag if the pairing is a guess.
-
-    The log may name clients by their numbers, their names in the data set, or their devices in the trace.
-
-    Args:
-        clients: the names in the log, in order.
-        count: number of the scenario's clients.
-        names: names that the scenario has, as from :meth:`~fedsim.composition.world.World.names`.
-    """
-    numbers = [str(number) for number in range(count)]
-    columns = [pa.array(names[key]).to_pylist() for key in ("name", "device") if key in names]
-    for known_names in (numbers, *columns):
-        # Devices that several clients share do not identify a client.
-        if len(set(known_names)) == count and set(known_names).issuperset(clients):
-            return known_names, []
-    unseen = [f"unseen-{number}" for number in range(count - len(clients))]
-    flag = (
-        f"The log's clients have names that the scenario does not: {format_names(clients, _NAMED)} are paired with its"
-        " clients 0, 1, ... in this order. Name them by their numbers (column client) if samples or steps differ"
-        " between clients."
-    )
-    return clients + unseen, [flag]
 
 
 def calibrated(
@@ -275,8 +268,24 @@ def calibrated(
     return data
 
 
-def _script(log: pd.DataFrame, clients: list[str]) -> list[list[int]]:
+def _other_deadline(log: pd.DataFrame, scenario: LoadedScenario | None) -> list[str]:
+    """A flag if updates counted in the log that are too late for the deadline of the scenario."""
+    schedule = None if scenario is None else scenario.scenario.server.schedule.params
+    if not isinstance(schedule, SyncParams) or schedule.deadline is None:
+        return []
+    spans_s = (log["end_s"] - log["start_s"])[log["outcome"].isin(IN_TIME)]
+    overdue = int((spans_s > _OVERDUE * schedule.deadline).sum())
+    if not overdue:
+        return []
+    return [
+        f"The scenario's rounds end after {format_duration(schedule.deadline)}, but"
+        f" {format_counted(overdue, 'update')} of the log {'was' if overdue == 1 else 'were'} in time later than that"
+        f" (up to {format_duration(spans_s.max())} after the dispatch): the schedules differ. Correct"
+        " server.schedule.deadline."
+    ]
+
+
+def _script(log: pd.DataFrame) -> list[list[int]]:
     """The clients of each round of the log."""
-    number = {name: index for index, name in enumerate(clients)}
     rounds = log.dropna(subset=["round"]).groupby("round")["client"]
-    return [sorted({number[name] for name in names}) for _, names in rounds]
+    return [sorted(map(int, clients.unique())) for _, clients in rounds]

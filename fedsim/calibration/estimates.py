@@ -6,16 +6,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy.special import ndtr
 
-from fedsim.calibration.transfers import Link, identify
+from fedsim.calibration.transfers import FASTEST_BPS, LatencySource, Link, identify
 from fedsim.errors import UserError
-from fedsim.formatting import format_count, format_duration, format_names, format_number
+from fedsim.formatting import (
+    format_count,
+    format_counted,
+    format_duration,
+    format_names,
+    format_number,
+)
 from fedsim.network.transport import Transport
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import make_table
@@ -66,13 +71,32 @@ class Varying:
 
     Attributes:
         mean, error: mean of each client (that of the median client if it has none), and its relative standard error.
+        seen: whether the log shows the client's mean.
         cv, cv_error: coefficient of variation of all clients together, and its relative standard error.
     """
 
     mean: FloatArray
     error: FloatArray
+    seen: npt.NDArray[np.bool_]
     cv: float = 0.0
     cv_error: float = 0.0
+
+    def perturbed(self, generator: np.random.Generator) -> FloatArray:
+        """Means drawn within their errors, as another log of the same clients might give them.
+
+        Clients that the log does not show are drawn from a lognormal distribution that is fitted to the others: around
+        their geometric mean, which has an error that all draws share, and with their spread.
+        """
+        means: FloatArray = self.mean * np.exp(
+            self.error * generator.standard_normal(len(self.mean))
+        )
+        unseen, seen = int((~self.seen).sum()), int(self.seen.sum())
+        if unseen and seen > 1:
+            logs = np.log(means[self.seen])
+            spread = logs.std(ddof=1)
+            center = logs.mean() + spread / math.sqrt(seen) * generator.standard_normal()
+            means[~self.seen] = np.exp(center + spread * generator.standard_normal(unseen))
+        return means
 
 
 @dataclass(frozen=True)
@@ -86,6 +110,7 @@ class Estimates:
         rates_bps: rates down and up; means are NaN if the log does not show them. Errors are those at the given
             latencies.
         latency_s, latency_errors: one-way latency (NaN if the log does not show it) and its standard error in seconds.
+        latency_from: whether the latencies are estimated from the log, those of the scenario, or neither.
         rate_slopes: relative change of each rate per second of latency, shape ``(2, clients)``: with a longer latency,
             transfers as long as the log's need a higher rate.
         transport: how transfers send their bytes; the assumed one unless the log clearly shows another.
@@ -100,6 +125,7 @@ class Estimates:
     rates_bps: tuple[Varying, Varying]
     latency_s: FloatArray
     latency_errors: FloatArray
+    latency_from: LatencySource
     rate_slopes: FloatArray
     transport: Transport
     kinds: Sequence[str | None] | None = None
@@ -110,24 +136,20 @@ class Estimates:
     def perturbed(self, generator: np.random.Generator) -> Estimates:
         """Estimates drawn within their errors, as another log of the same devices might give them."""
 
-        def drawn(values: FloatArray | float, errors: FloatArray | float) -> Any:
-            return values * np.exp(errors * generator.standard_normal(np.shape(values)))
+        def cv(of: Varying) -> float:
+            return float(of.cv * np.exp(of.cv_error * generator.standard_normal()))
 
         latency_s = self.latency_s + self.latency_errors * generator.standard_normal(
             len(self.latency_s)
         )
         latency_s = np.maximum(latency_s, 0.0)
         step_s, rates_bps = self.step_s, self.rates_bps
-        rate_cvs = [float(drawn(rate.cv, rate.cv_error)) for rate in rates_bps]
-        step_s = replace(
-            step_s,
-            mean=drawn(step_s.mean, step_s.error),
-            cv=float(drawn(step_s.cv, step_s.cv_error)),
-        )
+        rate_cvs = [cv(rate) for rate in rates_bps]
+        step_s = replace(step_s, mean=step_s.perturbed(generator), cv=cv(step_s))
         longer = np.exp(self.rate_slopes * (latency_s - self.latency_s))
         down, up = (
-            replace(rate, mean=drawn(rate.mean, rate.error) * factor, cv=cv)
-            for rate, factor, cv in zip(rates_bps, longer, rate_cvs, strict=True)
+            replace(rate, mean=rate.perturbed(generator) * factor, cv=rate_cv)
+            for rate, factor, rate_cv in zip(rates_bps, longer, rate_cvs, strict=True)
         )
         return replace(self, step_s=step_s, rates_bps=(down, up), latency_s=latency_s)
 
@@ -135,7 +157,8 @@ class Estimates:
     def medians(self) -> FloatArray:
         """Medians of step time, rates down and up, and latency, and their standard errors, shape ``(2, 4)``.
 
-        The errors are computed from draws of the estimates within their errors, with a fixed seed.
+        The errors are computed from draws of the estimates within their errors, with a fixed seed. A latency that is
+        not estimated has none (NaN).
         """
 
         def median(of: Estimates) -> FloatArray:
@@ -145,7 +168,10 @@ class Estimates:
 
         generator = np.random.default_rng(0)
         drawn = [median(self.perturbed(generator)) for _ in range(_DRAWS)]
-        return np.array([median(self), np.std(drawn, axis=0)])
+        errors = np.std(drawn, axis=0)
+        if self.latency_from != "log":
+            errors[-1] = np.nan
+        return np.array([median(self), errors])
 
     @property
     def knows_links(self) -> bool:
@@ -154,13 +180,17 @@ class Estimates:
 
 
 def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions) -> Estimates:
-    """Estimate the devices ``clients`` from the completed dispatches of a log.
+    """Estimate the devices of ``clients`` from the completed dispatches of a log.
 
     Each quantity is estimated from the dispatches that show it: a download that ended, local steps with their number.
+
+    Args:
+        log: dispatches with the numbers of the clients, as from :func:`~fedsim.calibration.log.numbered`.
+        clients: names of the clients, by number.
+        assumptions: facts that the log may lack.
     """
-    number = {name: index for index, name in enumerate(clients)}
-    done = log[log["end_s"].notna() & log["client"].isin(number)]
-    client = done["client"].map(number).to_numpy().astype(np.int64)
+    done = log[log["end_s"].notna()]
+    client = done["client"].to_numpy(np.int64)
     count = len(clients)
     flags = _incomplete(done)
     steps = done["steps"].to_numpy(float)
@@ -169,9 +199,10 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
     elif np.isnan(steps).all():
         flags.append("The log has no local steps: each dispatch counts as one step.")
         steps = np.ones(len(done))
-    rates = [Varying(np.full(count, np.nan), np.zeros(count))] * 2
+    rates = [Varying(np.full(count, np.nan), np.zeros(count), np.zeros(count, dtype=bool))] * 2
     slopes = np.zeros((2, count))
     latency_s, latency_errors = np.full(count, np.nan), np.zeros(count)
+    latency_from: LatencySource = "nothing"
     transport = assumptions.transport
     compute_s = done["compute_s"].to_numpy()
     if np.isfinite(compute_s).any():
@@ -197,16 +228,26 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
             transfers = identify(links, assumptions.transport, assumptions.latency_s)
             transport, latency_s = transfers.transport, transfers.latency_s
             latency_errors = transfers.latency_errors
+            latency_from = transfers.latency_from
             flags += transfers.flags
+            too_fast = np.zeros(count, dtype=bool)
             for way, (by, _, _) in enumerate(transfers_of):
                 each = np.empty(len(by))
                 for one, rows in enumerate(rows_of[way]):
                     link = links[one][way]
                     each[rows] = link.rates_bps(transport, latency_s[one])
                     slopes[way, one] = link.slope(transport, latency_s[one], latency_errors[one])
+                too_fast[by[each >= FASTEST_BPS]] = True
                 rates[way] = _by_client(by, each, count)
                 direction = ("down", "up")[way]
                 flags += _fit_flags(f"rates {direction}", "normal", rates[way], by, each)
+            if latency_from == "scenario" and too_fast.any():
+                flags.insert(
+                    0,
+                    "The log's transfers are shorter than the scenario's latency allows for"
+                    f" {too_fast.sum()} of {format_counted(count, 'client')}, so the rates of these links mean nothing."
+                    " Correct devices.network.latency.",
+                )
     else:
         compute_s = (done["end_s"] - done["start_s"]).to_numpy()
         if assumptions.transfers_s is not None:
@@ -241,7 +282,7 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
         flags.append(
             f"Clients with only one completed dispatch get the spread of the others: {single} of {count}."
         )
-    flags += _unlikely_unit(log, step.mean, np.concatenate([rate.mean for rate in rates]))
+    flags = _unlikely_unit(log, step.mean, np.concatenate([rate.mean for rate in rates])) + flags
     online = _online(log, clients)
     absent = log["client"][(log["outcome"].astype(str) == "dropped") & log["ended_s"].notna()]
     flags.append(
@@ -259,6 +300,7 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
         (rates[0], rates[1]),
         latency_s,
         latency_errors,
+        latency_from,
         slopes,
         transport,
         assumptions.kinds,
@@ -313,11 +355,11 @@ def _online(log: pd.DataFrame, clients: Sequence[str]) -> tuple[tuple[str, float
         return ()
     end_s = horizon_s(log)
     intervals = []
-    events: dict[str, list[tuple[float, float]]] = {name: [] for name in clients}
+    events: list[list[tuple[float, float]]] = [[] for _ in clients]
     ended_s = log["ended_s"].where(dropped, np.nan)
-    for name, start, left in zip(log["client"], log["start_s"], ended_s, strict=True):
-        events[name].append((start, left))
-    for name, worked in events.items():
+    for client, start, left in zip(log["client"], log["start_s"], ended_s, strict=True):
+        events[client].append((start, left))
+    for name, worked in zip(clients, events, strict=True):
         start_s: float | None = 0.0
         left_s = 0.0
         for start, left in worked:
@@ -353,9 +395,9 @@ def _by_client(client: npt.NDArray[np.int64], values: FloatArray, count: int) ->
     error = np.where(rows > 0, cv / np.sqrt(np.maximum(rows, 1)), spread)
     mean = np.where(rows > 0, mean, np.nanmedian(mean))
     if cv < _LEAST_CV:
-        return Varying(mean, error)
+        return Varying(mean, error, rows > 0)
     kurtosis = float((squares**2).mean() / squares.mean() ** 2)
-    return Varying(mean, error, cv, math.sqrt(max(kurtosis - 1, 1.0) / freedom) / 2)
+    return Varying(mean, error, rows > 0, cv, math.sqrt(max(kurtosis - 1, 1.0) / freedom) / 2)
 
 
 def _fit_flags(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import itertools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from fedsim.outcomes import OUTCOME_LABELS, Outcome
 from fedsim.tasks.reading.files import read_table, row_place
 
 _NAMES = {
-    "client": ("client", "client_id", "device", "device_id"),
+    "client": ("client", "client_id", "client_name", "device", "device_id"),
     "start_s": ("start", "start_s", "dispatched", "dispatched_s"),
     "downloaded_s": ("downloaded", "downloaded_s", "download_end", "download_end_s"),
     "computed_s": ("computed", "computed_s", "compute_end", "compute_end_s"),
@@ -45,13 +46,38 @@ _INSTANTS = ("start_s", "downloaded_s", "computed_s", "end_s", "ended_s")
 _ROUNDING_S = 1e-6
 _UNDELIVERED = (Outcome.DROPPED.label, Outcome.CUT.label, Outcome.UNFINISHED.label)
 _TIMES = "give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z"
+_OFFSET = r"[T ].*(?:[Zz]|[+-]\d{2}(?::?\d{2})?)\s*$"
+"""The end of a timestamp that has an offset from UTC."""
 _Place = Callable[[int], str]
 """Where a row of a log stands, for messages."""
 COLUMNS = ", ".join(names[0] for names in _NAMES.values())
 
 
-def read_log(path: Path) -> pd.DataFrame:
-    """The dispatches of a log, in order of their start, with columns as in :data:`COLUMNS`.
+@dataclass(frozen=True)
+class Log:
+    """A log as it was read.
+
+    Attributes:
+        dispatches: one row per dispatch; its ``client`` is the name in the log.
+        named_by: the column of the log that names the clients, as the log spells it.
+    """
+
+    dispatches: pd.DataFrame
+    named_by: str
+
+    def clients(self) -> list[str]:
+        """The names of the clients, numbers in their order."""
+        return sorted(self.dispatches["client"].unique(), key=natural_order)
+
+
+def numbered(dispatches: pd.DataFrame, clients: Sequence[str]) -> pd.DataFrame:
+    """Dispatches whose ``client`` is the number of its name in ``clients``, instead of the name."""
+    number = {name: index for index, name in enumerate(clients)}
+    return dispatches.assign(client=dispatches["client"].map(number).astype(np.int64))
+
+
+def read_log(path: Path) -> Log:
+    """Read a log: its dispatches in order of their start, with columns as in :data:`COLUMNS`.
 
     Instants are seconds from the first start; values that the log does not give are NaN. ``client`` is text. ``end`` is
     the arrival of the update. If the log has no column ``ended``, the ``end`` of a dispatch that was dropped, cut or
@@ -79,11 +105,13 @@ def read_log(path: Path) -> pd.DataFrame:
     def place(row: int) -> str:
         return row_place(path, row) if in_file else f"{path}, row {row + 1} of dispatches"
 
-    return _normalized(table, str(path), place)
+    named_by = next((each for each in _NAMES["client"] if each in table.columns), "client")
+    return Log(_normalized(table, str(path), place), named_by)
 
 
 def _normalized(table: pd.DataFrame, where: str, place: _Place) -> pd.DataFrame:
     log = pd.DataFrame(index=table.index)
+    local: dict[str, pd.Series] = {}
     for name, spellings in _NAMES.items():
         spelling = next((each for each in spellings if each in table.columns), None)
         if spelling is not None:
@@ -100,10 +128,12 @@ def _normalized(table: pd.DataFrame, where: str, place: _Place) -> pd.DataFrame:
             hint = "every dispatch needs its client, and when it started"
             raise UserError(f"{spelling} is empty", where=place(row), hint=hint)
         if name in _INSTANTS:
+            local[spelling or name] = _is_local(column)
             column = _seconds(column, spelling or name, place)
         elif name in _NUMBERS:
             column = _numbers(column, spelling or name, place)
         log[name] = column
+    _check_offsets(pd.DataFrame(local), table, where, place)
     log["client"] = log["client"].astype(str)
     origin_s = log["start_s"].min()
     for name in _INSTANTS:
@@ -192,6 +222,36 @@ def _seconds(column: pd.Series, name: str, place: _Place) -> pd.Series:
     return seconds
 
 
+def _is_local(column: pd.Series) -> pd.Series:
+    """Whether each timestamp lacks an offset from UTC; missing for numbers and empty cells."""
+    if pd.api.types.is_datetime64_any_dtype(column):
+        is_local = pd.Series(column.dt.tz is None, column.index)
+        return is_local.where(column.notna())
+    text = column.where(pd.to_numeric(column, errors="coerce").isna()).dropna().astype(str)
+    return (~text.str.contains(_OFFSET)).reindex(column.index)
+
+
+def _check_offsets(local: pd.DataFrame, table: pd.DataFrame, where: str, place: _Place) -> None:
+    """Refuse timestamps some of which have an offset from UTC, and note if none of them has."""
+    without = local.eq(True)
+    if not without.to_numpy().any():
+        return
+    if not local.eq(False).to_numpy().any():
+        logging.getLogger("fedsim").warning(
+            "note: %s: the timestamps have no offset from UTC and are read as UTC; if they are local times and the"
+            " clocks changed, times across the change are wrong by an hour",
+            where,
+        )
+        return
+    row = int(without.any(axis=1).to_numpy().argmax())
+    name = without.columns[without.iloc[row]][0]
+    raise UserError(
+        f"column {name}: '{table[name].iloc[row]}' has no offset from UTC, but other timestamps of the log have one",
+        where=place(row),
+        hint="write it in all of them: 2026-01-31T12:00:00Z, or 2026-01-31T12:00:00+02:00",
+    )
+
+
 def _numbers(column: pd.Series, name: str, place: _Place) -> pd.Series:
     numbers = pd.to_numeric(column, errors="coerce").astype(float)
     _require_known(column, numbers, name, place, "give a number, or leave it empty")
@@ -213,8 +273,3 @@ def _require_known(
 def _first(rows: pd.Series) -> int | None:
     """The first of these rows; None if there is none."""
     return int(rows.to_numpy().argmax()) if rows.any() else None
-
-
-def clients_in_order(log: pd.DataFrame) -> list[str]:
-    """The names of the log's clients, numbers in their order."""
-    return sorted(log["client"].unique(), key=natural_order)

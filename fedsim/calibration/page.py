@@ -33,6 +33,7 @@ _DEVICES = 200
 """Maximum number of devices that the page lists."""
 _EXACT = 1e-4
 """Relative error below which a value is shown as exact."""
+_LATENCY_FROM = {"log": "", "scenario": "of the scenario", "nothing": "not shown by the log"}
 _PROBABILITIES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 """Limits of the groups in which predicted probabilities are compared with the log."""
 _CONSTANT = 1e-6
@@ -85,9 +86,9 @@ def summary(calibration: Calibration) -> list[Tile]:
         for (way, rate, error), rates in zip(medians, estimates.rates_bps, strict=True):
             note = f"varies by {_variation(rates)}"
             rows.append(Tile(f"median rate {way}", _rate(rate, error), note))
-        known = not estimates.latency_errors.any()
-        latency = _seconds(latency_s, 0.0 if known else errors[3])
-        rows.append(Tile("median one-way latency", latency))
+        note = _LATENCY_FROM[estimates.latency_from]
+        latency = _seconds(latency_s, 0.0 if note else errors[3])
+        rows.append(Tile("median one-way latency", latency, note))
         rows.append(Tile("transport", describe(estimates.transport)))
     late = calibration.lateness
     if late is not None:
@@ -116,6 +117,7 @@ def document(calibration: Calibration) -> dict[str, object]:
             name: {"value": number(value), "error": number(error)}
             for name, value, error in zip(names, medians, errors, strict=True)
         },
+        "latency_from": estimates.latency_from,
         "variation": {
             name: {"cv": each.cv, "relative_error": each.cv_error} for name, each in varying.items()
         },
@@ -129,7 +131,9 @@ def document(calibration: Calibration) -> dict[str, object]:
                     for key, each in varying.items()
                 },
                 "latency_s": number(estimates.latency_s[row]),
-                "latency_error_s": number(estimates.latency_errors[row]),
+                "latency_error_s": number(estimates.latency_errors[row])
+                if estimates.latency_from == "log"
+                else None,
             }
             for row, name in enumerate(estimates.clients)
         ],
@@ -267,6 +271,8 @@ def _devices(calibration: Calibration) -> Figure:
     def mean(of: Varying, text: Callable[[float, float], str]) -> Callable[[int], str]:
         return lambda row: text(of.mean[row], of.mean[row] * of.error[row])
 
+    note = _LATENCY_FROM[estimates.latency_from]
+
     def latency(row: int) -> str:
         return _seconds(estimates.latency_s[row], estimates.latency_errors[row])
 
@@ -279,7 +285,7 @@ def _devices(calibration: Calibration) -> Figure:
         ("step", "Step time", "text", mean(estimates.step_s, _seconds)),
         ("down", "Rate down", "text", mean(estimates.rates_bps[0], _rate)),
         ("up", "Rate up", "text", mean(estimates.rates_bps[1], _rate)),
-        ("latency", "One-way latency", "text", latency),
+        ("latency", ", ".join(filter(None, ["One-way latency", note])), "text", latency),
     )
 
 

@@ -24,7 +24,7 @@ from fedsim.timeline import Aggregate
 BAND = 0.9
 REPLICATES = 40
 _FIT = 0.2
-_IN_TIME = (Outcome.AGGREGATED.label, Outcome.DISCARDED.label)
+IN_TIME = (Outcome.AGGREGATED.label, Outcome.DISCARDED.label)
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ class Lateness:
     """Whether the dispatches of the rounds after the fit were predicted to be late, one entry per dispatch.
 
     Attributes:
-        client, round: client and round of each dispatch.
+        client, round: number of the client and of the round of each dispatch.
         probability: the share of simulations in which it is late, among those in which it arrives.
         late: whether it was late in the log.
     """
 
-    client: list[str]
+    client: list[int]
     round: list[int]
     probability: FloatArray
     late: npt.NDArray[np.bool_]
@@ -110,14 +110,14 @@ class _Rows:
 
 
 def simulated_log(loaded: LoadedScenario) -> pd.DataFrame:
-    """The dispatches of a simulation, as a log."""
+    """The dispatches of a simulation, as a log with the numbers of the clients."""
     rows = _Rows()
     assembly = assemble(loaded, timing_only=True)
     build_server(assembly, None, rows).run()
     table = pd.DataFrame(DispatchRows(assembly.population.power).columns(rows.ended))
     log = pd.DataFrame(
         {
-            "client": table["client_id"].astype(str),
+            "client": table["client_id"],
             "start_s": table["dispatched_s"],
             "downloaded_s": table["downloaded_s"],
             "computed_s": table["computed_s"],
@@ -151,18 +151,19 @@ def predict(
     log: pd.DataFrame,
     fitted: Estimates,
     scenario_of: Callable[[Path, Estimates, int], LoadedScenario],
-) -> tuple[list[Prediction], Lateness | None]:
+) -> tuple[list[Prediction], Lateness | None, float]:
     """Predict the rounds after the fit, with the log's clients in each, and compare.
 
     Args:
-        log: the whole log.
+        log: the whole log, with the numbers of the clients.
         fitted: the estimates from its first rounds.
         scenario_of: the scenario on a bundle of estimates, drawn within their errors, with a seed; its selection
             repeats the log's.
 
     Returns:
         The predictions of the quantities, and of lateness; without late clients if none is late in the log and in the
-        simulations.
+        simulations. And the share of the log's dispatches that the simulations lack, because the clients are still
+        busy or offline in them; 0 if the simulations have more.
     """
     first = sorted(log["round"].dropna().unique())[fitting_rounds(log)]
     generator = np.random.default_rng(0)
@@ -201,7 +202,9 @@ def predict(
                 name, logged.astype(float).tolist(), low.tolist(), middle.tolist(), high.tolist()
             )
         )
-    return result, _lateness(log, runs, first)
+    dispatches = np.mean([(run["round"] >= first).sum() for run in runs])
+    missing = max(1 - float(dispatches) / int((log["round"] >= first).sum()), 0.0)
+    return result, _lateness(log, runs, first), missing
 
 
 def _lateness(log: pd.DataFrame, runs: list[pd.DataFrame], first: float) -> Lateness | None:
@@ -221,7 +224,7 @@ def _lateness(log: pd.DataFrame, runs: list[pd.DataFrame], first: float) -> Late
 
 def _outcomes(log: pd.DataFrame) -> pd.Series:
     """Whether each dispatch that arrived was late (1 or 0), by round and client."""
-    arrived = log[(_is_late(log) | log["outcome"].isin(_IN_TIME)) & log["round"].notna()]
+    arrived = log[(_is_late(log) | log["outcome"].isin(IN_TIME)) & log["round"].notna()]
     return _is_late(arrived).astype(float).groupby([arrived["round"], arrived["client"]]).max()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,8 @@ from fedsim.network.transports.tcp import Tcp, TcpParams
 from fedsim.parameters import Parameters
 
 FloatArray = npt.NDArray[np.float64]
+LatencySource = Literal["log", "scenario", "nothing"]
+"""Where latencies come from: estimated from the log, given by the scenario, or neither."""
 
 CANDIDATES: tuple[Transport, ...] = (
     Fluid(Parameters()),
@@ -38,7 +41,7 @@ _ROUNDING = 1e-6
 """Variance of log rates that counts as rounding."""
 _GRID = 16
 """Number of latencies that are tried first."""
-_SLOWEST_BPS, _FASTEST_BPS = 1.0, 1e13
+_SLOWEST_BPS, FASTEST_BPS = 1.0, 1e13
 _CLOCK_S = 1e-9
 """Resolution of simulated time; shorter transfers, of few bytes on fast links, count as this long."""
 _PART = 0.1
@@ -89,11 +92,15 @@ class Link:
 
 @dataclass(frozen=True)
 class Transfers:
-    """Results from transfers: transport, latency of each client with its error (seconds), and flags for the rest."""
+    """Results from transfers: transport, latency of each client with its error (seconds), and flags for the rest.
+
+    Without a source, the latencies are 0.
+    """
 
     transport: Transport
     latency_s: FloatArray
     latency_errors: FloatArray
+    latency_from: LatencySource
     flags: tuple[str, ...]
 
 
@@ -107,6 +114,7 @@ def identify(
         assumed: the transport unless the transfers clearly show another.
         latency_s: one-way latency of each client if it is known, shape ``(clients,)``.
     """
+    source: LatencySource = "log" if latency_s is None else "scenario"
     telling = [
         client for client, pair in enumerate(links) if any(link.shows_latency for link in pair)
     ]
@@ -116,7 +124,9 @@ def identify(
         if latency_s is None:
             flag += ", latency counts as 0, and the rates include it. Give a scenario with the latency to separate them"
         none = np.zeros(len(links))
-        return Transfers(assumed, none if latency_s is None else latency_s, none, (f"{flag}.",))
+        if latency_s is None:
+            return Transfers(assumed, none, none, "nothing", (f"{flag}.",))
+        return Transfers(assumed, latency_s, none, source, (f"{flag}.",))
     telling.sort(key=lambda client: -sum(len(link.sizes) for link in links[client]))
     few = telling[:_CLIENTS]
     known = [None] * len(links) if latency_s is None else latency_s.tolist()
@@ -149,7 +159,7 @@ def identify(
         unseen = np.isnan(latency_s)
         errors[unseen] = np.nanstd(latency_s)
         latency_s = np.where(unseen, np.nanmedian(latency_s), latency_s)
-    return Transfers(transport, latency_s, errors, flags if alike else ())
+    return Transfers(transport, latency_s, errors, source, flags if alike else ())
 
 
 def describe(transport: Transport) -> str:
@@ -190,7 +200,7 @@ def _fit(
 def _spread(samples: list[Link], transport: Transport, latency_s: float) -> float:
     """The sum of squared deviations of log rates from their link's mean."""
     rates = [link.rates_bps(transport, latency_s) for link in samples]
-    if any(each.max() >= _FASTEST_BPS for each in rates):
+    if any(each.max() >= FASTEST_BPS for each in rates):
         return _IMPOSSIBLE
     return float(sum(((logs - logs.mean()) ** 2).sum() for logs in map(np.log, rates)))
 
@@ -225,9 +235,9 @@ def _rate_bps(transport: Transport, latency_s: float, size_bytes: float, span_s:
         transfer_s = latency_s + course.alone_s(rate_bps)
         return math.log(max(transfer_s, _CLOCK_S)) - math.log(max(span_s, _CLOCK_S))
 
-    slow, fast = math.log(_SLOWEST_BPS), math.log(_FASTEST_BPS)
+    slow, fast = math.log(_SLOWEST_BPS), math.log(FASTEST_BPS)
     if excess(fast) >= 0:
-        return _FASTEST_BPS
+        return FASTEST_BPS
     if excess(slow) <= 0:
         return _SLOWEST_BPS
     return math.exp(brentq(excess, slow, fast, xtol=1e-10))

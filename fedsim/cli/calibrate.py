@@ -41,7 +41,8 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
 
     LOG is a CSV or Parquet file with one row per dispatch, or a run folder. It needs the columns 'client', 'start' and
     'end' (seconds or ISO 8601 timestamps), and should have 'downloaded' and 'computed' (the ends of the download and
-    of the local steps), 'steps', 'bytes_down', 'bytes_up', 'round' and 'outcome'. If clients paused while they were
+    of the local steps), 'steps', 'bytes_down', 'bytes_up', 'round' and 'outcome'. 'client' may also be called
+    'client_id', 'client_name' or 'device_id', to say what its names are. If clients paused while they were
     offline, 'download_s', 'compute_s' and 'upload_s' are the seconds of work in each phase, without the pauses.
 
     Writes the bundle, a page (BUNDLE.html) that compares simulation and log, and with a scenario the calibrated

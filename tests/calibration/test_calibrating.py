@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from scipy import stats
 
 import fedsim
 from fedsim.calibration import Calibration, calibrate
-from fedsim.calibration.calibrating import QUANTILES, paired
+from fedsim.calibration.calibrating import QUANTILES
 from fedsim.calibration.prediction import round_durations_s, simulated_log
 from fedsim.cli import cli
 from fedsim.composition.assembly import assemble
 from fedsim.network.base import Direction
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
-from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.bundle import Manifest, TraceBundle
+from fedsim.traces.tables import make_table
 from tests.calibration.worlds import TRUTH
 from tests.simulation.harness import online_bundle
 
@@ -122,6 +122,48 @@ def test_schedules_without_a_deadline_predict_no_lateness(tmp_path: Path) -> Non
         "duration of a round (s)",
         "total time (s)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("deadline", "flagged"), [("14s", False), ("9s", True)], ids=["logged", "other"]
+)
+def test_a_deadline_before_updates_of_the_log_is_flagged(
+    tmp_path: Path, folder: Path, deadline: str, flagged: bool
+) -> None:
+    server = {**TRUTH["server"], "schedule": {"name": "sync", "deadline": deadline}}
+    scenario = load_scenario_dict({**TRUTH, "server": server}, tmp_path)
+    result = calibrate(folder / "log.csv", tmp_path / "bundle", scenario)
+    flags = [flag for flag in result.flags if "server.schedule.deadline" in flag]
+    assert len(flags) == flagged
+    assert not flagged or flags[0].startswith("The scenario's rounds end after 9 s, but ")
+
+
+@pytest.mark.parametrize("column", [True, False])
+def test_the_flag_says_why_there_is_no_cross_validation(tmp_path: Path, column: bool) -> None:
+    log = _named_log(tmp_path / "log.csv", ("d0", 3.0), ("d1", 2.0))
+    if not column:
+        pd.read_csv(log).drop(columns="round").to_csv(log, index=False)
+    loaded = load_scenario_dict(_named_world(tmp_path), tmp_path)
+    lacks = "fewer than 5 rounds" if column else "no column round"
+    said = f"The log has {lacks}, so there is no cross-validation."
+    assert said in calibrate(log, tmp_path / "bundle", loaded).flags
+
+
+@pytest.mark.parametrize("is_offline", [True, False])
+def test_dispatches_that_the_cross_validation_lacks_are_flagged(
+    tmp_path: Path, is_offline: bool
+) -> None:
+    """The log has both clients in all rounds, but one of them is offline after the first second."""
+    world = _named_world(tmp_path)
+    online_bundle([(0, 1e5)], [(0, 1e5)], [(0, 1 if is_offline else 1e5)]).write(tmp_path / "seen")
+    world["devices"]["availability"] = {"name": "trace", "trace": str(tmp_path / "seen")}
+    world["server"]["schedule"]["deadline"] = "100s"
+    log = _named_log(tmp_path / "log.csv", ("d1", 2.0), ("d2", 3.0), rounds=10)
+    result = calibrate(log, tmp_path / "bundle", load_scenario_dict(world, tmp_path))
+    flags = [flag for flag in result.flags if "cross-validation lack" in flag]
+    # In the rounds after the first two, every second dispatch is missing.
+    said = "The simulations of the cross-validation lack 50.0% of the log's dispatches, because"
+    assert [flag[: len(said)] for flag in flags] == ([said] if is_offline else [])
 
 
 def test_only_total_times(tmp_path: Path, log: pd.DataFrame) -> None:
@@ -320,10 +362,10 @@ def _named_world(folder: Path) -> dict[str, Any]:
     }
 
 
-def _named_log(path: Path, *steps: tuple[str, float]) -> Path:
-    """Four rounds of clients with these step times; 1 s of download and of upload."""
+def _named_log(path: Path, *steps: tuple[str, float], rounds: int = 4) -> Path:
+    """Rounds of clients with these step times; 1 s of download and of upload."""
     rows = ["client,start,downloaded,computed,end,steps,bytes_down,bytes_up,round"]
-    for number in range(4):
+    for number in range(rounds):
         start = 100 * number
         for name, step_s in steps:
             computed = start + 1 + 4 * step_s
@@ -338,11 +380,11 @@ def _named_log(path: Path, *steps: tuple[str, float]) -> Path:
     [
         (("2", "1"), ("0", "1", "2"), None),
         (("d2", "d1"), ("d0", "d1", "d2"), None),
-        (("ph2", "ph1"), ("ph1", "ph2", "unseen-0"), "ph1 and ph2 are paired"),
+        (("ph2", "ph1"), ("ph1", "ph2", "unseen-0"), "ph1 and ph2"),
         # One name of a device does not make the other one known.
-        (("d2", "ph1"), ("d2", "ph1", "unseen-0"), "d2 and ph1 are paired"),
+        (("d2", "ph1"), ("d2", "ph1", "unseen-0"), "ph1"),
         # There are only clients 0 to 2.
-        (("3", "2"), ("2", "3", "unseen-0"), "2 and 3 are paired"),
+        (("3", "2"), ("2", "3", "unseen-0"), "3"),
     ],
     ids=["numbers", "devices", "unknown", "one unknown", "beyond"],
 )
@@ -358,15 +400,38 @@ def test_clients_are_paired_by_number_or_device(
     assert [step_s[name] for name in names] == pytest.approx([3.0, 2.0])
     flags = [flag for flag in result.flags if "names that the scenario does not" in flag]
     assert len(flags) == (flagged is not None)
-    assert flagged is None or f": {flagged} with its clients 0, 1, ..." in flags[0]
+    assert flagged is None or f"({flagged}): they are paired with" in flags[0]
 
 
-def test_clients_are_paired_by_their_names_in_the_data_set() -> None:
-    names = {"name": ("ann", "bob", "eve"), "device": pa.array(["x", "y", "x"])}
-    assert paired(["bob", "eve"], 3, names) == (["ann", "bob", "eve"], [])
-    # Two clients are on device x.
-    clients, flags = paired(["x", "y"], 3, names)
-    assert (clients, len(flags)) == (["x", "y", "unseen-0"], 1)
+@pytest.mark.parametrize(
+    ("column", "ids"),
+    [
+        ("client", [f"n{number}" for number in range(12)]),
+        ("client", [str(1 + number) for number in range(12)]),
+        ("device_id", [str((1 + number) % 12) for number in range(12)]),
+    ],
+    ids=["text", "from 1", "numbers in another order"],
+)
+def test_the_names_of_the_devices_change_no_result(
+    column: str, ids: list[str], tmp_path: Path, calibration: Calibration, log: pd.DataFrame
+) -> None:
+    """Lateness, the script of the rounds and the estimates follow the pairing, whatever the log calls the clients."""
+    windows = {"window_start_us": [0] * 12, "window_end_us": [10**12] * 12, "valid": [True] * 12}
+    table = make_table("devices", {"device_id": ids, **windows})
+    manifest = Manifest(name="ids", horizon_us=10**12, importer="hand", importer_version="1")
+    TraceBundle(manifest, {"devices": table}).write(tmp_path / "devices")
+    devices = {"trace": str(tmp_path / "devices"), "availability": "always"}
+    truth = {**TRUTH, "devices": {**TRUTH["devices"], **devices}}
+    named = log.drop(columns="ended_s")
+    named[column] = [ids[number] for number in named.pop("client")]
+    named.to_csv(tmp_path / "log.csv", index=False)
+    found = calibrate(tmp_path / "log.csv", tmp_path / "b", load_scenario_dict(truth, tmp_path))
+    late, expected = found.lateness, calibration.lateness
+    assert late is not None
+    assert expected is not None
+    assert (late.right, len(late.late)) == (expected.right, len(expected.late))
+    assert found.predictions == calibration.predictions
+    np.testing.assert_array_equal(found.estimates.step_s.mean, calibration.estimates.step_s.mean)
 
 
 def test_the_command_says_that_names_are_paired_in_order(tmp_path: Path) -> None:
@@ -374,6 +439,6 @@ def test_the_command_says_that_names_are_paired_in_order(tmp_path: Path) -> None
     (tmp_path / "world.json").write_text(json.dumps(_named_world(tmp_path)))
     arguments = [str(log), "--scenario", str(tmp_path / "world.json"), "-o", str(tmp_path / "out")]
     result = CliRunner().invoke(cli, ["calibrate", *arguments])
-    said = "ph2 and ph10 are paired with its clients 0, 1, ... in this order"
+    said = "(ph2 and ph10): they are paired with its clients 0, 1, ... in the order of their names"
     assert said in result.output
     assert said in (tmp_path / "out.html").read_text()

@@ -56,7 +56,7 @@ def _log(folder: Path, late: bool = True) -> Path:
 @pytest.mark.parametrize("late", [True, False])
 def test_rounds_are_those_of_the_log(tmp_path: Path, late: bool) -> None:
     scenario, _, flags = as_timing(
-        load_scenario_dict(DEVICES, tmp_path), read_log(_log(tmp_path, late))
+        load_scenario_dict(DEVICES, tmp_path), read_log(_log(tmp_path, late)).dispatches
     )
     assert scenario is not None
     schedule = scenario.scenario.server.schedule.params
@@ -72,7 +72,9 @@ def test_rounds_are_those_of_the_log(tmp_path: Path, late: bool) -> None:
 def test_rounds_that_wait_for_a_message_of_a_later_round_are_flagged(tmp_path: Path) -> None:
     table = pd.read_csv(_log(tmp_path)).query("not (round == 3 and client == 2)")
     table.to_csv(tmp_path / "log.csv", index=False)
-    _, _, flags = as_timing(load_scenario_dict(DEVICES, tmp_path), read_log(tmp_path / "log.csv"))
+    _, _, flags = as_timing(
+        load_scenario_dict(DEVICES, tmp_path), read_log(tmp_path / "log.csv").dispatches
+    )
     assert any(flag.startswith("1 rounds last until the timeout") for flag in flags)
 
 
@@ -111,7 +113,9 @@ def test_messages_of_different_work_are_whole(tmp_path: Path) -> None:
     table = pd.read_csv(_log(tmp_path))
     table.loc[table["client"] == 2, "steps"] = 8
     table.to_csv(tmp_path / "log.csv", index=False)
-    _, log, flags = as_timing(load_scenario_dict(DEVICES, tmp_path), read_log(tmp_path / "log.csv"))
+    _, log, flags = as_timing(
+        load_scenario_dict(DEVICES, tmp_path), read_log(tmp_path / "log.csv").dispatches
+    )
     assert set(log["steps"]) == {1.0}
     assert any("4 to 8 units of work" in flag for flag in flags)
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from fedsim.calibration.estimates import Assumptions, estimate
-from fedsim.calibration.log import read_log
+from fedsim.calibration.log import numbered, read_log
 from fedsim.errors import UserError
 from fedsim.network.transports.fluid import Fluid
 from fedsim.parameters import Parameters
@@ -21,7 +21,7 @@ def test_timestamps_of_a_parquet_file_are_instants(tmp_path: Path) -> None:
     start = pd.to_datetime(["2026-01-01T00:00:00Z", "2026-01-01T00:00:05Z"])
     table = {"client": ["a", "b"], "start": start, "end": [start[1], pd.NaT]}
     pd.DataFrame(table).to_parquet(tmp_path / "log.parquet")
-    log = read_log(tmp_path / "log.parquet")
+    log = read_log(tmp_path / "log.parquet").dispatches
     assert list(log["start_s"]) == [0.0, 5.0]
     assert list(log["end_s"].dropna()) == [5.0]
 
@@ -33,7 +33,8 @@ def test_timestamps_and_numbers_are_the_same(tmp_path: Path) -> None:
         "b,2026-01-01T01:00:01+01:00,2026-01-01T00:00:02Z\n"
     )
     one, other = (
-        read_log(tmp_path / name)[["client", "start_s", "end_s"]] for name in ("a.csv", "b.csv")
+        read_log(tmp_path / name).dispatches[["client", "start_s", "end_s"]]
+        for name in ("a.csv", "b.csv")
     )
     pd.testing.assert_frame_equal(one, other)
 
@@ -104,11 +105,44 @@ def test_a_column_whose_name_is_almost_right_is_named(
     assert caplog.text == ""
 
 
+def test_timestamps_without_an_offset_are_noted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    local = "client,start,end\na,2024-03-30T20:00:00,2024-03-30T20:00:03.500\n"
+    (tmp_path / "log.csv").write_text(local)
+    assert list(read_log(tmp_path / "log.csv").dispatches["end_s"]) == [3.5]
+    assert "log.csv: the timestamps have no offset from UTC and are read as UTC" in caplog.text
+    caplog.clear()
+    pd.read_csv(tmp_path / "log.csv", parse_dates=["start", "end"]).to_parquet(
+        tmp_path / "log.parquet"
+    )
+    read_log(tmp_path / "log.parquet")
+    assert "log.parquet: the timestamps have no offset" in caplog.text
+    caplog.clear()
+    (tmp_path / "log.csv").write_text(
+        "client,start,end\na,2024-03-30T20:00:00Z,2024-03-30T20:00+00\nb,2024-03-30 20:00:00+0000,\n"
+    )
+    read_log(tmp_path / "log.csv")
+    (tmp_path / "log.csv").write_text("client,start,end\na,1,2\n")
+    read_log(tmp_path / "log.csv")
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("first", ["2024-03-30T20:00:00Z", "2024-03-30T21:00:00+01:00"])
+def test_timestamps_some_of_which_have_an_offset_are_refused(tmp_path: Path, first: str) -> None:
+    (tmp_path / "log.csv").write_text(
+        f"client,start,end\na,{first},\nb,{first},2024-03-30T20:00:05\n"
+    )
+    message = r"log.csv:3: column end: '2024-03-30T20:00:05' has no offset from UTC, but other"
+    with pytest.raises(UserError, match=message):
+        read_log(tmp_path / "log.csv")
+
+
 def test_seconds_of_work_are_those_given_or_those_between_the_instants(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(
         "client,start,downloaded,computed,end,compute_s\na,0,1,40,42,10\na,50,51,61,63,\na,70,71,,,4\n"
     )
-    log = read_log(tmp_path / "log.csv")
+    log = read_log(tmp_path / "log.csv").dispatches
     assert log["download_s"].tolist() == [1, 1, 1]
     assert log["compute_s"].tolist()[:2] == [10, 10]
     # Local steps that were not finished do not show how long they take.
@@ -118,9 +152,9 @@ def test_seconds_of_work_are_those_given_or_those_between_the_instants(tmp_path:
 def test_pauses_of_a_run_are_not_taken_for_slow_steps_or_links(tmp_path: Path) -> None:
     """Ten steps of 1 s, 1 MB down at 8 Mbit/s; interrupted for 26 s in the middle of the steps."""
     run = simulate(tmp_path, "pause", [(0, 4), (30, 60)])
-    log = read_log(run.path)
+    log = read_log(run.path).dispatches
     assert log[["download_s", "compute_s", "upload_s"]].to_numpy().tolist() == [[1, 10, 2]]
-    found = estimate(log, ["0"], Assumptions(Fluid(Parameters()), np.zeros(1)))
+    found = estimate(numbered(log, ["0"]), ["0"], Assumptions(Fluid(Parameters()), np.zeros(1)))
     assert found.step_s.mean.tolist() == pytest.approx([1.0])
     assert [rates.mean.item() for rates in found.rates_bps] == pytest.approx([8e6, 4e6])
 
@@ -140,11 +174,11 @@ def test_the_end_of_a_dispatch_that_did_not_arrive_is_no_arrival(
     (tmp_path / "log.csv").write_text(
         f"client,start,end,outcome\na,0,2,aggregated\na,3,5,{outcome}\na,9,11,late\n"
     )
-    log = read_log(tmp_path / "log.csv")
+    log = read_log(tmp_path / "log.csv").dispatches
     assert list(log["end_s"].notna()) == [True, False, True]
     assert list(log["ended_s"].dropna()) == [5.0]
 
 
 def test_an_update_that_arrived_before_the_run_ended_is_complete(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("client,start,end,ended,outcome\na,0,2,4,unfinished\n")
-    assert list(read_log(tmp_path / "log.csv")["end_s"]) == [2.0]
+    assert list(read_log(tmp_path / "log.csv").dispatches["end_s"]) == [2.0]

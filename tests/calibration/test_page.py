@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
+import fedsim
 from fedsim.calibration import calibrate
 from fedsim.calibration.page import (
     _bands,
@@ -16,9 +19,13 @@ from fedsim.calibration.page import (
     _lateness,
     _rate,
     _seconds,
+    document,
+    summary,
     write_calibration_page,
 )
 from fedsim.calibration.prediction import Lateness, Prediction
+from fedsim.scenario.loading import load_scenario
+from tests.calibration.worlds import TRUTH
 
 
 def test_rounding_is_not_drawn_as_a_distribution(tmp_path: Path) -> None:
@@ -54,7 +61,7 @@ def test_bands_are_drawn_for_quantities_of_several_rounds() -> None:
 
 def test_predicted_probabilities_are_compared_with_what_happened() -> None:
     late = Lateness(
-        list("abcdef"),
+        list(range(6)),
         [3] * 6,
         np.array([0.0, 0.04, 0.3, 0.4, 1.0, 0.97]),
         np.array([False, False, False, True, True, True]),
@@ -87,3 +94,23 @@ def test_the_page_of_a_log_without_a_scenario(tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text()
     assert "&lt;b&gt;" in page
     assert "Without a scenario" in page
+
+
+@pytest.mark.parametrize("scenario", [True, False])
+def test_a_latency_that_is_not_estimated_looks_so(tmp_path: Path, scenario: bool) -> None:
+    run = fedsim.run(TRUTH, tmp_path / "run", overrides=["stop={rounds: 3}"])
+    logged = load_scenario(run.folder.scenario) if scenario else None
+    calibration = calibrate(run.path, tmp_path / "bundle", logged)
+    (tile,) = [tile for tile in summary(calibration) if tile.label == "median one-way latency"]
+    assert (tile.value, tile.note) == (
+        ("0.03 s", "of the scenario") if scenario else ("0 s", "not shown by the log")
+    )
+    write_calibration_page(calibration, tmp_path / "page.html")
+    label = (
+        "One-way latency, of the scenario" if scenario else "One-way latency, not shown by the log"
+    )
+    assert f">{label}<" in (tmp_path / "page.html").read_text()
+    content: dict[str, Any] = document(calibration)
+    assert content["latency_from"] == ("scenario" if scenario else "nothing")
+    assert content["medians"]["latency_s"]["error"] is None
+    assert {device["latency_error_s"] for device in content["devices"]} == {None}

@@ -31,7 +31,7 @@ def test_a_round_lasts_until_the_next_begins() -> None:
 def test_lateness_by_hand() -> None:
     """Four dispatches, two late; predicted 0.9, 0.4, 0.2, 0: three right; Brier (0.01 + 0.36 + 0.04) / 4 = 0.1025."""
     late = Lateness(
-        list("abcd"), [1] * 4, np.array([0.9, 0.4, 0.2, 0.0]), np.array([True, True, False, False])
+        [0, 1, 2, 3], [1] * 4, np.array([0.9, 0.4, 0.2, 0.0]), np.array([True, True, False, False])
     )
     assert (late.right, late.commonest) == (0.75, 0.5)
     assert late.brier == pytest.approx(0.1025)
@@ -39,15 +39,15 @@ def test_lateness_by_hand() -> None:
 
 
 def test_dispatches_that_did_not_arrive_are_not_predicted() -> None:
-    def log(*rows: tuple[int, str, str]) -> pd.DataFrame:
+    def log(*rows: tuple[int, int, str]) -> pd.DataFrame:
         return pd.DataFrame(rows, columns=["round", "client", "outcome"])
 
-    logged = log((0, "a", "late"), (1, "a", "late"), (1, "b", "aggregated"), (1, "c", "dropped"))
-    one = log((1, "a", "late"), (1, "b", "aggregated"), (1, "c", "late"))
-    two = log((1, "a", "aggregated"), (1, "b", "dropped"), (1, "c", "late"))
+    logged = log((0, 0, "late"), (1, 0, "late"), (1, 1, "aggregated"), (1, 2, "dropped"))
+    one = log((1, 0, "late"), (1, 1, "aggregated"), (1, 2, "late"))
+    two = log((1, 0, "aggregated"), (1, 1, "dropped"), (1, 2, "late"))
     found = _lateness(logged, [one, two, one], 1)
     assert found is not None
-    assert (found.client, found.round, found.late.tolist()) == (["a", "b"], [1, 1], [True, False])
+    assert (found.client, found.round, found.late.tolist()) == ([0, 1], [1, 1], [True, False])
     assert found.probability == pytest.approx([2 / 3, 0])
     never = logged.replace("late", "aggregated")
     assert _lateness(never, [never], 1) is None

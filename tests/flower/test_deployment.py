@@ -137,7 +137,7 @@ def test_errors_are_dropped_dispatches(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(deployment, "time", clock)
     grid = logged(Nodes(clock), tmp_path / "log.csv")
     grid.send_and_receive([ask(1), ask(9)])
-    rows = read_log(tmp_path / "log.csv").set_index("client")
+    rows = read_log(tmp_path / "log.csv").dispatches.set_index("client")
     assert rows.loc["9", "outcome"] == "dropped"
     assert rows.loc["9", "ended_s"] == pytest.approx(9, abs=0.11)
 

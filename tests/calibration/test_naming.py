@@ -1,0 +1,96 @@
+"""Which client of the scenario each name in a log means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fedsim.calibration.naming import paired
+from fedsim.errors import UserError
+
+DEVICES = {"device": pa.array([str(1 + number) for number in range(4)])}
+"""Four clients, on the devices 1 to 4."""
+NUMBERS, IDS = ["0", "1", "2", "3"], ["1", "2", "3", "4"]
+
+
+def test_names_in_the_data_set_identify_clients() -> None:
+    names = {"name": ("ann", "bob", "eve"), "device": pa.array(["x", "y", "x"])}
+    assert paired(["bob", "eve"], "client", 3, names, "log.csv") == (["ann", "bob", "eve"], [])
+    with pytest.raises(UserError, match="several clients of the scenario are on one device"):
+        paired(["x", "y"], "client", 3, names, "log.csv")
+
+
+@pytest.mark.parametrize(
+    ("column", "clients", "expected"),
+    [
+        ("client", ["0", "2"], NUMBERS),
+        ("client", ["2", "4"], IDS),
+        ("client_id", ["1", "2"], NUMBERS),
+        ("client_id", ["2", "4"], IDS),
+        ("device", ["1", "2"], IDS),
+        ("device_id", ["1", "2"], IDS),
+    ],
+)
+def test_the_column_decides_between_numbers_and_device_ids(
+    column: str, clients: list[str], expected: list[str]
+) -> None:
+    assert paired(clients, column, 4, DEVICES, "log.csv") == (expected, [])
+
+
+def test_names_that_may_mean_different_clients_are_refused() -> None:
+    with pytest.raises(UserError) as caught:
+        paired(["1", "2", "3"], "client", 4, DEVICES, "log.csv")
+    assert caught.value.message == (
+        "the clients 1, 2 and 3 may be client numbers or device ids, which mean different clients"
+    )
+    assert caught.value.hint == (
+        "rename the column client to client_id if they are client numbers, or to device_id if they are device ids"
+    )
+    same: dict[str, Any] = {"device": pa.array(NUMBERS)}
+    assert paired(["1", "2", "3"], "client", 4, same, "log.csv") == (NUMBERS, [])
+
+
+def test_names_in_the_data_set_that_are_numbers_have_a_column() -> None:
+    names = {"name": ("3", "2", "1", "0")}
+    assert paired(["3", "1"], "client_name", 4, names, "log.csv") == (["3", "2", "1", "0"], [])
+    with pytest.raises(UserError, match="client numbers or names in the data set"):
+        paired(["3", "1"], "client", 4, names, "log.csv")
+
+
+@pytest.mark.parametrize(
+    ("names", "clients", "message", "hint"),
+    [
+        (
+            {},
+            ["0", "1", "ghost"],
+            "ghost is not among the scenario's client numbers, but the log's 2 other clients are",
+            "client numbers are 0 to 3",
+        ),
+        (
+            {"device": pa.array(["north", "south", "east", "west"])},
+            ["north", "south", "easd"],
+            "easd is not among the scenario's device ids, but the log's 2 other clients are",
+            "did you mean 'east'?",
+        ),
+        (
+            {"device": pa.array(["north", "south", "east", "west"])},
+            ["north", "south", "east", "?"],
+            "? is not among the scenario's device ids, but the log's 3 other clients are",
+            "its device ids are north, south, east and west",
+        ),
+    ],
+)
+def test_a_few_unknown_names_are_refused(
+    names: dict[str, Any], clients: list[str], message: str, hint: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        paired(clients, "client", 4, names, "log.csv")
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+def test_names_most_of_which_are_unknown_are_paired_in_order() -> None:
+    clients, (flag,) = paired(["ph1", "ph2", "0"], "client", 4, {}, "log.csv")
+    assert clients == ["ph1", "ph2", "0", "unseen-0"]
+    assert "(ph1 and ph2): they are paired with its clients 0, 1, ... in the order" in flag
