@@ -54,8 +54,8 @@ class TracedParams(LinkParams):
 class Traced(NetworkKind):
     """Rates over time from the bundle's network_series, assigned by network_assign.
 
-    A device without a series in a direction has the constant rate of the bundle's table ``network``. If its uplink is not
-    there either, and up_ratio is given, the uplink follows the series of the downlink, times up_ratio.
+    A device without a series in a direction has the constant rate of the bundle's table ``network``. If its uplink is
+    not there either, and up_ratio is given, the uplink follows the series of the downlink, times up_ratio.
     """
 
     name = "traced"
@@ -119,16 +119,13 @@ def _ride(
 
     bundle, clients = context.traces, context.device_rows
     ratio = params.up_ratio if direction is Direction.UP else 1.0
-    assigned = _assigned(bundle, direction, numbers, ratio)
-    number, offset_us, scale = (column[clients] for column in assigned)
+    number, offset_us, scale = _assigned(context, direction, numbers, ratio)
     unassigned = number < 0
     number[unassigned] = len(series.names) - 1
     scale[unassigned] = _constant_rates(direction, ratio, context)[unassigned]
     hint = "assign a series to them (network_assign), or add their rates to the table network"
     if direction is Direction.UP and (unknown := np.isnan(scale)).any():
-        down_number, down_offset_us, down_scale = (
-            column[clients] for column in _assigned(bundle, Direction.DOWN, numbers, 1.0)
-        )
+        down_number, down_offset_us, down_scale = _assigned(context, Direction.DOWN, numbers, 1.0)
         if "up_ratio" in params.model_fields_set:
             follows = unknown & (down_number >= 0)
             number[follows], offset_us[follows] = down_number[follows], down_offset_us[follows]
@@ -155,12 +152,13 @@ def _ride(
 
 
 def _assigned(
-    bundle: TraceBundle, direction: Direction, numbers: dict[tuple[str, str], int], ratio: float
+    context: NetworkContext, direction: Direction, numbers: dict[tuple[str, str], int], ratio: float
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """The series of each device in one direction (-1 for none), its offset (us) and its scale; shape ``(devices,)``.
+    """The series of each client in one direction (-1 for none), its offset (us) and its scale; shape ``(clients,)``.
 
     ``ratio`` scales series that apply to both directions.
     """
+    bundle, clients = context.traces, context.device_rows
     devices = bundle.device_count
     number = np.full(devices, -1, np.int64)
     offset_us = np.zeros(devices, np.int64)
@@ -185,7 +183,7 @@ def _assigned(
         number[rows[use]] = series_of_row[use]
         offset_us[rows[use]] = bundle.numpy("network_assign", "offset_us")[use]
         scale[rows[use]] = bundle.numpy("network_assign", "scale")[use] * factor[use]
-    return number, offset_us, scale
+    return number[clients], offset_us[clients], scale[clients]
 
 
 def _constant_rates(direction: Direction, ratio: float, context: NetworkContext) -> FloatArray:
