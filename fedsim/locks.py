@@ -85,11 +85,22 @@ def is_owned(folder: Path) -> bool:
         owner = json.loads((folder / LOCK_NAMES[1]).read_text(encoding="utf-8"))
         if owner["host"] == socket.gethostname():
             os.kill(int(owner["pid"]), 0)
+            return not _has_ended(int(owner["pid"]))
     except PermissionError:
         return True  # It is alive and belongs to another user.
     except (OSError, ValueError, KeyError, TypeError):
         return False
     return True
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process has ended and only keeps its id until its parent waits for it; on Linux, else False."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    # The state follows the name, which is in parentheses and may contain some.
+    return status.rpartition(")")[2].split()[0] == "Z"
 
 
 def _owner(path: Path) -> str:

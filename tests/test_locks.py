@@ -13,12 +13,12 @@ import pytest
 from filelock import FileLock
 
 from fedsim.errors import UserError
-from fedsim.locks import locked
+from fedsim.locks import is_owned, locked
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from fedsim.locks import locked
+from fedsim.locks import is_owned, locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
@@ -64,6 +64,17 @@ def test_a_killed_process_leaves_no_lock(tmp_path: Path, holder: subprocess.Pope
             locked(tmp_path).__enter__()
     assert not is_locked(tmp_path)
     assert not (tmp_path / ".owner.json").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the state of a process is read from /proc")
+def test_a_killed_process_whose_parent_has_not_waited_for_it_owns_nothing(
+    tmp_path: Path, holder: subprocess.Popen[bytes]
+) -> None:
+    assert is_owned(tmp_path)
+    holder.send_signal(signal.SIGKILL)
+    os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
+    os.kill(holder.pid, 0)  # Its id is still in use.
+    assert not is_owned(tmp_path)
 
 
 @pytest.mark.parametrize("name", [".lock", ".owner.json"])

@@ -135,7 +135,11 @@ def check_server(assembly: Assembly) -> list[UserError]:
     """
     check_rules(_clients(assembly), _server_rules(assembly), assembly.scenario.seed)
     feasibility = Feasibility(
-        assembly.scenario, assembly.population, assembly.world.work, assembly.rules.traffic_bytes
+        assembly.scenario,
+        assembly.population,
+        assembly.world.work,
+        assembly.rules.traffic_bytes,
+        assembly.world.memory_in_trace,
     )
     if errors := list(feasibility.errors()):
         # Values in a wrong unit may be the cause.

@@ -6,7 +6,7 @@ An error is certain for every client and every draw. Everything else is a warnin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ from fedsim.devices.population import Population
 from fedsim.errors import UserError
 from fedsim.formatting import format_counted, format_duration, format_energy, format_number
 from fedsim.network.base import Direction
+from fedsim.network.columns import LinkParams
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.topology import Topology
 from fedsim.scenario.model import Scenario
@@ -39,6 +40,11 @@ _FASTEST_LINK_BPS = 100e9
 _SLOWEST_LINK_BPS = 1000.0
 """Links below this rate are reported; the slowest links that transfer models have a multiple of it."""
 
+_LARGE_FACTOR, _FAST_LINK_BPS = 100, 1e9
+"""If a factor on the rates is at least this large and makes links faster than this, it is reported."""
+_MOST_WATTS = 1000.0
+"""More power of a device is reported; only servers draw it, and a phone draws as many milliwatts."""
+
 
 @dataclass(frozen=True)
 class Feasibility:
@@ -49,12 +55,15 @@ class Feasibility:
         population: the clients' devices.
         work: work per dispatch.
         traffic_bytes: bytes of the download and of the upload of a dispatch.
+        memory_in_trace: reads the memory of each client's device from its trace, (N,), NaN if unknown; None if no trace
+            gives memory. Only called for a hint.
     """
 
     scenario: Scenario
     population: Population
     work: Work
     traffic_bytes: tuple[float, float]
+    memory_in_trace: Callable[[], npt.NDArray[np.float64] | None]
 
     def errors(self) -> Iterator[UserError]:
         """Mistakes that are certain for every client and draw."""
@@ -179,8 +188,47 @@ class Feasibility:
             )
 
     def forgotten_units(self) -> Iterator[UserError]:
-        """Warnings about links that are so slow that a unit was probably forgotten."""
-        network = self.population.network
+        """Warnings about values so small or large that a unit was probably forgotten."""
+        yield from self._links_without_units()
+        yield from self._short_run()
+        energy = self.scenario.devices.energy
+        of_kinds = {f"devices.energy.classes.{kind}": each for kind, each in energy.classes.items()}
+        for where, power in {"devices.energy": energy, **of_kinds}.items():
+            for key in ("compute_w", "download_w", "upload_w"):
+                if (watts := getattr(power, key)) > _MOST_WATTS:
+                    yield UserError(
+                        f"{format_number(watts)} W is more than a phone or a PC draws",
+                        where=f"{where}.{key}",
+                        hint="it is in watts, not milliwatts; a phone that trains draws about 2.5",
+                    )
+
+    def _short_run(self) -> Iterator[UserError]:
+        """A warning if the run ends before most clients could finish one dispatch."""
+        until_s = self.scenario.stop.simulated_time
+        if until_s is None:
+            return
+        longer = int(np.count_nonzero(self._needed_s > until_s))
+        if longer > self._count / 2:
+            yield UserError(
+                f"at nominal speed, {longer:,} of {self._those} need longer for one dispatch than the run lasts, "
+                f"{format_duration(until_s)}; the fastest needs {_duration(self._needed_s.min())}",
+                where="stop.simulated_time",
+                hint="a time without a unit is in seconds; write, for example, 2d",
+            )
+
+    def _links_without_units(self) -> Iterator[UserError]:
+        """Warnings about links that are so slow, fast or far that a unit was probably forgotten."""
+        network, params = self.population.network, self.scenario.devices.network.params
+        factor = params.rate_factor if isinstance(params, LinkParams) else 1.0
+        down_bps = network.rates_bps(Direction.DOWN)[self._usable]
+        raised = np.isfinite(down_bps) & (down_bps > _FAST_LINK_BPS)
+        if factor >= _LARGE_FACTOR and (number := self._if_many(raised)):
+            yield UserError(
+                f"the downlink of {number:,} of {self._those} has more than 1 Gbit/s, because all rates are multiplied "
+                f"by {format_number(factor)}",
+                where="devices.network.rate_factor",
+                hint="it is a factor, not a rate: 2 doubles the rates",
+            )
         latencies_s = network.latencies_ns(Direction.DOWN)[self._usable] / NS_PER_S
         if far := self._if_many(latencies_s > _LONGEST_LATENCY_S):
             yield UserError(
@@ -189,7 +237,7 @@ class Feasibility:
                 hint="a latency without a unit is in seconds; write, for example, 40ms",
             )
         if isinstance(network, SharedNetwork):
-            yield from _links_without_units(network.topology)
+            yield from _topology_without_units(network.topology)
         for direction in Direction:
             rates_bps = network.rates_bps(direction)[self._usable]
             if fast := self._if_many(np.isfinite(rates_bps) & (rates_bps > _FASTEST_LINK_BPS)):
@@ -301,7 +349,12 @@ class Feasibility:
         eligible, availability = self.population.eligible, self.scenario.devices.availability
         fixes = []
         if not eligible.all():
-            fixes.append("raise devices.memory, or choose a smaller model")
+            in_trace = self.memory_in_trace()
+            given = in_trace is not None and not np.isnan(in_trace[~eligible]).any()
+            memory = (
+                "ram_bytes (in bytes) in the trace's compute table" if given else "devices.memory"
+            )
+            fixes.append(f"raise {memory}, or choose a smaller model")
         if self._never.any():
             start_s = getattr(availability.params, "start", 0)
             earlier = (
@@ -395,7 +448,7 @@ class Feasibility:
         )
 
 
-def _links_without_units(topology: Topology) -> Iterator[UserError]:
+def _topology_without_units(topology: Topology) -> Iterator[UserError]:
     """Warnings about links of a topology that are so slow that a unit was probably forgotten."""
     capacity_bps, latency_s = topology.capacity_bps, topology.latency_ns / NS_PER_S
     slow = (capacity_bps > 0) & (capacity_bps < _SLOWEST_LINK_OF_TOPOLOGY_BPS)

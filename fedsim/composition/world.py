@@ -114,7 +114,7 @@ class World:
         bundle = self._bundle("availability") if params.needs_tables() else None
         if bundle is None:
             return
-        where = "devices.trace" if params.trace is None else "devices.availability.trace"
+        where = self._trace_key("availability")
         if doubt := implausible_times(bundle):
             yield UserError(f"{doubt.where}: {doubt.message}", where=where, hint=doubt.hint)
         if invalid := int(np.count_nonzero(~bundle.valid[self._device_rows("availability")])):
@@ -282,7 +282,7 @@ class World:
         if not path.exists():
             raise UserError(
                 f"no such trace bundle: {bundled.written(path)}",
-                where="devices.trace" if own_path is None else f"devices.{part}.trace",
+                where=self._trace_key(part),
                 hint=f"{bundled.suggested_trace(path)}; others: 'fedsim traces import', 'fedsim traces synthesize'",
             )
         return self.shared.bundles.read(path)
@@ -305,11 +305,34 @@ class World:
             return np.minimum((u * count).astype(np.int64), count - 1)
         if count < clients:
             raise UserError(
-                f"the trace bundle has {format_counted(count, 'device')} for {format_counted(clients, 'client')}",
-                where=bundle.where,
-                hint="use fewer clients, a larger bundle (fedsim traces scale), or devices.assign: sample",
+                f"{bundled.written(Path(bundle.where))} has {format_counted(count, 'device')} for "
+                f"{format_counted(clients, 'client')}",
+                where=self._trace_key(part),
+                hint=f"{self._fewer_clients(count)}, use a larger bundle (fedsim traces scale), or draw a device for "
+                f"each client: {self._pairing_key(part)}: sample",
             )
         return np.arange(clients, dtype=np.int64)
+
+    def _trace_key(self, part: _PartName) -> str:
+        """The parameter that names the bundle of a part."""
+        params = getattr(self.scenario.devices, part).params
+        own_path = params.trace if isinstance(params, TraceParameters) else None
+        return "devices.trace" if own_path is None else f"devices.{part}.trace"
+
+    def _pairing_key(self, part: _PartName) -> str:
+        """The parameter that pairs clients with the devices of a part."""
+        params = getattr(self.scenario.devices, part).params
+        own_pairing = params.assign if isinstance(params, TraceParameters) else None
+        return "devices.assign" if own_pairing is None else f"devices.{part}.assign"
+
+    def _fewer_clients(self, most: int) -> str:
+        """How to have at most this many clients."""
+        task = self.scenario.task.params
+        partition = getattr(getattr(task, "partition", None), "params", None)
+        for key, params in (("task.clients", task), ("task.partition.clients", partition)):
+            if hasattr(params, "clients"):
+                return f"set {key} to at most {most}"
+        return "use fewer clients"
 
     def _unused_latencies(self) -> Iterator[UserError]:
         """A warning if the user's trace has round-trip times, but the latency is the default."""

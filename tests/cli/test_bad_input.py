@@ -390,7 +390,9 @@ def test_a_bundle_without_compute_times(run: Callable[..., Result], tmp_path: Pa
 def test_fewer_devices_than_clients(run: Callable[..., Result], tmp_path: Path) -> None:
     write_bundle(tmp_path / "week")
     result = run(TRACED.replace("[1, 2, 3]", "[1, 2, 3, 4]"))
-    assert_refused(result, "week", "3 devices for 4 clients", "devices.assign: sample")
+    assert_refused(
+        result, "devices.trace: ", "week has 3 devices for 4 clients", "devices.assign: sample"
+    )
 
 
 def test_truncated_parquet_file(run: Callable[..., Result], tmp_path: Path) -> None:

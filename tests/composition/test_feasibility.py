@@ -17,6 +17,7 @@ from fedsim.api import read_scenario
 from fedsim.composition.checking import check
 from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.tables import make_table
 from tests.cli.invoking import run
 from tests.simulation.harness import online_bundle
 
@@ -149,6 +150,33 @@ def test_what_is_certain_is_refused(scenario: dict[str, Any], message: str) -> N
             ],
         ),
         (world(devices={"network": shared("1Gbps", "5ms")}), []),
+        # Three seconds, and the 23.1 s of the middle client.
+        (
+            world(stop={"simulated_time": 3}),
+            ["3 of 3 clients need longer for one dispatch than the run lasts, 3 s; the fastest"],
+        ),
+        (
+            world(stop={"simulated_time": 23.09}),
+            ["2 of 3 clients need longer for one dispatch than the run lasts, 23.1 s; the"],
+        ),
+        (world(stop={"simulated_time": 23.1}), []),
+        (
+            world(devices={"energy": {"compute_w": 2500}}),
+            ["2,500 W is more than a phone or a PC draws"],
+        ),
+        (world(devices={"energy": {"compute_w": 1000}}), []),
+        (
+            world(devices={"network": {"name": "static", **LINKS, "rate_factor": 1000}}),
+            ["the downlink of 3 of 3 clients has more than 1 Gbit/s, because all rates are"],
+        ),
+        # The factor corrects the unit of slow rates, or the links are meant to be fast.
+        (
+            world(
+                devices={"network": {"name": "static", "down": 8e3, "up": 4e3, "rate_factor": 1000}}
+            ),
+            [],
+        ),
+        (world(devices={"network": {"name": "static", "down": "20Gbps", "up": "4Mbps"}}), []),
         # Durations of 13, 23 and 43 s are tiers of one client each.
         (world(server=TIERED), []),
         (
@@ -214,6 +242,37 @@ def test_devices_that_the_trace_marks_as_invalid_are_counted(tmp_path: Path) -> 
     scenario = world(devices={"trace": str(tmp_path / "trace")})
     found = [warning.message for warning in check(read_scenario(scenario))]
     assert found == ["devices.trace: 2 of 3 clients are devices that the trace marks as invalid"]
+
+
+@pytest.mark.parametrize(
+    ("ram_bytes", "memory"),
+    [
+        ([4.0, 8.0, 8.0], "ram_bytes (in bytes) in the trace's compute table"),
+        ([4.0, 8.0, None], "devices.memory"),
+    ],
+)
+def test_too_little_memory_is_corrected_where_it_is_given(
+    ram_bytes: list[float | None], memory: str, tmp_path: Path
+) -> None:
+    bundle = online_bundle([], [], [])
+    compute = {
+        "device_id": bundle.device_ids.to_pylist(),
+        "task": ["*"] * 3,
+        "phase": ["training"] * 3,
+        "sample_s": [0.1] * 3,
+        "ram_bytes": ram_bytes,
+    }
+    tables = {**bundle.tables, "compute": make_table("compute", compute)}
+    TraceBundle(bundle.manifest, tables).write(tmp_path / "trace")
+    devices = {
+        "trace": str(tmp_path / "trace"),
+        "compute": "trace",
+        "availability": "always",
+        "memory": "1kB",
+    }
+    with pytest.raises(UserError, match="3 have less memory than training needs") as caught:
+        check(read_scenario(world(devices=devices)))
+    assert f"raise {memory}, or choose a smaller model" in str(caught.value)
 
 
 def test_a_start_after_all_sessions_is_named_as_the_cause(tmp_path: Path) -> None:

@@ -160,8 +160,13 @@ def test_parts_replay_bundles_of_their_own_paired_by_row(tmp_path: Path) -> None
         i * 3600 * S for i in range(4)
     ]
     too_many = {**timing(devices, clients=5), "stop": {"rounds": 1}}
-    with pytest.raises(UserError, match="4 devices for 5 clients"):
+    with pytest.raises(UserError, match="fast has 4 devices for 5 clients") as refused:
         assemble(fedsim.read_scenario(too_many))
+    assert refused.value.where == "devices.compute.trace"
+    assert str(refused.value.hint) == (
+        "set task.clients to at most 4, use a larger bundle (fedsim traces scale), or draw a device for each client: "
+        "devices.assign: sample"
+    )
 
 
 def test_series_of_a_bundle_of_its_own_are_ridden(tmp_path: Path) -> None:

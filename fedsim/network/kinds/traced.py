@@ -9,7 +9,14 @@ import numpy as np
 
 from fedsim.errors import UserError
 from fedsim.formatting import format_counted
-from fedsim.network.base import Direction, FloatArray, Network, NetworkContext, NetworkKind
+from fedsim.network.base import (
+    Direction,
+    FloatArray,
+    IntArray,
+    Network,
+    NetworkContext,
+    NetworkKind,
+)
 from fedsim.network.columns import (
     LinkParams,
     SeriesLatencySource,
@@ -47,7 +54,8 @@ class TracedParams(LinkParams):
 class Traced(NetworkKind):
     """Rates over time from the bundle's network_series, assigned by network_assign.
 
-    A device without a series in a direction has the constant rate of the bundle's table ``network``.
+    A device without a series in a direction has the constant rate of the bundle's table ``network``. If its uplink is
+    not there either, and up_ratio is given, the uplink follows the series of the downlink, times up_ratio.
     """
 
     name = "traced"
@@ -109,8 +117,48 @@ def _ride(
     # Reading the parameters of a network must not import the reader of tables.
     from fedsim.traces.intervals import device_periods
 
-    bundle = context.traces
+    bundle, clients = context.traces, context.device_rows
     ratio = params.up_ratio if direction is Direction.UP else 1.0
+    number, offset_us, scale = _assigned(context, direction, numbers, ratio)
+    unassigned = number < 0
+    number[unassigned] = len(series.names) - 1
+    scale[unassigned] = _constant_rates(direction, ratio, context)[unassigned]
+    hint = "assign a series to them (network_assign), or add their rates to the table network"
+    if direction is Direction.UP and (unknown := np.isnan(scale)).any():
+        down_number, down_offset_us, down_scale = _assigned(context, Direction.DOWN, numbers, 1.0)
+        if "up_ratio" in params.model_fields_set:
+            follows = unknown & (down_number >= 0)
+            number[follows], offset_us[follows] = down_number[follows], down_offset_us[follows]
+            scale[follows] = down_scale[follows] * ratio
+        elif (down_number[unknown] >= 0).all():
+            hint = (
+                "give devices.network.up_ratio, such as 0.2, so that the uplink follows the downlink, or import the "
+                "trace with rates for both directions"
+            )
+    require_known(scale, f"rate {direction.name.lower()}", "network", hint, context)
+    window_start, window_end = bundle.windows
+    lap_us = device_periods(bundle, window_end - window_start)[clients]
+    # A series that does not repeat has no period; one whose period divides the device's repeats with it.
+    period_ns = np.array([series.period[each] for each in number])
+    repeats = period_ns > 0
+    drifts = repeats & (lap_us * NS_PER_US % np.where(repeats, period_ns, 1) > 0)
+    return Ride(
+        number,
+        offset_us * NS_PER_US + context.offset_ns,
+        scale * params.rate_factor,
+        np.where(drifts, lap_us * NS_PER_US, 0),
+        window_start[clients] * NS_PER_US - context.offset_ns,
+    )
+
+
+def _assigned(
+    context: NetworkContext, direction: Direction, numbers: dict[tuple[str, str], int], ratio: float
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """The series of each client in one direction (-1 for none), its offset (us) and its scale; shape ``(clients,)``.
+
+    ``ratio`` scales series that apply to both directions.
+    """
+    bundle, clients = context.traces, context.device_rows
     devices = bundle.device_count
     number = np.full(devices, -1, np.int64)
     offset_us = np.zeros(devices, np.int64)
@@ -135,27 +183,7 @@ def _ride(
         number[rows[use]] = series_of_row[use]
         offset_us[rows[use]] = bundle.numpy("network_assign", "offset_us")[use]
         scale[rows[use]] = bundle.numpy("network_assign", "scale")[use] * factor[use]
-
-    clients = context.device_rows
-    number, offset_us, scale = number[clients], offset_us[clients], scale[clients]
-    unassigned = number < 0
-    number[unassigned] = len(series.names) - 1
-    scale[unassigned] = _constant_rates(direction, ratio, context)[unassigned]
-    hint = "assign a series to them (network_assign), or add their rates to the table network"
-    require_known(scale, f"rate {direction.name.lower()}", "network", hint, context)
-    window_start, window_end = bundle.windows
-    lap_us = device_periods(bundle, window_end - window_start)[clients]
-    # A series that does not repeat has no period; one whose period divides the device's repeats with it.
-    period_ns = np.array([series.period[each] for each in number])
-    repeats = period_ns > 0
-    drifts = repeats & (lap_us * NS_PER_US % np.where(repeats, period_ns, 1) > 0)
-    return Ride(
-        number,
-        offset_us * NS_PER_US + context.offset_ns,
-        scale * params.rate_factor,
-        np.where(drifts, lap_us * NS_PER_US, 0),
-        window_start[clients] * NS_PER_US - context.offset_ns,
-    )
+    return number[clients], offset_us[clients], scale[clients]
 
 
 def _constant_rates(direction: Direction, ratio: float, context: NetworkContext) -> FloatArray:

@@ -68,6 +68,8 @@ _FASTEST_BPS = 10e9
 """Median rate above which the unit of the rates is doubtful."""
 _SWAPPED = 0.9
 """Share of devices with a faster uplink above which the columns up and down were probably exchanged."""
+_LEAST_MEMORY_BYTES = 1e6
+"""Memory of the largest device below which the unit is doubtful: only microcontrollers have less."""
 _STATES = ("charging", "plugged", "battery", "screen", "lock", "idle", "network", "wifi", "state")
 COLUMNS = ("device", "start", "end", *NUMBERS, *TEXTS)
 
@@ -130,7 +132,7 @@ class Csv(Importer):
             tables["devices"] = devices_table(table.ids, window_end_us=horizon_us, **texts)
         present = {kind for name, (kind, _, _) in NUMBERS.items() if name in table}
         if "compute" in present:
-            tables["compute"] = _compute(table, params.phase)
+            tables["compute"] = _compute(table, params.phase, caveats)
         if "network" in present or "radio" in table:
             tables["network"] = _network(table, caveats)
         caveats += clock.changes(horizon_us)
@@ -248,6 +250,13 @@ class _Table:
                 "no window was given (option window): it is assumed to end with the last interval"
             )
         backwards = rows[end_us < start_us]
+        if 2 * len(backwards) > len(rows):
+            raise UserError(
+                f"end is before start in {len(backwards):,} of {format_counted(len(rows), 'row')}; this is the first",
+                where=self.location(int(backwards[0])),
+                hint="exchange the names of the two columns; if sessions pass midnight, add a day to their end, as in "
+                "22 to 30 h",
+            )
         if len(backwards):
             caveats.append(
                 f"intervals that end before they start were dropped, the first at {self.location(int(backwards[0]))}"
@@ -475,12 +484,17 @@ def _zone(name: str | None) -> tzinfo | None:
         ) from error
 
 
-def _compute(table: _Table, phase: str) -> Any:
+def _compute(table: _Table, phase: str, caveats: list[str]) -> Any:
     table.require_one_of(*SPEEDS)
     values = {column: table.number(name) for name, column in SPEEDS.items() if name in table}
     rows = np.flatnonzero(np.any(~np.isnan(list(values.values())), axis=0))
     if "ram_bytes" in table:
-        values["ram_bytes"] = np.rint(table.number("ram_bytes"))
+        values["ram_bytes"] = ram_bytes = np.rint(table.number("ram_bytes"))
+        largest = np.nanmax(ram_bytes, initial=0)
+        if 0 < largest < _LEAST_MEMORY_BYTES:
+            caveats.append(
+                f"no device has more than {format_counted(int(largest), 'byte')} of memory: is ram_bytes in bytes?"
+            )
     # If only one of the two times of a step is known, the other is 0.
     for name, other in (("step_fixed_s", "sample_s"), ("sample_s", "step_fixed_s")):
         if other in values:

@@ -52,6 +52,33 @@ def test_devices_without_any_rate_are_named() -> None:
         build(context_of(tables | {"network_assign": twice}), "traced")
 
 
+def test_an_uplink_without_a_rate_follows_the_downlink_times_the_ratio() -> None:
+    downlinks = SERIES | {"direction": ["down", "both", "both", "down"]}
+    downlinks["series_id"] = ["train", "cell", "cell", "road"]
+    tables: dict[str, Mapping[str, Any]] = {"network_series": downlinks, "network_assign": ASSIGN}
+    network = build(context_of(tables, rows=[1, 0]), "traced", latency=0, up_ratio=0.25)
+    assert rates(network, DOWN, 2) == [32e6, 4e6]
+    # b on road at twice its rates, a on cell from 0.5 s, an outage from 1 s to 2 s of its clock.
+    assert rates(network, UP, 2) == [8e6, 1e6]
+    assert network.transfer_end_ns(0, UP, 2 * MB, 0) == 2 * S
+    assert network.transfer_end_ns(1, UP, MB // 4, 0) == 2 * S
+    # A known uplink is not replaced.
+    known = {"device_id": ["b"], "direction": ["up"], "bandwidth_bps": [3e6]}
+    network = build(context_of(tables | {"network": known}, rows=[1]), "traced", up_ratio=0.25)
+    assert network.rate_bps(0, UP) == 3e6
+
+
+def test_a_downlink_alone_needs_the_ratio() -> None:
+    downlink = SERIES | {"series_id": ["train", "cell", "cell", "road"]}
+    tables = {"network_series": downlink, "network_assign": ASSIGN}
+    with pytest.raises(UserError, match="no rate up for 1 of 2 clients") as refused:
+        build(context_of(tables, rows=[1, 0]), "traced")
+    assert "give devices.network.up_ratio, such as 0.2" in str(refused.value.hint)
+    with pytest.raises(UserError, match="no rate down for 1 of 3 clients") as refused:
+        build(context_of(tables), "traced", up_ratio=0.5)
+    assert "assign a series" in str(refused.value.hint)
+
+
 def series(**rtt: Any) -> dict[str, Any]:
     return {"network_series": SERIES | rtt, "network_assign": ASSIGN}
 

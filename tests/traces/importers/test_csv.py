@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,39 @@ def test_disorder_is_mended_and_counted(tmp_path: Path) -> None:
     (caveat,) = bundle.manifest.caveats
     assert caveat.startswith("intervals that end before they start were dropped, the first at ")
     assert caveat.endswith("a.csv:6")
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ("a,3,1\nb,9,2\n", r"a\.csv:2: end is before start in 2 of 2 rows"),
+        ("a,1,2\na,22,6\nb,23,7\n", r"a\.csv:3: end is before start in 2 of 3 rows"),
+        ("a,,\nb,22,6\n", r"a\.csv:3: end is before start in 1 of 1 row"),
+    ],
+)
+def test_exchanged_columns_and_sessions_past_midnight_are_refused(
+    tmp_path: Path, rows: str, says: str
+) -> None:
+    path = put(tmp_path / "a.csv", f"device,start,end\n{rows}")
+    message = refused("csv", path, time_unit="h")
+    assert re.search(says, message)
+    assert "exchange the names of the two columns; if sessions pass midnight" in message
+
+
+@pytest.mark.parametrize(
+    ("cells", "caveats"),
+    [
+        ((4, 8), ["no device has more than 8 bytes of memory: is ram_bytes in bytes?"]),
+        ((4, 2e9), []),
+        ((1e6, ""), []),
+        (("", ""), []),
+    ],
+)
+def test_memory_in_another_unit_is_named(
+    tmp_path: Path, cells: tuple[Any, Any], caveats: list[str]
+) -> None:
+    text = f"device,score,ram_bytes\na,1,{cells[0]}\nb,1,{cells[1]}\n"
+    assert import_("csv", put(tmp_path / "a.csv", text)).manifest.caveats == caveats
 
 
 @pytest.mark.parametrize(
