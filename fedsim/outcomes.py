@@ -28,7 +28,34 @@ class Outcome(IntEnum):
         return self.name.lower()
 
 
+class Ending(IntEnum):
+    """How the life of a dispatch ends on its device. From ``OFFLINE`` on, it is why the dispatch is dropped."""
+
+    ARRIVED = 0
+    """The update arrived."""
+    STOPPED = 1
+    """The server, or the end of the run, stopped it."""
+    OFFLINE = 2
+    """The device went offline."""
+    CRASH = 3
+    """The device crashed during its local steps."""
+    LOST_UPLOAD = 4
+    """Every attempt to upload the update was lost."""
+    BATTERY = 5
+    """The battery ran empty."""
+    DECLINED = 6
+    """The device declined, because it could not finish in time."""
+
+    @property
+    def label(self) -> str:
+        """The word written to files: ``offline``, ``lost upload``, ..."""
+        return self.name.lower().replace("_", " ")
+
+
 OUTCOME_LABELS = tuple(outcome.label for outcome in Outcome)
+
+CAUSE_LABELS = tuple(ending.label for ending in Ending if ending >= Ending.OFFLINE)
+"""Why dispatches are dropped, in the order of :class:`Ending` from ``OFFLINE`` on."""
 
 LOST_LABELS = tuple(
     outcome.label for outcome in Outcome if outcome not in (Outcome.AGGREGATED, Outcome.UNFINISHED)

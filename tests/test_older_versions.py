@@ -49,6 +49,7 @@ def test_a_complete_run_is_loaded(name: str, older: Path) -> None:
     assert run.info["versions"]["fedsim-des"] == VERSION
     assert len(run.dispatches) == run.info["dispatches"]
     assert run.dispatches["outcome"].value_counts()["aggregated"] > 0
+    assert run.dispatches["cause"].isna().all()
     assert len(run.aggregations) == run.info["versions_made"]
     assert run.metrics["loss"].iloc[-1] == run.info["metrics"]["loss"]
     assert len(run.clients) == 4

@@ -28,7 +28,7 @@ from fedsim.composition.assembly import Assembly, assemble, build_server
 from fedsim.devices.population import Power
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
-from fedsim.outcomes import Outcome
+from fedsim.outcomes import Ending, Outcome
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.course import Plan
@@ -133,7 +133,7 @@ class RealDispatches(Dispatches):
     def stop(self, dispatch: Dispatch) -> Plan:
         del self._under_way[dispatch.dispatch_id]
         self._of_client.pop(dispatch.client, None)
-        return self._lost(time.monotonic_ns() - self.origin_ns)
+        return self._lost(time.monotonic_ns() - self.origin_ns, Ending.STOPPED)
 
     @override
     def stop_all(self) -> Iterator[tuple[Dispatch, Plan]]:
@@ -142,8 +142,8 @@ class RealDispatches(Dispatches):
             yield dispatch, self.stop(dispatch)
 
     @staticmethod
-    def _lost(end_ns: int) -> Plan:
-        return Plan(end_ns, False, -1, -1, 0, 0.0, 0.0, 0, 0, 0)
+    def _lost(end_ns: int, ending: Ending) -> Plan:
+        return Plan(end_ns, ending, -1, -1, 0, 0.0, 0.0, 0, 0, 0)
 
     def _accept(self) -> None:
         while True:
@@ -185,7 +185,7 @@ class RealDispatches(Dispatches):
             began_ns = origin_ns + dispatch.dispatched_ns
             plan = Plan(
                 arrived_ns - origin_ns,
-                True,
+                Ending.ARRIVED,
                 downloaded_ns - origin_ns,
                 computed_ns - origin_ns,
                 dispatch.steps,
@@ -202,7 +202,7 @@ class RealDispatches(Dispatches):
     def _gone(self, client: int, gone_ns: int) -> None:
         dispatch = self._of_client.pop(client, None)
         if dispatch is not None and self._under_way.pop(dispatch.dispatch_id, None) is not None:
-            self.on_end(dispatch, self._lost(gone_ns - self.origin_ns))
+            self.on_end(dispatch, self._lost(gone_ns - self.origin_ns, Ending.OFFLINE))
 
 
 def links_of(assembly: Assembly) -> tuple[list[Link], dict[str, float]]:

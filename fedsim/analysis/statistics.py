@@ -28,6 +28,12 @@ def outcome_counts(dispatches: pd.DataFrame) -> dict[str, int]:
     return dict(zip(OUTCOME_LABELS, counts.tolist(), strict=True))
 
 
+def cause_counts(dispatches: pd.DataFrame) -> dict[str, int]:
+    """Number of dropped dispatches by cause, the most frequent first; empty if no cause was recorded."""
+    counts = dispatches["cause"].value_counts()
+    return {str(cause): int(count) for cause, count in counts[counts > 0].items()}
+
+
 def where_time_went(spent: pd.DataFrame, clients: pd.DataFrame | None = None) -> dict[str, float]:
     """Client-seconds of the run by activity.
 

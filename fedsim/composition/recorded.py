@@ -274,6 +274,7 @@ class RecordedTimeline:
         table = self._run.dispatches
         columns = {name: table[name].to_numpy() for name in table.columns}
         columns["outcome"] = outcome_codes(table)
+        columns["cause"] = table["cause"].cat.codes.to_numpy()
         for name in ("staleness", "aggregated_version"):
             columns[name] = table[name].to_numpy(dtype=np.int64, na_value=-1)
         self._writer.append_dispatches(columns)

@@ -22,7 +22,7 @@ from fedsim.devices.population import Population
 from fedsim.flower.client import Answer
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
-from fedsim.outcomes import Outcome
+from fedsim.outcomes import Ending, Outcome
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Failures
 from fedsim.scheduling.base import Dispatch
@@ -224,7 +224,7 @@ class _PlannedParcels(Dispatches):
         one = self._under_way.pop(dispatch.dispatch_id)
         one.workload.only_download = not one.downloaded
         plan = Planner(one.workload).live(dispatch, None, stop_ns=self._engine.now_ns)
-        return plan._replace(arrives=False)
+        return plan._replace(ending=Ending.STOPPED)
 
 
 class _ContendedParcels(ContendedDispatches):
@@ -453,7 +453,7 @@ class Exchange:
             parcel.commit(parcel)
         self._release(dispatch.client, plan)
         trained = parcel.kind is Kind.TRAIN
-        if plan.arrives:
+        if plan.ending is Ending.ARRIVED:
             if trained:
                 self.arrived += 1
                 dispatch.arrived_ns, dispatch.steps_done = plan.end_ns, plan.steps_done

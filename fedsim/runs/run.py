@@ -14,7 +14,6 @@ import pyarrow as pa
 from fedsim.arguments import argument_error
 from fedsim.errors import UserError
 from fedsim.metrics import DEFINITIONS_KEY, MetricDefinition, definition, from_document
-from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs.checkpoint import load_model
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.phases import phases
@@ -23,6 +22,7 @@ from fedsim.runs.schema import (
     AGGREGATIONS,
     CLIENTS,
     DISPATCHES,
+    LABELS,
     METRICS,
     ONLINE,
     PARTITION,
@@ -121,7 +121,8 @@ class Run:
         """One row per dispatch that has ended, by ``dispatch_id``; columns: :data:`fedsim.runs.schema.DISPATCHES`."""
         frame = self._read(DISPATCHES)
         # Parquet keeps only the categories that occur, in order of occurrence.
-        frame["outcome"] = frame["outcome"].cat.set_categories(list(OUTCOME_LABELS))
+        for name, labels in LABELS.items():
+            frame[name] = frame[name].cat.set_categories(list(labels))
         if frame["dispatch_id"].is_monotonic_increasing:
             return frame
         return frame.sort_values("dispatch_id", ignore_index=True)

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from fedsim.outcomes import OUTCOME_LABELS
+from fedsim.outcomes import CAUSE_LABELS, OUTCOME_LABELS
 
 FORMAT_VERSION = 1
 """Raised when the meaning of a column changes; stored in every table and in ``run.json``."""
 
-OUTCOME_TYPE = pa.dictionary(pa.int8(), pa.string())
-OUTCOME_DICTIONARY = pa.array(OUTCOME_LABELS, pa.string())
+LABEL_TYPE = pa.dictionary(pa.int8(), pa.string())
+LABELS: Mapping[str, tuple[str, ...]] = {"outcome": OUTCOME_LABELS, "cause": CAUSE_LABELS}
+"""The words of each column of labels, in the order of their codes."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ DISPATCHES = _table(
     _field("arrived_s", pa.float64(), "s", "arrival of the update; NaN if never"),
     _field("steps_assigned", pa.int64(), "steps", "local steps assigned"),
     _field("steps_done", pa.int64(), "steps", "local steps done by its end"),
-    _field("outcome", OUTCOME_TYPE, "", f"one of {', '.join(OUTCOME_LABELS)}"),
+    _field("outcome", LABEL_TYPE, "", f"one of {', '.join(OUTCOME_LABELS)}"),
     _field("staleness", pa.int64(), "versions", "versions made between dispatch and arrival"),
     _field("aggregated_version", pa.int64(), "versions", "version it entered; null if none"),
     _field("bytes_down", pa.int64(), "B", "bytes sent to the client before it ended"),
@@ -70,6 +71,12 @@ DISPATCHES = _table(
     _field("download_s", pa.float64(), "s", "time spent on the download, without pauses"),
     _field("compute_s", pa.float64(), "s", "time spent on local steps, without pauses"),
     _field("upload_s", pa.float64(), "s", "time spent on the upload, without pauses"),
+    _field(
+        "cause",
+        LABEL_TYPE,
+        "",
+        f"why it was dropped: one of {', '.join(CAUSE_LABELS)}; null if it was not",
+    ),
 )
 
 AGGREGATIONS = _table(
@@ -141,7 +148,7 @@ CLIENTS = _table(
 )
 
 ADDED: Mapping[str, frozenset[str]] = {
-    DISPATCHES.name: frozenset({"download_s", "compute_s", "upload_s"}),
+    DISPATCHES.name: frozenset({"download_s", "compute_s", "upload_s", "cause"}),
     CLIENTS.name: frozenset({"name", "device", "kind", "last_mae", "paused_s"}),
 }
 """Columns by table that runs of earlier versions lack; their readers get nulls."""

@@ -20,8 +20,8 @@ from fedsim.runs.folder import RunFolder
 from fedsim.runs.schema import (
     AGGREGATIONS,
     DISPATCHES,
+    LABELS,
     METRICS,
-    OUTCOME_DICTIONARY,
     STREAMED,
     TABLES,
     Table,
@@ -142,7 +142,7 @@ class RunWriter:
             folder.stream(table.name).unlink(missing_ok=True)
         self._columns = columns
         self._ended: list[Any] = []
-        # Codes of outcomes are bytes.
+        # Codes of labels are bytes.
         self._buffer = {
             field.name: np.empty(BUFFER_ROWS, _TYPES.get(field.type, np.int8))
             for field in DISPATCHES.schema
@@ -172,8 +172,8 @@ class RunWriter:
     def append_dispatches(self, columns: Columns) -> None:
         """Add many dispatches that have ended, by their columns.
 
-        ``outcome`` holds :class:`~fedsim.outcomes.Outcome`; ``staleness`` and ``aggregated_version`` are -1 and times
-        NaN if there is none.
+        ``outcome`` and ``cause`` hold the codes of :data:`~fedsim.runs.schema.LABELS`; ``cause``, ``staleness`` and
+        ``aggregated_version`` are -1 and times NaN if there is none.
         """
         rows = len(columns["dispatch_id"])
         taken = 0
@@ -226,8 +226,9 @@ class RunWriter:
         columns: list[Any] = []
         for name, buffer in self._buffer.items():
             column = _in_arrow(buffer[: self._count])
-            if name == "outcome":
-                columns.append(pa.DictionaryArray.from_arrays(column, OUTCOME_DICTIONARY))
+            if name in LABELS:
+                codes = null_if_negative(column)
+                columns.append(pa.DictionaryArray.from_arrays(codes, pa.array(LABELS[name])))
             elif name in _NULLABLE:
                 columns.append(null_if_negative(column))
             else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from fedsim.network.shared import SharedNetwork
+from fedsim.outcomes import Ending
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.course import Plan
 from fedsim.simulation.engine import (
@@ -80,7 +81,7 @@ class ContendedDispatches(Dispatches):
                 reached = now, 0.0
             except StopIteration:
                 one.ended = True
-        return one.life.plan()._replace(arrives=False)
+        return one.life.plan()._replace(ending=Ending.STOPPED)
 
     # -- one dispatch ---------------------------------------------------------------------------------------------
 

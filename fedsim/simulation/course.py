@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fedsim.outcomes import Ending
+
 
 class Plan(NamedTuple):
     """The course of a dispatch.
@@ -11,7 +13,7 @@ class Plan(NamedTuple):
     Attributes:
         end_ns: when it arrives or is dropped; NEVER if it hangs forever, in which case the other fields are
             meaningless.
-        arrives: whether it arrives.
+        ending: whether it arrives, and why not.
         downloaded_ns, computed_ns: ends of the first two phases; -1 for one that does not end.
         steps_done: local steps done by the end.
         bytes_down, bytes_up: bytes that crossed the network by the end.
@@ -19,7 +21,7 @@ class Plan(NamedTuple):
     """
 
     end_ns: int
-    arrives: bool
+    ending: Ending
     downloaded_ns: int
     computed_ns: int
     steps_done: int

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fedsim.network.base import Direction
+from fedsim.outcomes import Ending
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.course import Plan
 from fedsim.simulation.energy import COMPUTE, DOWNLOAD, UPLOAD, Battery
@@ -64,7 +65,7 @@ class Life:
     online_until_ns: int
     stop_ns: int = NEVER
     now_ns: int = field(init=False)
-    arrives: bool = field(default=False, init=False)
+    ending: Ending = field(default=Ending.STOPPED, init=False)
     downloaded_ns: int = field(default=-1, init=False)
     computed_ns: int = field(default=-1, init=False)
     steps_done: int = field(default=0, init=False)
@@ -95,13 +96,14 @@ class Life:
             client, sequence, dispatch.steps, began_ns, step_ns, self.deadline_ns
         )
         if steps < 1:
+            self.ending = Ending.DECLINED
             return
 
         # Step 3. Do these steps, unless the client crashes or its battery runs empty. A client that goes offline drops
         # the work, pauses, stops, or continues offline.
         end_ns, steps = workload.local_steps(client, sequence, began_ns, step_ns, steps)
-        lasts_ns = min(workload.crash_after_ns(client, sequence), self._powered_ns(COMPUTE))
-        fails_ns = workload.after_work_ns(client, began_ns, lasts_ns)
+        crash_ns, empty_ns = workload.crash_after_ns(client, sequence), self._powered_ns(COMPUTE)
+        fails_ns = workload.after_work_ns(client, began_ns, min(crash_ns, empty_ns))
         until_ns = min(end_ns, self.stop_ns, fails_ns)
         if workload.drops:
             until_ns = min(until_ns, self.online_until_ns)
@@ -112,9 +114,14 @@ class Life:
             self.steps_done = workload.steps_by(
                 client, sequence, began_ns, step_ns, steps, self.now_ns
             )
+            if self.now_ns >= fails_ns:
+                self.ending = Ending.CRASH if crash_ns <= empty_ns else Ending.BATTERY
+            elif self.now_ns < self.stop_ns:
+                self.ending = Ending.OFFLINE
             return
         self.steps_done = steps
         if steps < 1:
+            self.ending = Ending.OFFLINE
             return
         self.computed_ns = end_ns
 
@@ -123,8 +130,9 @@ class Life:
             if not (yield from self._transfer(Direction.UP, workload.bytes_up)):
                 return
             if not workload.upload_is_lost(client, sequence, attempt):
-                self.arrives = True
+                self.ending = Ending.ARRIVED
                 return
+        self.ending = Ending.LOST_UPLOAD
 
     def _transfer(
         self, direction: Direction, size_bytes: float
@@ -146,7 +154,10 @@ class Life:
                 return True
             moved += moved_now
             self._bytes[direction] = before + moved
-            online = self.now_ns < empty_ns and (yield from self._return())
+            if self.now_ns >= empty_ns:
+                self.ending = Ending.BATTERY
+                return False
+            online = yield from self._return()
         return False
 
     def _powered_ns(self, phase: int) -> int:
@@ -159,7 +170,10 @@ class Life:
 
     def _return(self) -> Generator[Activity, Reached, bool]:
         """Wait until a client that has left is back; returns False if the dispatch is dropped or stopped first."""
-        if self.now_ns >= self.stop_ns or self.workload.drops:
+        if self.now_ns >= self.stop_ns:
+            return False
+        if self.workload.drops:
+            self.ending = Ending.OFFLINE
             return False
         availability = self.workload.population.availability
         back_ns = availability.next_online(self.dispatch.client, self.now_ns)
@@ -176,7 +190,7 @@ class Life:
         download_ns, upload_ns = self._transfer_ns
         return Plan(
             self.now_ns,
-            self.arrives,
+            self.ending,
             self.downloaded_ns,
             self.computed_ns,
             self.steps_done,

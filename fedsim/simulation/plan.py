@@ -14,6 +14,7 @@ import simpy
 from typing_extensions import override
 
 from fedsim.network.base import Direction
+from fedsim.outcomes import Ending
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.course import Plan
 from fedsim.simulation.engine import Engine
@@ -26,6 +27,7 @@ _BEYOND = 2 * NEVER - 1
 OnEnd = Callable[[Dispatch, Plan], None]
 # Skips one call of the named tuple's constructor, which every dispatch would pay.
 _NEW_TUPLE = tuple.__new__
+_ARRIVED = Ending.ARRIVED
 
 
 class Dispatches(Protocol):
@@ -114,7 +116,7 @@ class Planner:
             Plan,
             (
                 end,
-                True,
+                _ARRIVED,
                 downloaded,
                 computed,
                 done,
@@ -255,4 +257,4 @@ class PlannedDispatches(Dispatches):
     def stop(self, dispatch: Dispatch) -> Plan:
         end = self._under_way.pop(dispatch.dispatch_id)
         plan = self._planner(dispatch).live(dispatch, end.deadline_ns, stop_ns=int(self._env.now))
-        return plan._replace(arrives=False)
+        return plan._replace(ending=Ending.STOPPED)

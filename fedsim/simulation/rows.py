@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.devices.population import Power
+from fedsim.outcomes import Ending, Outcome
 from fedsim.simulation.updates import Ended
 from fedsim.units import NS_PER_S
 
@@ -50,12 +51,13 @@ class DispatchRows:
             for name, read in _FROM_DISPATCH.items()
         }
         outcome, version, group, now_ns = (np.fromiter(mark, np.int64, count) for mark in marks)
-        end_ns, arrives, downloaded, computed, steps_done, down, up, *work = zip(
+        end_ns, endings, downloaded, computed, steps_done, down, up, *work = zip(
             *plans, strict=True
         )
         work_ns = np.array(work, dtype=np.int64)
         end = np.fromiter(end_ns, np.int64, count)
-        arrived = np.fromiter(arrives, np.bool_, count)
+        ending = np.fromiter(endings, np.int64, count)
+        arrived = ending == Ending.ARRIVED
         columns["dispatched_s"] = _seconds(columns["dispatched_s"])
         columns["downloaded_s"] = _seconds_or_nan(np.fromiter(downloaded, np.int64, count))
         columns["computed_s"] = _seconds_or_nan(np.fromiter(computed, np.int64, count))
@@ -71,6 +73,7 @@ class DispatchRows:
         columns["ended_s"] = _seconds(np.minimum(end, now_ns))
         for name, spent_ns in zip(("download_s", "compute_s", "upload_s"), work_ns, strict=True):
             columns[name] = _seconds(spent_ns)
+        columns["cause"] = np.where(outcome == Outcome.DROPPED, ending - Ending.OFFLINE, -1)
         return columns
 
     def _joules(self, clients: _Ints, work_ns: _Ints) -> npt.NDArray[np.float64]:

@@ -24,7 +24,7 @@ from typing_extensions import override
 from fedsim.errors import UserError
 from fedsim.global_generators import RANDOM_NUMBERS, refuse_kept_generators, watched
 from fedsim.network.shared import SharedNetwork
-from fedsim.outcomes import Outcome
+from fedsim.outcomes import Ending, Outcome
 from fedsim.randomness import Purpose
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort, Timer
 from fedsim.simulation.contended import ContendedDispatches
@@ -263,7 +263,7 @@ class Server(Facts, ServerPort):
         if self._is_over:
             self._close_after_the_last_round(dispatch, plan)
             return
-        if plan.arrives:
+        if plan.ending is Ending.ARRIVED:
             self.arrived += 1
             dispatch.arrived_ns = plan.end_ns
             dispatch.steps_done = plan.steps_done
@@ -286,7 +286,7 @@ class Server(Facts, ServerPort):
     def _close_after_the_last_round(self, dispatch: Dispatch, plan: Plan) -> None:
         """Record a dispatch that ends at the instant at which the last round has closed: its update is late."""
         outcome = Outcome.DROPPED
-        if plan.arrives:
+        if plan.ending is Ending.ARRIVED:
             self.arrived += 1
             dispatch.staleness = self.version - dispatch.version
             outcome = Outcome.LATE

@@ -10,7 +10,7 @@ from fedsim.api import read_scenario
 from fedsim.composition.assembly import assemble, build_server
 from fedsim.composition.shared import Shared
 from fedsim.devices.population import Power
-from fedsim.outcomes import Outcome
+from fedsim.outcomes import CAUSE_LABELS, Outcome
 from fedsim.runs.schema import DISPATCHES
 from fedsim.simulation.rows import DispatchRows
 from fedsim.simulation.updates import Ended
@@ -22,7 +22,7 @@ COLUMNS = (
     "dispatch_id", "client_id", "version", "round", "dispatched", "downloaded", "computed",
     "arrived", "steps_assigned", "steps_done", "outcome", "staleness", "aggregated_version",
     "bytes_down", "bytes_up", "energy", "sequence", "group", "ended",
-    "download", "compute", "upload",
+    "download", "compute", "upload", "cause",
 )  # fmt: skip
 TIMES = {"dispatched", "downloaded", "computed", "arrived", "ended", "time"}
 TIMES |= {"download", "compute", "upload"}
@@ -54,6 +54,7 @@ class Recorder:
         for name in ABSENT:
             row[name] = None if row[name] < 0 else row[name]
         row["outcome"] = Outcome(row["outcome"]).label
+        row["cause"] = None if row["cause"] < 0 else CAUSE_LABELS[row["cause"]]
         return row
 
     def append_aggregation(self, aggregate: Any) -> None:

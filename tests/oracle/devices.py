@@ -179,6 +179,7 @@ class Life:
     downs: list[tuple[int, int]] = field(default_factory=list)
     steps_ends: list[int] = field(default_factory=list)
     ups: list[tuple[int, int]] = field(default_factory=list)
+    cause: str | None = None
 
     def work(self, until: int) -> dict[str, int]:
         """Nanoseconds at work in each phase by an instant."""
@@ -335,11 +336,15 @@ class Devices:
         """The whole life of a dispatch on links that are not shared; ``charge`` in joules, None without a battery."""
         life = Life(start)
         self._live(life, client, steps, sequence, deadline)
-        at = min(self.crashes(life, self.crash_after(client, sequence)), self.empties(life, charge))
+        crash = self.crashes(life, self.crash_after(client, sequence))
+        at = min(crash, self.empties(life, charge))
+        cause = "crash" if crash == at else "battery"
+        if life.ended is not None and life.ended == at and life.cause == "offline":
+            life.cause = cause
         return (
             life
             if (life.ended is not None and life.ended <= at) or at >= FOREVER
-            else _ended(life, at)
+            else _ended(life, at, cause)
         )
 
     def crashes(self, life: Life, after: int) -> int:
@@ -389,7 +394,7 @@ class Devices:
                 life.arrived = life.ended = arrival
                 return
             at = arrival
-        life.ended = at
+        life.ended, life.cause = at, "lost upload"
 
     def send_by(self, client: int, deadline: int | None) -> int | None:
         """When a client that works for a deadline should send, as far as it can tell; None if it need not care."""
@@ -410,7 +415,7 @@ class Devices:
         while True:
             if not self.is_online(client, at):
                 if self.policy == "drop":
-                    life.ended = at
+                    life.ended, life.cause = at, "offline"
                     return None
                 at = self.returns(client, at)
                 if at >= FOREVER:
@@ -458,16 +463,16 @@ class Devices:
         begin, done_before = at, Fraction(0)
         foresight = self.scenario["server"].get("foresight", False)
         if limit is not None and limit < begin:
-            life.ended = begin
+            life.ended, life.cause = begin, "declined"
             return None
         while True:
             if not self.is_online(client, at) and self.policy != "finish":
                 if self.policy == "drop":
-                    life.ended = at
+                    life.ended, life.cause = at, "offline"
                     return None
                 if self.policy == "send_partial":
                     self._whole(life)
-                    return self._stopped(life, at)
+                    return self._stopped(life, at, "offline")
                 at = self.returns(client, at)
                 if at >= FOREVER:
                     return None
@@ -479,7 +484,7 @@ class Devices:
                     stop = life.steps_ends[-1] if life.steps_ends else begin
                     phase.stretches.append((at, leave))
                     phase.stretches = [(a, min(b, stop)) for a, b in phase.stretches if a < stop]
-                    return self._stopped(life, stop)
+                    return self._stopped(life, stop, "declined")
                 if end > leave or end >= FOREVER:
                     break
                 life.steps_ends.append(end)
@@ -507,14 +512,14 @@ class Devices:
         if self.scenario["server"].get("partial_unit") == "epoch":
             del life.steps_ends[len(life.steps_ends) // self.epoch_steps() * self.epoch_steps() :]
 
-    def _stopped(self, life: Life, at: int) -> int | None:
+    def _stopped(self, life: Life, at: int, cause: str) -> int | None:
         if not life.steps_ends:
-            life.ended = at
+            life.ended, life.cause = at, cause
             return None
         return at
 
 
-def _ended(life: Life, at: int) -> Life:
+def _ended(life: Life, at: int, cause: str) -> Life:
     """A life that ends without an arrival at an instant."""
 
     def past(instant: int | None) -> int | None:
@@ -528,4 +533,5 @@ def _ended(life: Life, at: int) -> Life:
         at,
         [Phase(p.kind, [(a, min(b, at)) for a, b in p.stretches if a < at]) for p in life.phases],
         steps_ends=[end for end in life.steps_ends if end <= at],
+        cause=cause,
     )

@@ -411,6 +411,7 @@ class Simulation:
                     "steps_assigned": d.steps,
                     "steps_done": life.steps(at),
                     "outcome": d.outcome,
+                    "cause": life.cause if d.outcome == "dropped" else None,
                     "staleness": d.staleness,
                     "aggregated_version": d.entered,
                     "energy": float(self.energy(d)),

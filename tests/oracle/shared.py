@@ -150,7 +150,7 @@ class SharedLinks:
         dispatch, now = transfer.dispatch, self.server.now
         if not self.devices.is_online(dispatch.client, now):
             if self.devices.policy == "drop":
-                self._lose(dispatch)
+                self._lose(dispatch, "offline")
                 return
             back = self.devices.returns(dispatch.client, now)
             self._at(dispatch, back, FLOW, lambda: self._flow(transfer))
@@ -186,7 +186,7 @@ class SharedLinks:
     def _run_dry(self, transfer: Transfer, since: int) -> None:
         """The battery is empty, unless the transfer has ended or stopped since."""
         if transfer in self.transfers and transfer.since == since:
-            self._lose(transfer.dispatch)
+            self._lose(transfer.dispatch, "battery")
 
     def _empty(self, dispatch: Dispatch) -> int:
         """When the battery is empty if the work under way goes on."""
@@ -213,7 +213,7 @@ class SharedLinks:
         self._look_ahead()
         if self.devices.policy == "drop":
             self.transfers.remove(transfer)
-            self._lose(transfer.dispatch)
+            self._lose(transfer.dispatch, "offline")
         else:
             self._flow(transfer)
 
@@ -228,14 +228,16 @@ class SharedLinks:
             computed = devices.compute(life, dispatch.client, server.now, dispatch.steps, limit)
             life.computed = computed
             crash = devices.crash_after(dispatch.client, dispatch.sequence)
-            fails = min(devices.crashes(life, crash), self._empty(dispatch))
-            if fails < min(x for x in (computed, life.ended, FOREVER) if x is not None):
-                self._at(dispatch, fails, END, lambda: self._lose(dispatch))
+            crashes, empty = devices.crashes(life, crash), self._empty(dispatch)
+            fails, cause = min(crashes, empty), "crash" if crashes <= empty else "battery"
+            ends = min(x for x in (computed, life.ended, FOREVER) if x is not None)
+            if fails < ends or (fails == ends < FOREVER and life.cause == "offline"):
+                self._at(dispatch, fails, END, lambda: self._lose(dispatch, cause))
             elif computed is not None:
                 life.computed = computed
                 self._at(dispatch, computed, FLOW, lambda: self._start(dispatch, "upload"))
             elif life.ended is not None:
-                self._at(dispatch, life.ended, END, lambda: self._lose(dispatch))
+                self._at(dispatch, life.ended, END, lambda: self._lose(dispatch, str(life.cause)))
             return
         tries = sum(phase.kind == "upload" for phase in life.phases)
         if not devices.is_lost(dispatch.client, dispatch.sequence, tries - 1):
@@ -245,12 +247,12 @@ class SharedLinks:
         elif tries <= devices.failures.get("upload_retries", 0):
             self._start(dispatch, "upload")
         else:
-            self._lose(dispatch)
+            self._lose(dispatch, "lost upload")
 
-    def _lose(self, dispatch: Dispatch) -> None:
+    def _lose(self, dispatch: Dispatch, cause: str) -> None:
         if dispatch.over:
             return
-        dispatch.life.ended = self.server.now
+        dispatch.life.ended, dispatch.life.cause = self.server.now, cause
         self.forget(dispatch)
         self.server.end(dispatch)
 

@@ -130,6 +130,11 @@ BREAKS: list[tuple[str, Callable[[Run], None]]] = [
     ),
     ("never arrived", set_cell("dispatches", "outcome", "dropped", lambda v: "late")),
     (
+        "cause and outcome disagree",
+        set_cell("dispatches", "cause", "aggregated", lambda v: "crash"),
+    ),
+    ("cause and outcome disagree", set_cell("dispatches", "cause", "dropped", lambda v: None)),
+    (
         "more steps than assigned",
         set_cell("dispatches", "steps_done", "aggregated", lambda v: 10**6),
     ),

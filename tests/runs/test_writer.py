@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from fedsim.analysis.run import load_run
-from fedsim.outcomes import OUTCOME_LABELS, Outcome
+from fedsim.outcomes import CAUSE_LABELS, OUTCOME_LABELS, Outcome
 from fedsim.runs import RunWriter, Status
 from fedsim.runs.schema import DISPATCHES, TABLES
 from fedsim.timeline import Aggregate, Contribution
@@ -42,7 +42,8 @@ def test_rows_read_back_from_stream_and_parquet_alike(tmp_path: Path) -> None:
     for name, expected in zip(names, FIRST, strict=False):
         assert first[name] == ("aggregated" if name == "outcome" else expected), name
     second = streamed.dispatches.iloc[1]
-    assert second["outcome"] == "dropped"
+    assert (second["outcome"], second["cause"]) == ("dropped", "offline")
+    assert streamed.dispatches["cause"].isna().tolist() == [True, False]
     assert second["staleness"] is pd.NA
     assert second["aggregated_version"] is pd.NA
     assert math.isnan(second["computed_s"])
@@ -66,13 +67,14 @@ def test_rows_read_back_from_stream_and_parquet_alike(tmp_path: Path) -> None:
         pd.testing.assert_frame_equal(getattr(streamed, table), getattr(finished, table))
 
 
-def test_outcomes_keep_all_six_categories(tmp_path: Path) -> None:
+def test_labels_keep_all_categories(tmp_path: Path) -> None:
     _, writer = started(tmp_path / "run")
     writer.append_dispatch(SECOND)
     writer.finish()
     outcome = load_run(tmp_path / "run").dispatches["outcome"]
     assert tuple(outcome.cat.categories) == OUTCOME_LABELS
     assert outcome.cat.codes.tolist() == [Outcome.DROPPED]
+    assert tuple(load_run(tmp_path / "run").dispatches["cause"].cat.categories) == CAUSE_LABELS
 
 
 def test_delay_is_that_of_the_client_absent_for_longest(tmp_path: Path) -> None:

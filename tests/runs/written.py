@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from fedsim.outcomes import Outcome
 from fedsim.runs import RunFolder, RunWriter
 from fedsim.runs.phases import WORK_PHASES
 from fedsim.runs.schema import DISPATCHES
 
 
 def columns_of(rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
-    """The columns of rows that are written as they are; without their last columns, they are at work all the time."""
+    """The columns of rows that are written as they are; without their last columns, they are at work all the time.
+
+    All that are dropped went offline.
+    """
     written = map(np.array, zip(*rows, strict=True))
     columns = dict(zip(DISPATCHES.schema.names, written, strict=False))
     names = ("dispatched_s", "downloaded_s", "computed_s", "arrived_s")
@@ -24,6 +28,7 @@ def columns_of(rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
             np.isnan(begin), 0.0, np.where(np.isnan(end), columns["ended_s"], end) - begin
         )
         columns.setdefault(f"{name}_s", spent_s)
+    columns["cause"] = np.where(columns["outcome"] == Outcome.DROPPED, 0, -1)
     return columns
 
 

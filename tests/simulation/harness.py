@@ -60,6 +60,7 @@ COLUMNS = [
     "download",
     "compute",
     "upload",
+    "cause",
 ]
 
 

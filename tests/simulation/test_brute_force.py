@@ -26,6 +26,11 @@ SHARED_SEED = 987
 REQUIRED = {
     "aggregation_time",
     "battery",
+    "cause battery",
+    "cause crash",
+    "cause declined",
+    "cause lost upload",
+    "cause offline",
     "cut after its steps",
     "disconnect drop",
     "disconnect finish",
@@ -135,4 +140,5 @@ def test_the_scenarios_cover_the_rules() -> None:
         rows = simulation.rows()
         counts.update(features(case) | ties(case, rows))
         counts.update({f"outcome {row['outcome']}" for row in rows})
+        counts.update({f"cause {row['cause']}" for row in rows})
     assert {name: counts[name] for name in REQUIRED if counts[name] < LEAST} == {}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from fedsim.devices.population import Power
+from fedsim.outcomes import Ending
 from fedsim.simulation.course import Plan
 from fedsim.simulation.energy import EnergyUse
 
 S = 1_000_000_000
-PLAN = Plan(9 * S, True, 2 * S, 6 * S, 4, 1.0, 1.0, 2 * S, 4 * S, 3 * S)
+PLAN = Plan(9 * S, Ending.ARRIVED, 2 * S, 6 * S, 4, 1.0, 1.0, 2 * S, 4 * S, 3 * S)
 
 
 def test_joules_by_phase() -> None:

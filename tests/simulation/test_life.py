@@ -18,6 +18,7 @@ from fedsim.devices.compute.values import Values, ValuesParams
 from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
 from fedsim.network.traced import RateSeries, Ride, TracedNetwork
+from fedsim.outcomes import Ending
 from fedsim.scenario.model import Failures
 from fedsim.simulation.plan import Planner
 from fedsim.simulation.workload import Workload
@@ -208,7 +209,7 @@ def test_a_plan_is_what_a_client_lives_through(world: World) -> None:
     plan = planner.live(handed_out(0, 0, world.steps), None)
     walk = Walk(world)
     walk.live()
-    assert plan.arrives == walk.arrives
+    assert (plan.ending is Ending.ARRIVED) == walk.arrives
     if walk.ended is None:
         assert plan.end_ns == NEVER
         # A plan without an end is looked at when the run ends.
@@ -235,7 +236,7 @@ def test_what_is_done_by_a_cut_is_what_was_done_by_then(world: World, cut: int) 
     if whole.end_ns <= cut * MS:
         assert plan == whole
         return
-    assert (plan.end_ns, plan.arrives) == (cut * MS, False)
+    assert (plan.end_ns, plan.ending) == (cut * MS, Ending.STOPPED)
     assert plan.steps_done <= whole.steps_done
     for name in ("downloaded_ns", "computed_ns"):
         mark = getattr(whole, name)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fedsim.network.static import StaticNetwork
 from fedsim.network.traced import RateSeries, Ride, TracedNetwork
+from fedsim.outcomes import Ending
 from fedsim.scenario.model import Failures
 from fedsim.simulation.plan import Plan, Planner
 from fedsim.simulation.workload import Workload
@@ -121,7 +122,7 @@ def simple(policy: str, down_bps: float = 8e6, latency_s: float = 0.25) -> Plann
 def test_an_undisturbed_dispatch_by_hand(policy: str) -> None:
     """1 MB at 8 Mbit/s takes 1 s and 0.25 s of latency; 4 steps of 2 s; 2 MB take 2.25 s."""
     by_hand = (
-        *(round(41.5 * S), True, round(31.25 * S), round(39.25 * S), 4, 1e6, 2e6),
+        *(round(41.5 * S), Ending.ARRIVED, round(31.25 * S), round(39.25 * S), 4, 1e6, 2e6),
         *(round(1.25 * S), 8 * S, round(2.25 * S)),
     )
     assert simple(policy).plan(handed_out(1, 30 * S, 4), None, 1000 * S) == by_hand
@@ -129,20 +130,20 @@ def test_an_undisturbed_dispatch_by_hand(policy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "end_s", "arrives", "computed_s", "done"),
+    ("policy", "end_s", "ending", "computed_s", "done"),
     [
-        ("drop", 20, False, -1, 4),
-        ("pause", 35.5, True, 33.25, 6),
-        ("finish", 32.25, True, 23.25, 6),
-        ("send_partial", 32.25, True, 20, 4),
+        ("drop", 20, Ending.OFFLINE, -1, 4),
+        ("pause", 35.5, Ending.ARRIVED, 33.25, 6),
+        ("finish", 32.25, Ending.ARRIVED, 23.25, 6),
+        ("send_partial", 32.25, Ending.ARRIVED, 20, 4),
     ],
 )
 def test_a_dispatch_whose_client_leaves_while_it_computes_by_hand(
-    policy: str, end_s: float, arrives: bool, computed_s: float, done: int
+    policy: str, end_s: float, ending: Ending, computed_s: float, done: int
 ) -> None:
     """Handed out at 10 s, downloaded at 11.25 s; steps of 2 s; offline from 20 to 30 s, after 4.375 steps."""
     plan = simple(policy).plan(handed_out(1, 10 * S, 6), None, 20 * S)
-    assert (plan.end_ns, plan.arrives, plan.steps_done) == (round(end_s * S), arrives, done)
+    assert (plan.end_ns, plan.ending, plan.steps_done) == (round(end_s * S), ending, done)
     assert plan.computed_ns == (round(computed_s * S) if computed_s >= 0 else -1)
 
 
@@ -151,13 +152,13 @@ def test_a_download_without_end() -> None:
     assert planner.plan(handed_out(0, 60 * S, 4), None, NEVER).end_ns == NEVER
     # Nothing of it had come when the run ended, a minute later.
     plan = planner.live(handed_out(0, 60 * S, 4), None, stop_ns=120 * S)
-    assert plan == (120 * S, False, -1, -1, 0, 0.0, 0.0, 60 * S, 0, 0)
+    assert plan == (120 * S, Ending.STOPPED, -1, -1, 0, 0.0, 0.0, 60 * S, 0, 0)
 
 
 def test_what_ends_as_the_client_leaves_is_done() -> None:
     """Handed out at 27.5 s: 1 s down, 9.5 s of steps, 2 s up; it ends at 40 s, when client 0 leaves."""
     planner = simple("drop", latency_s=0.0)
     plan = planner.plan(handed_out(0, round(27.5 * S), 19), None, 40 * S)
-    assert (plan.end_ns, plan.arrives) == (40 * S, True)
+    assert (plan.end_ns, plan.ending) == (40 * S, Ending.ARRIVED)
     late = planner.plan(handed_out(0, round(27.5 * S) + 1, 19), None, 40 * S)
-    assert (late.end_ns, late.arrives, late.steps_done) == (40 * S, False, 19)
+    assert (late.end_ns, late.ending, late.steps_done) == (40 * S, Ending.OFFLINE, 19)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedsim.devices.population import Power
-from fedsim.outcomes import Outcome
+from fedsim.outcomes import CAUSE_LABELS, Ending, Outcome
 from fedsim.runs.schema import DISPATCHES
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.course import Plan
@@ -33,8 +33,10 @@ def endings(draw: st.DrawFn) -> Ended:
     end_ns = draw(st.one_of(st.just(NEVER), INSTANT))
     sizes = [draw(st.floats(0, 1e12)) for _ in range(2)]
     work_ns = [draw(INSTANT) for _ in range(3)]
-    plan = Plan(end_ns, draw(st.booleans()), *marks, 2, *sizes, *work_ns)
+    plan = Plan(end_ns, draw(st.sampled_from(Ending)), *marks, 2, *sizes, *work_ns)
     outcome = draw(st.sampled_from(Outcome))
+    if plan.ending in (Ending.ARRIVED, Ending.STOPPED):
+        outcome = draw(st.sampled_from([one for one in Outcome if one is not Outcome.DROPPED]))
     return Ended(dispatch, plan, outcome, draw(st.integers(-1, 9)), 7, draw(INSTANT))
 
 
@@ -48,11 +50,11 @@ def by_hand(ended: Ended) -> tuple[Any, ...]:
         dispatch.round,
         dispatch.dispatched_ns / 10**9,
         *seconds,
-        plan.end_ns / 10**9 if plan.arrives else math.nan,
+        plan.end_ns / 10**9 if plan.ending is Ending.ARRIVED else math.nan,
         dispatch.steps,
         plan.steps_done,
         ended.outcome,
-        dispatch.staleness if plan.arrives else -1,
+        dispatch.staleness if plan.ending is Ending.ARRIVED else -1,
         ended.version,
         round(plan.bytes_down),
         round(plan.bytes_up),
@@ -61,7 +63,14 @@ def by_hand(ended: Ended) -> tuple[Any, ...]:
         ended.group,
         min(plan.end_ns, ended.now_ns) / 10**9,
         *(ns / 10**9 for ns in (plan.download_ns, plan.compute_ns, plan.upload_ns)),
+        _cause(ended),
     )
+
+
+def _cause(ended: Ended) -> int:
+    if ended.outcome is not Outcome.DROPPED:
+        return -1
+    return CAUSE_LABELS.index(ended.plan.ending.label)
 
 
 @given(st.lists(endings(), min_size=1, max_size=5))

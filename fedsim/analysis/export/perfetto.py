@@ -41,6 +41,7 @@ _ARGUMENTS = (
     "bytes_down",
     "bytes_up",
     "energy_j",
+    "cause",
 )
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)

@@ -23,6 +23,7 @@ from fedsim.formatting import (
     format_number,
     format_share,
 )
+from fedsim.outcomes import Outcome
 from fedsim.runs import Run
 
 MAX_CELLS = 6000
@@ -88,17 +89,28 @@ _MOST_KINDS = 12
 
 
 def _reasons(run: Run) -> pd.Series:
-    """For each client, that it contributed, or why not: no work, or the most frequent outcome of its dispatches."""
+    """For each client, that it contributed, or why not: no work, or the most frequent outcome of its dispatches, with
+    the most frequent cause if they were dropped."""
     clients, dispatches = run.clients, run.dispatches
     contributes = clients["aggregated"].to_numpy() > 0
     is_away = clients["online_fraction"].to_numpy() == 0
     reason = np.where(contributes, _CONTRIBUTED, np.where(is_away, *_NO_WORK)).astype(object)
-    in_vain = ~contributes[dispatches["client_id"].to_numpy()]
-    if in_vain.any():
-        lost = dispatches.loc[in_vain, ["client_id", "outcome"]].astype({"outcome": str})
-        usual = pd.crosstab(lost["client_id"], lost["outcome"]).idxmax(axis=1)
-        reason[usual.index.to_numpy()] = [f"mostly {outcome}" for outcome in usual]
+    lost = dispatches[~contributes[dispatches["client_id"].to_numpy()]]
+    usual = _most_frequent(lost, "outcome")
+    reason[usual.index.to_numpy()] = [f"mostly {outcome}" for outcome in usual]
+    is_dropped = lost["client_id"].map(usual) == Outcome.DROPPED.label
+    causes = _most_frequent(lost[is_dropped & lost["cause"].notna()], "cause")
+    dropped = f"mostly {Outcome.DROPPED.label}"
+    reason[causes.index.to_numpy()] = [f"{dropped} ({cause})" for cause in causes]
     return pd.Series(reason, clients.index)
+
+
+def _most_frequent(dispatches: pd.DataFrame, column: str) -> pd.Series[str]:
+    """The most frequent value of a column in the dispatches of each client that has any."""
+    if dispatches.empty:
+        return pd.Series([], dispatches.index[:0], dtype=str)
+    counted = pd.crosstab(dispatches["client_id"], dispatches[column].astype(str))
+    return counted.idxmax(axis=1).astype(str)
 
 
 def inequality(run: Run) -> Figure | None:

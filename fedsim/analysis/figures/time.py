@@ -27,9 +27,10 @@ from fedsim.formatting import (
     format_count,
     format_counted,
     format_mean_count,
+    format_names,
     format_share,
 )
-from fedsim.outcomes import LOST_LABELS, OUTCOME_LABELS
+from fedsim.outcomes import LOST_LABELS, OUTCOME_LABELS, Ending
 from fedsim.runs import Run
 from fedsim.runs.phases import DISPATCH_PARTS, outcome_codes
 
@@ -207,7 +208,7 @@ def outcomes(run: Run) -> Figure | None:
     number = len(table)
     finding = (
         f"{format_count(totals['aggregated'])} of {format_count(number)} dispatches "
-        f"({format_share(totals['aggregated'] / number)}) were aggregated."
+        f"({format_share(totals['aggregated'] / number)}) were aggregated.{_causes(table)}"
     )
     return Figure(
         "outcomes",
@@ -222,6 +223,28 @@ def outcomes(run: Run) -> Figure | None:
             ),
         ),
         {"totals": totals},
+    )
+
+
+_CAUSES = {
+    Ending.OFFLINE: "went offline",
+    Ending.CRASH: "crashed",
+    Ending.LOST_UPLOAD: "lost the upload",
+    Ending.BATTERY: "ran out of battery",
+    Ending.DECLINED: "declined",
+}
+
+
+def _causes(dispatches: pd.DataFrame) -> str:
+    """A sentence about the causes of drops; empty if none was recorded."""
+    counts = statistics.cause_counts(dispatches)
+    if not counts:
+        return ""
+    verbs = {ending.label: verb for ending, verb in _CAUSES.items()}
+    total = sum(counts.values())
+    shares = [f"{format_share(n / total)} {verbs[cause]}" for cause, n in counts.items()]
+    return (
+        f" {format_count(total)} {'was' if total == 1 else 'were'} dropped: {format_names(shares)}."
     )
 
 
@@ -281,9 +304,9 @@ def online(run: Run) -> Figure | None:
         present = table["online"].to_numpy()[rows]
         low, high = int(table["online"].min()), int(table["online"].max())
         finding = (
-            f"Between {format_count(low)} and {format_count(high)} clients were online at any time."
+            f"Between {format_count(low)} and {format_counted(high, 'client')} were online at any time."
             if low < high
-            else f"{format_count(low)} clients were online all the time."
+            else f"{format_counted(low, 'client')} {'was' if low == 1 else 'were'} online all the time."
         )
         columns = [Column("online", "online", "count", present)]
     else:
@@ -297,7 +320,7 @@ def online(run: Run) -> Figure | None:
         return None
     return Figure(
         "online",
-        f"{finding} At most {format_count(peak)} clients were working at once; "
+        f"{finding} At most {format_counted(peak, 'client')} {'was' if peak == 1 else 'were'} working at once; "
         f"the curve shows means and peaks at {format_mean_count(mean)}.",
         (
             Column("time_s", "simulated time", "time", times),

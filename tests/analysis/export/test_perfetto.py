@@ -32,7 +32,7 @@ def test_slices_are_the_phases_of_the_dispatches(run: Run, trace: list[dict[str,
     }
     carried = {"download": "bytes_down", "compute": "steps_done", "upload": "bytes_up"}
     told = ["round", "version", "aggregated_version", "staleness", "steps_assigned", "steps_done"]
-    told += ["bytes_down", "bytes_up", "energy_j"]
+    told += ["bytes_down", "bytes_up", "energy_j", "cause"]
     of_clients = [event for event in trace if event["ph"] == "X" and event["cat"] != "version"]
     dispatches: dict[int, list[dict[str, Any]]] = {}
     for event in of_clients:

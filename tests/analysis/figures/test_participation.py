@@ -116,7 +116,7 @@ def test_why_clients_did_not_contribute(tmp_path: Path) -> None:
     assert figure is not None
     assert [column.key for column in figure.columns] == [
         *("kind", "clients", "contributed", "share", "never online", "never selected"),
-        *("mostly dropped", "mostly late"),
+        *("mostly dropped (offline)", "mostly late"),
     ]
     assert figure.rows == [
         ("phone", 3, 1, pytest.approx(1 / 3), 1, 1, 0, 0),
@@ -124,7 +124,8 @@ def test_why_clients_did_not_contribute(tmp_path: Path) -> None:
         ("all", 5, 1, 0.2, 1, 1, 1, 1),
     ]
     assert figure.finding == (
-        "1 of 5 clients contributed; 1 was never online; 1 was never selected; 1 was mostly dropped; "
+        "1 of 5 clients contributed; 1 was never online; 1 was never selected; "
+        "1 was mostly dropped (offline); "
         "1 was mostly late. Of the clients of kind tv, 0.0% contributed."
     )
     assert "Clients that contributed, and why others did not" in run.report().read_text()

@@ -43,6 +43,38 @@ def test_outcomes_over_time(run: Run, document: dict[str, Any]) -> None:
     assert sum(document["outcomes"]["totals"].values()) == len(dispatches)
 
 
+def test_the_causes_of_drops_are_counted(tmp_path: Path) -> None:
+    """Steps of 1, 2 and 400 s at 2 W: 5 J are not enough for the last; then the other two lose their uploads."""
+    scenario = three_clients("400s", 3, {"name": "sync"}, {"rounds": 1})
+    assert "dropped" not in outcomes_of(fedsim.run(scenario, tmp_path / "none"))
+    scenario["devices"]["energy"] = {"battery_j": 5, "compute_w": 2, "upload_w": 0}
+    run = fedsim.run(scenario, tmp_path / "run")
+    assert run.dispatches.set_index("client_id")["cause"].dropna().to_dict() == {2: "battery"}
+    assert outcomes_of(run).endswith(" 1 was dropped: 100.0% ran out of battery.")
+    scenario["devices"]["failures"] = {"upload_loss": 1}
+    scenario["stop"] = {"simulated_time": "2.8s"}
+    assert outcomes_of(fedsim.run(scenario, tmp_path / "lost")).endswith(
+        " 3 were dropped: 66.7% lost the upload and 33.3% ran out of battery."
+    )
+
+
+def outcomes_of(run: Run) -> str:
+    figure = time.outcomes(run)
+    assert figure is not None
+    return figure.finding
+
+
+def test_a_single_client_is_named_in_the_singular(tmp_path: Path) -> None:
+    scenario = three_clients("400s", 3, {"name": "sync"}, {"simulated_time": "1s"})
+    scenario["task"]["clients"], scenario["server"]["selection"]["cohort"] = 1, 1
+    scenario["devices"]["compute"]["step"] = ["1s"]
+    figure = time.online(fedsim.run(scenario, tmp_path / "run"))
+    assert figure is not None
+    assert figure.finding.startswith(
+        "1 client was online all the time. At most 1 client was working at"
+    )
+
+
 def test_bars_of_a_run_in_rounds_go_from_round_to_round(tmp_path: Path) -> None:
     run = build_run(tmp_path / "run", clients=12, hours=3)
     shown = columns(embedded(render(run)), "outcomes")
