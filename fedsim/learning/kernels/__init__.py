@@ -52,11 +52,12 @@ def choose(
     """The kernel for a task, by this rule.
 
     A task that knows its gradients in closed form takes ``quadratic``. Stacks of linear layers with cross-entropy take
-    ``linear_stack``, and the binary linear model takes ``split_linear``. On CPU, built-in convolutional networks with
-    cross-entropy and without dropout take ``conv_stack``. Other modules take ``loop``, spread over worker threads, on
-    CPU and ``vmap`` on CUDA. Modules with batch statistics, those with dropout, whose steps cannot be recorded, and
-    those that cannot be vectorized take ``loop`` everywhere. ``training.executor`` overrides this: ``stacked`` takes
-    ``linear_stack``, ``split_linear`` or ``vmap``, also with dropout; ``parallel`` and ``plain`` take ``loop``.
+    ``linear_stack``, and the binary linear model takes ``split_linear``, both only without autocast. On CPU, built-in
+    convolutional networks with cross-entropy and without dropout take ``conv_stack``. Other modules take ``loop``,
+    spread over worker threads, on CPU and ``vmap`` on CUDA. Modules with batch statistics, those with dropout, whose
+    steps cannot be recorded, and those that cannot be vectorized take ``loop`` everywhere. ``training.executor``
+    overrides this: ``stacked`` takes ``linear_stack``, ``split_linear`` or ``vmap``, also with dropout; ``parallel``
+    and ``plain`` take ``loop``.
 
     Raises:
         UserError: ``stacked`` is requested and the module cannot be vectorized, or its results cannot be repeated.
@@ -76,14 +77,15 @@ def choose(
         augment,
         with_replacement=training.batches == "with_replacement",
     )
-    by_hand = executor in ("auto", "stacked") and execution.autocast is None
+    by_hand = executor in ("auto", "stacked")
+    exact = execution.autocast is None
     vectorized = executor == "stacked" or (
         executor == "auto" and execution.device.type == "cuda" and not task.drops
     )
     kind: type[SupervisedKernel] = LoopKernel
-    if by_hand and LinearStackKernel.fits(task):
+    if by_hand and exact and LinearStackKernel.fits(task):
         kind = LinearStackKernel
-    elif by_hand and SplitLinearKernel.fits(task):
+    elif by_hand and exact and SplitLinearKernel.fits(task):
         kind = SplitLinearKernel
     elif vectorized and VmapKernel.fits(task):
         kind = VmapKernel

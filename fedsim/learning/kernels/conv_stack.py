@@ -73,17 +73,20 @@ class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
             The loss before the step, as :meth:`gradients`.
         """
         kernel = self._kernel
-        tensors = kernel.tensors(model)
-        outputs, kept = forward(
-            kernel.layers, tensors, channels_last(inputs), by_onednn=kernel.by_onednn
-        )
+        precision = kernel.execution.autocast or model.dtype
+        tensors = kernel.tensors(model.to(precision))
+        values = channels_last(inputs.to(precision))
+        outputs, kept = forward(kernel.layers, tensors, values, by_onednn=kernel.by_onednn)
+        outputs = outputs.to(model.dtype)
         log_shares = torch.log_softmax(outputs, 1)
         losses = log_shares.gather(1, labels.unsqueeze(1))
         # Gradients are linear in the last layer's deltas: scaled here, products add straight to the weights.
         delta = log_shares.exp_().add_(labels.unsqueeze(1) == kernel.classes, alpha=-1)
         delta.mul_(factor / len(labels))
         # The deltas below need the weights before the step.
-        deltas = backward(kernel.layers, tensors, kept, delta, by_onednn=kernel.by_onednn)
+        deltas = backward(
+            kernel.layers, tensors, kept, delta.to(precision), by_onednn=kernel.by_onednn
+        )
         pull(model, correction.target, correction.share)
         add_gradients(
             kernel.layers, kernel.tensors(change), kept, deltas, by_onednn=kernel.by_onednn
@@ -211,9 +214,12 @@ def backward(
                 # Torch's derivative of ReLU: the incoming delta if the unit was positive, else zero.
                 _aten.threshold_backward.grad_input(delta, values, 0, grad_input=delta)
             case "pool":
-                delta = _aten.max_pool2d_with_indices_backward.default(
-                    delta, values, *_WINDOW, False, more[0]
-                )
+                if delta.dtype == torch.bfloat16:
+                    # Torch's operation is several times slower with bfloat16. Of the values, only the shape matters.
+                    wide = torch.empty_like(values, dtype=torch.float32)
+                    delta = _unpooled(delta.float(), wide, more[0]).to(delta.dtype)
+                else:
+                    delta = _unpooled(delta, values, more[0])
             case "flatten":
                 delta = delta.view(values.shape)
                 if values.ndim == 4:
@@ -237,18 +243,32 @@ def add_gradients(
             continue
         delta, weight, bias = remaining.pop(), tensors[at], tensors[at + 1]
         at += 2
+        autocast = delta.dtype != weight.dtype
         if isinstance(layer, Linear):
-            weight.addmm_(delta.t(), values)
-            bias.add_(delta.sum(0))
+            if autocast:
+                weight.add_(torch.mm(delta.t(), values))
+            else:
+                weight.addmm_(delta.t(), values)
+            bias.add_(delta.sum(0, dtype=bias.dtype))
         else:
-            if weight.shape[1] >= _COLUMNS_FROM and not (layer.padding or by_onednn):
+            # OneDNN's convolution is faster than the product of columns in float32, slower in bfloat16.
+            convolves = by_onednn and not autocast
+            if weight.shape[1] >= _COLUMNS_FROM and not (layer.padding or convolves):
                 products, sums = _by_columns(layer, delta, values)
             else:
                 _, products, sums = _convolution_backward(
-                    layer, delta, values, weight, [False, True, True]
+                    layer, delta, values, weight.to(delta.dtype), [False, True, True]
                 )
             weight.add_(products)
             bias.add_(sums)
+
+
+def _unpooled(delta: Tensor, values: Tensor, places: Tensor) -> Tensor:
+    """Gradients with respect to the inputs ``values`` of a pooling layer."""
+    result: Tensor = _aten.max_pool2d_with_indices_backward.default(
+        delta, values, *_WINDOW, False, places
+    )
+    return result
 
 
 def _by_columns(layer: Conv, delta: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

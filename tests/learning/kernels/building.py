@@ -36,8 +36,9 @@ def build(
     dtype: torch.dtype = torch.float32,
     *,
     squared_losses: bool = False,
+    autocast: torch.dtype | None = None,
 ) -> Kernel:
-    execution = Execution(torch.device("cpu"), dtype, None, 1)
+    execution = Execution(torch.device("cpu"), dtype, autocast, 1)
     samples = Samples(task, task.train_x, task.train_y, execution)
     order = BatchOrder(SEED, task.offsets, task.rows, BATCH, execution.device)
     kinds = {

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fedsim.components import Parameters
-from fedsim.learning.device import Execution, reproducible
+from fedsim.learning.device import Execution, multiplies_bfloat16, reproducible
 from fedsim.learning.kernels import ConvStackKernel, LoopKernel, VmapKernel, choose
 from fedsim.learning.local_training import active_rows, row_matrix
 from fedsim.learning.samples import Samples
@@ -175,6 +175,33 @@ def test_steps_by_onednn_are_those_of_blas(name: str, monkeypatch: pytest.Monkey
         assert _largest_difference(task, found[row], expected[row]) < 1e-4
 
 
+@pytest.mark.skipif(not multiplies_bfloat16(), reason="the CPU has no bfloat16 products")
+@pytest.mark.parametrize("by_onednn", [False, True], ids=["blas", "onednn"])
+@pytest.mark.parametrize("name", TASKS)
+def test_bfloat16_gradients_are_exact_up_to_rounding(name: str, by_onednn: bool) -> None:
+    """As close to the exact gradient as torch's autocast of the module, whose products are rounded as well."""
+    task = TASKS[name]()
+    weights = models_of(task, 4, torch.float32)
+    errors = {}
+    for kind in ("conv_stack", "loop"):
+        kernel = build(kind, task, autocast=torch.bfloat16)
+        if isinstance(kernel, ConvStackKernel):
+            kernel.by_onednn = by_onednn
+        session = kernel.session(CLIENTS, np.arange(4), STEPS, 0)
+        out = torch.zeros_like(weights)
+        with reproducible(), torch.no_grad():
+            losses = session.gradients(0, weights, out)
+        batches = kernel.order.batches(CLIENTS, np.arange(4), first=0, last=1)
+        errors[kind] = []
+        for row in range(4):
+            rows = batches.rows[0, row, : int(batches.counts[0, row])].tolist()
+            loss, exact = by_autograd(task, weights[row].double(), rows)
+            assert float(losses[row]) == pytest.approx(float(loss), rel=0.03)
+            assert out.dtype == torch.float32
+            errors[kind].append(float((out[row] - exact).norm() / exact.norm()))
+    assert 0 < max(errors["conv_stack"]) < 1.5 * max(errors["loop"])
+
+
 @pytest.mark.parametrize("squared", [False, True], ids=["means", "squares"])
 @pytest.mark.parametrize("name", SMALL)
 def test_plain_steps_are_gradient_steps(name: str, squared: bool) -> None:
@@ -281,7 +308,7 @@ class Rebuilt(Cnn):
         return nn.Sequential(nn.AvgPool2d(2), nn.Flatten(), nn.LazyLinear(5))
 
 
-def test_other_models_losses_and_precisions_take_the_loop() -> None:
+def test_other_models_and_losses_take_the_loop() -> None:
     regression = TASKS["cnn"]()
     regression.loss = type(regression.loss)("squared")
     with_penalty = TASKS["cnn"]()
@@ -294,4 +321,4 @@ def test_other_models_losses_and_precisions_take_the_loop() -> None:
     task = TASKS["cnn"]()
     execution = Execution(torch.device("cpu"), torch.float32, torch.bfloat16, 1)
     samples = Samples(task, task.train_x, task.train_y, execution)
-    assert type(choose(task, make_training(), execution, samples, SEED).kernel) is LoopKernel
+    assert type(choose(task, make_training(), execution, samples, SEED).kernel) is ConvStackKernel
