@@ -132,8 +132,10 @@ def tiles(run: Run) -> list[Tile]:
     note = f"of {format_count(len(given))}"
     ineligible = int(run.info.get("ineligible_clients") or 0)
     if ineligible:
-        note += f"; {format_count(ineligible)} lack the memory to train"
+        note += f"; {format_count(ineligible)} {'lacks' if ineligible == 1 else 'lack'} the memory to train"
+    # Clients that lack the memory count as offline.
     away = int((run.clients["online_fraction"] == 0).sum()) if run.has_clients else 0
+    away -= min(away, ineligible)
     if away:
         note += f"; {format_count(away)} never online"
     shown.append(Tile("Clients that contributed", format_count(int((given > 0).sum())), note))

@@ -40,8 +40,8 @@ def where_time_went(spent: pd.DataFrame, clients: pd.DataFrame | None = None) ->
     ``download``, ``compute`` and ``upload`` count all work, useful or not; ``paused`` is the time offline in the middle
     of a dispatch; ``waiting`` is from the arrival of an update to its aggregation (or the client's next dispatch, or
     the end of the run), whether the client is online or not. With the table of clients, there are also ``idle`` and
-    ``offline``, the rest of the time online and offline, and the seven add up to the number of clients times the
-    duration of the run.
+    ``offline``, the rest of the time online and offline, and ``recharging``, the part of the time online in which the
+    battery was below the floor; the eight add up to the number of clients times the duration of the run.
 
     Args:
         spent: as :attr:`Run.phases`.
@@ -49,7 +49,11 @@ def where_time_went(spent: pd.DataFrame, clients: pd.DataFrame | None = None) ->
     """
     seconds = {name: float(spent[f"{name}_s"].sum()) for name in DISPATCH_PARTS}
     if clients is not None:
-        seconds |= {name: float(clients[f"{name}_s"].sum()) for name in ("idle", "offline")}
+        rest = {
+            name: float(clients[f"{name}_s"].sum()) for name in ("idle", "recharging", "offline")
+        }
+        rest["idle"] -= rest["recharging"]
+        seconds |= rest
         # Idle time is a difference: below a nanosecond per client it is a rounding error.
         seconds = {name: 0.0 if s < 1e-9 * len(clients) else s for name, s in seconds.items()}
     return seconds

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.composition.pauses import pauses_table, waited_offline_s, worked_offline_s
+from fedsim.composition.pauses import (
+    pauses_table,
+    recharged_s,
+    waited_offline_s,
+    worked_offline_s,
+)
 from fedsim.devices.population import Population
 from fedsim.network.base import Direction
 from fedsim.runs.clients import clients_table, sampled_clients
@@ -48,8 +53,9 @@ def write_population(
     counts, online_ns = population.availability.online_summary(times_ns, 0, end_ns)
     network = population.network
     busy_offline_s = worked_offline_s(run.dispatches, population, end_ns)
+    waiting_s = run.phases["waiting_s"].to_numpy()
     busy_offline_s += waited_offline_s(
-        run.dispatches, run.phases["waiting_s"].to_numpy(), population, online_ns < end_ns, end_ns
+        run.dispatches, waiting_s, population, online_ns < end_ns, end_ns
     )
     table = clients_table(
         run.dispatches,
@@ -61,6 +67,7 @@ def write_population(
         up_bps=network.rates_bps(Direction.UP),
         online_fraction=online_ns / max(1, end_ns),
         busy_offline_s=busy_offline_s,
+        recharging_s=recharged_s(run.dispatches, waiting_s, population, end_ns),
         last_accuracy=None if measured is None else measured.accuracy,
         last_mae=None if measured is None else measured.error,
         names=names,

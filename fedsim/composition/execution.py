@@ -542,7 +542,9 @@ class _Execution:
         elif not (self._server.version or meets_target):
             late = int((run.dispatches["outcome"] == "late").sum())
             yield nothing_aggregated(scenario.server.schedule.type, self._server.arrived, late)
-        yield from small_rounds(scenario.server, run.dispatches["round"].to_numpy())
+        recharging_s, idle_s = (run.clients[f"{part}_s"].sum() for part in ("recharging", "idle"))
+        recharging = float(recharging_s / idle_s) if idle_s else 0.0
+        yield from small_rounds(scenario.server, run.dispatches["round"].to_numpy(), recharging)
         if scenario.stop.simulated_time is None:
             yield from drifting_hours(self.assembly.population, end_ns)
 

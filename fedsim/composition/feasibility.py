@@ -170,22 +170,47 @@ class Feasibility:
             yield from drifting_hours(self.population, self._end_ns)
 
     def _small_batteries(self) -> Iterator[UserError]:
-        """A warning if a full battery does not last for a dispatch."""
-        battery_j = self.scenario.devices.energy.battery_j
-        if not battery_j:
+        """Warnings if a full battery, or one at its floor, does not last for a dispatch."""
+        batteries, power = self.population.batteries, self.population.power
+        if batteries is None:
             return
         down_s, up_s = self._transfers_s
-        power = self.population.power
-        watts = power.watts[power.of_client[self._usable]]
+        of_client = power.of_client[self._usable]
         with np.errstate(all="ignore"):
-            needed_j = (watts * np.stack([down_s, self._compute_s, up_s], axis=1)).sum(axis=1)
-        if empty := self._if_many(needed_j > battery_j):
+            works_s = np.stack([down_s, self._compute_s, up_s], axis=1)
+            needed_j = (power.watts[of_client] * works_s).sum(axis=1)
+        full_j, floor_j = (
+            np.array(of_class)[of_client] for of_class in (batteries.capacity_j, batteries.floor_j)
+        )
+        lasts = needed_j <= full_j
+        if empty := self._if_many(~lasts):
+            worst = int(np.where(lasts, -np.inf, needed_j).argmax())
             yield UserError(
-                f"for {empty:,} of {self._those}, a full battery ({format_energy(battery_j)}) does not last for a "
-                f"dispatch, which needs up to {format_energy(needed_j.max())}",
-                where="devices.energy.battery_j",
+                f"for {empty:,} of {self._those}, a full battery ({format_energy(full_j[worst])}) does not last for a "
+                f"dispatch, which needs up to {format_energy(needed_j[worst])}",
+                where=self._energy_key(of_client[worst], "battery_j"),
                 hint="it is in joules, 3,600 per watt-hour; a phone's battery has about 50 kJ",
             )
+        is_low = lasts & (needed_j > floor_j)
+        if low := self._if_many(is_low):
+            share = np.divide(needed_j, full_j, out=np.zeros_like(needed_j), where=is_low)
+            worst = int(share.argmax())
+            floor = math.ceil(share[worst] * 100) / 100
+            yield UserError(
+                f"for {low:,} of {self._those}, a battery at its floor ({format_energy(floor_j[worst])}) does not last "
+                f"for a dispatch, which needs up to {format_energy(needed_j[worst])}, so that dispatches are dropped",
+                where=self._energy_key(of_client[worst], "battery_floor"),
+                hint=f"set at least {floor:g}"
+                if floor < 1
+                else "raise battery_j, or give less work",
+            )
+
+    def _energy_key(self, of_class: int, key: str) -> str:
+        """The path of a key of ``devices.energy``, or of a class that gives it."""
+        classes = self.scenario.devices.energy.classes
+        name = [None, *classes][of_class]
+        given = name is not None and getattr(classes[name], key) is not None
+        return f"devices.energy.classes.{name}.{key}" if given else f"devices.energy.{key}"
 
     def forgotten_units(self) -> Iterator[UserError]:
         """Warnings about values so small or large that a unit was probably forgotten."""

@@ -1,4 +1,5 @@
-"""The pauses of dispatches and the waiting of updates while clients are offline, from the clients' availability.
+"""The pauses of dispatches, the waiting of updates while clients are offline, and the recharging while they are online,
+from the clients' availability.
 
 A client that has work pauses exactly while it is offline, except if it continues its local steps offline
 (``on_disconnect: finish``).
@@ -99,6 +100,40 @@ def waited_offline_s(
     row, from_s, to_s = _absences(clients, begin_s, begin_s + waiting_s[rows], population, end_ns)
     waited = np.bincount(clients[row], to_s - from_s, minlength=population.clients)
     return waited.astype(np.float64, copy=False)
+
+
+def recharged_s(
+    dispatches: pd.DataFrame, waiting_s: Floats, population: Population, end_ns: int
+) -> Floats:
+    """How long each client was online and idle while its battery was below the floor, (clients,).
+
+    Args:
+        dispatches: as :attr:`Run.dispatches`.
+        waiting_s: how long the update of each of them waited, (n,).
+        population: the clients' devices.
+        end_ns: simulated nanoseconds that the run lasted.
+    """
+    clients = dispatches["client_id"].to_numpy()
+    if population.batteries is None:
+        return np.zeros(population.clients)
+    ended_s = dispatches["ended_s"].to_numpy()
+    begin_ns, ended_ns = (
+        np.rint(times_s * NS_PER_S).astype(np.int64)
+        for times_s in (dispatches["dispatched_s"].to_numpy(), ended_s)
+    )
+    energy_j = dispatches["energy_j"].to_numpy()
+    ready_ns = population.batteries.replay(clients, begin_ns, ended_ns, energy_j).ready_ns
+    # An update that waits is not idle time.
+    begin_s = ended_s + waiting_s
+    until_s = np.minimum(ready_ns, end_ns) / NS_PER_S
+    rows = np.flatnonzero((ready_ns > ended_ns) & (begin_s < until_s))
+    clients, begin_s, until_s = clients[rows], begin_s[rows], until_s[rows]
+    row, from_s, to_s = _absences(clients, begin_s, until_s, population, end_ns)
+    count = population.clients
+    low_s = np.bincount(clients, until_s - begin_s, minlength=count)
+    away_s = np.bincount(clients[row], to_s - from_s, minlength=count)
+    online_s: Floats = np.maximum(low_s - away_s, 0.0)
+    return online_s
 
 
 def _absences(

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fedsim.components import Component, is_bundled
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.formatting import format_counted, format_share
+from fedsim.formatting import format_count, format_counted, format_share
 from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
 from fedsim.metrics import METRICS, MetricDefinition
@@ -31,6 +31,8 @@ from fedsim.traces.parameters import TraceParameters
 from fedsim.units import to_ns
 
 _FEW_ONLINE = 0.5
+_OFTEN_RECHARGING = 0.1
+"""Share of the clients' idle time from which recharging batteries are named as a cause of small rounds."""
 
 
 _Need = tuple[bool, str, str, str]
@@ -224,8 +226,16 @@ def nothing_aggregated(schedule: type[Schedule], arrived: int, late: int) -> Use
     )
 
 
-def small_rounds(server: Server, round_of_dispatch: npt.NDArray[np.int64]) -> Iterator[UserError]:
-    """A warning if most rounds began with less than half of a cohort, and the schedule could have waited for more."""
+def small_rounds(
+    server: Server, round_of_dispatch: npt.NDArray[np.int64], recharging: float
+) -> Iterator[UserError]:
+    """A warning if most rounds began with less than half of a cohort, and the schedule could have waited for more.
+
+    Args:
+        server: the scenario's section.
+        round_of_dispatch: the round of each dispatch, (n,).
+        recharging: share of the clients' idle time in which their batteries were below the floor.
+    """
     cohort = getattr(server.selection.params, "cohort", None)
     could_wait = getattr(server.schedule.params, "min_cohort", None) == 1
     sizes = np.bincount(round_of_dispatch)
@@ -235,11 +245,15 @@ def small_rounds(server: Server, round_of_dispatch: npt.NDArray[np.int64]) -> It
     small = int(np.count_nonzero(sizes < _FEW_ONLINE * cohort))
     if small <= _FEW_ONLINE * len(sizes):
         return
+    reason, fix = "", ""
+    if recharging >= _OFTEN_RECHARGING:
+        reason = f"; for {format_share(recharging)} of their idle time, clients recharged their batteries"
+        fix = ", or more energy to the devices (devices.energy: battery_j, recharge_w)"
     yield UserError(
-        f"{small} of {format_counted(len(sizes), 'round')} began with less than half of the cohort of {cohort}, "
-        "because few clients were available",
+        f"{format_count(small)} of {format_counted(len(sizes), 'round')} began with less than half of the cohort of "
+        f"{cohort}, because few clients were available{reason}",
         where="server.schedule.min_cohort",
-        hint=f"raise it, so that rounds wait for more clients, or give a smaller cohort than {cohort}",
+        hint=f"raise it, so that rounds wait for more clients, or give a smaller cohort than {cohort}{fix}",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -106,7 +107,8 @@ class World:
         return names
 
     def trace_doubts(self) -> Iterator[UserError]:
-        """Warnings about settings that the trace overrides, times in a wrong unit, and unusable devices."""
+        """Warnings about an unused trace, settings that it overrides, times in a wrong unit, and unusable devices."""
+        yield from self._unused()
         yield from self._paired_in_order()
         yield from self._overridden()
         yield from self._unused_latencies()
@@ -123,6 +125,25 @@ class World:
                 "invalid",
                 where=where,
                 hint="'fedsim traces sample' takes only usable devices",
+            )
+
+    def _unused(self) -> Iterator[UserError]:
+        """A warning if every part that reads a trace has its own."""
+        devices = self.scenario.devices
+        if devices.trace is None:
+            return
+        own = {part: self._own_trace(part) for part in get_args(_PartName)}
+        readers = [
+            part
+            for part in own
+            if isinstance(getattr(devices, part).params, TraceParameters) or part == self._main_part
+        ]
+        if all(own[part] for part in readers):
+            yield UserError(
+                f"has no effect, because {format_names([f'devices.{part}' for part in readers])} "
+                f"{'has a trace of its own' if len(readers) == 1 else 'have traces of their own'}",
+                where="devices.trace",
+                hint=f"leave it out, or leave out one of the others, such as devices.{readers[0]}.trace",
             )
 
     def _overridden(self) -> Iterator[UserError]:
@@ -182,14 +203,16 @@ class World:
         if not is_bundled(type(network_kind)):  # Counting takes a copy of the rates.
             rates = network.rates_bps(Direction.DOWN)
             _check_clients(network_kind, "build", len(rates), clients)
+        power = _power(devices.energy, main, rows, clients)
+        has_batteries = any(math.isfinite(each.capacity_j) for each in devices.energy.batteries)
         return Population(
             clients=clients,
             availability=index,
             on_disconnect=devices.availability.params.on_disconnect,
             compute=ComputeTimes(compute),
             network=network,
-            power=_power(devices.energy, main, rows, clients),
-            batteries=Batteries(devices.energy, clients) if devices.energy.battery_j else None,
+            power=power,
+            batteries=Batteries(devices.energy, power.of_client) if has_batteries else None,
             eligible=eligible,
         )
 
@@ -274,8 +297,7 @@ class World:
     def _bundle(self, part: _PartName) -> TraceBundle | None:
         """The trace bundle of a part of the devices: its own, or that of all devices."""
         devices = self.scenario.devices
-        params = getattr(devices, part).params
-        own_path = params.trace if isinstance(params, TraceParameters) else None
+        own_path = self._own_trace(part)
         path = own_path if own_path is not None else devices.trace
         if path is None:
             return None
@@ -286,6 +308,11 @@ class World:
                 hint=f"{bundled.suggested_trace(path)}; others: 'fedsim traces import', 'fedsim traces synthesize'",
             )
         return self.shared.bundles.read(path)
+
+    def _own_trace(self, part: _PartName) -> Path | None:
+        """The trace bundle that a part gives itself."""
+        params = getattr(self.scenario.devices, part).params
+        return params.trace if isinstance(params, TraceParameters) else None
 
     def _pairing(self, part: _PartName) -> Pairing:
         params = getattr(self.scenario.devices, part).params
@@ -454,7 +481,7 @@ def _power(energy: Energy, bundle: TraceBundle | None, rows: Int64Array, clients
     where = "devices.energy.classes"
     if bundle is None or "kind" not in bundle.devices.column_names:
         raise UserError(
-            "power per kind of device needs a trace bundle that gives the kinds", where=where
+            "energy per kind of device needs a trace bundle that gives the kinds", where=where
         )
     codes, kinds = bundle.text_codes("devices", "kind")
     unknown = [kind for kind in energy.classes if kind not in kinds]

@@ -7,6 +7,10 @@ dispatches, and is never negative.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from fedsim.scenario.model import Energy
 from fedsim.units import NS_PER_S
@@ -21,20 +25,26 @@ class Batteries:
     """Charge of every client's battery, full at time 0.
 
     A battery recharges at a constant power between dispatches, and work discharges it. A client's charge is updated
-    only when it starts or stops working.
+    only when it starts or stops working. The charge of a device without a battery is infinite.
 
     Args:
-        energy: capacity, floor and recharging power; the capacity must be given.
-        clients: number of clients.
+        energy: capacity, floor and recharging power of each class of devices.
+        of_client: class of each client's device, (N,): 0 for none, and then those of ``energy`` in order.
+
+    Attributes:
+        capacity_j, floor_j: joules of a full battery, and those below which a device accepts no work, by class.
+        recharge_w: charging power by class.
     """
 
-    def __init__(self, energy: Energy, clients: int) -> None:
-        assert energy.battery_j is not None
-        self._capacity_j = energy.battery_j
-        self._floor_j = energy.battery_j * max(energy.battery_floor, _LEAST_SHARE)
-        self._recharge_w = energy.recharge_w
-        self._charge_j = [energy.battery_j] * clients
-        self._since_ns = [0] * clients
+    def __init__(self, energy: Energy, of_client: npt.NDArray[np.uint8]) -> None:
+        types = energy.batteries
+        self.capacity_j = [battery.capacity_j for battery in types]
+        self.floor_j = [battery.capacity_j * max(battery.floor, _LEAST_SHARE) for battery in types]
+        self.recharge_w = [battery.recharge_w for battery in types]
+        self._energy, self._of_client = energy, of_client
+        self._class_of = of_client.data
+        self._charge_j: list[float] = np.array(self.capacity_j)[of_client].tolist()
+        self._since_ns = [0] * len(of_client)
 
     def begin(self, client: int, now_ns: int) -> None:
         """Record that the client starts working."""
@@ -49,12 +59,51 @@ class Batteries:
         # Negative only by rounding, because a device stops when its battery is empty.
         charge = max(0.0, self._charge_j[client] - used_j)
         self._charge_j[client], self._since_ns[client] = charge, now_ns
-        if charge >= self._floor_j:
+        index = self._class_of[client]
+        floor_j = self.floor_j[index]
+        if charge >= floor_j:
             return now_ns
-        missing_ns = (self._floor_j - charge) / self._recharge_w * NS_PER_S
+        missing_ns = (floor_j - charge) / self.recharge_w[index] * NS_PER_S
         return now_ns + math.ceil(missing_ns - ROUNDING_NS)
 
     def charge_j(self, client: int, now_ns: int) -> float:
         """Charge in joules of an idle client."""
-        gained = self._recharge_w * (now_ns - self._since_ns[client]) / NS_PER_S
-        return min(self._capacity_j, self._charge_j[client] + gained)
+        index = self._class_of[client]
+        gained = self.recharge_w[index] * (now_ns - self._since_ns[client]) / NS_PER_S
+        return min(self.capacity_j[index], self._charge_j[client] + gained)
+
+    def replay(
+        self,
+        clients: npt.NDArray[np.int64],
+        begin_ns: npt.NDArray[np.int64],
+        end_ns: npt.NDArray[np.int64],
+        used_j: npt.NDArray[np.float64],
+    ) -> Replay:
+        """The charge in recorded dispatches, from full batteries at time 0; this object stays as it is.
+
+        Args:
+            clients, begin_ns, end_ns, used_j: client, begin, end and energy of each dispatch, (n,), by begin.
+        """
+        batteries = Batteries(self._energy, self._of_client)
+        charges = []
+        dispatches = (column.tolist() for column in (clients, begin_ns, end_ns, used_j))
+        for client, begin, end, used in zip(*dispatches, strict=True):
+            batteries.begin(client, begin)
+            before_j = batteries.left_j(client)
+            ready_ns = batteries.end(client, end, used)
+            charges.append((before_j, batteries.left_j(client), ready_ns))
+        before, after, ready = zip(*charges, strict=True) if charges else ((), (), ())
+        return Replay(np.array(before), np.array(after), np.array(ready, np.int64))
+
+
+class Replay(NamedTuple):
+    """The charge in recorded dispatches.
+
+    Attributes:
+        before_j, after_j: joules at the begin and at the end of each dispatch, (n,).
+        ready_ns: when its client could work again, (n,).
+    """
+
+    before_j: npt.NDArray[np.float64]
+    after_j: npt.NDArray[np.float64]
+    ready_ns: npt.NDArray[np.int64]

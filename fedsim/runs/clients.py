@@ -29,6 +29,7 @@ def clients_table(
     up_bps: Floats,
     online_fraction: Floats,
     busy_offline_s: Floats | None = None,
+    recharging_s: Floats | None = None,
     last_accuracy: Floats | None = None,
     last_mae: Floats | None = None,
     names: Mapping[str, Any] | None = None,
@@ -37,7 +38,7 @@ def clients_table(
 
     Download, compute, upload, paused, waiting, idle and offline seconds of a client add up to ``duration_s``. Waiting
     is the time from the arrival of its update to the aggregation, whether the client is online or not; idle and offline
-    are the times online and offline in which it neither works, pauses nor waits.
+    are the times online and offline in which it neither works, pauses nor waits. Recharging is a part of idle.
 
     Args:
         dispatches: as :attr:`Run.dispatches`.
@@ -46,9 +47,11 @@ def clients_table(
         samples: training samples of each client, shape (N,); its length is the number of clients.
         step_s: nominal seconds per local step, shape (N,).
         down_bps, up_bps: nominal rates in bit/s, shape (N,).
-        online_fraction: share of ``duration_s`` that each client was online and eligible, shape (N,).
+        online_fraction: share of ``duration_s`` that each client was online and eligible, recharging included, shape
+            (N,).
         busy_offline_s: how long each client worked, or its update waited, while it was offline, shape (N,); None if
             no client was.
+        recharging_s: how long each client was idle while its battery was below the floor, shape (N,); None if none was.
         last_accuracy: last measured accuracy of each client, shape (N,); NaN if none was measured.
         last_mae: the same for the mean absolute error of a regression.
         names: the columns name, device and kind, texts of shape (N,); omitted columns are null.
@@ -69,6 +72,7 @@ def clients_table(
     if busy_offline_s is not None:
         away_s -= busy_offline_s
     offline_s = np.minimum(rest_s, np.maximum(away_s, 0.0))
+    idle_s = rest_s - offline_s
     aggregated = outcome_codes(dispatches) == Outcome.AGGREGATED
     return from_columns(
         CLIENTS,
@@ -86,7 +90,10 @@ def clients_table(
             "bytes_up": count_of("bytes_up"),
             "energy_j": total(dispatches["energy_j"].to_numpy()),
             **seconds,
-            "idle_s": rest_s - offline_s,
+            "idle_s": idle_s,
+            "recharging_s": np.zeros(count)
+            if recharging_s is None
+            else np.minimum(recharging_s, idle_s),
             "offline_s": offline_s,
             "last_accuracy": np.full(count, np.nan) if last_accuracy is None else last_accuracy,
             "last_mae": np.full(count, np.nan) if last_mae is None else last_mae,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -220,6 +221,10 @@ def _clients(run: Run, messages: list[str]) -> None:
     for name, column in values.items():
         sums = np.bincount(clients[rows], column[rows], minlength=len(ids)).astype(np.float64)
         forbid(_differ(table[name], sums), f"{name} is not the sum over its dispatches")
+    forbid(
+        table["recharging_s"].to_numpy() > table["idle_s"].to_numpy(),
+        "recharged for longer than idle",
+    )
     parts = [f"{part}_s" for part in (*DISPATCH_PARTS, "idle", "offline")]
     whole = table[parts].sum(axis=1).to_numpy()
     forbid(_differ(whole, run.simulated_s), "its seconds do not add up to the run's")
@@ -238,17 +243,24 @@ def _differ(recorded: npt.ArrayLike, expected: npt.NDArray[np.float64] | float) 
 def _batteries(run: Run, messages: list[str]) -> None:
     """No device uses more energy than it has, and none takes work below its floor."""
     energy = run.scenario.get("devices", {}).get("energy") or {}
-    capacity_j = energy.get("battery_j")
-    if capacity_j is None:
+    batteries = {None: _battery(energy, {})}
+    batteries |= {kind: _battery(energy, own) for kind, own in energy.get("classes", {}).items()}
+    if not any(batteries.values()):
         return
-    floor_j, recharge_w = capacity_j * energy["battery_floor"], energy["recharge_w"]
     table = run.dispatches[["client_id", "dispatch_id", "dispatched_s", "ended_s", "energy_j"]]
-    tolerance_j = 1e-9 * (capacity_j + recharge_w * run.simulated_s)
+    kinds = run.clients["kind"].tolist()
     states: dict[int, tuple[float, float]] = {}
     low, overdrawn = [], []
     for client, _, start_s, end_s, used_j in table.sort_values("dispatch_id").itertuples(
         index=False
     ):
+        battery = batteries.get(kinds[client], batteries[None])
+        if battery is None:
+            low.append(False)
+            overdrawn.append(False)
+            continue
+        capacity_j, floor_j, recharge_w = battery
+        tolerance_j = 1e-9 * (capacity_j + recharge_w * run.simulated_s)
         charge_j, since_s = states.get(client, (capacity_j, 0.0))
         charge_j = min(capacity_j, charge_j + recharge_w * (start_s - since_s))
         low.append(charge_j < floor_j - tolerance_j)
@@ -258,3 +270,14 @@ def _batteries(run: Run, messages: list[str]) -> None:
     forbid = _rules("dispatch", np.sort(table["dispatch_id"].to_numpy()), messages)
     forbid(np.array(low, np.bool_), "began below the floor of its device's battery")
     forbid(np.array(overdrawn, np.bool_), "used more energy than its device's battery held")
+
+
+def _battery(
+    energy: Mapping[str, Any], own: Mapping[str, Any]
+) -> tuple[float, float, float] | None:
+    """Capacity, floor (both in joules) and charging power of a class of devices; None without a battery."""
+    values = {**energy, **{key: value for key, value in own.items() if value is not None}}
+    capacity_j = values.get("battery_j")
+    if capacity_j in (None, "none"):
+        return None
+    return capacity_j, capacity_j * values["battery_floor"], values["recharge_w"]

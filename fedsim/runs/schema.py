@@ -126,7 +126,12 @@ CLIENTS = _table(
     _field("step_s", pa.float64(), "s", "nominal seconds per local step"),
     _field("down_bps", pa.float64(), "bit/s", "nominal download rate"),
     _field("up_bps", pa.float64(), "bit/s", "nominal upload rate"),
-    _field("online_fraction", pa.float64(), "", "share of the run it was online and eligible"),
+    _field(
+        "online_fraction",
+        pa.float64(),
+        "",
+        "share of the run it was online and eligible, recharging included",
+    ),
     _field("dispatches", pa.int64(), "", "times it was dispatched"),
     _field("aggregated", pa.int64(), "", "times its update was aggregated"),
     _field("steps", pa.int64(), "steps", "local steps done"),
@@ -137,25 +142,33 @@ CLIENTS = _table(
     _field("compute_s", pa.float64(), "s", "time spent in local steps"),
     _field("upload_s", pa.float64(), "s", "time spent in uploads"),
     _field("waiting_s", pa.float64(), "s", "its update waited to be aggregated, online or not"),
-    _field("idle_s", pa.float64(), "s", "online without work or a waiting update"),
+    _field(
+        "idle_s", pa.float64(), "s", "online without work or a waiting update, recharging included"
+    ),
     _field("offline_s", pa.float64(), "s", "offline without work or a waiting update"),
     _field("last_accuracy", pa.float64(), "", "its last measured accuracy; NaN if none"),
     _field("name", pa.string(), "", "its name in the data set; null if it has none"),
-    _field("device", pa.string(), "", "its device in the trace; null without a trace"),
+    _field(
+        "device",
+        pa.string(),
+        "",
+        "its device in the first trace bundle of compute, availability and network; null if none has one",
+    ),
     _field("kind", pa.string(), "", "kind of its device, such as phone; null if unknown"),
     _field("last_mae", pa.float64(), "", "its last mean absolute error; NaN if none"),
     _field("paused_s", pa.float64(), "s", "offline in a dispatch, not working"),
+    _field("recharging_s", pa.float64(), "s", "idle while its battery was below the floor"),
 )
 
 ADDED: Mapping[str, frozenset[str]] = {
     DISPATCHES.name: frozenset({"download_s", "compute_s", "upload_s", "cause"}),
-    CLIENTS.name: frozenset({"name", "device", "kind", "last_mae", "paused_s"}),
+    CLIENTS.name: frozenset({"name", "device", "kind", "last_mae", "paused_s", "recharging_s"}),
 }
 """Columns by table that runs of earlier versions lack; their readers get nulls."""
 
 ONLINE = _table(
     "online",
-    "Clients online and eligible over simulated time.",
+    "Clients online and eligible over simulated time, those that recharge included.",
     ("time_s",),
     _field("time_s", pa.float64(), "s", "simulated time"),
     _field("online", pa.int64(), "", "clients online"),
@@ -163,7 +176,8 @@ ONLINE = _table(
 
 PRESENCE = _table(
     "presence",
-    "When a sample of the clients that were dispatched was online and eligible: one row per stretch of time.",
+    "When a sample of the clients that were dispatched was online and eligible, recharging included: one row per "
+    "stretch of time.",
     ("client_id", "from_s"),
     _field("client_id", pa.int64(), "", "client"),
     _field("from_s", pa.float64(), "s", "simulated time at which it came online"),

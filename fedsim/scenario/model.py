@@ -7,9 +7,10 @@ parameters are those of its own class, so that a new part needs no change here.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
@@ -61,17 +62,39 @@ class Energy(Parameters):
     upload_w: float = Field(default=1.2, ge=0)
     """Watts while sending."""
     classes: dict[str, EnergyClass] = {}
-    """Power of each kind of device (column ``kind`` of the trace bundle) for which these values do not apply."""
+    """Power and battery of each kind of device (column ``kind`` of the trace bundle) for which these values do not
+    apply."""
     battery_j: float | None = Field(default=None, gt=0)
-    """Battery capacity in joules. A device whose charge is below ``battery_floor`` is not eligible."""
+    """Battery capacity in joules; null if devices have no battery. A device whose charge is below ``battery_floor`` is
+    not eligible."""
     battery_floor: float = Field(default=0.2, ge=0, lt=1)
     """Charge, as a share of the capacity, below which a device accepts no work."""
     recharge_w: float = Field(default=5.0, gt=0)
     """Charging power in watts while the device does not work."""
 
+    @property
+    def batteries(self) -> list[BatteryType]:
+        """The battery of devices of no class, and then of each class."""
+        own = BatteryType(self.battery_j or math.inf, self.battery_floor, self.recharge_w)
+        return [own, *(kind.battery(own) for kind in self.classes.values())]
+
+
+class BatteryType(NamedTuple):
+    """The battery of a class of devices.
+
+    Attributes:
+        capacity_j: its capacity in joules; infinite for devices without a battery.
+        floor: charge, as a share of the capacity, below which they accept no work.
+        recharge_w: charging power in watts.
+    """
+
+    capacity_j: float
+    floor: float
+    recharge_w: float
+
 
 class EnergyClass(Parameters):
-    """Power of devices of one kind."""
+    """Power and battery of devices of one kind."""
 
     compute_w: float = Field(ge=0)
     """Watts while computing, above idle."""
@@ -79,6 +102,21 @@ class EnergyClass(Parameters):
     """Watts while receiving."""
     upload_w: float = Field(ge=0)
     """Watts while sending."""
+    battery_j: Annotated[float, Field(gt=0)] | Literal["none"] | None = None
+    """Battery capacity in joules; null for that of ``energy``, ``none`` for devices without a battery."""
+    battery_floor: float | None = Field(default=None, ge=0, lt=1)
+    """Charge, as a share of the capacity, below which these devices accept no work; null for that of ``energy``."""
+    recharge_w: float | None = Field(default=None, gt=0)
+    """Charging power in watts; null for that of ``energy``."""
+
+    def battery(self, default: BatteryType) -> BatteryType:
+        """The battery of this class; ``default`` has the values that it does not give."""
+        capacity_j = math.inf if self.battery_j == "none" else self.battery_j
+        return BatteryType(
+            default.capacity_j if capacity_j is None else capacity_j,
+            default.floor if self.battery_floor is None else self.battery_floor,
+            default.recharge_w if self.recharge_w is None else self.recharge_w,
+        )
 
 
 def _availability(section: Mapping[str, Any]) -> str:

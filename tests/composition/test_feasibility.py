@@ -19,6 +19,7 @@ from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.tables import make_table
 from tests.cli.invoking import run
+from tests.devices.worlds import phones
 from tests.simulation.harness import online_bundle
 
 
@@ -128,10 +129,19 @@ def test_what_is_certain_is_refused(scenario: dict[str, Any], message: str) -> N
         (world(devices={"network": {"name": "static", "down": "1kbps", "up": "1kbps"}}), []),
         # 1.05 s at 0.8 W, 10, 20 or 40 s at 2.5 W and 2.05 s at 1.2 W: 28.3, 53.3 and 103.3 J.
         (
-            world(devices={"energy": {"battery_j": 53.2}}),
+            world(devices={"energy": {"battery_j": 53.2, "battery_floor": 0.54}}),
             ["for 2 of 3 clients, a full battery (53.2 J) does not last for a dispatch, which"],
         ),
-        (world(devices={"energy": {"battery_j": 103.4}}), []),
+        (world(devices={"energy": {"battery_j": 103.4, "battery_floor": 0.9999}}), []),
+        # At a charge of 60, all but the last finish; above 103.3 J, all do.
+        (
+            world(devices={"energy": {"battery_j": 120, "battery_floor": 0.5}}),
+            [
+                "for 1 of 3 clients, a battery at its floor (60 J) does not last for a dispatch, which "
+                "needs up to 103 J"
+            ],
+        ),
+        (world(devices={"energy": {"battery_j": 120, "battery_floor": 0.862}}), []),
         # Forty seconds.
         (
             world(devices={"network": {"name": "static", **LINKS, "latency": 40}}),
@@ -190,6 +200,36 @@ def test_what_is_likely_is_named(scenario: dict[str, Any], messages: list[str]) 
     assert len(warnings) == len(messages)
     for warning, message in zip(warnings, messages, strict=True):
         assert message in warning.message
+
+
+@pytest.mark.parametrize(
+    ("battery_j", "fix"),
+    [(120, "set at least 0.87"), (103.4, "raise battery_j, or give less work")],
+)
+def test_the_floor_that_suffices_is_told_and_suffices(battery_j: float, fix: str) -> None:
+    """The slowest of the three devices needs 103.3 J, 86.1% of 120 J."""
+    energy = {"battery_j": battery_j}
+    (warning,) = check(read_scenario(world(devices={"energy": energy})))
+    assert warning.message.startswith("devices.energy.battery_floor: for ")
+    assert warning.hint == fix
+    energy["battery_floor"] = 0.87
+    assert len(check(read_scenario(world(devices={"energy": energy})))) == (battery_j < 120)
+
+
+def test_a_class_whose_battery_is_too_small_is_named(tmp_path: Path) -> None:
+    """Two phones that need 28.3 and 53.3 J, and a pc that needs more, but has no battery."""
+    watts = {"compute_w": 2.5, "download_w": 0.8, "upload_w": 1.2}
+    classes = {
+        "phone": {**watts, "battery_j": 60, "battery_floor": 0.5},
+        "pc": {**watts, "battery_j": "none"},
+    }
+    trace = phones(tmp_path, kinds=["phone", "phone", "pc"], count=3)
+    devices = {"trace": trace, "energy": {"battery_j": 1, "classes": classes}}
+    (warning,) = check(read_scenario(world(devices=devices)))
+    assert warning.message.startswith(
+        "devices.energy.classes.phone.battery_floor: for 1 of 3 clients, a battery at its floor (30 J)"
+    )
+    assert warning.hint == "set at least 0.89"
 
 
 @pytest.mark.parametrize(

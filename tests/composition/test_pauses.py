@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import fedsim
+from fedsim.analysis.statistics import where_time_went
 from fedsim.runs.run import Run
 from tests.simulation.harness import online_bundle
 
@@ -121,6 +122,43 @@ def test_several_pauses_end_with_the_run(policy: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("sessions", "recharging_s"),
+    [
+        ([(0, 3000)], 340),
+        # Offline from 1250 to 1300 s.
+        ([(0, 1250), (1300, 3000)], 290),
+        ([(0, 61)], 0),
+        # Back exactly when the charge is at the floor.
+        ([(0, 300), (1540, 3000)], 0),
+    ],
+    ids=["always", "away meanwhile", "never back", "back at the floor"],
+)
+def test_recharging_is_idle_time_below_the_floor(
+    sessions: list[tuple[float, float]], recharging_s: float, tmp_path: Path
+) -> None:
+    """As above: client 0 works until 60 s, its update waits until 1200 s, and the run ends at 2400 s.
+
+    Its 57 s of steps at 50 W take 2850 J, and 1480 J are missing, which come back in 1480 s, until 1540 s. Client 1 is
+    idle from 1200 s on, and the run ends long before its battery is at the floor.
+    """
+    scenario = waiting_update(sessions, tmp_path)
+    floor = 1 - (2850 - 1480) / 100_000
+    scenario["devices"]["energy"] = {
+        "compute_w": 50,
+        "download_w": 0,
+        "upload_w": 0,
+        "recharge_w": 1,
+        "battery_j": 100_000,
+        "battery_floor": floor,
+    }
+    run = fedsim.run(scenario, tmp_path / "run", timing_only=True)
+    assert run.clients["recharging_s"].tolist() == pytest.approx([recharging_s, 1200], abs=1e-6)
+    spent = where_time_went(run.phases, run.clients)
+    assert spent["recharging"] == pytest.approx(recharging_s + 1200)
+    assert sum(spent.values()) == pytest.approx(2 * 2400)
+
+
+@pytest.mark.parametrize(
     ("sessions", "idle_s", "offline_s"),
     [
         ([(0, 3000)], 1200, 0),
@@ -139,29 +177,30 @@ def test_an_update_waits_while_its_client_is_offline(
 
     The run ends at 2400 s: 1140 s of waiting whether it is online or not, and 1200 s online or offline after that.
     """
-    online_bundle(sessions, [(0, 3000)], horizon_s=3000).write(tmp_path / "bundle")
-    run = fedsim.run(
-        {
-            "task": {"name": "timing", "clients": 2, "size": "1MB"},
-            "training": {"local_steps": 10},
-            "devices": {
-                "trace": str(tmp_path / "bundle"),
-                "compute": {"name": "values", "step": ["5.7s", "119.7s"]},
-                "network": LINKS[0],
-                "availability": {"name": "trace"},
-            },
-            "server": {
-                "selection": {"name": "scripted", "rounds": [[0, 1], [1]]},
-                "schedule": {"name": "sync"},
-            },
-            "stop": {"simulated_time": 2400},
-        },
-        tmp_path / "run",
-        timing_only=True,
-    )
+    run = fedsim.run(waiting_update(sessions, tmp_path), tmp_path / "run", timing_only=True)
     assert run.aggregations["time_s"].iloc[0] == 1200
     client = run.clients.iloc[0]
     parts = ("download", "compute", "upload", "paused", "waiting", "idle", "offline")
     expected = [1, 57, 2, 0, 1140, idle_s, offline_s]
     assert [client[f"{part}_s"] for part in parts] == pytest.approx(expected, abs=1e-9)
     assert sum(client[f"{part}_s"] for part in parts) == pytest.approx(2400)
+
+
+def waiting_update(sessions: list[tuple[float, float]], tmp_path: Path) -> dict[str, Any]:
+    """A round of client 0, which is online in these sessions and takes 60 s, and client 1, which takes 1200 s."""
+    online_bundle(sessions, [(0, 3000)], horizon_s=3000).write(tmp_path / "bundle")
+    return {
+        "task": {"name": "timing", "clients": 2, "size": "1MB"},
+        "training": {"local_steps": 10},
+        "devices": {
+            "trace": str(tmp_path / "bundle"),
+            "compute": {"name": "values", "step": ["5.7s", "119.7s"]},
+            "network": LINKS[0],
+            "availability": {"name": "trace"},
+        },
+        "server": {
+            "selection": {"name": "scripted", "rounds": [[0, 1], [1]]},
+            "schedule": {"name": "sync"},
+        },
+        "stop": {"simulated_time": 2400},
+    }

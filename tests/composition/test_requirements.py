@@ -358,6 +358,7 @@ def test_doubtful_data_are_reported(arrays: dict[str, Any], message: str, tmp_pa
 @pytest.mark.parametrize(
     ("rounds", "schedule", "warned"),
     [
+        (range(2100), {}, "2,100 of 2,100 rounds"),
         ([0, 1, 2, 2], {}, "3 of 3 rounds"),
         ([0, 1, 3, 3, 3], {}, "2 of 3 rounds"),
         ([0, 1, 1, 1, 2, 2, 2], {}, ""),
@@ -377,10 +378,15 @@ def test_rounds_of_few_clients_are_named(
         },
         "stop": {"rounds": 1},
     }
-    found = list(small_rounds(read_scenario(scenario).scenario.server, np.array(rounds, np.int64)))
+    server, numbers = read_scenario(scenario).scenario.server, np.array(rounds, np.int64)
+    found = list(small_rounds(server, numbers, recharging=0.099))
     assert [str(each).partition(" began")[0] for each in found] == (
         [f"server.schedule.min_cohort: {warned}"] if warned else []
     )
+    assert not any("batteries" in str(each) for each in found)
+    for each in small_rounds(server, numbers, recharging=0.1):
+        assert "few clients were available; for 10.0% of their idle time, clients rec" in str(each)
+        assert "devices.energy: battery_j, recharge_w" in str(each)
 
 
 @pytest.mark.parametrize(

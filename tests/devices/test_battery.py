@@ -14,7 +14,7 @@ from tests.simulation.harness import online, simulate
 
 def test_charge_falls_with_work_and_rises_with_time() -> None:
     """100 J, floor 20 J, recharging at 2 W: 90 J of work leave 10 J, and the floor is reached 5 s later."""
-    batteries = Batteries(Energy(battery_j=100, battery_floor=0.2, recharge_w=2), 1)
+    batteries = Batteries(Energy(battery_j=100, recharge_w=2), np.zeros(1, np.uint8))
     batteries.begin(0, 0)
     assert batteries.end(0, 10 * 10**9, 90.0) == 15 * 10**9
     assert batteries.charge_j(0, 15 * 10**9) == 20.0

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import fedsim
+from fedsim.analysis.headline import tiles
 from fedsim.api import read_scenario
 from fedsim.composition.assembly import assemble
 from fedsim.composition.checking import check
@@ -34,6 +36,35 @@ def test_energy_of_a_dispatch_is_power_by_class_times_time_at_work(tmp_path: Pat
     joules = run.dispatches.set_index("client_id")["energy_j"].sort_index()
     assert joules.tolist() == pytest.approx(expected, rel=1e-12)
     assert run.clients["energy_j"].tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def test_batteries_by_class(tmp_path: Path) -> None:
+    """Each dispatch takes 1 s down, 5 s of steps at 10 W and 2 s up.
+
+    The phone's 100 J last for two; 20 s later they are at the floor of 20 J, which lasts for 2 s of steps. The tablet's
+    60 J last for one; 10 s later they are at the floor of 30 J, which lasts for 3 s of steps. The pc has no battery,
+    and the last device, of no kind, has the one of the phone.
+    """
+    folder = phones(tmp_path, kinds=["phone", "tablet", "pc", None])
+    watts = {"compute_w": 10, "download_w": 0, "upload_w": 0}
+    classes = {
+        "pc": {**watts, "battery_j": "none"},
+        "tablet": {**watts, "battery_j": 60, "battery_floor": 0.5, "recharge_w": 2},
+    }
+    energy = {**watts, "battery_j": 100, "recharge_w": 1, "classes": classes}
+    devices = {"trace": folder, "compute": STEPS, "network": LINKS, "energy": energy}
+    stop = {"simulated_time": 100}
+    run = fedsim.run(
+        timing(devices, server={"schedule": {"name": "async"}}, stop=stop), tmp_path / "run"
+    )
+    begun = [
+        run.dispatches.loc[run.dispatches["client_id"] == client, "dispatched_s"].tolist()[:4]
+        for client in range(4)
+    ]
+    phone, tablet, pc, other = begun
+    assert phone == other == [0.0, 8.0, 36.0, 59.0]
+    assert tablet == [0.0, 18.0, 37.0, 56.0]
+    assert pc == [0.0, 8.0, 16.0, 24.0]
 
 
 def test_power_of_a_kind_that_no_device_is_of_is_refused(tmp_path: Path) -> None:
@@ -70,7 +101,11 @@ def test_devices_without_the_memory_for_model_and_batch_take_no_work(tmp_path: P
     # The third's memory is not known: it is taken to have what the scenario says.
     assert sorted(run.dispatches["client_id"].unique()) == [0, 3]
     assert run.info["ineligible_clients"] == 2
-    assert "of 4; 2 lack the memory to train" in run.report().read_text(encoding="utf-8")
+    # The two count once, although they are never online.
+    assert "of 4; 2 lack the memory to train<" in run.report().read_text(encoding="utf-8")
+    run.info["ineligible_clients"] = 1
+    (note,) = (tile.note for tile in tiles(run) if tile.label == "Clients that contributed")
+    assert note == "of 4; 1 lacks the memory to train; 1 never online"
     # A smaller batch, a longer one that the clients cannot fill, another optimizer.
     for training, able in (
         ({"batch_size": 15}, [0, 1, 2, 3]),
@@ -244,6 +279,46 @@ def test_memory_that_the_trace_gives_for_every_device_is_not_set_in_silence(
     named = [str(each) for each in check(read_scenario(world)) if "memory" in str(each)]
     assert len(named) == warned
     assert all("devices.memory: has no effect" in each for each in named)
+
+
+@pytest.mark.parametrize(
+    ("with_own", "reason"),
+    [
+        (["compute", "availability", "network"], "devices.compute, devices.availability and "),
+        (["compute", "availability"], None),
+        (["availability", "network"], None),
+        ([], None),
+    ],
+)
+def test_a_trace_that_no_part_uses_is_named(
+    with_own: list[str], reason: str | None, tmp_path: Path
+) -> None:
+    columns = {"task": ["*"] * 4, "phase": ["training"] * 4, "sample_s": [0.01] * 4}
+    rates = {"direction": ["both"] * 4, "bandwidth_bps": [1e6] * 4}
+    folder = phones(tmp_path, compute=columns, network=rates)
+    devices = {part: {"trace": folder} for part in with_own}
+    world = timing(
+        {"trace": folder, **devices, "network": {"latency": 0, **devices.get("network", {})}}
+    )
+    named = [str(each) for each in check(read_scenario(world)) if "devices.trace" in str(each)]
+    assert len(named) == (reason is not None)
+    assert all(f"devices.trace: has no effect, because {reason}" in each for each in named)
+
+
+def test_devices_are_those_of_the_first_bundle(tmp_path: Path) -> None:
+    """Which is that of the availability, because the compute model reads none."""
+    bundle_of({f"online{i}": [(0, DAY)] for i in range(4)}).write(tmp_path / "online")
+    rates = {"direction": ["both"] * 4, "bandwidth_bps": [1e6] * 4}
+    linked = phones(tmp_path, "linked", network=rates)
+    devices = {
+        "compute": STEPS,
+        "availability": {"trace": str(tmp_path / "online")},
+        "network": {"trace": linked, "latency": 0},
+    }
+    run = fedsim.run(timing(devices), tmp_path / "run")
+    assert run.clients["device"].tolist() == [f"online{i}" for i in range(4)]
+    description = pq.read_schema(run.path / "clients.parquet").field("device").metadata
+    assert b"first trace bundle of compute, availability and network" in description[b"description"]
 
 
 def named_world(tmp_path: Path, groups: list[str], **devices: Any) -> LoadedScenario:

@@ -173,6 +173,7 @@ BREAKS: list[tuple[str, Callable[[Run], None]]] = [
     ("bytes_down is not the sum", set_cell("clients", "bytes_down", None, lambda v: v + 1)),
     ("compute_s is not the sum", set_cell("clients", "compute_s", None, lambda v: v + 1e-3)),
     ("waiting_s is not the sum", set_cell("clients", "waiting_s", None, lambda v: v + 1e-3)),
+    ("recharged for longer", set_cell("clients", "recharging_s", None, lambda v: 1e9)),
     ("do not add up", set_cell("clients", "idle_s", None, lambda v: v - 1e-3)),
     ("not consecutive from 0", set_cell("clients", "client_id", None, lambda v: v + 1)),
     ("not in the table of clients", set_cell("dispatches", "client_id", None, lambda v: 10**6)),

@@ -178,7 +178,7 @@ def make_population(
         compute=ComputeTimes(Values(params, context)),
         network=network,
         power=Power(np.array([[1.0, 2.0, 3.0]]), np.zeros(clients, dtype=np.uint8)),
-        batteries=Batteries(Energy(**energy), clients) if energy else None,
+        batteries=Batteries(Energy(**energy), np.zeros(clients, np.uint8)) if energy else None,
         eligible=context.eligible,
     )
 

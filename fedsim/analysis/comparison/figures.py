@@ -16,7 +16,7 @@ from fedsim.analysis.comparison.reference import ReferenceTable
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
 from fedsim.analysis.figures.base import Column, Columns, Figure, columns_of, sentence
-from fedsim.analysis.figures.time import PHASE_LABELS
+from fedsim.analysis.figures.time import PHASE_LABELS, RARE_PHASES
 from fedsim.formatting import (
     ABSENT,
     Kind,
@@ -337,9 +337,10 @@ def time_spent(comparison: ComparisonTables) -> Figure:
     key = ["setting", "label"]
     spent = comparison.spent.pivot(index=key, columns="part", values=["seconds", "share"])
     wide = comparison.summary[key].merge(spent["seconds"].reset_index(), how="left")
-    # Most scenarios drop the work of clients that go offline, so that there are no pauses.
     parts = [
-        part for part in PHASE_LABELS if part in wide and (part != "paused" or wide[part].any())
+        part
+        for part in PHASE_LABELS
+        if part in wide and (part not in RARE_PHASES or wide[part].any())
     ]
     order = [(group.setting, group.label) for group in comparison.groups]
     rows = spent["share"].reindex(order)[parts].fillna(0.0).to_numpy().tolist()

@@ -45,8 +45,12 @@ PHASE_LABELS = {
     "paused": "paused while offline",
     "waiting": "waiting",
     "idle": "idle while online",
+    "recharging": "recharging",
     "offline": "offline",
 }
+
+RARE_PHASES = ("paused", "recharging")
+"""Uses of time that are shown only if there are any, because most scenarios have neither."""
 
 _WORK: Columns = (
     ("outcome", "outcome", "text"),
@@ -62,9 +66,7 @@ def time_spent(run: Run) -> Figure:
     """Client time by activity."""
     clients = run.clients if run.has_clients else None
     spent = statistics.where_time_went(run.phases, clients)
-    if not spent["paused"]:
-        # Most scenarios drop the work of clients that go offline, so that there are no pauses.
-        del spent["paused"]
+    spent = {name: s for name, s in spent.items() if s or name not in RARE_PHASES}
     work_s = {name: spent[name] for name in DISPATCH_PARTS if name in spent}
     whole, at_work = sum(spent.values()), sum(work_s.values())
     shares = [seconds / whole if whole else 0.0 for seconds in spent.values()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from fedsim.runs import Run
 from fedsim.runs.clients import sampled_clients
 from fedsim.runs.phases import outcome_codes
 from fedsim.scenario.model import Energy
-from fedsim.units import to_ns
+from fedsim.units import NS_PER_S
 
 MAX_BARS_SHOWN = 5000
 _MAX_STRETCHES, _MAX_ROUNDS = 5000, 2000
@@ -54,9 +55,9 @@ def timeline(run: Run) -> Figure:
     chosen = sampled_clients(table["client_id"].to_numpy())
     dispatched = int(np.count_nonzero(np.bincount(table["client_id"])))
     rows = table[table["client_id"].isin(chosen)]
-    battery = _battery(run)
-    if battery is not None:
-        rows = rows.assign(**_charges(rows, battery, population(run)))
+    batteries = _batteries(run)
+    if batteries is not None:
+        rows = rows.assign(**_charges(rows, *batteries))
     cut = len(rows) > MAX_BARS_SHOWN
     rows = rows.iloc[:MAX_BARS_SHOWN]
     waiting_s = run.phases["waiting_s"].to_numpy()[rows.index]
@@ -70,7 +71,7 @@ def timeline(run: Run) -> Figure:
         finding += f"; the first {format_duration(until)} are shown." if cut else "."
     rounds = run.aggregations["time_s"].to_numpy()
     rounds = rounds[rounds <= until]
-    columns = _COLUMNS if battery is None else (*_COLUMNS, *_CHARGE)
+    columns = _COLUMNS if batteries is None else (*_COLUMNS, *_CHARGE)
     shown = rows.assign(waited_s=waited, outcome=rows["outcome"].astype(str))
     names = names_of(run, chosen)
     if names is not None:
@@ -90,11 +91,7 @@ def timeline(run: Run) -> Figure:
             "presence": _presence(run, place, until),
             "pauses": _pauses(run, rows["dispatch_id"].to_numpy()),
             "rounds": np.round(rounds[thin(len(rounds), _MAX_ROUNDS)], 3),
-            "battery": battery
-            and {
-                "floor": battery.battery_floor,
-                "per_s": battery.recharge_w / (battery.battery_j or 1.0),
-            },
+            "battery": batteries and _types(*batteries, chosen),
             "until_s": until,
         },
     )
@@ -166,22 +163,48 @@ def _pauses(run: Run, dispatch_ids: npt.NDArray[np.int64]) -> dict[str, Any] | N
     }
 
 
-def _battery(run: Run) -> Energy | None:
-    """The batteries of the scenario, if it has any."""
-    energy = section(run, "devices", "energy")
-    return Energy.model_validate(energy) if energy.get("battery_j") else None
+def _batteries(run: Run) -> tuple[Energy, npt.NDArray[np.uint8]] | None:
+    """The scenario's section with batteries, and the class of each client's device, (clients,); None without batteries,
+    or if they differ and the kinds of the devices are not known yet."""
+    energy = Energy.model_validate(section(run, "devices", "energy"))
+    types = set(energy.batteries)
+    if not any(math.isfinite(battery.capacity_j) for battery in types):
+        return None
+    if not run.has_clients:
+        return None if len(types) > 1 else (energy, np.zeros(population(run), np.uint8))
+    kinds = pd.Categorical(run.clients["kind"], categories=list(energy.classes))
+    return energy, (kinds.codes + 1).astype(np.uint8)
 
 
-def _charges(rows: pd.DataFrame, energy: Energy, clients: int) -> dict[str, list[float]]:
-    """Charge as a share of the capacity before and after each dispatch, replayed from the energy of the dispatches."""
-    batteries = Batteries(energy, clients)
-    capacity_j = energy.battery_j or 1.0
-    before, after = [], []
-    columns = (rows[name].tolist() for name in ("client_id", "dispatched_s", "ended_s", "energy_j"))
+def _types(
+    energy: Energy, of_client: npt.NDArray[np.uint8], chosen: npt.NDArray[np.int64]
+) -> dict[str, Any]:
+    """Floor and charging rate of the battery of each client shown, as shares of its capacity; NaN without a battery."""
+    has_battery = [math.isfinite(battery.capacity_j) for battery in energy.batteries]
+    floors = [battery.floor for battery in energy.batteries]
+    rates = [battery.recharge_w / battery.capacity_j for battery in energy.batteries]
+    floor, per_s = (
+        np.where(has_battery, values, np.nan)[of_client[chosen]] for values in (floors, rates)
+    )
+    return {"floor": floor, "per_s": per_s}
+
+
+def _charges(
+    rows: pd.DataFrame, energy: Energy, of_client: npt.NDArray[np.uint8]
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Charge as a share of the capacity before and after each dispatch, replayed from the energy of the dispatches; NaN
+    without a battery."""
+    batteries = Batteries(energy, of_client)
+    clients = rows["client_id"].to_numpy()
+    begin_ns, end_ns = (
+        np.rint(rows[f"{name}_s"].to_numpy() * NS_PER_S).astype(np.int64)
+        for name in ("dispatched", "ended")
+    )
     # A client has one dispatch at a time, so their order is that of their starts.
-    for client, begin_s, end_s, used_j in zip(*columns, strict=True):
-        before.append(batteries.charge_j(client, to_ns(begin_s)) / capacity_j)
-        batteries.begin(client, to_ns(begin_s))
-        batteries.end(client, to_ns(end_s), used_j)
-        after.append(batteries.charge_j(client, to_ns(end_s)) / capacity_j)
-    return {"charge_before": before, "charge_after": after}
+    charge = batteries.replay(clients, begin_ns, end_ns, rows["energy_j"].to_numpy())
+    capacity_j = np.array(batteries.capacity_j)[of_client[clients]]
+    with np.errstate(invalid="ignore"):
+        return {
+            "charge_before": charge.before_j / capacity_j,
+            "charge_after": charge.after_j / capacity_j,
+        }

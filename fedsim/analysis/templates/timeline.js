@@ -25,6 +25,8 @@
   const time = Object.fromEntries(["dispatched_s", "downloaded_s", "computed_s", "arrived_s", "ended_s", "waited_s"].map((key) => [key, values(key)]));
   const outcome = values("outcome"), steps = values("steps_done"), version = values("version"), id = values("dispatch_id");
   const before = values("charge_before"), after = values("charge_after");
+  const powered = (client) => battery !== null && battery.floor[client] !== null; // Other devices have no battery.
+  const floors = [...new Set(clients.map((_, client) => client).filter(powered).map((client) => battery.floor[client]))].sort();
   const begin = time.dispatched_s, end = begin.map((_, index) => time.waited_s[index] ?? time.ended_s[index]);
   const own = clients.map(() => []), online = clients.map(() => []), paused = begin.map(() => []);
   figure.order.forEach((client, index) => own[client].push(index));
@@ -53,7 +55,7 @@
     "all clients": () => true, "with an update": (c) => people.updates[c] > 0, "without an update": (c) => !people.updates[c],
     ...(people.late.some(Boolean) && { "with a late update": (c) => people.late[c] > 0 }), "with lost work": (c) => people.lost[c] > 0,
     ...(median && { "slower than the median": (c) => people.step_s[c] > median, "as fast as the median, or faster": (c) => people.step_s[c] !== null && people.step_s[c] <= median }),
-    ...(battery && { "whose battery ran low": (c) => own[c].some((i) => after[i] < battery.floor) }),
+    ...(floors.length && { "whose battery ran low": (c) => powered(c) && own[c].some((i) => after[i] < battery.floor[c]) }),
     ...Object.fromEntries([...new Set(kinds ?? [])].sort().map((kind) => [`kind: ${kind}`, (c) => kinds[c] === kind])),
   };
   const sort = document.getElementById("sort"), filter = document.getElementById("filter"), search = document.getElementById("client");
@@ -92,7 +94,7 @@
     ...PHASES.map(([name]) => ({ label: name, color: name })),
     ...(pauses?.row.length ? [{ label: "paused while offline", color: "paused", line: true, thin: true }] : []),
     ...(time.waited_s.some((value) => value !== null) ? [{ label: "waiting", color: "waiting", line: true, thin: true }] : []),
-    ...(battery ? [{ label: `charge (no work below ${show("share", battery.floor)})`, color: "charge", line: true, thin: true }] : []),
+    ...(floors.length ? [{ label: `charge (no work below ${floors.map((floor) => show("share", floor)).join(" or ")})`, color: "charge", line: true, thin: true }] : []),
     ...present.map((name) => ({ label: name, color: name, shape: MARKS[name] })),
     ...(rounds.length ? [{ label: apart(updates()) ? "server update" : "server update (when zoomed in)", color: "round", line: true, thin: true, dash: [1, 1] }] : []),
   ]);
@@ -107,9 +109,9 @@
     const at = (t, level) => points.push([t, level]);
     let level = 1, since = 0;
     const until = (t) => {
-      const full = since + (1 - level) / battery.per_s;
+      const full = since + (1 - level) / battery.per_s[client];
       if (full < t) at(full, 1);
-      at(t, Math.min(1, level + battery.per_s * (t - since)));
+      at(t, Math.min(1, level + battery.per_s[client] * (t - since)));
     };
     at(0, 1);
     for (const index of own[client]) {
@@ -176,7 +178,7 @@
   function drawRow(place) {
     const client = rows[place], y = TOP + (place - top + 0.5) * ROW;
     const children = detailed ? phases(client, y) : sums(client, y);
-    if (battery) children.push(charge(client, y));
+    if (powered(client)) children.push(charge(client, y));
     if (selected !== null && figure.order[selected] === client && inView(selected)) {
       children.push({ type: "rect", shape: { x: sx(begin[selected]) - 2, y: y - 9, width: sx(end[selected]) - sx(begin[selected]) + 4, height: 18, r: 2 }, style: { fill: "none", stroke: ink("text"), lineWidth: 2 } });
     }
@@ -299,7 +301,7 @@
     }
     if (paused[index].length) text.push(`paused ${show("time", seconds(paused[index]))}`);
     if (t("waited_s") !== null) text.push(`waiting ${show("time", t("waited_s") - t("arrived_s"))}`);
-    if (battery) text.push(`charge ${show("share", before[index])} to ${show("share", after[index])}`);
+    if (powered(figure.order[index])) text.push(`charge ${show("share", before[index])} to ${show("share", after[index])}`);
     text.push(`${steps[index]} steps, ${outcome[index]}`);
     say(text.join(" · "), aloud);
   }

@@ -9,12 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import fedsim
 from fedsim.analysis.figures import timeline
 from fedsim.analysis.figures.timeline import MAX_BARS_SHOWN
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run, load_run
 from tests.analysis.documents import columns, embedded, parquet
 from tests.composition.test_pauses import simulate
+from tests.devices.worlds import LINKS, STEPS, phones, timing
 from tests.runs.synthetic_runs import build_run
 
 
@@ -58,6 +60,27 @@ def test_charge_of_a_battery_is_that_of_a_calculation_by_hand(tmp_path: Path) ->
         assert after == pytest.approx(level / 100, abs=6e-4)
         charge[client] = (level, row["ended_s"])
     assert len(charge) > 3
+
+
+def test_charge_of_devices_of_several_kinds(tmp_path: Path) -> None:
+    """A phone and a tablet with batteries of their own, and a pc without one."""
+    watts = {"compute_w": 10, "download_w": 0, "upload_w": 0}
+    classes = {
+        "pc": {**watts, "battery_j": "none"},
+        "tablet": {**watts, "battery_j": 200, "battery_floor": 0.5, "recharge_w": 2},
+    }
+    energy = {**watts, "battery_j": 100, "recharge_w": 1, "classes": classes}
+    trace = phones(tmp_path, kinds=["phone", "tablet", "pc"], count=3)
+    devices = {"trace": trace, "compute": STEPS, "network": LINKS, "energy": energy}
+    document = embedded(render(fedsim.run(timing(devices, clients=3), tmp_path / "run")))
+    battery, chosen = document["timeline"]["battery"], document["timeline"]["clients"]
+    floors, rates = {0: 0.2, 1: 0.5, 2: None}, {0: 0.01, 1: 0.01, 2: None}
+    assert battery["floor"] == [floors[client] for client in chosen]
+    assert battery["per_s"] == [rates[client] for client in chosen]
+    shown = columns(document, "timeline")
+    after = dict(zip(shown["client_id"], shown["charge_after"], strict=True))
+    assert after == {0: 0.5, 1: 0.75, 2: None}
+    assert shown["charge_before"][shown["client_id"].index(2)] is None
 
 
 def test_presence_of_the_shown_clients(tmp_path: Path) -> None:
