@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,15 @@ def test_a_killed_run_ends_with_the_command_that_continues_it(run: RunFolder) ->
     assert last == f"continue with: fedsim resume {run.path}"
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Python's own handler, because a shell's background jobs ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupted_run_has_the_rows_of_the_version_in_its_checkpoint(tmp_path: Path) -> None:
     """The signal comes during an aggregation, which is executed at once."""
     aggregated = 'return {"model": server'
