@@ -248,7 +248,7 @@ def small_rounds(
     reason, fix = "", ""
     if recharging >= _OFTEN_RECHARGING:
         reason = f"; for {format_share(recharging)} of their idle time, clients recharged their batteries"
-        fix = ", or more energy to the devices (devices.energy: battery_j, recharge_w)"
+        fix = "; or give the devices more energy (devices.energy: battery_j, recharge_w)"
     yield UserError(
         f"{format_count(small)} of {format_counted(len(sizes), 'round')} began with less than half of the cohort of "
         f"{cohort}, because few clients were available{reason}",
