@@ -176,7 +176,8 @@ def _name(part: Any) -> str:
 def notice(run: Run) -> str:
     """A warning if the run is not complete, or the notes of a complete run; empty otherwise."""
     if run.status is Status.COMPLETE:
-        return " ".join(run.info.get("notes", []))
+        notes = run.info.get("notes", [])
+        return " ".join(f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in notes)
     until = format_duration(run.simulated_s)
     _, state, what_next = _UNFINISHED[run.status]
     error = run.info.get("error")

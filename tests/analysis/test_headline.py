@@ -84,3 +84,11 @@ def test_personal_models_come_first(method: str, metric: str, tmp_path: Path) ->
     run = fedsim.run(world, tmp_path / "run")
     assert re.search(rf"% {metric} after ", headline(run))
     assert tiles(run)[0].label == f"Final {metric}"
+
+
+def test_warnings_of_a_run_are_sentences(tmp_path: Path) -> None:
+    run = build_run(tmp_path / "run", clients=10, hours=0.5)
+    run.folder.update_info(notes=["2 of 10 are late", "3 of 10 have no battery."])
+    assert notice(load_run(run.path)) == "2 of 10 are late. 3 of 10 have no battery."
+    run.folder.update_info(notes=["no client is online"])
+    assert notice(load_run(run.path)) == "No client is online."
