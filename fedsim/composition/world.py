@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -204,7 +203,6 @@ class World:
             rates = network.rates_bps(Direction.DOWN)
             _check_clients(network_kind, "build", len(rates), clients)
         power = _power(devices.energy, main, rows, clients)
-        has_batteries = any(math.isfinite(each.capacity_j) for each in devices.energy.batteries)
         return Population(
             clients=clients,
             availability=index,
@@ -212,7 +210,9 @@ class World:
             compute=ComputeTimes(compute),
             network=network,
             power=power,
-            batteries=Batteries(devices.energy, power.of_client) if has_batteries else None,
+            batteries=Batteries(devices.energy, power.of_client)
+            if devices.energy.has_batteries
+            else None,
             eligible=eligible,
         )
 
@@ -314,10 +314,13 @@ class World:
         params = getattr(self.scenario.devices, part).params
         return params.trace if isinstance(params, TraceParameters) else None
 
-    def _pairing(self, part: _PartName) -> Pairing:
+    def _own_pairing(self, part: _PartName) -> Pairing | None:
+        """How a part itself pairs clients with the devices of its bundle."""
         params = getattr(self.scenario.devices, part).params
-        own_pairing = params.assign if isinstance(params, TraceParameters) else None
-        return own_pairing or self.scenario.devices.assign
+        return params.assign if isinstance(params, TraceParameters) else None
+
+    def _pairing(self, part: _PartName) -> Pairing:
+        return self._own_pairing(part) or self.scenario.devices.assign
 
     def _device_rows(self, part: _PartName) -> Int64Array:
         """Row of each client's device in the bundle of a part."""
@@ -342,15 +345,11 @@ class World:
 
     def _trace_key(self, part: _PartName) -> str:
         """The parameter that names the bundle of a part."""
-        params = getattr(self.scenario.devices, part).params
-        own_path = params.trace if isinstance(params, TraceParameters) else None
-        return "devices.trace" if own_path is None else f"devices.{part}.trace"
+        return "devices.trace" if self._own_trace(part) is None else f"devices.{part}.trace"
 
     def _pairing_key(self, part: _PartName) -> str:
         """The parameter that pairs clients with the devices of a part."""
-        params = getattr(self.scenario.devices, part).params
-        own_pairing = params.assign if isinstance(params, TraceParameters) else None
-        return "devices.assign" if own_pairing is None else f"devices.{part}.assign"
+        return "devices.assign" if self._own_pairing(part) is None else f"devices.{part}.assign"
 
     def _fewer_clients(self, most: int) -> str:
         """How to have at most this many clients."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +20,7 @@ from fedsim.runs.phases import (
     rows_by_client,
 )
 from fedsim.runs.run import Run
+from fedsim.scenario.model import Energy
 
 Mask = npt.NDArray[np.bool_]
 Forbid = Callable[[Mask, str], None]
@@ -242,11 +242,10 @@ def _differ(recorded: npt.ArrayLike, expected: npt.NDArray[np.float64] | float) 
 
 def _batteries(run: Run, messages: list[str]) -> None:
     """No device uses more energy than it has, and none takes work below its floor."""
-    energy = run.scenario.get("devices", {}).get("energy") or {}
-    batteries = {None: _battery(energy, {})}
-    batteries |= {kind: _battery(energy, own) for kind, own in energy.get("classes", {}).items()}
-    if not any(batteries.values()):
+    energy = Energy.model_validate(run.scenario.get("devices", {}).get("energy") or {})
+    if not energy.has_batteries:
         return
+    batteries = dict(zip([None, *energy.classes], energy.batteries, strict=True))
     table = run.dispatches[["client_id", "dispatch_id", "dispatched_s", "ended_s", "energy_j"]]
     kinds = run.clients["kind"].tolist()
     states: dict[int, tuple[float, float]] = {}
@@ -255,29 +254,18 @@ def _batteries(run: Run, messages: list[str]) -> None:
         index=False
     ):
         battery = batteries.get(kinds[client], batteries[None])
-        if battery is None:
+        if not battery.exists:
             low.append(False)
             overdrawn.append(False)
             continue
-        capacity_j, floor_j, recharge_w = battery
+        capacity_j, floor, recharge_w = battery
         tolerance_j = 1e-9 * (capacity_j + recharge_w * run.simulated_s)
         charge_j, since_s = states.get(client, (capacity_j, 0.0))
         charge_j = min(capacity_j, charge_j + recharge_w * (start_s - since_s))
-        low.append(charge_j < floor_j - tolerance_j)
+        low.append(charge_j < capacity_j * floor - tolerance_j)
         charge_j -= used_j
         overdrawn.append(charge_j < -tolerance_j)
         states[client] = max(charge_j, 0.0), end_s
     forbid = _rules("dispatch", np.sort(table["dispatch_id"].to_numpy()), messages)
     forbid(np.array(low, np.bool_), "began below the floor of its device's battery")
     forbid(np.array(overdrawn, np.bool_), "used more energy than its device's battery held")
-
-
-def _battery(
-    energy: Mapping[str, Any], own: Mapping[str, Any]
-) -> tuple[float, float, float] | None:
-    """Capacity, floor (both in joules) and charging power of a class of devices; None without a battery."""
-    values = {**energy, **{key: value for key, value in own.items() if value is not None}}
-    capacity_j = values.get("battery_j")
-    if capacity_j in (None, "none"):
-        return None
-    return capacity_j, capacity_j * values["battery_floor"], values["recharge_w"]

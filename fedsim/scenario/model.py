@@ -78,6 +78,11 @@ class Energy(Parameters):
         own = BatteryType(self.battery_j or math.inf, self.battery_floor, self.recharge_w)
         return [own, *(kind.battery(own) for kind in self.classes.values())]
 
+    @property
+    def has_batteries(self) -> bool:
+        """Whether devices of any class have a battery."""
+        return any(battery.exists for battery in self.batteries)
+
 
 class BatteryType(NamedTuple):
     """The battery of a class of devices.
@@ -91,6 +96,11 @@ class BatteryType(NamedTuple):
     capacity_j: float
     floor: float
     recharge_w: float
+
+    @property
+    def exists(self) -> bool:
+        """Whether these devices have a battery."""
+        return math.isfinite(self.capacity_j)
 
 
 class EnergyClass(Parameters):

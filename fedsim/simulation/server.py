@@ -128,7 +128,7 @@ class Server(Facts, ServerPort):
             self._hand_out,
             lambda: self._selection.next_change_ns(),
             is_patient=limits.until_ns is not None,
-            prepare=self._prepare,
+            prepare=self._prepare if population.compute.draws else None,
         )
         network = population.network
         self._dispatches: Dispatches = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -167,11 +166,14 @@ def _batteries(run: Run) -> tuple[Energy, npt.NDArray[np.uint8]] | None:
     """The scenario's section with batteries, and the class of each client's device, (clients,); None without batteries,
     or if they differ and the kinds of the devices are not known yet."""
     energy = Energy.model_validate(section(run, "devices", "energy"))
-    types = set(energy.batteries)
-    if not any(math.isfinite(battery.capacity_j) for battery in types):
+    if not energy.has_batteries:
         return None
     if not run.has_clients:
-        return None if len(types) > 1 else (energy, np.zeros(population(run), np.uint8))
+        return (
+            None
+            if len(set(energy.batteries)) > 1
+            else (energy, np.zeros(population(run), np.uint8))
+        )
     kinds = pd.Categorical(run.clients["kind"], categories=list(energy.classes))
     return energy, (kinds.codes + 1).astype(np.uint8)
 
@@ -180,7 +182,7 @@ def _types(
     energy: Energy, of_client: npt.NDArray[np.uint8], chosen: npt.NDArray[np.int64]
 ) -> dict[str, Any]:
     """Floor and charging rate of the battery of each client shown, as shares of its capacity; NaN without a battery."""
-    has_battery = [math.isfinite(battery.capacity_j) for battery in energy.batteries]
+    has_battery = [battery.exists for battery in energy.batteries]
     floors = [battery.floor for battery in energy.batteries]
     rates = [battery.recharge_w / battery.capacity_j for battery in energy.batteries]
     floor, per_s = (

@@ -30,6 +30,7 @@ class ComputeTimes:
     Attributes:
         step_s: nominal seconds of one local step of each client, (N,).
         steady: whether :meth:`step_ns` alone determines the duration.
+        draws: whether :meth:`step_ns` needs random numbers that :meth:`prepare` computes.
 
     Args:
         model: provides nominal step times; its parameters define their variation.
@@ -88,6 +89,7 @@ class ComputeTimes:
         self._slowdowns = slowdowns(params.perturbations, context, series=params.series)
         self._plain = not (model.redraws or self._stragglers.probability or self._drift.amplitude)
         self.steady = not self._noise.sd and not self._slowdowns
+        self.draws = bool(self._cv or self._stragglers.probability)
         self._last_key = (-1, -1, -1)
         self._last_ends: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 

@@ -73,7 +73,7 @@ class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
             The loss before the step, as :meth:`gradients`.
         """
         kernel = self._kernel
-        precision = kernel.execution.autocast or model.dtype
+        precision = kernel.precision
         tensors = kernel.tensors(model.to(precision))
         values = channels_last(inputs.to(precision))
         outputs, kept = forward(kernel.layers, tensors, values, by_onednn=kernel.by_onednn)
@@ -112,6 +112,9 @@ class ConvStackKernel(SupervisedKernel):
         self.layers = self.task.model.all_layers(self.task.dataset)
         self.classes = torch.arange(self.task.dataset.classes)
         self.by_onednn = multiplies_by_onednn(self.execution)
+        # As in torch's autocast, float64 stays as it is.
+        autocast = self.execution.autocast if self.execution.dtype == torch.float32 else None
+        self.precision = autocast or self.execution.dtype
 
     @staticmethod
     def fits(task: SupervisedTask) -> bool:
@@ -214,12 +217,7 @@ def backward(
                 # Torch's derivative of ReLU: the incoming delta if the unit was positive, else zero.
                 _aten.threshold_backward.grad_input(delta, values, 0, grad_input=delta)
             case "pool":
-                if delta.dtype == torch.bfloat16:
-                    # Torch's operation is several times slower with bfloat16. Of the values, only the shape matters.
-                    wide = torch.empty_like(values, dtype=torch.float32)
-                    delta = _unpooled(delta.float(), wide, more[0]).to(delta.dtype)
-                else:
-                    delta = _unpooled(delta, values, more[0])
+                delta = _unpooled(delta, values, more[0])
             case "flatten":
                 delta = delta.view(values.shape)
                 if values.ndim == 4:
@@ -265,6 +263,10 @@ def add_gradients(
 
 def _unpooled(delta: Tensor, values: Tensor, places: Tensor) -> Tensor:
     """Gradients with respect to the inputs ``values`` of a pooling layer."""
+    if delta.dtype == torch.bfloat16:
+        # Torch's operation is several times slower with bfloat16. Of the values, only the shape matters.
+        wide = torch.empty_like(values, dtype=torch.float32)
+        return _unpooled(delta.float(), wide, places).to(delta.dtype)
     result: Tensor = _aten.max_pool2d_with_indices_backward.default(
         delta, values, *_WINDOW, False, places
     )

@@ -202,6 +202,19 @@ def test_bfloat16_gradients_are_exact_up_to_rounding(name: str, by_onednn: bool)
     assert 0 < max(errors["conv_stack"]) < 1.5 * max(errors["loop"])
 
 
+def test_autocast_leaves_float64_as_it_is() -> None:
+    task = TASKS["cnn, odd colour images"]()
+    weights = models_of(task, 4, torch.float64)
+    gradients = []
+    for autocast in (torch.bfloat16, None):
+        kernel = build("conv_stack", task, torch.float64, autocast=autocast)
+        out = torch.zeros_like(weights)
+        with reproducible(), torch.no_grad():
+            kernel.session(CLIENTS, np.arange(4), STEPS, 0).gradients(0, weights, out)
+        gradients.append(out)
+    assert torch.equal(*gradients)
+
+
 @pytest.mark.parametrize("squared", [False, True], ids=["means", "squares"])
 @pytest.mark.parametrize("name", SMALL)
 def test_plain_steps_are_gradient_steps(name: str, squared: bool) -> None:
