@@ -24,6 +24,7 @@ REGISTRIES = {
     "fedsim/__init__.py": "the public names, loaded when first used because torch takes a second to import",
     "fedsim/catalog.py": "the parts of scenarios, by name",
     "fedsim/cli/__init__.py": "the commands, by name",
+    "fedsim/cli/pages.py": "the objects whose docstrings the Python page shows",
     "fedsim/components.py": "the modules of a package, each of which is a part",
 }
 """The files that may import by string, which the import rule cannot see, and what for."""
@@ -125,7 +126,9 @@ def imports_by_string(path: Path) -> list[int]:
             match node.func:
                 case ast.Name("import_module" | "__import__"):
                     found.append(node.lineno)
-                case ast.Attribute(ast.Name("importlib"), "import_module"):
+                case ast.Attribute(ast.Name("importlib"), "import_module") | ast.Attribute(
+                    ast.Name("pydoc"), "locate"
+                ):
                     found.append(node.lineno)
     return found
 

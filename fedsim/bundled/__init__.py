@@ -1,6 +1,6 @@
-"""The data that come with fedsim: traces, scenarios, project templates and references.
+"""What comes with fedsim besides code: traces, scenarios, documentation, project templates and references.
 
-A wheel contains the folders ``traces`` and ``scenarios`` of the source tree beside this file; an editable
+A wheel contains the folders ``traces``, ``scenarios`` and ``docs`` of the source tree beside this file; an editable
 install, which has them at the top of the checkout, reads those. There is no second copy.
 """
 
@@ -21,9 +21,14 @@ _RENAMED = {"partial_personalisation": "partial_personalization"}
 
 
 def folder(name: str) -> Path:
-    """The bundled folder ``traces`` or ``scenarios``."""
-    packed = HERE / name
-    return packed if packed.is_dir() else HERE.parent.parent / name
+    """The bundled folder ``traces``, ``scenarios`` or ``docs``."""
+    return file(name)
+
+
+def file(path: str) -> Path:
+    """A bundled file or folder by its path in the source tree."""
+    packed = HERE / path
+    return packed if packed.exists() else HERE.parent.parent / path
 
 
 def traces() -> list[str]:

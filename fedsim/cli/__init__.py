@@ -34,6 +34,7 @@ COMMANDS = {
     "verify": "Check the files of runs, sweeps and trace bundles.",
     "scenario": "Check, show and describe scenarios.",
     "describe": "Describe a part: parameters, defaults, units, paper, example.",
+    "docs": "Read the documentation.",
     "methods": "List and describe the methods.",
     "traces": "Import, synthesize, inspect and validate traces.",
     "data": "List and prepare data sets.",
@@ -212,7 +213,7 @@ def cli() -> None:
     """Simulate federated learning on realistic devices: time is simulated, models are trained for real.
 
     Start with `fedsim run quickstart`, or write a project of your own with `fedsim init`; `fedsim scenario list` lists
-    more scenarios.
+    more scenarios, and `fedsim docs` all pages of the documentation.
     """
 
 
