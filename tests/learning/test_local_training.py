@@ -228,15 +228,22 @@ def test_root_mean_squared_losses_weigh_samples_equally(
     assert trained.loss.tolist() == pytest.approx([expected], rel=1e-12)
 
 
+@pytest.mark.parametrize("single_bytes", [0, 1 << 20], ids=["client by client", "together"])
+@pytest.mark.parametrize("model", ["linear", "mlp"])
 @pytest.mark.parametrize(
     ("pull", "constant", "divisor"), [(0.3, False, 1.0), (0.3, True, 2.0), (0.0, True, 3.0)]
 )
 def test_a_known_correction_is_the_function_that_does_the_same(
-    pull: float, constant: bool, divisor: float, monkeypatch: pytest.MonkeyPatch
+    pull: float,
+    constant: bool,
+    divisor: float,
+    model: str,
+    single_bytes: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Large models take all steps of a client at once; a trainer cannot know what a function does."""
-    monkeypatch.setattr("fedsim.learning.kernels.linear_stack._SINGLE_BYTES", 0)
-    task, training = supervised_task("mlp"), make_training(dtype="float64")
+    """Kernels apply corrections that they know; a trainer cannot know what a function does."""
+    monkeypatch.setattr("fedsim.learning.kernels.linear_stack._SINGLE_BYTES", single_bytes)
+    task, training = supervised_task(model), make_training(dtype="float64")
     generator = torch.Generator().manual_seed(0)
     vectors = torch.randn(2, 3, task.layout.size, generator=generator, dtype=F64)
     rule = Corrected(vectors[0] if constant else None, pull, vectors[1], divisor)

@@ -1,4 +1,4 @@
-"""Corrections of plain steps that are taken client by client."""
+"""Corrections of plain steps, as compiled functions take them."""
 
 from __future__ import annotations
 
@@ -37,6 +37,34 @@ class ClientCorrection(NamedTuple):
             constant, start = correction.constant[row], correction.start[row]
             return cls(None, 0.0, constant, rate, start, correction.change[row])
         return cls(None, 0.0, None, rate, model, model)
+
+
+class GroupCorrection(NamedTuple):
+    """A correction of the steps of b clients that are trained together.
+
+    Attributes:
+        target: (b, P), toward which each model moves before a step by a share of the distance; None without.
+        shares: these shares, (b, 1).
+        constant: (b, P), added to every gradient; None without.
+        start: models before the first step, (b, P).
+        change: what the steps are added to, (b, P): the models, or, with a constant, the sum of the steps.
+    """
+
+    target: Tensor | None
+    shares: Tensor
+    constant: Tensor | None
+    start: Tensor
+    change: Tensor
+
+    @classmethod
+    def of(cls, correction: Correction, rates: Tensor, models: Tensor) -> GroupCorrection:
+        """The correction of the first b dispatches with learning rates (b,) and local ``models`` (b, P)."""
+        rows, shares = slice(0, len(models)), rates.unsqueeze(1)
+        if isinstance(correction, Pull):
+            shares = shares * correction.strength
+            return cls(correction.target[rows], shares, None, models, models)
+        constant, start = correction.constant[rows], correction.start[rows]
+        return cls(None, shares, constant, start, correction.change[rows])
 
 
 def pull(model: Tensor, target: Tensor | None, share: float) -> None:

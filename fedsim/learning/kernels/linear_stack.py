@@ -11,7 +11,7 @@ from torch import Tensor
 from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import multiplies_by_onednn
 from fedsim.learning.kernels.base import Correction, IntArray
-from fedsim.learning.kernels.corrections import ClientCorrection
+from fedsim.learning.kernels.corrections import ClientCorrection, GroupCorrection
 from fedsim.learning.kernels.linear_layers import layers_of, views
 from fedsim.learning.kernels.linear_steps import ONEDNN_FROM, PYTHON_STEPS, compiled, reduced
 from fedsim.learning.kernels.supervised import StackedKernel, StackedSession
@@ -47,9 +47,12 @@ class _LinearStackSession(StackedSession["LinearStackKernel"]):
         losses = weights.new_zeros(len(weights))
         factors = rates.neg().view(-1, 1, 1)
         for step, rows in enumerate(active.tolist()):
-            losses[:rows] += kernel.replay(
-                kernel.descend, (weights[:rows],), (*self._mini_batches(step, rows), factors[:rows])
-            )
+            models, given = weights[:rows], (*self._mini_batches(step, rows), factors[:rows])
+            if correction is None:
+                losses[:rows] += kernel.replay(kernel.descend, (models,), given)
+            else:
+                group = GroupCorrection.of(correction, rates[:rows], models)
+                losses[:rows] += kernel.descend(models, *given, correction=group)
         return losses
 
     def _mini_batches(self, step: int, active: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -142,7 +145,7 @@ class LinearStackKernel(StackedKernel):
     """
 
     name = "linear_stack"
-    revision = 3
+    revision = 4
     group_invariant = True
     fused = True
     recorded = True
@@ -181,10 +184,24 @@ class LinearStackKernel(StackedKernel):
             self.squared_losses,
         )
 
-    def descend(self, weights: Tensor, *mini_batches_and_rates: Tensor) -> Tensor:
+    def descend(
+        self,
+        weights: Tensor,
+        *mini_batches_and_rates: Tensor,
+        correction: GroupCorrection | None = None,
+    ) -> Tensor:
         """:func:`linear_steps.descend_together` on local models (b, P)."""
+        layer_views = views(self.layers, weights)
+        if correction is None:
+            correction = GroupCorrection(None, weights, None, weights, weights)
+        moved = correction.change
         return self.steps.descend_together(
-            *views(self.layers, weights), *mini_batches_and_rates, self.squared_losses
+            *layer_views,
+            *mini_batches_and_rates,
+            weights,
+            *(layer_views if moved is weights else views(self.layers, moved)),
+            *correction,
+            self.squared_losses,
         )
 
     def largest_group(self) -> int:
@@ -195,8 +212,8 @@ class LinearStackKernel(StackedKernel):
 
     @property
     def corrects(self) -> bool:
-        """Whether clients are trained one by one; for small models, a separate correction costs little."""
-        return self.client_by_client
+        """Whether it computes on a CPU; on CUDA, recorded steps take no correction."""
+        return self.execution.device.type == "cpu"
 
     @property
     def client_by_client(self) -> bool:

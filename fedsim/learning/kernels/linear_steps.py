@@ -120,14 +120,25 @@ def descend_together(
     mean_weights: Tensor,
     classes: Tensor,
     rates: Tensor,
+    model: Tensor,
+    moved_weights: list[Tensor],
+    moved_biases: list[Tensor | None],
+    target: Tensor | None,
+    shares: Tensor,
+    constant: Tensor | None,
+    start: Tensor,
+    change: Tensor,
     squared_losses: bool,
 ) -> Tensor:
     """One local step of plain SGD of each of b clients.
 
     Args:
-        weights, biases: changed in place.
+        weights, biases: views of ``model``.
         inputs, labels, mean_weights, classes, squared_losses: as in :func:`forward`.
         rates: minus the learning rates, (b, 1, 1).
+        model: weights and biases, (b, P); changed in place.
+        moved_weights, moved_biases: views of ``change``.
+        target, shares, constant, start, change: a :class:`fedsim.learning.kernels.corrections.GroupCorrection`.
 
     Returns:
         Losses before the step, as :func:`forward`.
@@ -137,15 +148,22 @@ def descend_together(
     )
     # Gradients are linear in the last layer's deltas: scaled here, products add straight to the weights.
     delta.mul_(rates)
-    for index in range(len(weights) - 1, -1, -1):
-        values = activations[index]
-        # The deltas below need the weights before the step.
-        below = _back(weights[index], delta, values) if index > 0 else delta
-        weights[index].baddbmm_(delta, values.transpose(1, 2))
-        bias = biases[index]
+    deltas = [delta]
+    # The deltas below need the weights before the step.
+    for index in range(len(weights) - 1, 0, -1):
+        delta = _back(weights[index], delta, activations[index])
+        deltas.append(delta)
+    if target is not None:
+        model.lerp_(target, shares)
+    for index in range(len(weights)):
+        delta = deltas[-1 - index]
+        moved_weights[index].baddbmm_(delta, activations[index].transpose(1, 2))
+        bias = moved_biases[index]
         if bias is not None:
             bias.add_(delta.sum(2))
-        delta = below
+    if constant is not None:
+        change.addcmul_(constant, rates.squeeze(2))
+        torch.add(start, change, out=model)
     return loss
 
 

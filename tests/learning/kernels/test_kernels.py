@@ -18,6 +18,7 @@ from fedsim.learning.kernels import (
     VmapKernel,
     choose,
 )
+from fedsim.learning.kernels.base import Correction, Pull, Shift
 from fedsim.learning.local_training import active_rows, row_matrix
 from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask
@@ -142,9 +143,13 @@ def test_fused_steps_are_gradient_steps(kind: str, model: str, squared: bool) ->
 
 
 @pytest.mark.usefixtures("client_by_client")
-@pytest.mark.parametrize(("kind", "model"), FUSED)
+@pytest.mark.parametrize(
+    ("kind", "model", "corrected"),
+    [(*pair, "plain") for pair in FUSED]
+    + [(*pair, name) for pair in FUSED if pair[0] != "loop" for name in ("pull", "shift")],
+)
 def test_fused_steps_are_bitwise_the_same_in_every_group(
-    kind: str, model: str, monkeypatch: pytest.MonkeyPatch
+    kind: str, model: str, corrected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Long enough for several pieces, and for several draws of the batch order where the group is large.
     monkeypatch.setattr("fedsim.learning.kernels.supervised._MOST_PLACES", 1500)
@@ -155,13 +160,21 @@ def test_fused_steps_are_bitwise_the_same_in_every_group(
     weights = row_matrix(12, task.layout.size, like=torch.zeros(1))
     weights.copy_(models_of(task, 12, torch.float32))
     rates = torch.linspace(0.01, 0.1, 12)
+    vectors = weights.flip(0)
 
     def run(pick: list[int]) -> tuple[Tensor, Tensor]:
         moved = row_matrix(len(pick), task.layout.size, like=weights)
         moved.copy_(weights[pick])
+        correction: Correction | None = None
+        if corrected == "pull":
+            correction = Pull(vectors[pick], 0.3)
+        elif corrected == "shift":
+            change = row_matrix(len(pick), task.layout.size, like=weights).zero_()
+            correction = Shift(vectors[pick], weights[pick], change)
         session = kernel.session(clients[pick], np.full(len(pick), 2), steps[pick], 0)
         with reproducible(), torch.no_grad():
-            return moved, session.descend(moved, rates[pick], active_rows(steps[pick]))
+            losses = session.descend(moved, rates[pick], active_rows(steps[pick]), correction)
+        return moved, losses
 
     together, losses = run(list(range(12)))
     for pick in ([0], [7], [11], [2, 3], [0, 5, 9], list(range(1, 12))):
