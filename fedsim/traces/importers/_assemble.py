@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fedsim.errors import UserError
+from fedsim.formatting import format_count, format_duration, format_share
 from fedsim.traces.arrays import Ints
 from fedsim.traces.ordering import Intervals, normalize, polling_interval
 from fedsim.traces.tables import constant_column, id_column, make_table
-from fedsim.units import DAY_US
+from fedsim.units import DAY_US, US_PER_S, duration_at_least
 
 # Profiles without a clock (capacities, benchmark scores, latencies) cover one day, which repeats.
 STATIC_HORIZON_US = DAY_US
@@ -108,6 +110,55 @@ def note_polling(intervals: Intervals, counts: dict[str, int], caveats: list[str
             f"lengths cluster at multiples of {polled_us / 1e6:.0f} s: the source was polled and misses shorter"
             " changes"
         )
+
+
+def note_outside(
+    start_us: Ints,
+    end_us: Ints,
+    window_us: int,
+    caveats: list[str],
+    *,
+    origin: str = "time 0",
+    shifts: Mapping[str, int] | None = None,
+) -> None:
+    """Add a caveat if intervals lie outside the window, with the settings that keep more of them.
+
+    Args:
+        start_us: starts of the intervals of the source.
+        end_us: ends, exclusive.
+        window_us: length of the window, which begins at time 0.
+        caveats: receives the caveat.
+        origin: time 0, in words.
+        shifts: settings that move time 0, and by how much (us).
+    """
+    has_length = end_us > start_us
+    start_us, end_us = start_us[has_length], end_us[has_length]
+
+    def outside(window_us: int, shift_us: int = 0) -> int:
+        return int(np.count_nonzero((end_us <= shift_us) | (start_us >= shift_us + window_us)))
+
+    dropped = outside(window_us)
+    if not dropped:
+        return
+    last_us = int(end_us.max())
+    enough = (
+        f"{math.ceil(last_us / DAY_US)}d"
+        if window_us % DAY_US == 0
+        else duration_at_least(last_us / US_PER_S)
+    )
+    left = {setting: outside(window_us, shift_us) for setting, shift_us in (shifts or {}).items()}
+    left[f"window={enough}"] = outside(max(last_us, window_us))
+    remedies = " or ".join(
+        f"-s {setting}" + (f" ({format_count(stay)} stay{'s' * (stay == 1)} outside)" if stay else "")
+        for setting, stay in left.items()
+        if stay < dropped
+    )
+    caveats.append(
+        f"{format_share(dropped / len(start_us))} of the intervals"
+        f" ({format_count(dropped)} of {format_count(len(start_us))}) are outside the window,"
+        f" {format_duration(window_us / US_PER_S)} from {origin}, and were dropped"
+        + (f"; keep them with {remedies}" if remedies else "")
+    )
 
 
 def texts(records: Sequence[Any], field: str) -> list[str | None]:

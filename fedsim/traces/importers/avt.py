@@ -12,7 +12,12 @@ import numpy as np
 
 from fedsim.errors import UserError
 from fedsim.traces.importers import Imported, Importer, ImporterParams, Sources
-from fedsim.traces.importers._assemble import note_polling, observed_tables, single_ids
+from fedsim.traces.importers._assemble import (
+    note_outside,
+    note_polling,
+    observed_tables,
+    single_ids,
+)
 from fedsim.traces.importers._numbers import TIME_S, Number
 from fedsim.units import Duration
 
@@ -66,6 +71,7 @@ class Avt(Importer):
         tables, intervals = observed_tables(
             ids, device, times_us[:, 0], times_us[:, 1], (0, end_us), counts
         )
+        note_outside(times_us[:, 0], times_us[:, 1], end_us, caveats)
         note_polling(intervals, counts, caveats)
         return Imported(tables, counts, caveats, eligibility="up")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -18,6 +19,7 @@ from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFi
 from fedsim.traces.importers._assemble import (
     STATIC_HORIZON_US,
     devices_table,
+    note_outside,
     note_polling,
     observed_tables,
     per_device,
@@ -270,6 +272,14 @@ class _Table:
         tables, intervals = observed_tables(
             self.ids, self.device[rows], start_us, end_us, (0, horizon_us), counts, **texts
         )
+        note_outside(
+            start_us,
+            end_us,
+            horizon_us,
+            caveats,
+            origin=f"time 0 ({clock.epoch})" if clock.epoch else "time 0",
+            shifts=clock.shifts,
+        )
         counts["never_available"] = len(self.ids) - len(np.unique(intervals.device))
         note_polling(intervals, counts, caveats)
         return horizon_us, tables
@@ -331,6 +341,7 @@ class _Clock:
         epoch: ISO 8601 timestamp of time 0; None if times are relative.
         weekday: its day of the week, if the files contain timestamps.
         kind: meaning of time 0.
+        shifts: settings that move time 0 to another midnight, and by how much (us).
     """
 
     def __init__(self, params: Csv.Params) -> None:
@@ -339,6 +350,7 @@ class _Clock:
         self.epoch = params.epoch
         self.weekday: int | None = None
         self.kind = params.clock or "device-relative"
+        self.shifts: dict[str, int] = {}
 
     def read(self, table: _Table) -> tuple[Floats, Floats]:
         """Starts and ends (us from time 0), NaN if empty. Shape (rows,)."""
@@ -371,10 +383,15 @@ class _Clock:
             ]
             for name in ("start", "end")
         ]
-        epoch = self._epoch([moment for moment in moments[0] if moment is not None], table.where)
+        first_start = min(moment for moment in moments[0] if moment is not None)
+        epoch = self._epoch(first_start)
         self.epoch, self.weekday = epoch.isoformat(), epoch.weekday()
         self.kind = self.params.clock or ("local" if self.zone else "utc")
         microsecond = timedelta(microseconds=1)
+        self.shifts = {
+            setting: (other - epoch) // microsecond
+            for setting, other in self._other_epochs(epoch, first_start, table.cells["start"])
+        }
         start, end = (
             np.array(
                 [np.nan if moment is None else (moment - epoch) // microsecond for moment in column]
@@ -432,21 +449,41 @@ class _Clock:
         # Differences of two times in the same zone would ignore daylight saving time.
         return moment.astimezone(UTC)
 
-    def _epoch(self, starts: list[datetime], where: str) -> datetime:
+    def _epoch(self, first_start: datetime) -> datetime:
         """Time 0, with a fixed offset from UTC."""
+        if self.params.epoch is None:
+            return _midnight(first_start, self.zone or UTC)
+        try:
+            epoch = datetime.fromisoformat(self.params.epoch)
+        except ValueError as error:
+            raise UserError(
+                f"epoch is '{self.params.epoch}', which is not an ISO 8601 timestamp",
+                hint="write -s epoch=2024-05-01T00:00:00+02:00",
+            ) from error
+        return _fixed(epoch if epoch.tzinfo else epoch.replace(tzinfo=self.zone or UTC))
+
+    def _other_epochs(
+        self, epoch: datetime, first_start: datetime, cells: list[str]
+    ) -> Iterator[tuple[str, datetime]]:
+        """Settings that move time 0 to the midnight before the first start, each with that midnight."""
         if self.params.epoch is not None:
-            try:
-                epoch = datetime.fromisoformat(self.params.epoch)
-            except ValueError as error:
-                raise UserError(
-                    f"epoch is '{self.params.epoch}', which is not an ISO 8601 timestamp",
-                    hint="write -s epoch=2024-05-01T00:00:00+02:00",
-                ) from error
-            epoch = epoch if epoch.tzinfo else epoch.replace(tzinfo=self.zone or UTC)
-        else:
-            zone = self.zone or UTC
-            epoch = datetime.combine(min(starts).astimezone(zone).date(), datetime.min.time(), zone)
-        return epoch.astimezone(timezone(epoch.utcoffset() or timedelta(0)))
+            midnight = _midnight(first_start, epoch.tzinfo or UTC)
+            yield f"epoch={midnight.isoformat()}", midnight
+        elif self.zone is None:
+            names = Counter(datetime.fromisoformat(cell).tzname() or "" for cell in cells if cell)
+            name = names.most_common(1)[0][0].removeprefix("UTC")
+            if name:
+                yield f"time_zone={name}", _midnight(first_start, _zone(name) or UTC)
+
+
+def _midnight(moment: datetime, zone: tzinfo) -> datetime:
+    """The last midnight in a time zone, with a fixed offset from UTC."""
+    return _fixed(datetime.combine(moment.astimezone(zone).date(), datetime.min.time(), zone))
+
+
+def _fixed(moment: datetime) -> datetime:
+    """A moment with its present offset from UTC, which no change of the clocks alters."""
+    return moment.astimezone(timezone(moment.utcoffset() or timedelta(0)))
 
 
 def _require_no_timestamp(table: _Table, number: str) -> None:

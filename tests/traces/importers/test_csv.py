@@ -376,3 +376,64 @@ def test_a_change_of_the_clocks_within_the_window_is_named(
     caveats = import_("csv", path, time_zone="Europe/Berlin").manifest.caveats
     named = [caveat for caveat in caveats if "clocks of Europe/Berlin change by" in caveat]
     assert [change in caveat for caveat in named] == ([True] if change else [])
+
+
+# By hand: the first start is 2024-04-30T22:30Z, so time 0 is midnight of April 30 in UTC, and the window of a day ends
+# before the sessions of May 1 begin. Midnight of +02:00 is at 22:00Z; only the session of May 2 is a day later.
+OFFSETS = """device,start,end
+a,2024-05-01T00:30:00+02:00,2024-05-01T03:00:00+02:00
+a,2024-05-01T05:30:00+02:00,2024-05-01T07:00:00+02:00
+b,2024-05-01T08:30:00+02:00,2024-05-01T09:00:00+02:00
+b,2024-05-02T00:30:00+02:00,2024-05-02T01:00:00+02:00
+b,2024-05-02T02:30:00+02:00,2024-05-02T02:30:00+02:00
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "says"),
+    [
+        (
+            OFFSETS,
+            {"window": "1d"},
+            "75.0% of the intervals (3 of 4) are outside the window, 1 d from time 0 (2024-04-30T00:00:00+00:00), and"
+            " were dropped; keep them with -s time_zone=+02:00 (1 stays outside) or -s window=2d",
+        ),
+        (
+            OFFSETS,
+            {"window": "1d", "time_zone": "+02:00"},
+            "25.0% of the intervals (1 of 4) are outside the window, 1 d from time 0 (2024-05-01T00:00:00+02:00), and"
+            " were dropped; keep them with -s window=2d",
+        ),
+        (
+            OFFSETS,
+            {"window": "1d", "epoch": "2024-05-02T00:00:00+02:00"},
+            "75.0% of the intervals (3 of 4) are outside the window, 1 d from time 0 (2024-05-02T00:00:00+02:00), and"
+            " were dropped; keep them with -s epoch=2024-05-01T00:00:00+02:00 (1 stays outside)",
+        ),
+        (
+            OFFSETS.replace("+02:00", "Z"),
+            {"window": "1h"},
+            "75.0% of the intervals (3 of 4) are outside the window, 1 h from time 0 (2024-05-01T00:00:00+00:00), and"
+            " were dropped; keep them with -s window=1500min",
+        ),
+        (
+            "device,start,end\na,-3,-1\na,1,2\na,11,12\n",
+            {"time_unit": "s", "window": "10s"},
+            "66.7% of the intervals (2 of 3) are outside the window, 10 s from time 0, and were dropped; keep them with"
+            " -s window=12s (1 stays outside)",
+        ),
+        (OFFSETS, {"window": "2d"}, None),
+    ],
+    ids=["utc", "time zone", "epoch", "hour", "numbers", "all inside"],
+)
+def test_intervals_outside_the_window_are_named_with_the_settings_that_keep_them(
+    tmp_path: Path, text: str, options: dict[str, Any], says: str | None
+) -> None:
+    path = put(tmp_path / "a.csv", text)
+    bundle = import_("csv", path, **options)
+    caveats = [each for each in bundle.manifest.caveats if "outside the window" in each]
+    assert caveats == ([] if says is None else [says])
+    for setting, stay in re.findall(r"-s (\S+)(?: \((\d+) stays? outside\))?", says or ""):
+        name, value = setting.split("=")
+        again = import_("csv", path, **{**options, name: value})
+        assert again.manifest.counts["outside_window"] == int(stay or 0)
