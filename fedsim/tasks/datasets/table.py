@@ -139,14 +139,27 @@ class Table(DatasetComponent):
             )
         text = [name for name in features if frame[name].dtype.kind not in "fiub"]
         if text or not features:
+            where, example = str(path), ""
+            if text:
+                values = frame[text[0]].tolist()
+                row = next((row for row, value in enumerate(values) if not _is_number(value)), 0)
+                where, example = row_place(path, row), f", such as '{values[row]}'"
             raise UserError(
-                f"not all values of {format_names([repr(name) for name in text])} are numbers"
+                f"not all values of {format_names([repr(name) for name in text])} are numbers{example}"
                 if text
                 else "it has no feature column",
-                where=str(path),
+                where=where,
                 hint="name the numeric columns with features:, or turn text into numbers first",
             )
         return features
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _classes(column: pd.Series[Any], path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:

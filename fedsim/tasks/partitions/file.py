@@ -34,11 +34,12 @@ class FromFile(Partitioner):
         path = resolve(self.params.path, folder)
         sample, client, is_test = self._read(path)
         total = len(dataset.train_y)
-        outside = sample[(sample < 0) | (sample >= total)]
+        outside = np.flatnonzero((sample < 0) | (sample >= total))
         if len(outside):
+            row = int(outside[0])
             raise UserError(
-                f"there is no sample {outside[0]}; {dataset.name} has samples 0 to {total - 1}",
-                where=str(path),
+                f"there is no sample {sample[row]}; {dataset.name} has samples 0 to {total - 1}",
+                where=row_place(path, row),
             )
         _, first_rows = np.unique(sample, return_index=True)
         if len(first_rows) < len(sample):
@@ -51,12 +52,14 @@ class FromFile(Partitioner):
         clients = int(client.max()) + 1
         training = client if is_test is None else client[~is_test]
         idle = np.setdiff1d(np.arange(min(clients, len(client) + 1)), training)
-        if client.min() < 0 or len(idle):
+        hint = "number the clients 0, 1, 2, ... without gaps"
+        if client.min() < 0:
+            row = int(np.argmax(client < 0))
             raise UserError(
-                f"client {client.min() if client.min() < 0 else idle[0]} is negative or has no training samples",
-                where=str(path),
-                hint="number the clients 0, 1, 2, ... without gaps",
+                f"client {client[row]} is negative", where=row_place(path, row), hint=hint
             )
+        if len(idle):
+            raise UserError(f"client {idle[0]} has no training samples", where=str(path), hint=hint)
         owners = np.full(total, UNUSED, dtype=np.int64)
         owners[sample] = client
         if is_test is None:

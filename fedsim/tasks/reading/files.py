@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import sys
 import tarfile
 import zipfile
@@ -172,7 +173,10 @@ def read_table(path: Path, hint: str) -> pd.DataFrame:
     try:
         return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
     except (ValueError, OSError, pa.ArrowException) as error:
-        raise UserError(f"it cannot be read: {error}", where=str(path), hint=hint) from error
+        # Only the parser of CSV files gives a line.
+        line = re.search(r" in line (\d+)", str(error))
+        where = f"{path}:{line[1]}" if line else str(path)
+        raise UserError(f"it cannot be read: {str(error).strip()}", where=where, hint=hint) from error
 
 
 def row_place(path: Path, row: int) -> str:

@@ -164,20 +164,3 @@ def note_outside(
 def texts(records: Sequence[Any], field: str) -> list[str | None]:
     """A field of each record as text; None if a record does not have it."""
     return [None if (value := item.get(field)) is None else str(value) for item in records]
-
-
-def single_ids(ids: Sequence[str], where: str, what: str) -> None:
-    """Check that no id appears twice; ``what`` names the ids in messages.
-
-    Raises:
-        UserError: an id appears twice; names the first one.
-    """
-    seen: set[str] = set()
-    for number, item in enumerate(ids, start=1):
-        if item in seen:
-            raise UserError(
-                f"{what} {item!r} appears twice",
-                where=f"{where}, record {number}",
-                hint="give each a different name",
-            )
-        seen.add(item)

@@ -12,12 +12,7 @@ import numpy as np
 
 from fedsim.errors import UserError
 from fedsim.traces.importers import Imported, Importer, ImporterParams, Sources
-from fedsim.traces.importers._assemble import (
-    note_outside,
-    note_polling,
-    observed_tables,
-    single_ids,
-)
+from fedsim.traces.importers._assemble import note_outside, note_polling, observed_tables
 from fedsim.traces.importers._numbers import TIME_S, Number
 from fedsim.units import Duration
 
@@ -42,17 +37,24 @@ class Avt(Importer):
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device per line."""
-        ids: list[str] = []
+        lines: dict[str, str] = {}
         times: list[list[int]] = []
         for source in sources:
             for line, text in source.lines():
                 if not text.startswith("#"):
                     name, *numbers = text.split()
-                    ids.append(name)
-                    times.append(_times(numbers, source.line(line)))
-        if not ids:
+                    where = source.line(line)
+                    if name in lines:
+                        raise UserError(
+                            f"repeats the node {name} of {lines[name]}",
+                            where=where,
+                            hint="give each node one line",
+                        )
+                    lines[name] = where
+                    times.append(_times(numbers, where))
+        if not lines:
             raise sources.error("has no nodes", "an AVT file has one line per node")
-        single_ids(ids, sources.where, "node")
+        ids = list(lines)
         times_us = np.fromiter(chain.from_iterable(times), np.int64).reshape(-1, 2) * 1_000_000
         lengths = np.fromiter(map(len, times), np.int64) // 2
         device = np.repeat(np.arange(len(ids), dtype=np.int64), lengths)

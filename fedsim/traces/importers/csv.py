@@ -69,7 +69,7 @@ _OTHER_NAMES: Mapping[str, str] = {
 _FASTEST_BPS = 10e9
 """Median rate above which the unit of the rates is doubtful."""
 _SWAPPED = 0.9
-"""Share of devices with a faster uplink above which the columns up and down were probably exchanged."""
+"""Share of devices with a faster uplink above which the columns up and down were probably swapped."""
 _LEAST_MEMORY_BYTES = 1e6
 """Memory of the largest device below which the unit is doubtful: only microcontrollers have less."""
 _STATES = ("charging", "plugged", "battery", "screen", "lock", "idle", "network", "wifi", "state")
@@ -256,7 +256,7 @@ class _Table:
             raise UserError(
                 f"end is before start in {len(backwards):,} of {format_counted(len(rows), 'row')}; this is the first",
                 where=self.location(int(backwards[0])),
-                hint="exchange the names of the two columns; if sessions pass midnight, add a day to their end, as in "
+                hint="swap the names of the two columns; if sessions pass midnight, add a day to their end, as in "
                 "22 to 30 h",
             )
         if len(backwards):
@@ -563,7 +563,7 @@ def _network(table: _Table, caveats: list[str]) -> Any:
         if faster > _SWAPPED * len(down):
             caveats.append(
                 f"up is faster than down for {faster:,} of {format_counted(len(down), 'device')}: are the columns "
-                "exchanged? down is towards the device"
+                "swapped? down is towards the device"
             )
     columns: dict[str, Any] = {
         "direction": id_column(which, names),

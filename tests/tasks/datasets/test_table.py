@@ -54,7 +54,12 @@ def test_tables_become_data_sets(tmp_path: Path) -> None:
     [
         ("a,b\n1,x\n2,y\n", {"target": "c"}, "no column 'c'"),
         ("a,b\n1,x\n2,y\n", {"target": "b", "features": ["z"]}, "no column 'z'"),
-        ("a,b,c\n1,x,q\n2,y,r\n", {"target": "b"}, "not all values of 'c' are numbers"),
+        (
+            "a,b,c\n1,x,\n2,y,7\n3,y,r\n",
+            {"target": "b"},
+            "own.csv:4: not all values of 'c' are numbers, such as 'r'",
+        ),
+        ("a,b\n1,x\n2,y,3\n", {"target": "b"}, "own.csv:3: it cannot be read: Error tokenizing"),
         ("a,b\n1,x\n,y\n", {"target": "b"}, "own.csv:3: 1 cell is empty, in column 'a'"),
         ("a,b\n1,x\n2,x\n", {"target": "b"}, "contains one class only"),
         (

@@ -86,13 +86,13 @@ def test_disorder_is_mended_and_counted(tmp_path: Path) -> None:
         ("a,,\nb,22,6\n", r"a\.csv:3: end is before start in 1 of 1 row"),
     ],
 )
-def test_exchanged_columns_and_sessions_past_midnight_are_refused(
+def test_swapped_columns_and_sessions_past_midnight_are_refused(
     tmp_path: Path, rows: str, says: str
 ) -> None:
     path = put(tmp_path / "a.csv", f"device,start,end\n{rows}")
     message = refused("csv", path, time_unit="h")
     assert re.search(says, message)
-    assert "exchange the names of the two columns; if sessions pass midnight" in message
+    assert "swap the names of the two columns; if sessions pass midnight" in message
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_devices_that_only_some_files_have_are_named(tmp_path: Path) -> None:
             10,
             "Mbps",
             [
-                "up is faster than down for 2 of 2 devices: are the columns exchanged? "
+                "up is faster than down for 2 of 2 devices: are the columns swapped? "
                 "down is towards the device"
             ],
         ),
