@@ -112,7 +112,7 @@ def tiles(run: Run) -> list[Tile]:
             note = f"{_UNFINISHED[run.status][0]} at {format_duration(run.simulated_s)}; {note}"
         shown.append(Tile(label, metric.format(last), note))
     wall_s = run.info.get("wall_s")
-    faster = f"{run.simulated_s / wall_s:,.0f} times real time" if wall_s else ""
+    faster = f"{format_count(run.simulated_s / wall_s)} times real time" if wall_s else ""
     shown.append(Tile("Simulated time", format_duration(run.simulated_s), faster))
     if wall_s is not None:
         learning_s = run.info.get("wall_learning_s")
@@ -155,7 +155,8 @@ def tiles(run: Run) -> list[Tile]:
 def resumptions(run: Run) -> str:
     """How often the run was resumed, in words; empty if it never was."""
     count = run.info.get("resumed", 0)
-    return "" if not count else "resumed once" if count == 1 else f"resumed {count:,} times"
+    times = "once" if count == 1 else f"{format_count(count)} times"
+    return f"resumed {times}" if count else ""
 
 
 def subtitle(run: Run) -> str:

@@ -17,6 +17,7 @@ from rich.console import Console
 from fedsim.cli.options import json_option, output_option, path_type, print_json
 from fedsim.cli.progress import advancing
 from fedsim.errors import UserError
+from fedsim.formatting import format_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -269,15 +270,13 @@ def _print_differing(console: Console, paths: Sequence[str]) -> None:
     from fedsim.scenario.comparing import by_section
 
     if paths:
-        console.print(f"keys that differ: {len(paths):,}")
+        console.print(f"keys that differ: {format_count(len(paths))}")
     shown = [path for inside in by_section(paths).values() for path in inside]
     for section, inside in by_section(shown[:KEYS_SHOWN]).items():
         keys = ", ".join(path.removeprefix(f"{section}.") for path in inside)
         console.print(f"  {section}: {keys}")
     if len(paths) > KEYS_SHOWN:
-        more = (
-            f"  and {len(paths) - KEYS_SHOWN:,} more; the page shows all of them with their values"
-        )
+        more = f"  and {format_count(len(paths) - KEYS_SHOWN)} more; the page shows all of them with their values"
         console.print(more)
 
 

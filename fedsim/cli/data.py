@@ -18,7 +18,7 @@ from fedsim.cli.options import (
     user_code_option,
 )
 from fedsim.errors import UserError
-from fedsim.formatting import format_command
+from fedsim.formatting import format_command, format_count
 from fedsim.scenario.loading import load_part
 from fedsim.scenario.overrides import Override
 
@@ -105,7 +105,7 @@ def _describe(dataset: Dataset) -> dict[str, Any]:
 def _text(value: Any) -> str:
     if isinstance(value, list):
         shown = ", ".join(
-            f"{item:,}" if isinstance(item, int) else repr(item) for item in value[:12]
+            format_count(item) if isinstance(item, int) else repr(item) for item in value[:12]
         )
         return f"{shown}, ... ({len(value)} in all)" if len(value) > 12 else shown
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return format_count(value) if isinstance(value, int) else str(value)

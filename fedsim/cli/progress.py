@@ -23,7 +23,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 
 from fedsim.errors import UserError
-from fedsim.formatting import format_command
+from fedsim.formatting import format_command, format_count
 
 Row = tuple[str, float, str]
 """A run or a sweep in progress: its name, the share that is done, and words about it."""
@@ -55,7 +55,9 @@ def same_command(*more: str) -> str:
 
 def diverged_runs(count: int) -> str:
     """The number of runs of a sweep that have diverged, and a suggested fix."""
-    models = "the model of 1 run has" if count == 1 else f"the models of {count:,} runs have"
+    models = (
+        "the model of 1 run has" if count == 1 else f"the models of {format_count(count)} runs have"
+    )
     return f"{models} diverged; try a smaller learning rate, or training.clip_norm"
 
 

@@ -15,7 +15,7 @@ from fedsim.analysis.headline import resumptions
 from fedsim.analysis.statistics import participation_counts
 from fedsim.catalog import CATALOG
 from fedsim.components import is_user_reference
-from fedsim.formatting import format_counted, format_duration, format_names
+from fedsim.formatting import format_count, format_counted, format_duration, format_names
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs.divergence import has_diverged, lost_metrics, own_metrics
 from fedsim.runs.run import Run
@@ -38,19 +38,24 @@ def print_summary(run: Run, *, as_json: bool = False) -> None:
     table.add_row("wall time", format_duration(run.entry("wall_s")) + resumed)
     rounds = run.entry("rounds")
     if _has_rounds(run):
-        table.add_row("rounds", f"{rounds:,}")
-    table.add_row("model versions", f"{run.entry('versions_made'):,}")
+        table.add_row("rounds", format_count(rounds))
+    table.add_row("model versions", format_count(run.entry("versions_made")))
     counts = run.dispatches["outcome"].value_counts()
-    outcomes = ", ".join(f"{counts[label]:,} {label}" for label in OUTCOME_LABELS if counts[label])
-    table.add_row("dispatches", f"{dispatches:,}" + (f" ({outcomes})" if outcomes else ""))
+    outcomes = ", ".join(
+        f"{format_count(counts[label])} {label}" for label in OUTCOME_LABELS if counts[label]
+    )
+    table.add_row("dispatches", format_count(dispatches) + (f" ({outcomes})" if outcomes else ""))
     given = participation_counts(run.dispatches, len(run.clients))
-    table.add_row("clients that contributed", f"{(given > 0).sum():,} of {len(given):,}")
+    table.add_row(
+        "clients that contributed",
+        f"{format_count((given > 0).sum())} of {format_count(len(given))}",
+    )
     if ineligible := run.info.get("ineligible_clients"):
-        table.add_row("clients short of memory", f"{ineligible:,}")
+        table.add_row("clients short of memory", format_count(ineligible))
     if refused := run.info.get("offline_messages"):
-        table.add_row("messages to offline nodes", f"{refused:,}")
+        table.add_row("messages to offline nodes", format_count(refused))
     if errors := run.info.get("client_errors"):
-        table.add_row("ClientApp errors", f"{errors:,}")
+        table.add_row("ClientApp errors", format_count(errors))
     for name, value in metrics.items():
         metric = run.metric_definition(name)
         table.add_row(metric.label, metric.format(value))

@@ -30,7 +30,7 @@ from fedsim.cli.options import (
 )
 from fedsim.cli.progress import advancing
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.formatting import format_command, format_counted
+from fedsim.formatting import format_command, format_count, format_counted
 from fedsim.scenario.overrides import apply_overrides
 from fedsim.scenario.problems import all_errors, problems
 from fedsim.scenario.source import Source
@@ -120,7 +120,7 @@ def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> No
     size = sum(file.stat().st_size for file in output.iterdir())
     click.secho(f"{manifest.name}: {format_counted(bundle.device_count, 'device')}", bold=True)
     for name, count in rows.items():
-        click.echo(f"  {name:<16}{count:>12,} row{'' if count == 1 else 's'}")
+        click.echo(f"  {name:<16}{format_count(count):>12} row{'' if count == 1 else 's'}")
     _print_counts(manifest.counts)
     for caveat in manifest.caveats:
         click.echo(f"  note: {caveat}")
@@ -142,7 +142,7 @@ _KINDS = {
 def _print_counts(counts: dict[str, int]) -> None:
     for kind, count in counts.items():
         if count:
-            click.echo(f"  {_KINDS.get(kind, kind.replace('_', ' '))}: {count:,}")
+            click.echo(f"  {_KINDS.get(kind, kind.replace('_', ' '))}: {format_count(count)}")
 
 
 def _print_names(parts: Mapping[str, Any], as_json: bool) -> None:

@@ -41,7 +41,7 @@ from fedsim.composition.rules import build_station
 from fedsim.composition.shared import Shared
 from fedsim.durable import is_disk_full
 from fedsim.errors import UserError, further_checks, raise_all
-from fedsim.formatting import format_duration
+from fedsim.formatting import format_count, format_duration
 from fedsim.metrics import DEFINITIONS_KEY, to_document
 from fedsim.network.base import Network
 from fedsim.network.shared import SharedNetwork
@@ -423,7 +423,7 @@ class _Execution:
             return "simulating time again from the start"
         if self._reached is None:
             return "there is no checkpoint: starting from the beginning"
-        text = f"resuming from the checkpoint at version {self._reached['version']:,}"
+        text = f"resuming from the checkpoint at version {format_count(self._reached['version'])}"
         if "simulated_s" not in self._reached:
             return text  # It was written by an earlier version of fedsim.
         simulated = format_duration(self._reached["simulated_s"])

@@ -16,7 +16,13 @@ import numpy.typing as npt
 
 from fedsim.devices.population import Population
 from fedsim.errors import UserError
-from fedsim.formatting import format_counted, format_duration, format_energy, format_number
+from fedsim.formatting import (
+    format_count,
+    format_counted,
+    format_duration,
+    format_energy,
+    format_number,
+)
 from fedsim.network.base import Direction
 from fedsim.network.columns import LinkParams
 from fedsim.network.shared import SharedNetwork
@@ -143,8 +149,8 @@ class Feasibility:
         if late and not (late == self._count and self._is_certain):
             slowest = self._needed_s.max()
             yield UserError(
-                f"at nominal speed, {late:,} of {self._those} cannot {self._finish}; "
-                f"the slowest needs {_duration(slowest)}",
+                f"at nominal speed, {format_count(late)} of {self._those} cannot {self._finish}; the slowest needs "
+                f"{_duration(slowest)}",
                 where=self._limit_key,
                 hint=self._more_time(slowest),
             )
@@ -186,8 +192,8 @@ class Feasibility:
         if empty := self._if_many(~lasts):
             worst = int(np.where(lasts, -np.inf, needed_j).argmax())
             yield UserError(
-                f"for {empty:,} of {self._those}, a full battery ({format_energy(full_j[worst])}) does not last for a "
-                f"dispatch, which needs up to {format_energy(needed_j[worst])}",
+                f"for {format_count(empty)} of {self._those}, a full battery ({format_energy(full_j[worst])}) does not "
+                f"last for a dispatch, which needs up to {format_energy(needed_j[worst])}",
                 where=self._energy_key(of_client[worst], "battery_j"),
                 hint="it is in joules, 3,600 per watt-hour; a phone's battery has about 50 kJ",
             )
@@ -197,8 +203,9 @@ class Feasibility:
             worst = int(share.argmax())
             floor = math.ceil(share[worst] * 100) / 100
             yield UserError(
-                f"for {low:,} of {self._those}, a battery at its floor ({format_energy(floor_j[worst])}) does not last "
-                f"for a dispatch, which needs up to {format_energy(needed_j[worst])}, so that dispatches are dropped",
+                f"for {format_count(low)} of {self._those}, a battery at its floor ({format_energy(floor_j[worst])}) "
+                f"does not last for a dispatch, which needs up to {format_energy(needed_j[worst])}, so that dispatches "
+                "are dropped",
                 where=self._energy_key(of_client[worst], "battery_floor"),
                 hint=f"set at least {floor:g}"
                 if floor < 1
@@ -235,8 +242,8 @@ class Feasibility:
         longer = int(np.count_nonzero(self._needed_s > until_s))
         if longer > self._count / 2:
             yield UserError(
-                f"at nominal speed, {longer:,} of {self._those} need longer for one dispatch than the run lasts, "
-                f"{format_duration(until_s)}; the fastest needs {_duration(self._needed_s.min())}",
+                f"at nominal speed, {format_count(longer)} of {self._those} need longer for one dispatch than the run "
+                f"lasts, {format_duration(until_s)}; the fastest needs {_duration(self._needed_s.min())}",
                 where="stop.simulated_time",
                 hint="a time without a unit is in seconds; write, for example, 2d",
             )
@@ -249,15 +256,15 @@ class Feasibility:
         raised = np.isfinite(down_bps) & (down_bps > _FAST_LINK_BPS)
         if factor >= _LARGE_FACTOR and (number := self._if_many(raised)):
             yield UserError(
-                f"the downlink of {number:,} of {self._those} has more than 1 Gbit/s, because all rates are multiplied "
-                f"by {format_number(factor)}",
+                f"the downlink of {format_count(number)} of {self._those} has more than 1 Gbit/s, because all rates "
+                f"are multiplied by {format_number(factor)}",
                 where="devices.network.rate_factor",
                 hint="it is a factor, not a rate: 2 doubles the rates",
             )
         latencies_s = network.latencies_ns(Direction.DOWN)[self._usable] / NS_PER_S
         if far := self._if_many(latencies_s > _LONGEST_LATENCY_S):
             yield UserError(
-                f"the latency of {far:,} of {self._those} is above {format_duration(_LONGEST_LATENCY_S)}",
+                f"the latency of {format_count(far)} of {self._those} is above {format_duration(_LONGEST_LATENCY_S)}",
                 where="devices.network",
                 hint="a latency without a unit is in seconds; write, for example, 40ms",
             )
@@ -267,13 +274,14 @@ class Feasibility:
             rates_bps = network.rates_bps(direction)[self._usable]
             if fast := self._if_many(np.isfinite(rates_bps) & (rates_bps > _FASTEST_LINK_BPS)):
                 yield UserError(
-                    f"the {direction.name.lower()}link of {fast:,} of {self._those} has more than 100 Gbit/s",
+                    f"the {direction.name.lower()}link of {format_count(fast)} of {self._those} has more than 100 "
+                    "Gbit/s",
                     where="devices.network",
                     hint="check the unit of the rates; of an imported trace, its option rate_unit",
                 )
             if slow := self._if_many((rates_bps > 0) & (rates_bps < _SLOWEST_LINK_BPS)):
                 yield UserError(
-                    f"the {direction.name.lower()}link of {slow:,} of {self._those} has less than 1 kbit/s",
+                    f"the {direction.name.lower()}link of {format_count(slow)} of {self._those} has less than 1 kbit/s",
                     where="devices.network",
                     hint="a rate without a unit is in bits per second; write, for example, 5Mbps",
                 )
@@ -490,7 +498,7 @@ def _topology_without_units(topology: Topology) -> Iterator[UserError]:
             source, target = topology.links[int(affected.argmax())]
             count = np.count_nonzero(affected)
             yield UserError(
-                f"{count:,} of {format_counted(len(affected), 'link')} of the topology "
+                f"{format_count(count)} of {format_counted(len(affected), 'link')} of the topology "
                 f"{'has' if count == 1 else 'have'} {what}, the first from {source} to {target}",
                 where="devices.network.topology",
                 hint=hint,
@@ -502,8 +510,8 @@ def drifting_hours(population: Population, until_ns: int) -> Iterator[UserError]
     count, period_s = population.availability.drifting(until_ns)
     if count > _MANY * population.clients:
         yield UserError(
-            f"the availability of {count:,} of {format_counted(population.clients, 'client')} repeats every "
-            f"{format_duration(period_s)}, which is not a whole number of days, so their hours of the day drift",
+            f"the availability of {format_count(count)} of {format_counted(population.clients, 'client')} repeats "
+            f"every {format_duration(period_s)}, which is not a whole number of days, so their hours of the day drift",
             where="devices.availability",
             hint="end the run within the trace, import the trace with a window of whole days, or set on_end",
         )

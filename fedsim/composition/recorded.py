@@ -16,7 +16,7 @@ import pandas as pd
 from fedsim.composition.assembly import Assembly
 from fedsim.composition.world import full_work
 from fedsim.errors import UserError, raise_all
-from fedsim.formatting import format_command
+from fedsim.formatting import format_command, format_count
 from fedsim.outcomes import Outcome
 from fedsim.runs.folder import Status
 from fedsim.runs.phases import outcome_codes
@@ -76,9 +76,10 @@ def _obstacles(run: Run, loaded: LoadedScenario) -> Iterator[UserError]:
     every_s = loaded.scenario.evaluation.every
     if every_s is not None and run.simulated_s / every_s > MOST_EVALUATIONS:
         yield UserError(
-            f"an interval of {every_s:g} s gives {run.simulated_s / every_s:,.0f} evaluations in the recorded run",
+            f"an interval of {every_s:g} s gives {format_count(run.simulated_s / every_s)} evaluations in the recorded "
+            "run",
             where="evaluation.every",
-            hint=f"a run makes at most {MOST_EVALUATIONS:,} evaluations: evaluate less often",
+            hint=f"a run makes at most {format_count(MOST_EVALUATIONS)} evaluations: evaluate less often",
         )
     if run.info.get("timing_only") and not loaded.scenario.task.type.learns:
         yield UserError(
@@ -112,7 +113,8 @@ def check_assembly(run: Run, assembly: Assembly) -> None:
     clients = run.clients
     if len(clients) != len(assembly.task.samples):
         raise UserError(
-            f"the recorded run has {len(clients):,} clients, the scenario {len(assembly.task.samples):,}",
+            f"the recorded run has {format_count(len(clients))} clients, the scenario "
+            f"{format_count(len(assembly.task.samples))}",
             where=OPTION,
         )
     samples = clients["samples"].to_numpy()
@@ -124,7 +126,7 @@ def check_assembly(run: Run, assembly: Assembly) -> None:
         there = float(run.info[f"bytes_{name}_per_dispatch"])
         require(
             there == here,
-            f"a dispatch transfers {here:,.0f} bytes {name}, but {there:,.0f} in the recorded run",
+            f"a dispatch transfers {format_count(here)} bytes {name}, but {format_count(there)} in the recorded run",
         )
     speeds = np.array_equal(clients["step_s"].to_numpy(), assembly.population.compute.step_s)
     require(speeds, "the durations of local steps differ from the recorded run")

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedsim.components import is_bundled
 from fedsim.errors import UserError, nearest_or_all
+from fedsim.formatting import format_count
 from fedsim.methods.base import LocalUpdate, Method, ServerState, Vector
 from fedsim.signatures import place
 
@@ -88,8 +89,9 @@ class Contract:
                 if values > 2**bits and not sparse:
                     yield self._error(
                         "local_update",
-                        f"returns '{name}' with {values:,} different values in a row, but upload() charges {bits:g} "
-                        f"bits per entry, which hold {2**bits:,.0f}: its uploads are too small and too fast",
+                        f"returns '{name}' with {format_count(values)} different values in a row, but upload() charges "
+                        f"{bits:g} bits per entry, which hold {format_count(2**bits)}: its uploads are too small and "
+                        "too fast",
                         "quantize the vector (docs: Bits per entry), or state the bits that it needs",
                     )
                     break

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsim.formatting import format_counted, format_duration
+from fedsim.formatting import format_count, format_counted, format_duration
 from fedsim.timeline import Aggregate, Evaluate, Instruction, TimelineDiffers, Train
 
 # Doubles hold every integer of an instruction exactly, whichever type it has.
@@ -50,7 +50,7 @@ class Replay:
         if self._expected is not None and len(self._checksums) < len(self._expected):
             raise self.difference(
                 f"the run ends after {format_counted(len(self._checksums), 'instruction')}, the checkpoint has "
-                f"{len(self._expected):,}"
+                f"{format_count(len(self._expected))}"
             )
 
     def difference(self, first: str) -> TimelineDiffers:

@@ -12,7 +12,7 @@ from pydantic import Discriminator, Field, Tag
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.formatting import format_counted
+from fedsim.formatting import format_count, format_counted
 from fedsim.network.base import Direction, FloatArray, NetworkContext
 from fedsim.network.transport import Course, Transport
 from fedsim.randomness import Purpose
@@ -341,8 +341,8 @@ def require_known(
         client = int(unknown.argmax())
         device = context.traces.device_ids[int(context.device_rows[client])].as_py()
         raise UserError(
-            f"the trace bundle {context.traces.manifest.name} has no {what} for {int(unknown.sum()):,} of"
-            f" {format_counted(context.clients, 'client')}; the first is client {client}, device '{device}'",
+            f"the trace bundle {context.traces.manifest.name} has no {what} for {format_count(int(unknown.sum()))} of "
+            f"{format_counted(context.clients, 'client')}; the first is client {client}, device '{device}'",
             where=where,
             hint=hint,
         )

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsim.errors import UserError
-from fedsim.formatting import format_duration
+from fedsim.formatting import format_count, format_duration
 from fedsim.metrics import MetricDefinition, definition
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.divergence import has_diverged
@@ -67,7 +67,10 @@ def progress_text(
     definitions: Mapping[str, MetricDefinition] | None = None,
 ) -> str:
     """Progress in one line: ``simulated 3 h 20 min, version 12, accuracy 61.0%, about 2 min left``."""
-    parts = [f"simulated {format_duration(progress.simulated_s)}", f"version {progress.version:,}"]
+    parts = [
+        f"simulated {format_duration(progress.simulated_s)}",
+        f"version {format_count(progress.version)}",
+    ]
     for name, value in list(progress.metrics.items())[:1]:
         metric = definition(name, definitions or {})
         parts.append(f"{metric.label} {metric.format(value)}")

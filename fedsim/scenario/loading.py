@@ -16,6 +16,7 @@ from fedsim import bundled
 from fedsim.catalog import CATALOG, Catalog
 from fedsim.checksums import data_sha256
 from fedsim.errors import UserError, UserErrors, further_checks
+from fedsim.formatting import format_count
 from fedsim.parameters import NO_PARAMETERS, UNKNOWN_KEY
 from fedsim.scenario.description import keys_elsewhere
 from fedsim.scenario.model import MOST_EVALUATIONS, Scenario
@@ -270,9 +271,9 @@ def _too_many_evaluations(scenario: Scenario) -> list[Problem]:
     return [
         Problem(
             ("evaluation", "every"),
-            f"an interval of {every_s:g} s gives {until_s / every_s:,.0f} evaluations in the {until_s:g} s of "
+            f"an interval of {every_s:g} s gives {format_count(until_s / every_s)} evaluations in the {until_s:g} s of "
             "stop.simulated_time",
-            f"a run makes at most {MOST_EVALUATIONS:,} evaluations: evaluate less often than every "
+            f"a run makes at most {format_count(MOST_EVALUATIONS)} evaluations: evaluate less often than every "
             f"{until_s / MOST_EVALUATIONS:g} s",
         )
     ]

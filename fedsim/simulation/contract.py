@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from fedsim.components import is_bundled
 from fedsim.errors import UserError
-from fedsim.formatting import format_duration
+from fedsim.formatting import format_count, format_duration
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
 from fedsim.scheduling.standstill import Standstill
 from fedsim.signatures import place
@@ -233,7 +233,7 @@ class _Requests:
         self._idle_calls += 1
         if self._idle_calls > self.IDLE_CALLS:
             raise UserError(
-                f"has requested {self._idle_calls:,} calls without dispatching anything, up to "
+                f"has requested {format_count(self._idle_calls)} calls without dispatching anything, up to "
                 f"{format_duration(to_s(now_ns))}, so the run may never end",
                 where=where,
                 hint="dispatch work, or give stop.simulated_time",
@@ -246,8 +246,8 @@ class _Requests:
         self._calls += 1
         if self._calls > self.CALLS + 2 * self._server.clients:
             raise UserError(
-                f"requests a call at the current time, {format_duration(to_s(now_ns))}, for the {self._calls:,}th time "
-                "without dispatching anything, so the run may never end",
+                f"requests a call at the current time, {format_duration(to_s(now_ns))}, for the "
+                f"{format_count(self._calls)}th time without dispatching anything, so the run may never end",
                 where=where,
                 hint="request a call at a later time, or wait for a client with self.server.call_when_available",
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fedsim.errors import UserError
+from fedsim.formatting import format_count
 from fedsim.outcomes import Outcome
 from fedsim.scenario.model import Failures
 
@@ -57,12 +58,14 @@ def stalled(
     if cause is Outcome.DROPPED and has_batteries:
         where = "devices"
         fix += ", or raise energy.battery_j if batteries are too small for a dispatch"
-    outcomes = [f"{lost[outcome]:,} {outcome.label}" for outcome in Outcome if lost.get(outcome)]
+    outcomes = [
+        f"{format_count(lost[outcome])} {outcome.label}" for outcome in Outcome if lost.get(outcome)
+    ]
     if waiting:
-        outcomes.append(f"{waiting:,} waiting to be aggregated")
+        outcomes.append(f"{format_count(waiting)} waiting to be aggregated")
     return UserError(
-        f"no update was aggregated in the last {dispatches:,} dispatches ({', '.join(outcomes) or 'all under way'}), "
-        "so the run may never end",
+        f"no update was aggregated in the last {format_count(dispatches)} dispatches "
+        f"({', '.join(outcomes) or 'all under way'}), so the run may never end",
         where=where,
         hint=f"{fix}; to allow more dispatches without an update, raise stop.stalled_after",
     )

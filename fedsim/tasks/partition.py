@@ -14,7 +14,7 @@ from pydantic import Field
 
 from fedsim.components import Component, Parameters
 from fedsim.errors import UserError
-from fedsim.formatting import format_counted
+from fedsim.formatting import format_count, format_counted
 from fedsim.randomness import Stream
 from fedsim.signatures import returned, shown, wrong_return
 from fedsim.tasks.dataset import Dataset
@@ -204,7 +204,7 @@ def too_many_clients(clients: int, samples: int, dataset: Dataset) -> UserError:
         f"{format_counted(clients, 'client')} cannot share {format_counted(samples, 'training sample')} "
         f"of {dataset.name}",
         where="task.partition",
-        hint=f"use at most {samples:,} clients, or a larger data set",
+        hint=f"use at most {format_count(samples)} clients, or a larger data set",
     )
 
 
@@ -264,8 +264,8 @@ def raise_minimum(
         if minimum == 1:
             raise too_many_clients(clients, int(counts.sum()), dataset)
         raise UserError(
-            f"{clients:,} clients with at least {minimum:,} samples each need {minimum * clients:,} "
-            f"samples; {dataset.name} has {int(counts.sum()):,}",
+            f"{format_count(clients)} clients with at least {format_count(minimum)} samples each need "
+            f"{format_count(minimum * clients)} samples; {dataset.name} has {format_count(int(counts.sum()))}",
             where="task.partition",
             hint="lower min_samples or the number of clients",
         )

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from scipy.special import ndtr, ndtri
 
 from fedsim.errors import UserError
+from fedsim.formatting import format_count
 from fedsim.randomness import Purpose, Stream
 from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.bundle import Manifest, TraceBundle, package_version
@@ -51,7 +52,7 @@ def sample(bundle: TraceBundle, devices: int, seed: int = 0) -> TraceBundle:
     valid = np.flatnonzero(bundle.valid)
     if devices > len(valid):
         raise bundle.error(
-            f"the trace bundle has {len(valid):,} usable devices, fewer than {devices:,}",
+            f"the trace bundle has {format_count(len(valid))} usable devices, fewer than {format_count(devices)}",
             "`fedsim traces scale` draws devices more than once",
         )
     keys = Stream(seed, Purpose.TRACE, _PICK).uniforms(valid)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedsim.errors import UserError
+from fedsim.formatting import format_count
 from fedsim.traces.arrays import Bools, Ints, run_starts
 from fedsim.traces.bundle import Eligibility, TraceBundle
 from fedsim.traces.ordering import Intervals, normalize
@@ -59,7 +60,7 @@ class _Parser:
             self.tokens.append((word.lower(), match.end() - len(match.group().lstrip())))
             at = match.end()
             if len(self.tokens) > MOST_WORDS:
-                raise self.error(f"more than {MOST_WORDS:,} words", at)
+                raise self.error(f"more than {format_count(MOST_WORDS)} words", at)
         self.next = 0
         self.depth = 0
 

@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fedsim.formatting import format_duration, format_number, format_share
+from fedsim.formatting import format_count, format_duration, format_number, format_share
 from fedsim.traces.fitting import Fit
 from fedsim.traces.statistics import AvailabilityStatistics, BundleStatistics, Spread
 
@@ -67,8 +67,8 @@ def sections(statistics: BundleStatistics, *, bars: bool = True) -> dict[str, Ro
     """
     result: dict[str, Rows] = {
         "Devices": {
-            "devices": f"{statistics.devices:,}",
-            "with a usable trace": f"{statistics.valid_devices:,}",
+            "devices": format_count(statistics.devices),
+            "with a usable trace": format_count(statistics.valid_devices),
             "device-days observed": format_number(statistics.device_days),
             "days observed per device, 10 / 50 / 90%": _spread(
                 statistics.observed_days, "{:.3g}".format
@@ -114,7 +114,7 @@ def _availability(online: AvailabilityStatistics, clock: str | None) -> dict[str
     when = {
         "online, share of the time": format_share(online.online_share),
         "share per device, 10 / 50 / 90%": _spread(online.share, format_share),
-        "devices never online": f"{online.never_online:,}",
+        "devices never online": format_count(online.never_online),
         "share online at full hours, 0 / 50 / 100%": _percentiles(
             online.moments, format_share, (0, 50, 100)
         ),
@@ -137,7 +137,7 @@ def _availability(online: AvailabilityStatistics, clock: str | None) -> dict[str
         known = [f"{name} {100 * share:.1f}" for name, share in days if np.isfinite(share)]
         when["by weekday (%)"] = "  ".join(known)
     lengths = {
-        "sessions": f"{online.sessions_s.count:,}",
+        "sessions": format_count(online.sessions_s.count),
         "sessions per device and day, 10 / 50 / 90%": _spread(
             online.sessions_a_day, "{:.3g}".format
         ),

@@ -20,6 +20,7 @@ from fedsim.analysis.figures.base import (
 from fedsim.formatting import (
     format_count,
     format_counted,
+    format_mean_count,
     format_number,
     format_share,
 )
@@ -180,13 +181,13 @@ def delay(run: Run) -> Figure | None:
         )
     if np.array_equal(columns[-1].values, rows + 1):
         return None
-    largest, mean = format_count(delays.tau_max), f"{delays.tau_avg:,.1f}"
+    largest, mean = format_count(delays.tau_max), format_mean_count(delays.tau_avg)
     finding = f"At most {largest} server updates (tau max), {mean} on average (tau avg)."
     if never:
         seen = delays.tau_seen
         drawn = (
             f"At most {format_count(seen.max())} server updates among the clients that participated, "
-            f"{seen.mean():,.1f} on average"
+            f"{format_mean_count(seen.mean())} on average"
             if seen.any()
             else "The clients that participated were part of every server update"
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from fedsim.errors import UserError
+from fedsim.formatting import format_count
 from fedsim.parameters import Parameters
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Evaluation
@@ -343,9 +344,9 @@ class SupervisedTask(Task):
             client = int(np.argmax(single))
             count = int(single.sum())
             raise UserError(
-                f"{count:,} {'client has' if count == 1 else 'clients have'} a mini-batch of one sample "
-                f"(client {client}: {self.samples[client]:,} samples in batches of {batch_size:,}), on which "
-                f"model {self.model.name} cannot be trained: {reason}",
+                f"{format_count(count)} {'client has' if count == 1 else 'clients have'} a mini-batch of one sample "
+                f"(client {client}: {format_count(self.samples[client])} samples in batches of "
+                f"{format_count(batch_size)}), on which model {self.model.name} cannot be trained: {reason}",
                 where="training.batch_size",
                 hint=("" if always.any() else "set training.batches: with_replacement, or ")
                 + "use a different batch_size, fewer clients, or a different normalization, such as group norm",

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
+from fedsim.formatting import format_count
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.partition import Assignment, CountedParameters, Partitioner, apportion, deal
 
@@ -68,7 +69,8 @@ class ClassPartition(Partitioner):
             holders = np.flatnonzero(holds[:, label])
             if len(holders) > sizes[label]:
                 raise self.misfit(
-                    f"{len(holders):,} clients hold class {label}, which has {sizes[label]:,} samples",
+                    f"{format_count(len(holders))} clients hold class {label}, which has {format_count(sizes[label])} "
+                    "samples",
                     "use fewer clients or fewer classes per client",
                 )
             draws = rng.normal(self.params.share_mean, self.params.share_std, len(holders))

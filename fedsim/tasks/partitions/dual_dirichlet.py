@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
+from fedsim.formatting import format_count
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.partition import Assignment, CountedParameters, Partitioner, apportion, deal
 
@@ -57,7 +58,7 @@ class DualDirichlet(Partitioner):
             if counts.sum(axis=1).min() >= params.min_samples:
                 return Assignment(deal(counts, dataset.train_y, rng), clients)
         raise self.misfit(
-            f"{_ATTEMPTS} draws gave no partition in which all {clients:,} clients have "
-            f"{params.min_samples:,} samples or more",
+            f"{_ATTEMPTS} draws gave no partition in which all {format_count(clients)} clients have "
+            f"{format_count(params.min_samples)} samples or more",
             "use fewer clients, a smaller min_samples, or larger alpha1 and alpha2",
         )

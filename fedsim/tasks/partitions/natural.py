@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
+from fedsim.formatting import format_count
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.partition import UNUSED, Assignment, IntArray, Partitioner, PartitionParameters
 
@@ -42,8 +43,8 @@ class Natural(Partitioner):
         clients = self.params.clients
         if len(chosen) < (clients or 1):
             raise self.misfit(
-                f"data set {dataset.name} has {len(chosen):,} groups of {self.params.min_samples:,} or more "
-                f"training samples, not {clients or 1:,}",
+                f"data set {dataset.name} has {format_count(len(chosen))} groups of "
+                f"{format_count(self.params.min_samples)} or more training samples, not {format_count(clients or 1)}",
                 "use fewer clients or a smaller min_samples",
             )
         if clients is not None:

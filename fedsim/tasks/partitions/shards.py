@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
+from fedsim.formatting import format_count
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.partition import UNUSED, Assignment, CountedParameters, Partitioner
 
@@ -51,8 +52,8 @@ class Shards(Partitioner):
         if len(scarce):
             lacking = int(scarce[0])
             raise self.misfit(
-                f"{total:,} shards need {shards[lacking]:,} samples of class {lacking}; "
-                f"{dataset.name} has {sizes[lacking]:,}",
+                f"{format_count(total)} shards need {format_count(shards[lacking])} samples of class {lacking}; "
+                f"{dataset.name} has {format_count(sizes[lacking])}",
                 "use fewer clients or fewer classes_per_client",
             )
         dealt = rng.permutation(np.repeat(np.arange(dataset.classes), shards))

@@ -176,7 +176,9 @@ def read_table(path: Path, hint: str) -> pd.DataFrame:
         # Only the parser of CSV files gives a line.
         line = re.search(r" in line (\d+)", str(error))
         where = f"{path}:{line[1]}" if line else str(path)
-        raise UserError(f"it cannot be read: {str(error).strip()}", where=where, hint=hint) from error
+        raise UserError(
+            f"it cannot be read: {str(error).strip()}", where=where, hint=hint
+        ) from error
 
 
 def row_place(path: Path, row: int) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.formatting import format_count
 from fedsim.tasks.reading.files import damaged
 
 _UNSIGNED_BYTE = 8
@@ -78,7 +79,10 @@ def read_idx(path: Path, dimensions: int) -> npt.NDArray[Any]:
         raise damaged(path, f"it is not an IDX file of bytes with {dimensions} dimensions")
     expected = head_size + math.prod(shape)
     if size != expected:
-        raise damaged(path, f"it has {size:,} bytes, but {expected:,} according to its header")
+        raise damaged(
+            path,
+            f"it has {format_count(size)} bytes, but {format_count(expected)} according to its header",
+        )
     if compressed:
         flat = np.frombuffer(bytearray(content), dtype=np.uint8, offset=head_size)
         return flat.reshape(shape)

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fedsim.errors import UserError
 from fedsim.formatting import format_count, format_duration, format_share
 from fedsim.traces.arrays import Ints
 from fedsim.traces.ordering import Intervals, normalize, polling_interval
@@ -149,7 +148,8 @@ def note_outside(
     left = {setting: outside(window_us, shift_us) for setting, shift_us in (shifts or {}).items()}
     left[f"window={enough}"] = outside(max(last_us, window_us))
     remedies = " or ".join(
-        f"-s {setting}" + (f" ({format_count(stay)} stay{'s' * (stay == 1)} outside)" if stay else "")
+        f"-s {setting}"
+        + (f" ({format_count(stay)} stay{'s' * (stay == 1)} outside)" if stay else "")
         for setting, stay in left.items()
         if stay < dropped
     )

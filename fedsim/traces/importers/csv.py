@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from fedsim.errors import UserError, nearest
-from fedsim.formatting import format_counted, format_duration
+from fedsim.formatting import format_count, format_counted, format_duration
 from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import (
@@ -191,7 +191,9 @@ class _Table:
             others = [each for key, each in self.ids_by_columns.items() if key != columns]
             alone = [name for name in ids if others and not any(name in each for each in others)]
             if alone:
-                only.append(f"{len(alone):,} only in {ids[alone[0]]} (first: '{alone[0]}')")
+                only.append(
+                    f"{format_count(len(alone))} only in {ids[alone[0]]} (first: '{alone[0]}')"
+                )
         return [f"devices that not all files have: {', '.join(only)}"] if only else []
 
     def need(self, column: str, option: str) -> None:
@@ -254,7 +256,8 @@ class _Table:
         backwards = rows[end_us < start_us]
         if 2 * len(backwards) > len(rows):
             raise UserError(
-                f"end is before start in {len(backwards):,} of {format_counted(len(rows), 'row')}; this is the first",
+                f"end is before start in {format_count(len(backwards))} of {format_counted(len(rows), 'row')}; this is "
+                "the first",
                 where=self.location(int(backwards[0])),
                 hint="swap the names of the two columns; if sessions pass midnight, add a day to their end, as in "
                 "22 to 30 h",
@@ -562,8 +565,8 @@ def _network(table: _Table, caveats: list[str]) -> Any:
         faster = int(np.count_nonzero(up > down))
         if faster > _SWAPPED * len(down):
             caveats.append(
-                f"up is faster than down for {faster:,} of {format_counted(len(down), 'device')}: are the columns "
-                "swapped? down is towards the device"
+                f"up is faster than down for {format_count(faster)} of {format_counted(len(down), 'device')}: are the "
+                "columns swapped? down is towards the device"
             )
     columns: dict[str, Any] = {
         "direction": id_column(which, names),

@@ -10,6 +10,7 @@ from scipy.special import ndtr, ndtri
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
+from fedsim.formatting import format_count
 from fedsim.randomness import Stream
 from fedsim.traces.arrays import Bools, Floats
 from fedsim.traces.tables import constant_column, id_column, make_table
@@ -162,7 +163,8 @@ def _autoregressive(normal: Floats, correlation: float) -> Floats:
 def _check_rows(rows: int, table: str, hint: str) -> None:
     if rows > MOST_SERIES_ROWS:
         raise UserError(
-            f"the table {table} would have {rows:,} rows, more than {MOST_SERIES_ROWS:,}", hint=hint
+            f"the table {table} would have {format_count(rows)} rows, more than {format_count(MOST_SERIES_ROWS)}",
+            hint=hint,
         )
 
 
