@@ -14,6 +14,12 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
+from ruamel.yaml.tokens import (
+    FlowMappingEndToken,
+    FlowMappingStartToken,
+    FlowSequenceEndToken,
+    FlowSequenceStartToken,
+)
 
 from fedsim.errors import UserError
 
@@ -27,6 +33,11 @@ _INTEGER = re.compile(r"[-+]?[0-9]+\Z")
 _BASED_INTEGER = re.compile(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(r"([-+]?)\.(inf|nan)\Z", re.IGNORECASE)
+_OPENING = {
+    FlowMappingEndToken: FlowMappingStartToken,
+    FlowSequenceEndToken: FlowSequenceStartToken,
+}
+"""The token that each closing token belongs to."""
 
 
 @dataclass
@@ -77,10 +88,9 @@ def parse_yaml(text: str, label: str) -> Source:
     try:
         node = YAML(typ="safe", pure=True).compose(text)
     except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise _syntax_error(
+        raise _unclosed(error, text, label) or _syntax_error(
             str(error.problem or error.context),
-            f"{label}:{mark.line + 1}:{mark.column + 1}" if mark else label,
+            _location(label, error.problem_mark or error.context_mark),
         ) from None
     except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
@@ -138,6 +148,42 @@ def read_yaml(path: Path) -> Source:
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", where=label) from None
     return parse_yaml(text, label)
+
+
+def _location(label: str, mark: Any) -> str:
+    return f"{label}:{mark.line + 1}:{mark.column + 1}" if mark else label
+
+
+def _unclosed(error: MarkedYAMLError, text: str, label: str) -> UserError | None:
+    """The error at a brace, bracket or quotation mark that is never closed; None if there is none.
+
+    The parser notices it only in a later line, or at the end.
+    """
+    if "found unexpected end of stream" in str(error.problem):
+        return _never_closed(error.context_mark, text, label)
+    opened = []
+    try:
+        for token in YAML(typ="safe", pure=True).scan(text):
+            if isinstance(token, FlowMappingStartToken | FlowSequenceStartToken):
+                opened.append(token)
+            elif isinstance(token, FlowMappingEndToken | FlowSequenceEndToken):
+                closes = _OPENING[type(token)]
+                if not opened or not isinstance(opened[-1], closes):
+                    break
+                opened.pop()
+    except YAMLError:
+        return None
+    return _never_closed(opened[-1].start_mark, text, label) if opened else None
+
+
+def _never_closed(mark: Any, text: str, label: str) -> UserError:
+    opening = text[mark.index]
+    closing = {"{": "}", "[": "]"}.get(opening, opening)
+    return UserError(
+        f"this {opening} is never closed",
+        where=_location(label, mark),
+        hint=f"add the missing {closing}",
+    )
 
 
 def _syntax_error(problem: str, where: str) -> UserError:
@@ -206,8 +252,7 @@ class _Builder:
         return result
 
     def _place(self, node: Node) -> str:
-        mark = node.start_mark
-        return f"{self._source.label}:{mark.line + 1}:{mark.column + 1}"
+        return _location(self._source.label, node.start_mark)
 
     def _scalar(self, node: ScalarNode, place: str) -> str | int | float | bool | None:
         text = str(node.value)
