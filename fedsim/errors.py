@@ -102,16 +102,20 @@ def last_number(message: str) -> float:
     return float(numbers[-1]) if numbers else 0.0
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """``"did you mean 'x'? "`` if a known word is similar to ``word`` or ends with it (as ``server_lr`` does with
-    ``lr``), else an empty string.
-    """
+def similar(word: str, known: Iterable[str]) -> str | None:
+    """The known word that is most similar to ``word``, or ends with it (as ``server_lr`` does with ``lr``)."""
     words = [str(item) for item in known]
     # A name that differs only in upper and lower case comes first.
     same = [item for item in words if item.lower() == word.lower()]
     close = same or difflib.get_close_matches(word, words, n=1, cutoff=0.65)
     close = close or [item for item in words if item.lower().endswith(f"_{word.lower()}")]
-    return f"did you mean '{close[0]}'? " if close else ""
+    return close[0] if close else None
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """``"did you mean 'x'? "`` for the known word that is :func:`similar`, or an empty string if there is none."""
+    meant = similar(word, known)
+    return "" if meant is None else f"did you mean '{meant}'? "
 
 
 def nearest_or_all(word: str, known: Iterable[str], every: str) -> str:

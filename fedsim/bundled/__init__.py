@@ -10,12 +10,14 @@ import logging
 import os
 from pathlib import Path
 
-from fedsim.errors import UserError, nearest_or_all
+from fedsim.errors import UserError, nearest_or_all, similar
 
 PREFIX = "builtin:"
 """Begins the path of a bundled trace: ``builtin:phones_week``."""
 HERE = Path(__file__).resolve().parent
 TEMPLATES = HERE / "templates"
+_NAMED = 8
+"""Maximum number of trace bundles near a missing one that a hint names."""
 _RENAMED = {"partial_personalisation": "partial_personalization"}
 """Earlier names of bundled scenarios."""
 
@@ -47,14 +49,27 @@ def written(path: Path) -> str:
     return f"{PREFIX}{path.name}" if path.parent == folder("traces") else str(path)
 
 
-def suggested_trace(path: Path) -> str:
-    """A hint for a trace bundle that does not exist: a built-in trace with a similar name, or all of them."""
-    names = [f"{PREFIX}{name}" for name in traces()]
-    return nearest_or_all(
-        f"{PREFIX}{path.name}",
-        names,
-        f"built in: {', '.join(names)} (fedsim traces inspect {names[0]} describes it)",
-    )
+def suggested_trace(path: Path, folder: Path = Path()) -> str:
+    """A hint for a trace bundle that does not exist: one with a similar name, or all of them.
+
+    Args:
+        path: its folder.
+        folder: the folder that relative paths refer to; bundles near it are suggested as seen from there.
+    """
+    known = {name: f"{PREFIX}{name}" for name in traces()}
+    built_in = list(known.values())
+    nearby = {}
+    for place in (Path(), folder.parent, folder, path.parent):
+        for pattern in ("*/manifest.json", "traces/*/manifest.json"):
+            for manifest in sorted(place.glob(pattern)):
+                bundle = manifest.parent
+                if written(bundle.resolve()) != f"{PREFIX}{bundle.name}":
+                    nearby[bundle.name] = os.path.relpath(bundle, folder)
+    known |= nearby
+    if meant := similar(path.name, known):
+        return f"did you mean '{known[meant]}'?"
+    others = f"; nearby: {', '.join(list(nearby.values())[:_NAMED])}" if nearby else ""
+    return f"built in: {', '.join(built_in)} (fedsim traces inspect {built_in[0]} describes it){others}"
 
 
 def scenarios() -> dict[str, Path]:

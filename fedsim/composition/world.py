@@ -302,10 +302,18 @@ class World:
         if path is None:
             return None
         if not path.exists():
+            written = bundled.written(path)
+            relative_to = (
+                ""
+                if written.startswith(bundled.PREFIX)
+                else f"; relative paths refer to {self.folder} (the scenario's folder; for a built-in scenario, the "
+                "current one)"
+            )
             raise UserError(
-                f"no such trace bundle: {bundled.written(path)}",
+                f"no such trace bundle: {written}",
                 where=self._trace_key(part),
-                hint=f"{bundled.suggested_trace(path)}; others: 'fedsim traces import', 'fedsim traces synthesize'",
+                hint=f"{bundled.suggested_trace(path, self.folder)}{relative_to}; others: 'fedsim traces import', "
+                "'fedsim traces synthesize'",
             )
         return self.shared.bundles.read(path)
 

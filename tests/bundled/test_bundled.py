@@ -12,6 +12,7 @@ from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario
 from fedsim.traces.bundle import TraceBundle
 from tests.docs.pages import exit_code, working_in
+from tests.simulation.harness import online_bundle
 
 
 def test_a_bundled_scenario_runs_by_name_from_any_folder(tmp_path: Path) -> None:
@@ -73,6 +74,34 @@ def test_a_built_in_trace_is_suggested(trace: str, expected: str, tmp_path: Path
     assert ("fedsim traces inspect builtin:desktops_week describes it" in hint) == (
         expected == ALL_TRACES
     )
+
+
+@pytest.mark.parametrize(
+    ("trace", "hints"),
+    [
+        (
+            "traces/berlin",
+            ["did you mean '../traces/berlin'?; relative paths refer to {}/scenarios ("],
+        ),
+        ("../traces/berlni", ["did you mean '../traces/berlin'?"]),
+        (
+            "mars",
+            [ALL_TRACES, "; nearby: ../traces/berlin; relative paths refer to {}/scenarios ("],
+        ),
+        ("builtin:mars", [ALL_TRACES, "; nearby: ../traces/berlin; others: "]),
+    ],
+)
+def test_a_missing_trace_names_bundles_nearby_and_the_folder_of_relative_paths(
+    trace: str, hints: list[str], tmp_path: Path
+) -> None:
+    online_bundle([(0, 1)]).write(tmp_path / "traces" / "berlin")
+    scenario = tmp_path / "scenarios" / "s.yaml"
+    scenario.parent.mkdir()
+    scenario.write_text(bundled.scenarios()["quickstart"].read_text())
+    with pytest.raises(UserError) as caught:
+        fedsim.run(scenario, tmp_path / "out", overrides=[f"devices.trace={trace}"])
+    for hint in hints:
+        assert hint.format(tmp_path) in str(caught.value.hint)
 
 
 def test_unknown_scenarios_and_traces_are_refused_with_what_there_is(tmp_path: Path) -> None:
