@@ -50,6 +50,8 @@ _MISSING = 0.01
 """Share of the log's dispatches whose absence from the cross-validation is flagged."""
 _FEW = 0.8
 """Share of the log's dispatches below which a simulation is flagged."""
+_FEW_ROUNDS, _MOST_CLIENTS = 10, 0.9
+"""Rounds and share of the clients below which a fit is flagged as small."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,17 @@ def calibrate(
     if fitted := fitting_rounds(log):
         rounds = sorted(log["round"].dropna().unique())[:fitted]
         first = estimate(log[log["round"].isin(rounds)], clients, assumptions)
+        seen = int(first.step_s.seen.sum())
+        if fitted < _FEW_ROUNDS or seen < _MOST_CLIENTS * len(clients):
+            flags.append(
+                f"The cross-validation is fitted to only {format_counted(fitted, 'round')} with completed dispatches of"
+                f" {format_count(seen)} of {format_counted(len(clients), 'client')}"
+                + (
+                    ": its bands are wide, and assume that the other clients are like these."
+                    if seen < len(clients)
+                    else ": its bands are wide."
+                )
+            )
         script = _script(log)
 
         def scenario_of(folder: Path, drawn: Estimates, seed: int) -> LoadedScenario:

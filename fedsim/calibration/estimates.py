@@ -28,6 +28,8 @@ from fedsim.traces.tables import make_table
 FloatArray = npt.NDArray[np.float64]
 _LEAST_CV = 1e-3
 """Variation below which rates count as constant."""
+_BEYOND = 3.0
+"""Local spreads that a client which the log does not show may lie beyond those that it shows."""
 _DRAWS = 200
 """Number of draws of the estimates from which the errors of medians are computed."""
 _TESTED = 2000
@@ -85,7 +87,8 @@ class Varying:
         """Means drawn within their errors, as another log of the same clients might give them.
 
         Clients that the log does not show are drawn from a lognormal distribution that is fitted to the others: around
-        their geometric mean, which has an error that all draws share, and with their spread.
+        their geometric mean, which has an error that all draws share, and with their spread, but within the
+        :func:`_limits` that they set.
         """
         means: FloatArray = self.mean * np.exp(
             self.error * generator.standard_normal(len(self.mean))
@@ -95,7 +98,8 @@ class Varying:
             logs = np.log(means[self.seen])
             spread = logs.std(ddof=1)
             center = logs.mean() + spread / math.sqrt(seen) * generator.standard_normal()
-            means[~self.seen] = np.exp(center + spread * generator.standard_normal(unseen))
+            drawn = center + spread * generator.standard_normal(unseen)
+            means[~self.seen] = np.exp(np.clip(drawn, *_limits(logs)))
         return means
 
 
@@ -177,6 +181,21 @@ class Estimates:
     def knows_links(self) -> bool:
         """Whether the log shows the rates of the links."""
         return all(bool(np.isfinite(rate.mean).all()) for rate in self.rates_bps)
+
+
+def _limits(logs: FloatArray) -> tuple[float, float]:
+    """Where the draws of clients that the log does not show end: three local spreads beyond those that it shows.
+
+    The local spread at either end is the root mean square distance from the median of the values on that side. Values
+    far away at one end, such as the rates of links too fast to be measured, thus do not stretch the other end, where
+    one client would determine how long the whole run takes.
+    """
+    distances = logs - np.median(logs)
+    below, above = (
+        math.sqrt(float((side**2).sum()) / max(len(side), 1))
+        for side in (distances[distances < 0], distances[distances > 0])
+    )
+    return float(logs.min()) - _BEYOND * below, float(logs.max()) + _BEYOND * above
 
 
 def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions) -> Estimates:

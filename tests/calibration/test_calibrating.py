@@ -111,6 +111,65 @@ def test_ninety_percent_bands_hold(calibration: Calibration) -> None:
     assert late.right == np.mean((late.probability > 0.5) == late.late)
 
 
+def test_a_small_fit_is_flagged_and_its_total_time_stays_within_reason(tmp_path: Path) -> None:
+    """Six rounds of four clients are fitted; five of the 24 links are too fast for the log to show their rate.
+
+    Without limits of the draws, the band of the total time ended at 200 times the logged time.
+    """
+    generator = np.random.default_rng(3)
+    ids = [f"d{number}" for number in range(24)]
+    rates_bps = np.stack(
+        [np.exp(0.5 * generator.standard_normal(24)) * each for each in (1e7, 5e6)], 1
+    )
+    rates_bps[generator.permutation(24)[:5]] = 1e11
+    windows = {"window_start_us": [0] * 24, "window_end_us": [10**12] * 24, "valid": [True] * 24}
+    network = {
+        "device_id": [name for name in ids for _ in range(2)],
+        "direction": ["down", "up"] * 24,
+        "bandwidth_bps": rates_bps.ravel(),
+    }
+    tables = {
+        "devices": make_table("devices", {"device_id": ids, **windows}),
+        "network": make_table("network", network),
+    }
+    manifest = Manifest(name="links", horizon_us=10**12, importer="hand", importer_version="1")
+    TraceBundle(manifest, tables).write(tmp_path / "links")
+    links = {
+        "name": "static",
+        "latency": "30ms",
+        "down": "bundle",
+        "up": "bundle",
+        "variation": 0.1,
+    }
+    devices = {
+        **TRUTH["devices"],
+        "trace": str(tmp_path / "links"),
+        "availability": "always",
+        "network": links,
+    }
+    truth = {
+        **TRUTH,
+        "task": {**TRUTH["task"], "clients": 24},
+        "devices": devices,
+        "server": {
+            "method": "fedavg",
+            "selection": {"name": "uniform", "cohort": 4},
+            "schedule": {"name": "sync"},
+        },
+        "stop": {"rounds": 30},
+    }
+    log = simulated_log(load_scenario_dict(truth, tmp_path))
+    log.to_csv(tmp_path / "log.csv", index=False)
+    found = calibrate(tmp_path / "log.csv", tmp_path / "b", load_scenario_dict(truth, tmp_path))
+    assert (
+        "The cross-validation is fitted to only 6 rounds with completed dispatches of 15 of 24 clients: its bands"
+        " are wide, and assume that the other clients are like these."
+    ) in found.flags
+    (total,) = (each for each in found.predictions if each.name == "total time (s)")
+    assert total.coverage == 1
+    assert total.high[0] < 3 * total.logged[0]
+
+
 def test_schedules_without_a_deadline_predict_no_lateness(tmp_path: Path) -> None:
     server = {"method": "fedavg", "schedule": {"name": "async", "concurrency": 4}}
     truth = {**TRUTH, "server": server, "stop": {"arrivals": 30}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -119,7 +120,7 @@ def test_the_error_of_the_variation_is_that_of_repeated_logs() -> None:
 
 def test_a_client_that_the_log_does_not_show_is_drawn_from_the_others() -> None:
     """A further value of a normal sample of n has the variance ``s**2 (1 + 1 / n)``; two of them share ``s**2 / n``."""
-    logs = np.array([0.0, 0.1, 0.2, 2.0, 2.5])
+    logs = np.array([0.0, 0.5, 1.0, 1.5, 2.2])
     means = np.exp([*logs, 0.2, 0.2])
     seen = np.array([True] * 5 + [False] * 2)
     steps = Varying(means, np.where(seen, 0.0, 1.1), seen)
@@ -131,6 +132,62 @@ def test_a_client_that_the_log_does_not_show_is_drawn_from_the_others() -> None:
     expected = stats.norm(logs.mean(), spread * math.sqrt(1 + 1 / 5))
     assert stats.kstest(one, expected.cdf).pvalue > 0.01
     assert np.corrcoef(one, other)[0, 1] == pytest.approx(1 / 6, abs=4 / math.sqrt(2000))
+
+
+def _drawn(seen: np.ndarray, unseen: int, draws: int, generator: np.random.Generator) -> np.ndarray:
+    """Draws of the logarithms of ``unseen`` clients that a log does not show, shape (draws, unseen)."""
+    count = len(seen)
+    mask = np.arange(count + unseen) < count
+    of = Varying(np.exp(np.append(seen, np.zeros(unseen))), np.zeros(count + unseen), mask)
+    return np.log([of.perturbed(generator)[count:] for _ in range(draws)])
+
+
+def test_draws_end_three_local_spreads_beyond_the_clients_of_the_log() -> None:
+    """The median is 2; below it the squared distances are 4 and 1, above it 64 and 144."""
+    drawn = _drawn(np.array([0.0, 1.0, 2.0, 10.0, 14.0]), 2, 3000, np.random.default_rng(1))
+    assert drawn.min() == pytest.approx(0 - 3 * math.sqrt(5 / 2))
+    assert drawn.max() < 14 + 3 * math.sqrt(208 / 2)
+    # Three links that are too fast to be measured do not stretch the slow end.
+    links = np.append(np.linspace(-1, 1, 12), [14.0, 14.0, 14.0])
+    drawn = _drawn(links, 9, 3000, np.random.default_rng(1))
+    below = links[:7] - links[7]
+    assert drawn.min() == pytest.approx(-1 - 3 * math.sqrt((below**2).mean()))
+
+
+_FAMILIES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "lognormal": lambda generator, count: 0.6 * generator.standard_normal(count),
+    "wide": lambda generator, count: 2.0 * generator.standard_normal(count),
+    "skewed to slow": lambda generator, count: generator.exponential(1.0, count),
+    "skewed to fast": lambda generator, count: -generator.exponential(1.0, count),
+}
+
+
+@pytest.mark.parametrize("family", _FAMILIES)
+def test_limits_of_the_draws_leave_the_bands_their_coverage(family: str) -> None:
+    """Worlds of 24 clients, 9 of which the log does not show: 90% bands for their total and for the slowest of them.
+
+    The bands of draws without limits are counted in the same worlds; they are made of the same random numbers.
+    """
+    generator = np.random.default_rng(5)
+    inside = np.zeros((2, 2))
+    worlds = 150
+    for world in range(worlds):
+        logs = _FAMILIES[family](generator, 24)
+        seen, unseen = logs[:15], logs[15:]
+        limited = _drawn(seen, 9, 40, np.random.default_rng(world))
+        random = np.random.default_rng(world)
+        free = []
+        for _ in range(40):
+            random.standard_normal(24)  # the errors of the means, which are 0
+            spread = seen.std(ddof=1)
+            center = seen.mean() + spread / math.sqrt(15) * random.standard_normal()
+            free.append(center + spread * random.standard_normal(9))
+        for row, drawn in enumerate((np.array(free), limited)):
+            for column, total in enumerate((lambda of: np.exp(of).sum(-1), lambda of: of.max(-1))):
+                low, high = np.quantile(total(drawn), [0.05, 0.95], method="weibull")
+                inside[row, column] += low <= total(unseen) <= high
+    free_shares, limited_shares = inside / worlds
+    assert (limited_shares >= free_shares - 0.01).all(), (free_shares, limited_shares)
 
 
 @pytest.mark.parametrize(("family", "fits"), [("lognormal", True), ("two", False)])
