@@ -76,8 +76,9 @@ def time_spent(run: Run) -> Figure:
     finding = "No client was ever dispatched."
     if at_work:
         busiest = max(work_s, key=lambda name: work_s[name])
+        waits = ", including the wait for aggregation," if work_s["waiting"] else ","
         finding = (
-            f"Of the time clients spent on dispatches, {format_share(work_s[busiest] / at_work)} "
+            f"Of the time clients spent on dispatches{waits} {format_share(work_s[busiest] / at_work)} "
             f"{'was' if busiest == 'paused' else 'went to'} {PHASE_LABELS[busiest]}.{_ends_of_rounds(run)}"
         )
     return Figure(

@@ -25,6 +25,10 @@ def test_time_spent_and_work(run: Run, document: dict[str, Any]) -> None:
     parts = ["download_s", "compute_s", "upload_s", "waiting_s", "idle_s", "offline_s"]
     assert shown["seconds"] == pytest.approx([clients[part].sum() for part in parts])
     assert sum(shown["share"]) == pytest.approx(1.0)
+    assert clients["waiting_s"].sum() > 0
+    assert time.time_spent(run).finding.startswith(
+        "Of the time clients spent on dispatches, including the wait for aggregation, "
+    )
     assert sum(share for share in shown["work_share"] if share is not None) == pytest.approx(1.0)
     shown, dispatches = columns(document, "work"), parquet(run, "dispatches")
     for place, label in enumerate(shown["outcome"]):
