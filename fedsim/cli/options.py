@@ -130,6 +130,8 @@ def print_parameters(
     rows: Iterable[Mapping[str, Any]], title: str = "parameters", *, shows_null: bool = True
 ) -> None:
     """Print the attributes of :class:`fedsim.scenario.description.Parameter` objects."""
+    from fedsim.scenario.description import units_of_numbers
+
     rows = list(rows)
     click.secho(f"\n{title}" if rows else "\nno parameters", bold=True)
     for row in rows:
@@ -140,6 +142,8 @@ def print_parameters(
         click.echo(f"  {row['key']}: {row['kind']}{given}")
         if row["meaning"]:
             echo_text(row["meaning"], "      ")
+    if units := units_of_numbers(row["kind"] for row in rows):
+        echo_text(units, "  ")
 
 
 def echo_text(text: str, indent: str = "") -> None:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
+from fedsim.formatting import format_names
 from fedsim.parameters import (
     alternatives,
     descriptions,
@@ -25,6 +26,7 @@ from fedsim.scenario.parts import OfKind
 from fedsim.units import parse_duration_s, parse_rate_bps, parse_size_bytes
 
 _UNITS = {parse_duration_s: "duration", parse_size_bytes: "size", parse_rate_bps: "rate"}
+_BASES = {"duration": "seconds", "size": "bytes", "rate": "bits per second"}
 _WORDS = {
     str: "text",
     int: "integer",
@@ -51,6 +53,15 @@ class Parameter:
     kind: str
     default: str | None
     meaning: str
+
+
+def units_of_numbers(kinds: Iterable[str]) -> str:
+    """A sentence on the units of plain numbers, for quantities among ``kinds``; empty if there are none."""
+    words = set(re.findall(r"[a-z]+", " ".join(kinds)))
+    units = [
+        f"a {kind} is in {base}" for kind, base in _BASES.items() if words & {kind, f"{kind}s"}
+    ]
+    return f"Without a unit, {format_names(units)}." if units else ""
 
 
 def parameters(model: type[BaseModel], prefix: str = "") -> Iterator[Parameter]:

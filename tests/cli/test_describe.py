@@ -271,3 +271,21 @@ def test_what_reads_a_trace_names_its_table() -> None:
     assert described["needs"] == [
         "a trace bundle with the table availability (devices.trace), or use {name: always}"
     ]
+
+
+@pytest.mark.parametrize(
+    ("part", "units"),
+    [
+        ("sync", "Without a unit, a duration is in seconds."),
+        ("static", "Without a unit, a rate is in bits per second."),
+        ("timing", "Without a unit, a size is in bytes."),
+        ("fedavg", None),
+    ],
+)
+def test_the_units_of_plain_numbers_are_named(part: str, units: str | None) -> None:
+    said = [
+        line.strip()
+        for line in invoke("describe", part).output.splitlines()
+        if "Without a unit, " in line
+    ]
+    assert said == ([] if units is None else [units])
