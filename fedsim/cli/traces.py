@@ -135,6 +135,7 @@ _KINDS = {
     "cut_at_window": "intervals cut at the window",
     "overlapping": "merged with the interval that they overlap",
     "touching": "merged with the interval that they touch",
+    "never_available": "devices that are never online",
 }
 """The meanings of the counts of :func:`fedsim.traces.ordering.normalize`; other counts have clear names."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,8 +55,20 @@ def from_python(overrides: Iterable[str]) -> list[Override]:
     Raises:
         UserError: it is not a list of strings, or one of them cannot be read.
     """
-    given = strings("overrides", overrides, 'for example overrides=["training.optimizer.lr=0.05"]')
+    hint = 'for example overrides=["training.optimizer.lr=0.05"]'
+    if isinstance(overrides, Mapping) and overrides:
+        hint = f"write overrides={list(_as_texts(overrides))}"
+    given = strings("overrides", overrides, hint)
     return [Override.parse(text, 'argument overrides=["{}"]') for text in given]
+
+
+def _as_texts(values: Mapping[Any, Any], path: str = "") -> Iterator[str]:
+    """The overrides that set the values of nested mappings."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _as_texts(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}={value if isinstance(value, str) else json.dumps(value, default=str)}"
 
 
 def apply_overrides(source: Source, overrides: Iterable[Override | str]) -> Source:

@@ -269,7 +269,7 @@ def test_what_a_part_needs_is_said(part: str, need: str) -> None:
 def test_what_reads_a_trace_names_its_table() -> None:
     [described] = describe("trace", "availability")
     assert described["needs"] == [
-        "a trace bundle with the table availability (devices.trace), or use {name: always}"
+        "a trace bundle with the table availability (devices.trace), or write devices.availability: always"
     ]
 
 

@@ -42,6 +42,11 @@ def test_messages_speak_of_the_argument_that_python_was_given() -> None:
     with pytest.raises(UserError) as caught:
         from_python(["a"])
     assert caught.value.hint == 'for example overrides=["training.optimizer.lr=0.05"]'
+    with pytest.raises(UserError) as caught:
+        from_python({"seed": 1, "training": {"batch_size": 8}, "stop.rounds": 2, "name": "x"})  # type: ignore[arg-type]
+    assert caught.value.hint == (
+        "write overrides=['seed=1', 'training.batch_size=8', 'stop.rounds=2', 'name=x']"
+    )
     for given in ("a=1", {"a": 1}, [("a", 1)]):
         with pytest.raises(UserError, match="argument overrides: must be a list of strings"):
             from_python(given)  # type: ignore[arg-type]

@@ -33,7 +33,7 @@ class TraceAvailabilityParams(AvailabilityParams):
     def needs_tables(self) -> Mapping[str, str]:
         """The bundle's intervals, or the events from which they are derived."""
         table = "availability" if self.require is None else "device_events"
-        return {table: "use {name: always}"}
+        return {table: "write devices.availability: always"}
 
 
 class TraceAvailability(AvailabilityModel):

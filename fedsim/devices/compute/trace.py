@@ -19,7 +19,8 @@ _REFERENCE_STEP = (
     "device of speed 1"
 )
 _ANOTHER_BUNDLE = (
-    "use another bundle, or give a distribution such as {name: lognormal, median: 0.1s}"
+    "complete the source and import it again, use another bundle, or give a distribution such as "
+    "{name: lognormal, median: 0.1s}"
 )
 
 
@@ -69,5 +70,5 @@ class TraceCompute(ComputeModel):
         fixed_s = np.nan_to_num(table.column("step_fixed_s"))
         step = factor * (fixed_s + table.column("sample_s") * context.batch_samples)
         hint = _REFERENCE_STEP if np.isfinite(speed).all() else _ANOTHER_BUNDLE
-        require_known(step, "time of a local step (sample_s)", "devices.compute", hint, context)
+        require_known(step, "time of a local step", "devices.compute", hint, context)
         return step
