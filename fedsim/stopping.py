@@ -1,21 +1,25 @@
 """Stops a process that receives Ctrl-C, or SIGTERM or SIGHUP from a scheduler or a closed terminal.
 
 By default the signal immediately raises :class:`Stopped`, as Ctrl-C raises ``KeyboardInterrupt``. Work that can reach a
-safe point runs inside :func:`grace`: the signal is then noted, and the work ends at its next safe point. A second
-signal, or the end of the grace period, raises immediately.
+safe point runs inside :func:`grace`: the signal is then noted, and the work ends at its next safe point. A later
+signal, or the end of the grace period, raises immediately. Signals that arrive together count as one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 
 GRACE_S = 20.0
 """Seconds that work has to reach a safe point; Slurm and Kubernetes kill after 30."""
+TOGETHER_S = 0.5
+"""Signals within this time of the first count as one: ``timeout`` sends its signal to a process and to its group."""
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
@@ -34,16 +38,32 @@ class Stopped(KeyboardInterrupt):
 class Grace:
     """Whether a signal has come while work was under way.
 
+    Args:
+        raises: whether a later signal, or the end of the period, raises :class:`Stopped` immediately; otherwise it is
+            only noted.
+
     Attributes:
-        requested: the signal; None until one has come.
+        requested: the first signal; None until one has come.
+        urgent: whether a later signal has been noted, or the period has ended.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, raises: bool = True) -> None:
         self.requested: int | None = None
+        self.urgent = False
+        self._raises = raises
         self._timer: threading.Timer | None = None
 
     def note(self, number: int) -> None:
-        """Note a signal, which is raised again at the end of the period."""
+        """Note a signal; the first is raised again at the end of the period.
+
+        Raises:
+            Stopped: it is not the first.
+        """
+        if self.requested is not None:
+            if self._raises:
+                raise Stopped(number)
+            self.urgent = True
+            return
         self.requested = number
         if number == signal.SIGINT:
             os.write(2, _HINT)  # Not by print, whose buffer the signal may have interrupted.
@@ -68,14 +88,20 @@ class Grace:
 
 _HINT = b"\nstopping as soon as the work is saved; Ctrl-C again stops at once\n"
 _grace: Grace | None = None
+_first_s = -math.inf
+"""When the first of the latest signals that arrived together came."""
 
 
 def install() -> None:
-    """Let SIGTERM and SIGHUP raise :class:`Stopped` in this process; for the main thread of a command."""
+    """Let Ctrl-C, SIGTERM and SIGHUP raise :class:`Stopped` in this process; for the main thread of a command.
+
+    A signal that is ignored on purpose (``nohup`` ignores SIGHUP) stays ignored, and a program's own handler is kept.
+    """
+    global _first_s
+    _first_s = -math.inf
     if threading.current_thread() is threading.main_thread():
-        for number in SIGNALS:
-            # A signal that is ignored on purpose (nohup ignores SIGHUP) stays ignored.
-            if signal.getsignal(number) is not signal.SIG_IGN:
+        for number in (signal.SIGINT, *SIGNALS):
+            if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
                 signal.signal(number, _on_signal)
 
 
@@ -112,6 +138,11 @@ def request(number: int) -> None:
 
 
 def _on_signal(number: int, _: FrameType | None) -> None:
-    if _grace is None or _grace.requested is not None:
+    global _first_s
+    now = time.monotonic()
+    if now - _first_s < TOGETHER_S:
+        return
+    _first_s = now
+    if _grace is None:
         raise Stopped(number)
     _grace.note(number)

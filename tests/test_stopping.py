@@ -8,18 +8,26 @@ import pytest
 
 from fedsim import stopping
 from fedsim.stopping import SIGNALS, Grace, Stopped, grace, install
+from tests.signals import default_signals
 
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in (*SIGNALS, signal.SIGINT)}
+    default_signals()
     install()
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each signal counts, as if they did not arrive together."""
+    monkeypatch.setattr(stopping, "TOGETHER_S", 0.0)
+
+
+@pytest.mark.parametrize("number", [*SIGNALS, signal.SIGINT])
 def test_a_signal_ends_the_process_like_ctrl_c(number: int) -> None:
     with pytest.raises(KeyboardInterrupt) as caught:
         signal.raise_signal(number)
@@ -27,6 +35,7 @@ def test_a_signal_ends_the_process_like_ctrl_c(number: int) -> None:
     assert caught.value.signal_number == number
 
 
+@pytest.mark.usefixtures("apart")
 def test_work_ends_at_its_next_good_moment_and_at_once_by_a_second_signal() -> None:
     period = Grace()
     with grace(period):
@@ -39,6 +48,29 @@ def test_work_ends_at_its_next_good_moment_and_at_once_by_a_second_signal() -> N
             signal.raise_signal(signal.SIGTERM)
 
 
+@pytest.mark.parametrize("raises", [True, False])
+def test_signals_that_arrive_together_count_as_one(raises: bool) -> None:
+    """The second interrupts neither the work nor what follows it."""
+    period = Grace(raises=raises)
+    with grace(period):
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        assert (period.requested, period.urgent) == (signal.SIGTERM, False)
+    signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.usefixtures("apart")
+def test_work_that_looks_at_the_signals_is_never_interrupted() -> None:
+    period = Grace(raises=False)
+    with grace(period):
+        signal.raise_signal(signal.SIGTERM)
+        assert not period.urgent
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert (period.requested, period.urgent) == (signal.SIGTERM, True)
+
+
+@pytest.mark.usefixtures("apart")
 def test_ctrl_c_is_noted_during_work_and_python_s_again_afterwards(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -62,6 +94,7 @@ def test_a_program_with_its_own_way_to_treat_ctrl_c_keeps_it() -> None:
     assert seen == [signal.SIGINT]
 
 
+@pytest.mark.usefixtures("apart")
 def test_work_that_comes_to_no_good_moment_ends_when_the_period_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -82,6 +115,16 @@ def test_a_signal_that_was_ignored_on_purpose_stays_ignored() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     install()
     signal.raise_signal(signal.SIGHUP)
+
+
+def test_a_program_keeps_its_own_handlers() -> None:
+    seen = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: seen.append(number))
+    install()
+    signal.raise_signal(signal.SIGTERM)
+    signal.raise_signal(signal.SIGINT)
+    assert seen == [signal.SIGTERM, signal.SIGINT]
 
 
 def test_another_process_requests_a_stop_as_a_signal_would() -> None:

@@ -17,6 +17,7 @@ from fedsim.formatting import format_counted, format_duration
 from fedsim.runs.folder import Status
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import write_sources
+from fedsim.stopping import Grace, grace
 from fedsim.sweeps.folder import Sweep, claimed, no_longer_swept, record, write_index
 from fedsim.sweeps.local import Shares, run_here, run_on_pool
 from fedsim.sweeps.plan import PlannedRun, plan_runs
@@ -127,19 +128,28 @@ def sweep(
             for number, run in enumerate(planned)
             if not is_done(path / run.name)
         ]
+        if engine == "local":
+            jobs = min(len(tasks), jobs if jobs is not None else usable_cores())
         tally = _Tally(path, planned, tasks, on_progress)
-        try:
-            # Closed immediately after an interrupt, so that no process keeps running.
-            with (
-                tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=path) as shared,
-                contextlib.closing(
-                    _results(tasks, jobs, engine, address, tally, Path(shared))
-                ) as results,
-            ):
-                for result in results:
-                    tally.add(result)
-        finally:
-            tally.write_index()
+        period = Grace(raises=False)
+        # A run in this process notes signals itself.
+        uses_pool = engine == "local" and jobs != 1
+        with grace(period) if uses_pool else contextlib.nullcontext():
+            try:
+                # Closed immediately after an interrupt, so that no process keeps running.
+                with (
+                    tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=path) as shared,
+                    contextlib.closing(
+                        _results(tasks, jobs, engine, address, tally, Path(shared), period)
+                    ) as results,
+                ):
+                    for result in results:
+                        tally.add(result)
+                        period.stop_if_requested()
+            finally:
+                with grace(period):
+                    tally.write_index()
+        period.stop_if_requested()
     return SweepOutcome(
         Sweep(path),
         ran=len(tasks),
@@ -171,18 +181,19 @@ def _results(
     address: str | None,
     tally: _Tally,
     shared: Path,
+    period: Grace,
 ) -> Generator[Result | None, None, None]:
-    count = min(len(tasks), jobs if jobs is not None else usable_cores())
     if not tasks:
         return
     if engine == "ray":
         from fedsim.sweeps.cluster import run_on_ray
 
         yield from run_on_ray(tasks, jobs, address)
-    elif count == 1:
+    elif jobs == 1:
         yield from run_here(tasks, tally.shares, tally.look)
     else:
-        yield from run_on_pool(tasks, count, tally.shares, shared)
+        assert jobs is not None
+        yield from run_on_pool(tasks, jobs, tally.shares, shared, period)
 
 
 class _Tally:

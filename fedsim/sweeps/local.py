@@ -8,13 +8,13 @@ import os
 import signal
 import sys
 import threading
+import time
 import types
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from ctypes import Array, c_bool, c_double
 from multiprocessing import forkserver, resource_tracker
-from multiprocessing.connection import wait as wait_for_connections
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ from fedsim.sweeps.task import Performer, Result, Task
 
 _NOT_STARTED = -1.0
 _LOOK_S = 0.2
+_END_S = 5.0
+"""Seconds that a process has to end at once, before it is killed."""
+_SIGNALS = (signal.SIGINT, *stopping.SIGNALS)
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Environment of a process that uses one core; numerical libraries read it when they are loaded."""
 
@@ -55,10 +58,9 @@ class Shares:
         """Whether a process has started the task."""
         return self.values[task.number] != _NOT_STARTED
 
-    def forget(self, tasks: Sequence[Task]) -> None:
-        """Mark tasks as not started."""
-        for task in tasks:
-            self.values[task.number] = _NOT_STARTED
+    def forget(self, task: Task) -> None:
+        """Mark a task as not started."""
+        self.values[task.number] = _NOT_STARTED
 
     def in_progress(self) -> float:
         """Sum of the progress of all tasks that have been started."""
@@ -69,11 +71,11 @@ def prepare() -> None:
     """Start loading what the processes of a pool need, which takes a second or two."""
     if _CONTEXT.get_start_method() == "forkserver":
         _CONTEXT.set_forkserver_preload(list(_PRELOADED))
-        # Processes inherit blocked signals: Ctrl-C, which a terminal sends to all of them, reaches only this one.
-        # The tracker unblocks SIGINT when it starts, so it is started before.
-        resource_tracker.ensure_running()
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        # Processes inherit blocked signals: those that a terminal or a scheduler sends to all reach only this one.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
+            resource_tracker.ensure_running()
+            signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # The tracker unblocks some.
             with _environment(_NO_THREADS):
                 forkserver.ensure_running()
         finally:
@@ -96,69 +98,168 @@ def run_here(
 
 
 def run_on_pool(
-    tasks: Sequence[Task], jobs: int, shares: Shares, folder: Path
+    tasks: Sequence[Task], jobs: int, shares: Shares, folder: Path, period: stopping.Grace
 ) -> Iterator[Result | None]:
     """Perform tasks on a pool of processes, one thread each; yields None when time has passed without a result.
 
     Data sets and traces are loaded by one of the processes, and mapped into the memory of all from files in ``folder``.
 
-    A process that dies (for lack of memory, say) ends the whole pool: the tasks that were in progress are then tried
-    again one at a time, so that only the one that kills its process fails.
+    A task whose process dies (for lack of memory, say) while others are in progress is tried again alone, after all
+    others.
+
+    If the caller closes the iterator early, the runs in progress save their work and end; as soon as ``period`` is
+    urgent, their processes end at once.
     """
-    waiting = list(tasks)
-    while waiting:
-        pool = _Pool(min(jobs, len(waiting)), shares, folder)
-        yield from pool.perform(waiting)
-        if not pool.lost:
-            return
-        suspects = [task for task in pool.lost if shares.started(task)]
-        waiting = [task for task in pool.lost if not shares.started(task)]
-        if not suspects:
-            raise RuntimeError("the processes of the pool ended before they started a run")
-        if len(suspects) == 1:
-            yield Result(
-                suspects[0], "the process of this run was killed; there may be too little memory"
-            )
-        else:
-            shares.forget(suspects)
-            yield from run_on_pool(suspects, 1, shares, folder)
+    pool = _Pool(min(jobs, len(tasks)), shares, folder, period)
+    yield from pool.perform(tasks)
+    for task in pool.lost:
+        shares.forget(task)
+        yield from _Pool(1, shares, folder, period).perform([task])
 
 
 class _Pool:
-    """One pool of processes, used until its tasks are done or a process dies; ``lost`` then holds the rest."""
+    """Processes that perform tasks; ``lost`` then holds those whose process died while others were in progress.
 
-    def __init__(self, jobs: int, shares: Shares, folder: Path) -> None:
+    Each process has its own pipes: one that ends at any moment leaves nothing locked, and nothing half read, for the
+    others. There are no threads and no exceptions from signals, so that closing the pool cannot be interrupted.
+    """
+
+    def __init__(self, jobs: int, shares: Shares, folder: Path, period: stopping.Grace) -> None:
         self.lost: list[Task] = []
-        self._shares = shares
+        self._jobs, self._shares, self._folder, self._period = jobs, shares, folder, period
+        self._workers: list[_Worker] = []
         prepare()
-        self._executor = ProcessPoolExecutor(
-            jobs,
-            mp_context=_CONTEXT,
-            initializer=_start,
-            initargs=(shares.values, shares.stop, folder, {**os.environ, **_NO_THREADS}),
-        )
 
     def perform(self, tasks: Sequence[Task]) -> Iterator[Result | None]:
-        pending: dict[Future[Result | None], Task] = {}
+        waiting = deque(tasks)
         try:
-            # Processes start as tasks are submitted, and load numpy before their initializer runs.
-            with _environment(_NO_THREADS), _without_main():
-                for task in tasks:
-                    pending[self._executor.submit(_perform, task)] = task
-            while pending:
-                done, _ = wait(pending, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
-                for future in done:
-                    task = pending.pop(future)
+            while waiting or self._busy():
+                if self._period.requested is None:
+                    self._hand_out(waiting)
+                ready = self._ready()
+                for worker in ready:
+                    task = worker.task
                     try:
-                        yield future.result()
-                    except BrokenProcessPool:
-                        self.lost.append(task)
-                if not done:
+                        yield worker.receive()
+                    except EOFError:
+                        self._workers.remove(worker)
+                        worker.end()
+                        if task is not None:
+                            yield self._died(task)
+                if not ready:
                     yield None
         finally:
-            # After an interrupt, runs in progress record that they were interrupted and end.
-            self._shares.stop.value = bool(pending)
-            self._executor.shutdown(wait=True, cancel_futures=True)
+            self._close()
+
+    def _busy(self) -> list[_Worker]:
+        return [worker for worker in self._workers if worker.task is not None]
+
+    def _hand_out(self, waiting: deque[Task]) -> None:
+        """Give each process without a task one that waits; processes are started as they are needed."""
+        while waiting:
+            idle = next((worker for worker in self._workers if worker.task is None), None)
+            if idle is None:
+                if len(self._workers) == self._jobs:
+                    return
+                idle = _Worker(self._shares, self._folder)
+                self._workers.append(idle)
+            idle.give(waiting.popleft())
+
+    def _ready(self) -> list[_Worker]:
+        """The processes that have finished their task or have ended; waits a moment for the first."""
+        ready = wait(
+            [
+                *(worker.connection for worker in self._busy()),
+                *(worker.process.sentinel for worker in self._workers),
+            ],
+            _LOOK_S,
+        )
+        return [
+            worker
+            for worker in self._workers
+            if worker.connection in ready or worker.process.sentinel in ready
+        ]
+
+    def _died(self, task: Task) -> Result | None:
+        """The result of a task whose process has died; None if it is tried again."""
+        if self._busy():
+            self.lost.append(task)
+            return None
+        if not self._shares.started(task):
+            raise RuntimeError("the processes of the pool ended before they started a run")
+        return Result(task, "the process of this run was killed; there may be too little memory")
+
+    def _close(self) -> None:
+        """End the processes; runs in progress record that they were interrupted."""
+        self._shares.stop.value = bool(self._busy())
+        for worker in self._workers:
+            worker.give(None)
+        ended_at = None
+        while self._workers:
+            if self._period.urgent and ended_at is None:
+                ended_at = time.monotonic()
+                for worker in self._workers:
+                    worker.end()
+            if ended_at is not None and time.monotonic() - ended_at > _END_S:
+                for worker in self._workers:
+                    worker.process.kill()
+            for worker in self._ready():
+                # A process waits until its last result is read.
+                with contextlib.suppress(EOFError):
+                    worker.receive()
+                if not worker.process.is_alive():
+                    self._workers.remove(worker)
+
+
+class _Worker:
+    """A process of the pool, as its parent sees it.
+
+    Attributes:
+        process: the process.
+        connection: sends tasks, and receives their results.
+        task: the task in progress, if any.
+    """
+
+    def __init__(self, shares: Shares, folder: Path) -> None:
+        self.connection, tasks = _CONTEXT.Pipe()
+        ending, self._ending = _CONTEXT.Pipe(duplex=False)
+        self.task: Task | None = None
+        environment = {**os.environ, **_NO_THREADS}
+        self.process = _CONTEXT.Process(
+            target=_work,
+            args=(tasks, ending, shares.values, shares.stop, folder, environment),
+        )
+        # The process loads numpy before it sets its environment.
+        with _environment(_NO_THREADS), _without_main():
+            self.process.start()
+        tasks.close()
+        ending.close()
+
+    def give(self, task: Task | None) -> None:
+        """Send the process its next task; None if there is none."""
+        self.task = task or self.task
+        with contextlib.suppress(OSError):  # The process has died, which its sentinel shows.
+            self.connection.send(task)
+
+    def receive(self) -> Result | None:
+        """The result of the task, or None if it was interrupted.
+
+        Raises:
+            EOFError: the process ended without one.
+        """
+        self.task = None
+        try:
+            # A process that has ended may have left a result, or the beginning of one.
+            if not self.connection.poll():
+                raise EOFError
+            result: Result | None = self.connection.recv()
+        except OSError as error:
+            raise EOFError from error
+        return result
+
+    def end(self) -> None:
+        """Let the process end at once, whatever it is doing."""
+        self._ending.close()
 
 
 @contextlib.contextmanager
@@ -190,36 +291,43 @@ def _without_main() -> Iterator[None]:
 # -- in the processes of the pool ----------------------------------------------------------------------------------
 
 
-_process: tuple[Performer, Any, Any] | None = None
-"""State of this process: its performer, the shares of all tasks, and whether to stop."""
+def _work(
+    tasks: Connection,
+    ending: Connection,
+    shares: Any,
+    stop: Any,
+    folder: Path,
+    environment: Mapping[str, str],
+) -> None:
+    """Perform the tasks that arrive, with one thread, until there are no more.
 
-
-def _start(shares: Any, stop: Any, folder: Path, environment: Mapping[str, str]) -> None:
-    """Prepare this process for tasks: one thread, Ctrl-C ignored, and exit when its parent exits."""
-    global _process
+    The parent alone handles signals, also those that a terminal or a scheduler sends to all processes of a group.
+    """
     # Forks inherit the environment from an earlier point in time.
     os.environ.clear()
     os.environ.update(environment)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in _SIGNALS:
+        signal.signal(number, _pass)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     parent = multiprocessing.parent_process()
     assert parent is not None
 
     def follow() -> None:
         # A killed parent cannot end its children, and a restarted sweep must not find them still running.
-        wait_for_connections([parent.sentinel])
+        wait([parent.sentinel, ending])
         os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()
     import torch
 
     torch.set_num_threads(1)
-    _process = Performer(threads=1, folder=folder), shares, stop
+    performer = Performer(threads=1, folder=folder)
+    while (task := tasks.recv()) is not None:
+        tasks.send(_perform(performer, task, shares, stop))
 
 
-def _perform(task: Task) -> Result | None:
-    assert _process is not None
-    performer, shares, stop = _process
-
+def _perform(performer: Performer, task: Task, shares: Any, stop: Any) -> Result | None:
     def report(share: float) -> None:
         shares[task.number] = share
         if stop.value:
@@ -230,3 +338,7 @@ def _perform(task: Task) -> Result | None:
         return performer.perform(task, report)
     except KeyboardInterrupt:
         return None
+
+
+def _pass(number: int, frame: types.FrameType | None) -> None:
+    """Ignore a signal; unlike with ``SIG_IGN``, programs that this process starts do not ignore it."""

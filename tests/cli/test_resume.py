@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import signal
 import subprocess
@@ -18,6 +17,7 @@ import fedsim
 from fedsim.cli import cli
 from fedsim.runs import Run, Status
 from tests.composition.worlds import digits
+from tests.signals import default_signals
 
 # Rows reach the disk immediately, so that the test sees that the run is in progress.
 FLUSHING = """
@@ -49,8 +49,7 @@ def test_a_signal_leaves_a_run_that_resumes_to_the_same_bits(
     process = subprocess.Popen(
         [sys.executable, "-c", FLUSHING, "run", str(scenario), "-o", str(path)],
         stderr=subprocess.PIPE,
-        # A shell's background jobs ignore SIGINT, and so would what they start.
-        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=default_signals,
     )
     stream = path / "metrics.arrows"
     while not stream.exists() or stream.stat().st_size < 1500:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from typing import Any
 import pytest
 
 import fedsim
-from fedsim.sweeps import local
+from fedsim.components import NO_USER_CODE
+from fedsim.sweeps import Sweep, local
 from fedsim.sweeps.local import ONE_THREAD
+from tests.signals import default_signals
 from tests.sweeps.worlds import (
     SMALL,
     all_digests,
@@ -79,6 +82,86 @@ def test_a_killed_pool_ends_and_the_restarted_sweep_gives_the_same_results(tmp_p
     assert all_digests(restarted) == all_digests(whole)
 
 
+SLOW = """import os, pathlib, time
+        here = pathlib.Path(__file__).parent
+        (here / f"round-{os.getpid()}").touch()
+        slow = here / "seconds"
+        time.sleep(float(slow.read_text()) if slow.exists() else 0.0)
+        return super().aggregate(server, updates)"""
+"""A method whose rounds take as many seconds as a file says."""
+
+
+def signaled_sweep(
+    tmp_path: Path, signals: Sequence[int], *, apart_s: float, seconds: str, group: bool
+) -> int:
+    """Start a sweep of three runs on two processes, send it signals, and return its exit code.
+
+    Args:
+        tmp_path: the folder of the scenario and of the sweep.
+        signals: the signals.
+        apart_s: seconds between them.
+        seconds: duration of a round.
+        group: whether they go to all processes of the group, as from a terminal, or to the first.
+    """
+    (tmp_path / "seconds").write_text(seconds)
+    data = long_scenario()
+    data["sweep"] = {"seeds": [0, 1, 2]}
+    data["server"]["method"] = {"name": broken(tmp_path, SLOW)}
+    path, out = write(tmp_path / "s.yaml", data), tmp_path / "sweep"
+    args = [sys.executable, "-m", "fedsim.cli", "sweep", str(path), "-j", "2", "-o", str(out)]
+    with open(tmp_path / "stderr", "w") as stderr:
+        process = subprocess.Popen(
+            args, stderr=stderr, preexec_fn=default_signals, start_new_session=True
+        )
+    while len(list(tmp_path.glob("round-*"))) < 2:
+        assert process.poll() is None, (tmp_path / "stderr").read_text()
+        time.sleep(0.02)
+    started = descendants(process.pid)
+    for number in signals:
+        (os.killpg if group else os.kill)(process.pid, number)
+        time.sleep(apart_s)
+    code = process.wait()
+    while any(map(alive, started)):
+        time.sleep(0.02)
+    return code
+
+
+def require_the_same_after_all(tmp_path: Path) -> None:
+    """Check that the sweep ends as if it had not been interrupted."""
+    assert Sweep(tmp_path / "sweep").index["status"].tolist() == [
+        *["interrupted"] * 2,
+        "waiting",
+    ]
+    (tmp_path / "seconds").unlink()
+    continued = fedsim.sweep(tmp_path / "s.yaml", tmp_path / "sweep", jobs=1)
+    assert continued.index["status"].tolist() == ["complete"] * 3
+    whole = fedsim.sweep(tmp_path / "s.yaml", tmp_path / "whole", jobs=1)
+    assert all_digests(continued) == all_digests(whole)
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+@pytest.mark.parametrize(
+    ("signals", "group"),
+    [([signal.SIGINT] * 2, False), ([signal.SIGTERM] * 2, True), ([signal.SIGHUP], True)],
+)
+def test_signals_that_arrive_together_end_a_sweep_whose_runs_are_saved(
+    tmp_path: Path, signals: list[int], group: bool
+) -> None:
+    code = signaled_sweep(tmp_path, signals, apart_s=0.02, seconds="0.2", group=group)
+    assert code == 128 + signals[0], (tmp_path / "stderr").read_text()
+    saved = {path.parent.parent.name for path in tmp_path.glob("sweep/*/checkpoint/[0-9]*")}
+    assert saved == {"seed0", "seed1"}
+    require_the_same_after_all(tmp_path)
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+def test_a_later_signal_ends_a_sweep_in_the_middle_of_a_round(tmp_path: Path) -> None:
+    signals = [signal.SIGINT, signal.SIGTERM]
+    code = signaled_sweep(tmp_path, signals, apart_s=0.7, seconds="1000", group=True)
+    assert code == 128 + signal.SIGINT, (tmp_path / "stderr").read_text()
+    require_the_same_after_all(tmp_path)
+
+
 def test_a_process_that_dies_takes_only_its_run_with_it(tmp_path: Path) -> None:
     methods = [{"name": "fedavg"}, {"name": broken(tmp_path, "import os; os._exit(9)")}]
     data = scenario(grid={"server.method": methods})
@@ -116,14 +199,28 @@ def test_a_process_of_the_pool_keeps_to_one_core(
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-def test_ctrl_c_reaches_only_the_process_of_the_sweep() -> None:
-    """The process that loads what the pool needs never handles SIGINT, not even while it starts."""
+def test_signals_reach_only_the_process_of_the_sweep() -> None:
+    """The process that loads what the pool needs never handles them, not even while it starts."""
     local.prepare()
     pid = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
     status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     blocked = int(status.partition("SigBlk:")[2].split()[0], 16)
-    assert blocked & 1 << (signal.SIGINT - 1)
-    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        assert blocked & 1 << (number - 1)
+        assert number not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_processes_have_the_environment_of_the_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not that of the process from which they are forked, which another sweep may have started."""
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]
+    monkeypatch.setenv(NO_USER_CODE, "1")
+    local.prepare()
+    monkeypatch.delenv(NO_USER_CODE)
+    method = {"name": broken(tmp_path, "return super().aggregate(server, updates)")}
+    data = scenario(grid={"server.method": [method]}, seeds=[0, 1])
+    assert fedsim.sweep(data, tmp_path / "sweep", jobs=2).failures == {}
 
 
 def test_a_script_needs_no_guard_and_is_executed_once(tmp_path: Path) -> None:
