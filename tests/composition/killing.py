@@ -21,13 +21,17 @@ def run_killed(scenario: Path, folder: Path, evaluations: int) -> None:
     """
     local.prepare()
     context = multiprocessing.get_context("forkserver")
-    process = context.Process(target=_run, args=(scenario, folder, evaluations))
+    arguments = (scenario, folder, evaluations, dict(os.environ))
+    process = context.Process(target=_run, args=arguments)
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
 
 
-def _run(scenario: Path, folder: Path, evaluations: int) -> None:
+def _run(scenario: Path, folder: Path, evaluations: int, environment: dict[str, str]) -> None:
+    # The server has the environment of the test that started it, which may refuse users' code.
+    os.environ.clear()
+    os.environ.update(environment)
     append, left = RunWriter.append_metrics, evaluations
 
     def append_or_die(self: RunWriter, *values: Any) -> None:
