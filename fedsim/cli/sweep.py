@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -140,10 +141,13 @@ def _print(outcome: SweepOutcome, as_json: bool) -> None:
 
 
 def _news(progress: SweepProgress) -> Iterator[str]:
-    """Warnings of the run that has just ended, or its failure."""
+    """Warnings of the run that has just ended, or its failure; an error that several runs share is shown once."""
     yield from progress.warnings
-    if progress.failure is not None:
-        yield f"failed: {progress.failure.task.folder}\n  {progress.failure.error}"
+    failure = progress.failure
+    if failure is not None and progress.failed_alike:
+        yield f"failed: {failure.task.folder}, with the same error as {progress.failed_alike}"
+    elif failure is not None:
+        yield f"failed: {failure.task.folder}\n{textwrap.indent(failure.error or '', '  ')}"
 
 
 def _parts(progress: SweepProgress) -> Iterator[Row]:

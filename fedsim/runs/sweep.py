@@ -14,6 +14,8 @@ from fedsim.errors import UserError
 from fedsim.locks import is_owned
 
 SWEEP_FILE = "sweep.json"
+SCENARIO = "scenario.yaml"
+"""The resolved scenario of a sweep, with its section ``sweep``."""
 SWEEP_FORMAT = 2
 """Format of ``sweep.json``; 1 was that of an earlier version, without checksums."""
 

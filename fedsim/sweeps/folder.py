@@ -24,7 +24,7 @@ from fedsim.formatting import format_counted, format_names
 from fedsim.locks import locked
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.progress import WAITING
-from fedsim.runs.sweep import SweepEntry, SweepRecord, damaged, is_sweep, read_sweep
+from fedsim.runs.sweep import SCENARIO, SweepEntry, SweepRecord, damaged, is_sweep, read_sweep
 from fedsim.runs.tables import csv_text
 from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from fedsim.analysis.comparison import Comparison
 
 INDEX = "index"
-SCENARIO = "scenario.yaml"
 _SUMMARY = ("simulated_s", "wall_s", "rounds", "versions_made", "dispatches")
 _SHOWN_DIFFERENCES = 3
 
@@ -144,7 +143,8 @@ def record(
             reverse), or a complete one from other code or data.
     """
     digests = [text_sha256(text(run.resolved())) for run in planned]
-    earlier = read_sweep(path).runs if is_sweep(path) else ()
+    earlier_record = read_sweep(path) if is_sweep(path) else None
+    earlier = () if earlier_record is None else earlier_record.runs
     names = _folders(path, planned, digests, earlier)
     settled = [replace(run, name=name) for run, name in zip(planned, names, strict=True)]
     known = {(entry.run, entry.digest) for entry in earlier}
@@ -158,6 +158,8 @@ def record(
         entries.append(SweepEntry(run.name, run.seed, run.values, scenario))
     raise_all(_changed_since(path, settled))
     source = None if loaded.path is None else str(loaded.path)
+    if earlier_record and source and Path(source).resolve() == (path / SCENARIO).resolve():
+        source = earlier_record.scenario  # Its folder may have a paper's tables.
     # This file marks the folder as a sweep; it comes first, so that a sweep killed here can be started again.
     resolved = loaded.resolved_yaml()
     files = {SCENARIO: text_sha256(resolved)}

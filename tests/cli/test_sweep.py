@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
+import pytest
+
 from fedsim.analysis.comparison import compare
 from fedsim.formatting import format_duration
-from fedsim.sweeps import Sweep
+from fedsim.sweeps import Sweep, local
 from tests.cli.invoking import DIGITS, invoke
 from tests.sweeps.worlds import (
     SMALL,
@@ -68,6 +71,78 @@ def test_mistakes_of_the_user_end_with_two(tmp_path: Path) -> None:
     result = command("sweep", write(tmp_path / "s.yaml", data), "-j", 1, "-o", tmp_path / "sweep")
     assert result.exit_code == 2, result.output
     assert Sweep(tmp_path / "sweep").index["status"].tolist() == ["failed", "complete"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_error_that_runs_share_is_shown_once(
+    tmp_path: Path, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All runs are refused before their first event: the processes of a pool are not even started."""
+    monkeypatch.setattr(local, "_Worker", None)
+    data = scenario(seeds=[0, 1, 2])
+    data["server"] = {
+        "selection": {"name": "uniform", "cohort": 2},
+        "schedule": {"name": "compass"},
+    }
+    path, out = write(tmp_path / "s.yaml", data), tmp_path / "sweep"
+    result = command("sweep", path, "-j", jobs, "-o", out)
+    assert result.exit_code == 2, result.output
+    error = "under the compass schedule all clients participate all the time\n  "
+    assert result.stderr.count(error) == 1
+    lines = result.stderr.splitlines()
+    assert f"failed: {out / 'seed0'}" in lines
+    for seed in (1, 2):
+        assert f"failed: {out / f'seed{seed}'}, with the same error as seed0" in lines
+    assert Sweep(out).index["error"].str.contains("compass").all()
+
+
+def test_the_comparison_of_an_interrupted_sweep_continues_it(tmp_path: Path) -> None:
+    """Whatever the options of the first command were, and with the tables of the paper beside its scenario."""
+    methods = [{"name": broken(tmp_path, "raise KeyboardInterrupt")}]
+    path = write(tmp_path / "s.yaml", scenario(grid={"server.method": methods}))
+    out = tmp_path / "sweep"
+    options = ("-s", "sweep.seeds=[0, 1, 2, 3, 4]", "-j", 1, "-o", out)
+    assert command("sweep", path, *options).exit_code == 130
+    refused = command("compare", out)
+    assert refused.exit_code == 2
+    again = f"fedsim sweep {out / 'scenario.yaml'} -o {out}"
+    assert refused.stderr.splitlines() == [
+        f"error: {out}: there is no complete run to compare",
+        "  interrupted: Broken_seed0",
+        "  not started: Broken_seed1, Broken_seed2, Broken_seed3 and 1 more",
+        f"  repeat the sweep: {again}",
+    ]
+    broken(tmp_path, "return super().aggregate(server, updates)")
+    for module in [module for module in sys.modules if module.startswith("fedsim_user_broken")]:
+        del sys.modules[module]
+    finished = command(*again.split()[1:], "-j", 1)
+    assert finished.exit_code == 0, finished.output
+    assert "5 runs done" in finished.stdout
+    assert Sweep(out).record.scenario == str(path)
+
+
+def test_failed_runs_are_retried_with_changed_keys_unless_they_have_begun(tmp_path: Path) -> None:
+    """A run that is refused leaves nothing behind; one that has begun is not continued with other keys."""
+    data = scenario(seeds=[0, 1])
+    data["server"] = {
+        "selection": {"name": "uniform", "cohort": 2},
+        "schedule": {"name": "compass"},
+    }
+    path, out = write(tmp_path / "s.yaml", data), tmp_path / "sweep"
+    assert command("sweep", path, "-j", 1, "-o", out).exit_code == 2
+    data["server"] = {
+        "selection": {"name": "uniform", "cohort": 2},
+        "method": {"name": broken(tmp_path, "return 1 / 0")},
+    }
+    write(path, data)
+    retried = command("sweep", path, "-j", 1, "-o", out)
+    assert "broken.py:7: ZeroDivisionError" in retried.stderr
+    changed = ("sweep", path, "-j", 1, "-o", out, "-s", "server.method=fedavg")
+    refused = command(*changed)
+    assert f"{out / 'seed0'}: this run was made from a different scenario" in refused.stderr
+    for seed in (0, 1):
+        shutil.rmtree(out / f"seed{seed}")
+    assert command(*changed).exit_code == 0
 
 
 def test_models_that_diverged_are_named_and_have_no_final_values(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,10 @@ from typing import Any
 from fedsim.analysis.comparison.facts import RunFacts, compared_scenario, read_facts
 from fedsim.analysis.comparison.reference import REFERENCE, Reference, read_reference
 from fedsim.errors import UserError
-from fedsim.formatting import format_command
+from fedsim.formatting import format_command, format_names
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.run import Run
-from fedsim.runs.sweep import is_sweep, read_sweep
+from fedsim.runs.sweep import SCENARIO, is_sweep, read_sweep
 from fedsim.runs.tables import read_parquet
 
 PathLike = str | os.PathLike[str]
@@ -22,6 +22,7 @@ PAGE = "compare.html"
 """Name of a comparison's page in its folder."""
 
 
+_NAMED = 3
 _UNFINISHED = {Status.INTERRUPTED: "was interrupted", Status.RUNNING: "is in progress"}
 
 
@@ -85,25 +86,55 @@ def load(
             runs.append(read_facts(run, scenarios))
         else:
             has_failed = run.status is Status.FAILED
-            reason = f"failed ({run.info.get('error')})" if has_failed else _UNFINISHED[run.status]
+            error = run.info.get("error")
+            reason = _failed(error) if has_failed else _UNFINISHED[run.status]
             left_out.append(LeftOut(path, reason, _scenario(run), has_failed))
     if not runs:
-        hint = None
-        if left_out:
-            first = left_out[0]
-            if first.has_failed:
-                remedy = "fix the cause and run it again"
-            elif first.scenario is None:
-                remedy = "repeat the command of the sweep"
-            else:
-                remedy = f"finish it: {format_command('resume', first.path)}"
-            hint = f"{first.path} {first.reason}; {remedy}"
-        raise UserError(
-            "there is no complete run to compare",
-            where=", ".join(str(item.path) for item in left_out[:3]) or None,
-            hint=hint,
-        )
+        raise _nothing_to_compare(named, left_out)
     return tuple(runs), tuple(left_out), _reference(named)
+
+
+def _nothing_to_compare(named: Sequence[Path], left_out: Sequence[LeftOut]) -> UserError:
+    """The error for runs none of which is complete; says how to finish them, or the first of them."""
+    message = "there is no complete run to compare"
+    if not left_out:
+        return UserError(message)
+    if len(named) == 1 and is_sweep(named[0]):
+        return UserError(message, where=str(named[0]), hint=_hint_for_sweep(named[0], left_out))
+    first = left_out[0]
+    if first.has_failed:
+        remedy = "fix the cause and run it again"
+    elif first.scenario is None:
+        remedy = f"repeat the sweep: {_sweep_again(first.path.parent)}"
+    else:
+        remedy = f"finish it: {format_command('resume', first.path)}"
+    where = format_names([str(item.path) for item in left_out], _NAMED)
+    return UserError(message, where=where, hint=f"{first.path} {first.reason}; {remedy}")
+
+
+def _hint_for_sweep(sweep: Path, left_out: Sequence[LeftOut]) -> str:
+    """The runs of a sweep by the reason why they are not complete, and how to finish them."""
+    names: dict[str, list[str]] = {}
+    for item in left_out:
+        reason = item.reason.removeprefix("was ").removeprefix("is ")
+        names.setdefault(reason, []).append(item.path.name)
+    reasons = [f"{reason}: {format_names(runs, _NAMED)}" for reason, runs in names.items()]
+    if any(item.reason == _UNFINISHED[Status.RUNNING] for item in left_out):
+        remedy = f"wait until a run is complete: {format_command('watch', sweep)}"
+    elif any(item.has_failed for item in left_out):
+        remedy = "fix the cause, and repeat the command of the sweep"
+    else:
+        remedy = f"repeat the sweep: {_sweep_again(sweep)}"
+    return "\n  ".join([*reasons, remedy])
+
+
+def _sweep_again(sweep: Path) -> str:
+    """The command that runs what is not complete in the folder of a sweep, whatever the options of the first one."""
+    runs = (RunFolder(sweep / entry.run) for entry in read_sweep(sweep).runs)
+    begun = next((run for run in runs if run.info.exists()), None)
+    timing_only = begun is not None and begun.read_info().get("timing_only")
+    options = ["--timing-only"] if timing_only else []
+    return format_command("sweep", sweep / SCENARIO, "-o", sweep, *options)
 
 
 def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:
@@ -130,8 +161,13 @@ def _never_started(path: Path) -> str:
         rows = read_parquet(index).to_pylist()
         error = next((row.get("error") for row in rows if row.get("run") == path.name), None)
         if error:
-            return f"failed ({error.splitlines()[0]})"
+            return _failed(error)
     return "was not started"
+
+
+def _failed(error: str | None) -> str:
+    """Why a run is not compared: the first line of its error."""
+    return f"failed ({(error or 'unknown error').splitlines()[0]})"
 
 
 def _scenario(run: Run) -> dict[str, Any] | None:
