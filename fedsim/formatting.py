@@ -6,6 +6,7 @@ The exact value is rounded half up, as in JavaScript. Values that are not finite
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import shlex
@@ -140,26 +141,54 @@ def format_difference(value: float, kind: Kind) -> str:
 
 
 def format_mean(mean: float, spread: float, kind: Kind) -> str:
-    """A mean and its standard deviation, if it has one: ``93.0% ± 0.4%``.
+    """A mean and its standard deviation, if it has one: ``93.0% ± 0.4%``, ``63.0 s ± 4.2 s``, ``4.20 GB ± 0.28 GB``.
 
-    Those of shares and numbers end at the same decimal place, at which the spread has one or two significant digits.
+    Both have the unit of the larger one and end at the same decimal place, at which the spread has one or two
+    significant digits.
     """
-    if not math.isfinite(spread):
+    if not math.isfinite(spread) or not math.isfinite(mean):
         return format_value(mean, kind)
-    factor, unit = (100.0, "%") if kind == "share" else (1.0, "")
-    size = abs(mean) * factor
-    if kind not in ("share", "number") or not 1e-4 <= size < 1e15:
-        return f"{format_value(mean, kind)} ± {format_value(spread, kind)}"
-    places = alone = 1 if kind == "share" else max(0, 3 - Decimal(size).adjusted())
+    factor, unit = _unit_of_mean(max(abs(mean), spread), kind)
+    size = max(abs(mean), spread) / factor
+    places = alone = _places(size, kind)
     if spread:
-        first = -Decimal(spread * factor).adjusted()
+        first = -Decimal(spread / factor).adjusted()
         # A spread from rounding errors does not lengthen the mean.
         places = min(max(alone, first), first + 1, alone + 2)
 
     def written(value: float) -> str:
-        return f"{_rounded(value * factor, places):,f}{unit}"
+        return f"{_rounded(value / factor, places):,f}{unit}"
 
     return f"{_signed(mean, written)} ± {written(spread)}"
+
+
+def _unit_of_mean(size: float, kind: Kind) -> tuple[float, str]:
+    """The unit of a mean and its spread: its size, and its text after the number."""
+    if kind == "share":
+        return 0.01, "%"
+    if kind == "time":
+        below_s = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+        large = (row for row in _AXIS_UNITS["time"] if size >= 2 * row[0])
+        small = (row for row in below_s if size >= 0.1 * row[0])
+        length, name = next(itertools.chain(large, small), below_s[-1 if size else 0])
+        return length, f" {name}"
+    if kind in ("bytes", "energy"):
+        step = 0
+        while size >= 999.5 * 1000.0**step and step < len(_PREFIXES) - 1:
+            step += 1
+        return 1000.0**step, f" {_PREFIXES[step]}{'B' if kind == 'bytes' else 'J'}"
+    if size and not 1e-4 <= size < 1e15:
+        exponent = Decimal(size).adjusted()
+        return 10.0**exponent, f"e{exponent:+d}"
+    return 1.0, ""
+
+
+def _places(size: float, kind: Kind) -> int:
+    """Decimal places of a mean that has no spread."""
+    if kind in ("share", "mean", "count"):
+        return 1
+    digits = 4 if kind == "number" else 3
+    return max(0, digits - 1 - Decimal(size).adjusted()) if size else 0
 
 
 def format_interval(low: float, high: float, written: Callable[[float], str]) -> str:
