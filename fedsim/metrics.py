@@ -86,17 +86,29 @@ class MetricDefinition:
         return format_value(value, self.unit)
 
     def format_target(self, value: float) -> str:
-        """A target in a sentence: ``90% accuracy``, ``loss of 0.4``."""
+        """A target in a heading: ``90% accuracy``, ``loss of 0.4``."""
         return self._named(format_level(value, self.unit))
 
     def format_named(self, value: float) -> str:
-        """A measured value in a sentence: ``93.0% accuracy``, ``loss of 0.2487``."""
+        """A measured value in a heading: ``93.0% accuracy``, ``loss of 0.2487``."""
         return self._named(self.format(value))
 
+    def with_article(self, named: str) -> str:
+        """A named value after a verb: ``90% accuracy``, ``a loss of 0.4``, ``an MSE of 0.1``."""
+        if self._follows:
+            return named
+        word = self.label.strip().partition(" ")[0]
+        # The letters of an abbreviation are spoken one by one.
+        vowels = "AEFHILMNORSX" if word.upper() == word else "AEIOaeio"
+        return f"{'an' if word[:1] in vowels else 'a'} {named}"
+
+    @property
+    def _follows(self) -> bool:
+        """Whether the name follows a value, as for every kind of accuracy; that of any other metric precedes it."""
+        return self.unit == "share" and "accuracy" in self.label
+
     def _named(self, value: str) -> str:
-        """A kind of accuracy follows its value; the name of any other metric precedes it."""
-        follows = self.unit == "share" and "accuracy" in self.label
-        return f"{value} {self.label}" if follows else f"{self.label} of {value}"
+        return f"{value} {self.label}" if self._follows else f"{self.label} of {value}"
 
 
 METRICS: Mapping[str, MetricDefinition] = {

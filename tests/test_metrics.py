@@ -76,6 +76,24 @@ def test_only_a_kind_of_accuracy_follows_its_value() -> None:
     assert MetricDefinition("ece", False, "share").format_target(0.1) == "ece of 10%"
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("accuracy", "90% accuracy"),
+        ("loss", "a loss of 0.9"),
+        ("mse", "an MSE of 0.9"),
+        ("r2", "an R² of 0.9"),
+        ("macro_f1", "a macro F1 of 90%"),
+        ("objective_loss", "an objective loss of 0.9"),
+        ("client_mae", "a client MAE of 0.9"),
+        ("user_score", "a user score of 0.9"),
+    ],
+)
+def test_a_value_after_a_verb_has_an_article(name: str, text: str) -> None:
+    metric = definition(name)
+    assert metric.with_article(metric.format_target(0.9)) == text
+
+
 def test_an_unknown_metric_is_a_number_of_which_more_is_better() -> None:
     """Nothing is guessed from words: an error, or an accuracy, of the user's may mean anything."""
     for name in ("my_error", "top5_accuracy"):
