@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import logging
 import math
@@ -85,6 +86,7 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
     One panel per setting; with several metrics, one row of panels per metric.
     """
     settings, metrics = comparison.grouping.settings, style.metrics
+    style = _with_inset_in_data(comparison, style)
     size = style.resolved(comparison.definition(metrics[0]).unit)
     narrowest = _NARROWEST_INCHES if size.inset is None else _INSET_PANEL_INCHES
     most = max(1, int(size.width / narrowest)) if size.width else _COLUMNS
@@ -96,7 +98,7 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
     width = size.width or _PANEL_INCHES * columns
     panel = min(_HEIGHT[0] + _HEIGHT[1] * width / columns, 0.8 * width / columns)
     height = size.height or panel * rows + _LEGEND_INCHES
-    insets: list[Callable[[], bool]] = []
+    insets: list[Callable[[], int | None]] = []
     with matplotlib.rc_context(_settings(style.venue)), _quiet():
         figure = Figure(figsize=(width, height), layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False, sharey=len(metrics) == 1).flat
@@ -133,9 +135,72 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
             _lay_out(figure)
             if figure.axes[0].get_window_extent().height < _LOWEST_INCHES * figure.dpi:
                 _log.warning("the panels are too low for insets; choose a larger --height")
-            elif not sum([inset() for inset in insets]):
-                raise UserError("no curve has a value in this region", where="inset")
+            else:
+                hidden = [count for inset in insets if (count := inset()) is not None]
+                if not hidden:
+                    raise _empty_inset(comparison, style)
+                if any(hidden):
+                    _log.warning(
+                        "the inset hides parts of curves; choose a larger --height, or another region"
+                    )
     return figure
+
+
+def _with_inset_in_data(comparison: ComparisonTables, style: FigureStyle) -> FigureStyle:
+    """The style with an inset that ends where the curves do.
+
+    Raises:
+        UserError: the inset is outside the data, or too small to see.
+    """
+    metric = comparison.definition(style.metrics[0])
+    size = style.resolved(metric.unit)
+    if size.inset is None:
+        return style
+    (left, right), up = size.inset
+    kind = COSTS[style.against][1]
+    frame = comparison.curves(metric.name, style.against, _POINTS)
+    x = frame["x"][frame["mean"].notna()]
+    first, last = float(x.min()), float(x.max())
+    begin, end = size.xlim
+    first = first if begin is None else max(first, begin)
+    last = last if end is None else min(last, end)
+    if first > last:
+        # The panels refuse the range of their axis.
+        return style
+    low, high = first if left is None else left, last if right is None else right
+    shown = f"{format_value(low, kind)} to {format_value(high, kind)}"
+    data = f"the curves in the figure go from {format_value(first, kind)} to {format_value(last, kind)}"
+    if low >= last or high <= first:
+        raise UserError(f"the inset ({shown}) is outside the data", where="inset", hint=data)
+    if high - low < _SMALLEST_REGION * last:
+        raise UserError(
+            f"the inset ({shown}) covers less than 1% of the horizontal axis",
+            where="inset",
+            hint=data,
+        )
+    if low >= first and high <= last:
+        return style
+    _log.warning("the inset (%s) is cut at the end of the data: %s", shown, data)
+    cut = (None if left is None else max(left, first), None if right is None else min(right, last))
+    return dataclasses.replace(style, inset=(cut, up))
+
+
+def _empty_inset(comparison: ComparisonTables, style: FigureStyle) -> UserError:
+    """The error for an inset between whose horizontal ends no curve has one of its values."""
+    metric = comparison.definition(style.metrics[0])
+    size = style.resolved(metric.unit)
+    left, right = (size.inset or ((None, None), None))[0]
+    frame = comparison.curves(metric.name, style.against, _POINTS)
+    inside = frame["x"].between(
+        -math.inf if left is None else left, math.inf if right is None else right
+    )
+    values = frame["mean"][inside].dropna()
+    hint = (
+        f"the curves go from {metric.format(values.min())} to {metric.format(values.max())} there"
+        if len(values)
+        else None
+    )
+    return UserError("no curve has a value in the inset", where="inset", hint=hint)
 
 
 def plot_timing(comparison: ComparisonTables, style: FigureStyle) -> Figure:
@@ -300,8 +365,8 @@ def _panel(
     metric: str,
     setting: str,
     variants: dict[str, Look],
-) -> Callable[[], bool]:
-    """Draw a panel, and return the function that draws its inset and says whether it has one."""
+) -> Callable[[], int | None]:
+    """Draw a panel, and return the function that draws its inset; see :func:`_inset`."""
     definition = comparison.definition(metric)
     size = style.resolved(definition.unit, metric)
     frame = comparison.curves(metric, style.against, _POINTS)
@@ -315,8 +380,6 @@ def _panel(
     unit_kind: Kind = "share" if definition.unit == "share" else "number"
     low, high = float(measured["mean"].min()), float(measured["mean"].max())
     _require_visible("ylim", size.ylim, low, high, unit_kind)
-    if size.inset is not None:
-        _require_visible("inset", size.inset[0], first, min(last, end), kind)
     frame = frame[frame["setting"] == setting]
 
     def draw(target: Any) -> None:
@@ -347,9 +410,9 @@ def _panel(
             axes.set_xlim(left=entered / scale * (entered / last) ** _LOG_ROOM)
     _limit(axes.set_xlim, size.xlim, 1 / scale)
     _limit(axes.set_ylim, size.ylim, share)
-    if size.ylim != (None, None):
+    if size.xlim != (None, None) or size.ylim != (None, None):
         _say_what_is_hidden(axes, definition, _outside(axes))
-    return lambda: size.inset is not None and _inset(axes, draw, size.inset, scale, share)
+    return lambda: None if size.inset is None else _inset(axes, draw, size.inset, scale, share)
 
 
 def _limit_to_what_is_shown(
@@ -427,29 +490,31 @@ def _shown(axes: Any) -> Any:
 
 
 def _outside(axes: Any) -> list[str]:
-    """The variants whose curves stay below or above the vertical range of a panel."""
+    """The variants whose curves lie outside the ranges of a panel."""
     low, high = axes.get_ylim()
     curves = {
-        line.get_label(): _values_between(line, *axes.get_xlim()) for line in axes.get_lines()
+        line.get_label(): _values_between(line, *axes.get_xlim())
+        for line in axes.get_lines()
+        if len(line.get_xdata())
     }
-    return [label for label, y in curves.items() if len(y) and (y.max() < low or y.min() > high)]
+    return [label for label, y in curves.items() if not len(y) or y.max() < low or y.min() > high]
 
 
 def _values_between(line: Any, left: float, right: float) -> Any:
     """The values of a curve from ``left`` to ``right``; as it is a step function, the last one before enters, too."""
     x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
+    if x.max(initial=-math.inf) < left:
+        return y[:0]
     first = max(0, int(np.searchsorted(x, left, side="right")) - 1)
     return y[first : int(np.searchsorted(x, right, side="right"))]
 
 
 def _require_visible(where: str, region: Limits, start: float, end: float, kind: Kind) -> None:
-    """Refuse a range of an axis that has no data, or an inset with too little to see."""
+    """Refuse a range of an axis that has no data."""
     low, high = (start if region[0] is None else region[0], end if region[1] is None else region[1])
-    hint = f"the curves go from {format_value(start, kind)} to {format_value(end, kind)}"
-    if low > end or high < start or (where == "inset" and (low >= end or high <= start)):
-        raise UserError("the region is outside the data", where=where, hint=hint)
-    if where == "inset" and high - low < _SMALLEST_REGION * end:
-        raise UserError("the region covers less than 1% of the axis", where=where, hint=hint)
+    if low > end or high < start:
+        hint = f"the curves go from {format_value(start, kind)} to {format_value(end, kind)}"
+        raise UserError("the range is outside the data", where=where, hint=hint)
 
 
 def _limit(setter: Any, ends: tuple[float | None, float | None], factor: float) -> None:
@@ -547,8 +612,13 @@ def _plain(value: float) -> str:
     return f"${factor}10^{{{int(exponent)}}}$"
 
 
-def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> bool:
-    """Enlarge a region, with the inset where it hides the least; return False if no curve has a value in the region."""
+def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> int | None:
+    """Enlarge a region, with the inset where it hides the least.
+
+    Returns:
+        The number of curve points that the inset hides; None if there is no inset because no curve has a value in the
+        region.
+    """
     (left, right), up = inset
     begin, end = axes.get_xlim()
     begin = begin if left is None else max(begin, left / scale)
@@ -564,12 +634,12 @@ def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> bool
         bottom, top = sorted(axes.get_ylim())
         low, high = max(low, bottom), min(high, top)
         if low >= high:
-            return False
+            return None
     else:
         bounds = zip(up or (None, None), axes.get_ylim(), strict=True)
         low, high = (limit if stated is None else stated * share for stated, limit in bounds)
     if not ((y >= low) & (y <= high)).any():
-        return False
+        return None
     to_axes = axes.transScale + axes.transLimits
     first, last = axes.get_xlim()
     across = np.linspace(first, last, 400)
@@ -595,8 +665,6 @@ def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> bool
     hidden = [_hidden(np.asarray(place), region, covered) for place in places]
     free = [place for place, count in zip(places, hidden, strict=True) if count == min(hidden)]
     corner = min(free, key=lambda place: sum(_leaders(frame(place), region, curves).values()))
-    if min(hidden)[0]:
-        _log.warning("the inset hides parts of curves; choose a larger --height, or another region")
     low_left, high_right = frame(corner)
     part = axes.inset_axes((*low_left, *(high_right - low_left)))
     draw(part)
@@ -619,7 +687,7 @@ def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> bool
     for number, connector in enumerate(indicator.connectors):
         # A line that crosses a curve is only drawn if no other leads to the inset.
         connector.set_visible(number in (clear or list(leaders)[:1]))
-    return True
+    return min(hidden)[0]
 
 
 _CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))

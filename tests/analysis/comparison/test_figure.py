@@ -257,10 +257,26 @@ def test_lines_to_an_inset_cross_no_curve(curves: list[tuple[float, ...]], regio
 @pytest.mark.parametrize(
     ("style", "message"),
     [
-        ({"inset": "2min:3min"}, "outside the data\n  the curves go from 0 s to 1 min 40 s"),
-        ({"inset": "10s:10.5s"}, "less than 1% of the axis"),
-        ({"inset": "10s:90s,1%:2%"}, "no curve has a value in this region"),
-        ({"xlim": "2min:3min"}, "outside the data\n  the curves go from 0 s to 1 min 40 s"),
+        (
+            {"inset": "2min:3min"},
+            r"the inset \(2 min to 3 min\) is outside the data\n  the curves in the figure go from 0 s to 1 min 40 s",
+        ),
+        (
+            {"inset": "50s:90s", "xlim": "0:40s"},
+            r"the inset \(50 s to 1 min 30 s\) is outside the data\n  the curves in the figure go from 0 s to 40 s",
+        ),
+        (
+            {"inset": "10s:10.5s"},
+            r"the inset \(10 s to 10.5 s\) covers less than 1% of the horizontal axis",
+        ),
+        (
+            {"inset": "0s:100s,1%:2%"},
+            "no curve has a value in the inset\n  the curves go from 10.0% to 90.0% there",
+        ),
+        (
+            {"xlim": "2min:3min"},
+            "the range is outside the data\n  the curves go from 0 s to 1 min 40 s",
+        ),
         ({"ylim": "95%:96%"}, "outside the data\n  the curves go from 10.0% to 90.0%"),
         (
             {"ylim": "200%:300%"},
@@ -274,6 +290,22 @@ def test_regions_that_show_nothing(style: dict[str, Any], message: str) -> None:
     run = facts(server("fedavg"), 0, "a", (0.0, 100.0), (0.1, 0.9))
     with pytest.raises(UserError, match=message):
         Comparison(((run,), (), None)).plot("accuracy", **style)
+
+
+def test_an_inset_ends_with_the_curves_and_says_so_once(
+    with_loss: Comparison, caplog: pytest.LogCaptureFixture
+) -> None:
+    for xlim in (None, "0:40s"):
+        caplog.clear()
+        figure = with_loss.plot(["accuracy", "loss"], inset="10s:30s", xlim=xlim)
+        assert figure.axes[0].child_axes[0].get_xlim() == pytest.approx((10, 20))
+        cut = [record.message for record in caplog.records if "cut" in record.message]
+        assert cut == [
+            "the inset (10 s to 30 s) is cut at the end of the data: the curves in the figure go from 0 s to 20 s"
+        ]
+    caplog.clear()
+    with_loss.plot(["accuracy", "loss"], inset="10s:20s")
+    assert "cut" not in caplog.text
 
 
 def test_a_figure_shows_every_evaluation() -> None:

@@ -49,6 +49,17 @@ def test_a_range_names_the_variants_that_it_leaves_without_a_curve() -> None:
         assert [text.get_text() for text in axes.texts] == notes
 
 
+def test_a_range_names_the_variants_whose_runs_end_before_it() -> None:
+    long, short = run("a", accuracy=(0.1, 0.5, 0.6, 0.7)), run("b", accuracy=(0.1, 0.9))
+    comparison = of(long, short)
+    for xlim, notes in (("15s:30s", ["not shown: b"]), ("5s:30s", []), (":30s", [])):
+        (axes,) = comparison.plot(xlim=xlim).axes
+        assert [text.get_text() for text in axes.texts] == notes
+    # The vertical axis fits the curves that are shown.
+    (axes,) = comparison.plot(xlim="15s:30s").axes
+    assert axes.get_ylim()[1] < 75
+
+
 def test_the_figure_shows_the_late_range_and_says_so() -> None:
     comparison = _early_and_late()
     (axes,) = comparison.plot("r2").axes
