@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast, get_args
 
 from fedsim.analysis.comparison.facts import COSTS, require_cost
-from fedsim.errors import UserError
+from fedsim.errors import UserError, nearest_or_all
 from fedsim.formatting import Kind
 from fedsim.units import parse_duration_s, parse_size_bytes, share_of
 
@@ -79,7 +79,7 @@ class FigureStyle:
             raise UserError(
                 f"there is no scale '{self.log}'",
                 where="log",
-                hint=f"choose one of {', '.join(LOGS)}",
+                hint=nearest_or_all(str(self.log), LOGS, f"choose one of {', '.join(LOGS)}"),
             )
 
     def resolved(self, kind: Kind, metric: str | None = None) -> ResolvedStyle:
@@ -149,7 +149,11 @@ class FigureStyle:
                     raise UserError(
                         f"the figure has no panel of '{metric}'",
                         where="ylim",
-                        hint=f"metrics of the figure: {shown}; others are added with --metric",
+                        hint=nearest_or_all(
+                            metric or "",
+                            self.metrics,
+                            f"metrics of the figure: {shown}; others are added with --metric",
+                        ),
                     )
             if metric in ranges:
                 raise UserError(
