@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from fedsim.cli.options import json_option, output_option, path_type, print_json
+from fedsim.cli.options import completing, json_option, output_option, path_type, print_json
 from fedsim.cli.progress import advancing
 from fedsim.errors import UserError
 from fedsim.formatting import format_count
@@ -25,8 +25,12 @@ if TYPE_CHECKING:
     from fedsim.analysis.comparison import Comparison
     from fedsim.formatting import Kind
 
+_COSTS = ("time_s", "version", "round", "bytes", "compute_s")
+"""The horizontal axes; those of a figure, which are not imported for ``--help``."""
 _NAME = 8
 """Least width for the name of a variant or a setting; in narrower terminals, values break anywhere."""
+_Column = tuple[str, list[list[str]]]
+"""Heading of a column of the table, and the parts of each value."""
 
 
 @click.command(name="compare")
@@ -56,7 +60,8 @@ _NAME = 8
 )
 @click.option(
     "--against",
-    type=click.Choice(["time_s", "version", "round", "bytes", "compute_s"]),
+    metavar=f"[{'|'.join(_COSTS)}]",
+    shell_complete=completing(lambda: _COSTS),
     default="time_s",
     show_default=True,
     help="Horizontal axis of the figure: simulated time, server updates, rounds, data moved or client compute time.",
@@ -136,7 +141,11 @@ def _named_as_options() -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        options = {parameter.name: parameter.opts[0] for parameter in command.params}
+        options = {
+            name: parameter.opts[0]
+            for parameter in command.params
+            for name in (parameter.name, parameter.opts[0].removeprefix("--"))
+        }
         name, _, rest = (error.where or "").partition(" ")
         if name not in options:
             raise

@@ -12,9 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from fedsim.analysis.comparison import Comparison, Target, compare
+from fedsim.analysis.comparison.facts import COSTS
 from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.headline import headline
-from fedsim.cli.compare import _print, _renaming, command
+from fedsim.cli.compare import _COSTS, _print, _renaming, command
 from fedsim.errors import UserError
 from fedsim.formatting import format_mean
 from fedsim.sweeps import Sweep
@@ -82,6 +83,10 @@ def test_options_of_the_command(sweep: Sweep, tmp_path: Path) -> None:
     assert [text for text in document["other_targets"] if "50% accuracy" in text]
     assert "server.method.name" in document["differing"]
     assert (tmp_path / "out" / "curves.png").stat().st_size > 5000
+
+
+def test_the_axes_of_the_option_are_those_of_a_figure() -> None:
+    assert tuple(COSTS) == _COSTS
 
 
 def test_mistakes_in_options(sweep: Sweep, tmp_path: Path) -> None:
@@ -165,6 +170,23 @@ def test_values_break_only_between_their_parts_in_a_narrow_terminal(
         (["--labels", "nothing=x"], "--labels: there is no variant"),
         (["--baseline", "nothing"], "--baseline: there is no variant"),
         (["--width", "wide"], "--width: "),
+        (
+            ["--metric", "acuracy"],
+            "--metric: no run measured 'acuracy'\n  did you mean 'accuracy'?",
+        ),
+        (
+            ["--target", "los=0.2"],
+            "--target los=0.2: no run measured 'los'\n  did you mean 'loss'?",
+        ),
+        (
+            ["--baseline", "fedbuf"],
+            "--baseline: there is no variant 'fedbuf'\n  did you mean 'fedbuff'?",
+        ),
+        (
+            ["--against", "times"],
+            "--against: curves cannot be drawn against 'times'\n  did you mean 'time_s'?",
+        ),
+        (["--against", "energy"], "choose one of time_s, version, round, bytes, compute_s"),
     ],
 )
 def test_mistakes_name_the_option(
@@ -172,4 +194,5 @@ def test_mistakes_name_the_option(
 ) -> None:
     result = invoke("compare", str(sweep.path), "-o", str(tmp_path / "out"), *words)
     assert result.exit_code == 2
-    assert f"error: {where}" in result.output
+    assert result.output.startswith("error: ")
+    assert where in result.output

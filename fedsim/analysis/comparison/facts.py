@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import costs_by, population
-from fedsim.errors import UserError
+from fedsim.errors import UserError, nearest_or_all
 from fedsim.formatting import Kind
 from fedsim.metrics import MetricDefinition, definition, meets
 from fedsim.outcomes import LOST_LABELS
@@ -55,11 +55,11 @@ def require_cost(name: str, where: str | None = None) -> None:
         UserError: there is none.
     """
     if name not in COSTS:
-        message, hint = (
+        raise UserError(
             f"curves cannot be drawn against '{name}'",
-            f"choose one of {', '.join(COSTS)}",
+            where=where,
+            hint=nearest_or_all(name, COSTS, f"choose one of {', '.join(COSTS)}"),
         )
-        raise UserError(message, where=where, hint=hint)
 
 
 @dataclass(frozen=True)

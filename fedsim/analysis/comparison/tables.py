@@ -27,7 +27,7 @@ from fedsim.analysis.comparison.targets import (
     ratio_of_means,
     reaching,
 )
-from fedsim.errors import UserError
+from fedsim.errors import UserError, nearest_or_all
 from fedsim.metrics import MetricDefinition, definition
 
 Floats = npt.NDArray[np.float64]
@@ -90,11 +90,7 @@ class ComparisonTables:
             chosen = tuple(target for target in stated if target.metric in self.metrics)
         for target in chosen:
             if target.metric not in self.metrics:
-                raise UserError(
-                    f"no run measured '{target.metric}'",
-                    where=f"target {target}",
-                    hint=f"measured: {', '.join(self.metrics) or 'nothing (timing-only runs)'}",
-                )
+                raise self._not_measured(target.metric, where=f"target {target}")
             error = self.definition(target.metric).unreachable(target.value, f"target {target}")
             if error:
                 raise error
@@ -119,7 +115,7 @@ class ComparisonTables:
             raise UserError(
                 f"there is no variant '{chosen}'",
                 where="baseline",
-                hint=f"variants: {'; '.join(labels)}",
+                hint=nearest_or_all(chosen, labels, f"variants: {'; '.join(labels)}"),
             )
         return chosen
 
@@ -368,11 +364,16 @@ class ComparisonTables:
         if metric is None and self.metrics:
             return self.metrics[0]
         if metric not in self.metrics:
-            raise UserError(
-                f"no run measured '{metric}'" if metric else "no run measured a metric",
-                hint=f"measured: {', '.join(self.metrics) or 'nothing (timing-only runs)'}",
-            )
+            raise self._not_measured(metric)
         return metric
+
+    def _not_measured(self, metric: str | None, where: str = "metric") -> UserError:
+        measured = f"measured: {', '.join(self.metrics) or 'nothing (timing-only runs)'}"
+        return UserError(
+            f"no run measured '{metric}'" if metric else "no run measured a metric",
+            where=where,
+            hint=nearest_or_all(metric, self.metrics, measured) if metric else measured,
+        )
 
 
 def _matched(first: Group, second: Group) -> list[tuple[RunFacts, RunFacts]]:
