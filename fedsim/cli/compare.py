@@ -21,6 +21,7 @@ from fedsim.formatting import format_count
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.table import Table
 
     from fedsim.analysis.comparison import Comparison
     from fedsim.formatting import Kind
@@ -174,12 +175,13 @@ def _default(first: Path) -> Path:
 
 def _document(comparison: Comparison, page: Path) -> dict[str, Any]:
     from fedsim.analysis.comparison.cautions import cautions
-    from fedsim.analysis.comparison.headline import headline, other_targets
+    from fedsim.analysis.comparison.headline import causes, headline, other_targets
 
     return {
         "page": str(page),
         "headline": headline(comparison),
         "other_targets": other_targets(comparison),
+        "causes": causes(comparison),
         "cautions": cautions(comparison),
         "no_difference": comparison.no_difference,
         "baseline": comparison.baseline,
@@ -199,10 +201,22 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _print(comparison: Comparison, page: Path) -> None:
     from fedsim.analysis.comparison.cautions import cautions
-    from fedsim.analysis.comparison.headline import headline, other_targets
+    from fedsim.analysis.comparison.headline import (
+        explanations,
+        main_target,
+        other_targets,
+        statement,
+    )
 
     console = Console(highlight=False)
-    console.print(headline(comparison), style="bold")
+    head = statement(comparison)
+    console.print(str(head), style="bold")
+    target = main_target(comparison)
+    if head.cause:
+        console.print(head.cause)
+    elif target is not None and len(comparison.grouping.settings) > 1:
+        for sentence in explanations(comparison, target):
+            console.print(sentence)
     for sentence in other_targets(comparison):
         console.print(sentence)
     for caution in cautions(comparison):
@@ -213,45 +227,76 @@ def _print(comparison: Comparison, page: Path) -> None:
 
 
 def _print_table(console: Console, comparison: Comparison) -> None:
-    """Print final values and times, or the main figures of timing-only runs; in a narrow terminal, values break only
-    between their parts."""
-    from rich.table import Table
-
-    from fedsim.analysis.comparison.facts import TIMING
+    """Print final values, times and the client updates to the headline's target, or the main figures of timing-only
+    runs."""
+    from fedsim.analysis.comparison.facts import TIMING_TABLE
+    from fedsim.analysis.comparison.headline import main_target
 
     rows = comparison.summary.to_dict("records")
     if comparison.metrics:
         metrics = map(comparison.definition, comparison.main_metrics)
         shown = [(f"final {each.label}", f"final_{each.name}", each.unit) for each in metrics]
     else:
-        shown = [(label, name, kind) for name, (label, kind) in TIMING.items()]
+        shown = [
+            (label, name, kind)
+            for name, (label, kind) in TIMING_TABLE.items()
+            if name != "energy_j" or comparison.summary[name].any()
+        ]
     columns = [
         (heading, [_mean(row[name], row[f"{name}_sd"], kind) for row in rows])
         for heading, name, kind in shown
     ]
     columns += [
         (
-            f"time to {comparison.title(goal)}",
+            f"time to {comparison.phrase(goal)}",
             [_reached(at) for at in comparison.targets_of(goal).to_dict("records")],
         )
         for goal in comparison.goals
     ]
+    updates: list[_Column] = []
+    if (goal := main_target(comparison)) is not None:
+        at = comparison.targets_of(goal).to_dict("records")
+        updates.append((f"client updates to {comparison.phrase(goal)}", list(map(_updates, at))))
     names = ["setting"] * (len(comparison.grouping.settings) > 1) + ["label"]
+    # Without room for all columns, the client updates have a table of their own.
+    together = _unbroken([*columns, *updates], names, console)
+    for part in [[*columns, *updates]] if together else filter(None, [columns, updates]):
+        console.print(_table(console, rows, names, part))
+
+
+def _widths(columns: Sequence[_Column]) -> list[int]:
+    """The width of each column whose values break between their parts."""
+    return [
+        max(len(part) for parts in (heading.split(), *values) for part in parts)
+        for heading, values in columns
+    ]
+
+
+def _unbroken(columns: Sequence[_Column], names: Sequence[str], console: Console) -> bool:
+    """Whether the columns fit the terminal if values break only between their parts."""
+    widths = (*_widths(columns), len("runs"), *(_NAME for _ in names))
+    return sum(width + 3 for width in widths) <= console.width
+
+
+def _table(
+    console: Console,
+    rows: Sequence[dict[Hashable, Any]],
+    names: Sequence[str],
+    columns: Sequence[_Column],
+) -> Table:
+    """A table with one line per row if they fit the terminal; else values break between their parts, or anywhere if the
+    terminal is too narrow for that."""
+    from rich.table import Table
 
     def table(*, narrow: bool) -> Table:
         printed = Table(show_edge=False)
-        widths = [
-            max(len(part) for parts in (heading.split(), *values) for part in parts)
-            for heading, values in columns
-        ]
-        taken = sum(width + 3 for width in (*widths, len("runs"), *(_NAME for _ in names)))
         for name in names:
             # Names wrap rather than end in an ellipsis.
             printed.add_column("variant" if name == "label" else name, overflow="fold")
         printed.add_column("runs", no_wrap=True)
-        for (heading, _), width in zip(columns, widths, strict=True):
+        unbroken = narrow and _unbroken(columns, names, console)
+        for (heading, _), width in zip(columns, _widths(columns), strict=True):
             lines = textwrap.wrap(heading, width, break_long_words=False)
-            unbroken = narrow and taken <= console.width
             text = "\n".join(lines) if narrow else heading
             printed.add_column(text, justify="right", no_wrap=unbroken)
         for number, row in enumerate(rows):
@@ -262,7 +307,7 @@ def _print_table(console: Console, comparison: Comparison) -> None:
     wide = table(narrow=False)
     unlimited = console.options.update(max_width=10_000)
     fits = console.measure(wide, options=unlimited).maximum <= console.width
-    console.print(wide if fits else table(narrow=True))
+    return wide if fits else table(narrow=True)
 
 
 def _mean(mean_value: float, deviation: float, kind: Kind) -> list[str]:
@@ -298,4 +343,14 @@ def _reached(at: dict[Hashable, Any]) -> list[str]:
         parts.append(f"[{at['reached']} of {at['runs']}]")
     if math.isfinite(at["relative"]):
         parts.append(f"({format_ratio(at['relative'])})")
+    return parts
+
+
+def _updates(at: dict[Hashable, Any]) -> list[str]:
+    """The client updates up to a target, and how many per hour that is."""
+    from fedsim.formatting import format_mean_count, format_number
+
+    parts = [format_mean_count(at["client_updates"])]
+    if math.isfinite(at["client_updates_per_h"]):
+        parts.append(f"({format_number(at['client_updates_per_h'])}/h)")
     return parts

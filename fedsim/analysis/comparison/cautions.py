@@ -157,8 +157,8 @@ def _other_seeds(comparison: ComparisonTables, setting: str, where: str) -> Iter
     others = [group.label for group in groups if seeds.isdisjoint(run.seed for run in group.runs)]
     if others:
         yield (
-            f"The runs of {first.label} and {_listed(others)} share no seed{where}: devices and data differ too; "
-            "run them with the same seeds."
+            f"The runs of {_listed(others)} share no seed with those of {first.label}{where}: devices and data differ "
+            "too; run them with the same seeds."
         )
 
 
@@ -205,5 +205,4 @@ def _not_measured(comparison: ComparisonTables) -> Iterator[str]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = [f"'{name}'" if "," in name else name for name in names[:_SHOWN]]
-    return ", ".join([*shown, *(["…"] if len(names) > _SHOWN else [])])
+    return format_names([f"'{name}'" if "," in name else name for name in names], _SHOWN)

@@ -22,6 +22,7 @@ from fedsim.metrics import MetricDefinition, definition, meets
 from fedsim.outcomes import LOST_LABELS
 from fedsim.runs import Run
 from fedsim.runs.divergence import has_diverged, lost_metrics, lost_since
+from fedsim.runs.phases import aggregated_versions
 from fedsim.runs.schema import ADDED
 from fedsim.runs.tables import read_parquet
 
@@ -37,6 +38,8 @@ COSTS: Mapping[str, tuple[str, Kind]] = {
     "compute_s": ("client compute time", "time"),
 }
 """Costs against which progress can be measured, columns of :attr:`RunFacts.progress`: label and kind of each."""
+CLIENT_UPDATES = "client_updates"
+"""Another column of :attr:`RunFacts.progress`: the number of client updates that the evaluated model contains."""
 TIMING: Mapping[str, tuple[str, Kind]] = {
     "interval_s": ("time per server update", "time"),
     "client_updates_per_h": ("client updates per hour", "number"),
@@ -44,6 +47,12 @@ TIMING: Mapping[str, tuple[str, Kind]] = {
     "bytes": ("data moved", "bytes"),
 }
 """The main figures of timing-only runs: label and kind of each."""
+TIMING_TABLE: Mapping[str, tuple[str, Kind]] = {
+    **TIMING,
+    "contributed": ("clients that contributed", "share"),
+    "energy_j": ("energy", "energy"),
+}
+"""The figures of timing-only runs in the terminal's table."""
 PERCENTILES = (50, 95, 99)
 """Percentiles of durations among a run's figures."""
 
@@ -70,7 +79,8 @@ class RunFacts:
         path: its folder.
         scenario: see :func:`compared_scenario`.
         replicate: its seed and that of its devices, which differ if it was trained on another run's timeline.
-        progress: one row per evaluation: the :data:`COSTS` so far, and one column per metric.
+        progress: one row per evaluation: the :data:`COSTS` and :data:`CLIENT_UPDATES` so far, and one column per
+            metric.
         metrics: names of the measured metrics, accuracy first.
         figures: single numbers, by name: see :func:`read_facts`.
         spent_s: client-seconds by activity.
@@ -217,8 +227,12 @@ def _metric_names(metrics: pd.DataFrame) -> tuple[str, ...]:
 def _progress(run: Run) -> pd.DataFrame:
     frame = run.metrics.copy()
     times = frame["time_s"].to_numpy()
-    for place, (name, spent) in enumerate(costs_by(run, times).items(), start=3):
-        frame.insert(place, name, spent)
+    entered = np.sort(aggregated_versions(run.dispatches))
+    entered = entered[entered > 0]
+    aggregated = np.searchsorted(entered, frame["version"].to_numpy(), side="right")
+    spent = {**costs_by(run, times), CLIENT_UPDATES: aggregated}
+    for place, (name, values) in enumerate(spent.items(), start=3):
+        frame.insert(place, name, values)
     return frame
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from fedsim.formatting import (
     ABSENT,
     Kind,
     format_count,
+    format_counted,
     format_difference,
     format_duration,
     format_interval,
@@ -92,6 +93,8 @@ _TARGET: Columns = (
     ("time_median_s", "median", "time"),
     ("relative", "relative", "text"),
     ("relative_range", "95% interval", "text"),
+    ("client_updates", "client updates", "mean"),
+    ("client_updates_per_h", "updates per hour", "number"),
     ("round", "rounds", "mean"),
     ("bytes", "data moved", "bytes"),
     ("compute_s", "client compute", "time"),
@@ -128,8 +131,12 @@ def learning(comparison: ComparisonTables) -> Figure | None:
 def _ending(comparison: ComparisonTables) -> str:
     if any(run.stopped_at for run in comparison.facts) and len(comparison.groups) > 1:
         return "Runs stopped at their target, so their final values do not rank the variants"
-    several = " on average over seeds" if int(comparison.summary["runs"].max()) > 1 else ""
-    return f"{best_at_the_end(comparison)}{several}"
+    return f"{best_at_the_end(comparison)}{_over_seeds(comparison, ' on average over seeds')}"
+
+
+def _over_seeds(comparison: ComparisonTables, text: str) -> str:
+    """The text if a group has several runs; else empty."""
+    return text if int(comparison.summary["runs"].max()) > 1 else ""
 
 
 def best_at_the_end(comparison: ComparisonTables) -> str:
@@ -139,8 +146,13 @@ def best_at_the_end(comparison: ComparisonTables) -> str:
     if math.isnan(value):
         return f"No variant has a final {metric.label}"
     tied = len(names) == len(comparison.groups) > 1
-    winner = "All tied" if tied else f"{format_names(names)} ended best"
-    return f"{winner}: {metric.format_named(value)}"
+    winner = f"{everyone(names)} tied" if tied else f"{format_names(names)} ended best"
+    return f"{winner}, with {metric.with_article(metric.format_named(value))}"
+
+
+def everyone(names: Sized) -> str:
+    """The subject of a sentence about all of several groups."""
+    return "Both" if len(names) == 2 else "All"
 
 
 def quality(comparison: ComparisonTables) -> Figure | None:
@@ -157,15 +169,18 @@ def quality(comparison: ComparisonTables) -> Figure | None:
         columns.append((best, f"best {metric.label}", metric.unit))
     return Figure(
         "quality",
-        f"Final values of {format_count(len(comparison.facts))} runs, averaged over seeds.",
+        f"Final values of {format_counted(len(comparison.facts), 'run')}"
+        f"{_over_seeds(comparison, ', averaged over seeds')}.",
         _table(comparison, frame, columns),
     )
 
 
-def target_figure(comparison: ComparisonTables, target: Target, number: int) -> Figure:
-    """The times at which groups reached a target."""
+def target_figure(
+    comparison: ComparisonTables, target: Target, number: int, explanations: Sequence[str] = ()
+) -> Figure:
+    """The times at which groups reached a target, with the explanations of the leads."""
     frame = comparison.targets_of(target)
-    first = findings.first_to(frame, comparison.baseline)
+    first = findings.first_to(frame)
     times = frame[["time_low_s", "time_s", "time_high_s"]]
     top = float(np.nanmax(frame[["time_s", "time_high_s", "time_median_s"]])) if first else 1.0
     ranges = (times / top).set_axis(["low", "mean", "high"], axis=1).to_dict("records")
@@ -185,8 +200,9 @@ def target_figure(comparison: ComparisonTables, target: Target, number: int) -> 
         _target_finding(comparison, target, frame, first),
         _table(comparison, shown, _TARGET),
         {
-            "title": f"Time to {comparison.title(target)}",
+            "title": f"Time to {comparison.phrase(target)}",
             "note": _small_sample(comparison),
+            "explanations": explanations,
             "ranges": ranges,
             "top": format_duration(top),
         },
@@ -206,14 +222,17 @@ def _target_finding(
     groups, missed = len(frame), int(frame["time_s"].isna().sum())
     after = when(first)
     if len(first.labels) == groups > 1:
-        finding = f"All reached it {after}: a tie at the resolution of the evaluations."
+        finding = (
+            f"{everyone(frame)} reached it {after}: a tie at the resolution of the evaluations."
+        )
     elif len(first.labels) > 1:
         finding = f"{format_names(first.names)} were first, {after}: a tie at the resolution of the evaluations."
     else:
         setting = f" in {first.setting}" if first.setting else ""
         finding = f"{first.labels[0]} was first{setting}, {after}."
     if missed:
-        finding += f" {format_count(missed)} of {format_count(groups)} did not reach it in at least half of their runs."
+        half = f"half of {'its' if missed == 1 else 'their'} runs"
+        finding += f" {format_count(missed)} of {format_count(groups)} did not reach it in at least {half}."
     if frame["relative"].isna().all():
         finding += (
             f" The baseline {comparison.baseline} is one of them, so there are no relative times."
@@ -248,10 +267,11 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
         return None
     fewest = int(frame["seeds"].min())
     clear = int(((frame["low"] > 0) | (frame["high"] < 0)).sum())
+    have = "has" if clear == 1 else "have"
     finding = (
-        f"{format_count(clear)} of {format_count(len(frame))} differences have an interval that excludes zero."
+        f"{format_count(clear)} of {format_counted(len(frame), 'difference')} {have} an interval that excludes zero."
         if frame["low"].notna().any()
-        else f"Fewer than {INTERVAL_RUNS} seeds: there are no intervals, and differences may be due to chance."
+        else f"Fewer than {INTERVAL_RUNS} seeds: there are no intervals, so every difference is uncertain."
     )
     chance = (
         f" With {fewest} seeds an interval that excludes zero means little more than that all seeds agree, which "
@@ -260,7 +280,7 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
         else ""
     )
     quantities: dict[str, tuple[str, Kind]] = {
-        f"time to {target}": (f"time to {comparison.title(target)}", "time")
+        f"time to {target}": (f"time to {comparison.phrase(target)}", "time")
         for target in comparison.goals
     }
     for metric in map(comparison.definition, comparison.metrics):
@@ -312,7 +332,7 @@ def reference_figure(
         run = [_NOT_RUN if value is None else written(value) for value in values]
         columns.append(Column(f"paper {setting}", paper, "text", stated))
         columns.append(Column(f"ours {setting}", "ours", "text", run))
-    at = f" to {comparison.title(Target.parse(table.target))}" if table.target else ""
+    at = f" to {comparison.phrase(Target.parse(table.target))}" if table.target else ""
     source = comparison.reference.source if comparison.reference else ""
     return Figure(
         f"reference-{number}",
@@ -359,7 +379,7 @@ def time_spent(comparison: ComparisonTables) -> Figure:
         finding = (
             f"{who} left clients waiting or idle for the largest share of their time: {most}."
             if who
-            else f"All left clients waiting or idle for the same share of their time: {most}."
+            else f"{everyone(idle)} left clients waiting or idle for the same share of their time: {most}."
         )
     return Figure(
         "time",
@@ -386,7 +406,9 @@ def most_updates(comparison: ComparisonTables) -> str:
         return "No update was aggregated"
     if len(settings) == 1:
         who = findings.leader(frame, "client_updates_per_h", format_number)
-        subject = f"{who} aggregated the most" if who else "All aggregated as many"
+        subject = (
+            f"{who} aggregated the most" if who else f"{everyone(frame)} aggregated equally many"
+        )
         return f"{subject} client updates: {format_number(best)} per simulated hour"
     labels, count = findings.most_often_leading(frame, "client_updates_per_h", format_number)
     each = " each" if len(labels) > 1 else ""
@@ -404,10 +426,8 @@ def work(comparison: ComparisonTables) -> Figure:
         finding = "No finished work was lost."
     else:
         who = findings.leader(frame, "lost_steps", format_share)
-        finding = (
-            f"{who + ' lost the most' if who else 'All lost the same share'}: {format_share(most)} of the local steps "
-            "went into updates that never entered the model."
-        )
+        lost = f"{who} lost the most" if who else f"{everyone(frame)} lost the same share"
+        finding = f"{lost}: {format_share(most)} of the local steps went into updates that never entered the model."
     return Figure("work", finding, _table(comparison, frame, _WORK))
 
 
@@ -443,11 +463,11 @@ def fairness(comparison: ComparisonTables) -> Figure | None:
     frame = comparison.fairness
     if not len(frame):
         return None
-    who = findings.leader(frame, "worst_tenth", format_share) or "any of them"
+    who = findings.leader(frame, "worst_tenth", format_share)
+    did = f"did best with {who}" if who else "did equally well with all variants"
     return Figure(
         "fairness",
-        f"The worst tenth of the clients did best with {who}: {format_share(frame['worst_tenth'].max())} "
-        "mean accuracy.",
+        f"The worst tenth of the clients {did}: {format_share(frame['worst_tenth'].max())} mean accuracy.",
         _table(comparison, frame, _FAIRNESS),
     )
 
@@ -484,7 +504,8 @@ def differences(comparison: ComparisonTables) -> Figure | None:
         values = [group.values.get(path, ABSENT) for path in paths]
         texts = ["none" if value is None else str(value) for value in values]
         columns.append(Column(f"group{number}", group.name, "text", texts))
-    finding = f"{format_count(len(paths))} keys differ, apart from the seed."
+    differ = "differs" if len(paths) == 1 else "differ"
+    finding = f"{format_counted(len(paths), 'key')} {differ}, apart from the seed."
     sections: list[dict[str, Any]] = []
     end = 0
     for name, inside in by_name.items():
@@ -507,6 +528,6 @@ def runs(comparison: ComparisonTables) -> Figure:
     frame = comparison.runs.astype({"seed": str})
     return Figure(
         "runs",
-        f"{format_count(len(frame))} complete runs in {format_count(len(comparison.groups))} groups.",
+        f"{format_counted(len(frame), 'complete run')} in {format_counted(len(comparison.groups), 'group')}.",
         _table(comparison, frame, columns),
     )

@@ -17,7 +17,7 @@ from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.pages import write_page
 from fedsim.durable import replacing, write_text
 from fedsim.errors import UserError, writing
-from fedsim.formatting import ABSENT, axis_unit, format_mean
+from fedsim.formatting import ABSENT, axis_unit, format_mean, format_mean_count, format_number
 from fedsim.runs.tables import csv_text
 
 _ABSENT = "--"
@@ -87,6 +87,9 @@ def latex(comparison: ComparisonTables) -> str:
             frame = comparison.targets_of(goal)
             head = f"{comparison.title(goal)} ({unit[1]})"
             columns.append((head, frame, frame.apply(_time, axis=1, scale=unit[0])))
+            if frame["client_updates"].notna().any():
+                head = f"client updates to {comparison.phrase(goal)} (per h)"
+                columns.append((head, frame, frame.apply(_updates, axis=1)))
     if not any(run.stopped_at for run in comparison.facts):
         captions.append("Final values: mean and standard deviation over seeds.")
         frame = comparison.summary
@@ -152,9 +155,14 @@ def _caption_of_times(comparison: ComparisonTables) -> str:
         if (means["reached"] < means["runs"]).any()
         else ""
     )
+    updates = (
+        " Client updates: mean number up to the target, and that number per hour of the mean time."
+        if comparison.targets["client_updates"].notna().any()
+        else ""
+    )
     return (
         f"Mean time to target over seeds{interval}, and relative to {comparison.baseline} over the seeds with which"
-        f" both reached it; a dash if fewer than half of the seeds reached it{some}."
+        f" both reached it; a dash if fewer than half of the seeds reached it{some}.{updates}"
     )
 
 
@@ -170,6 +178,17 @@ def _time(row: pd.Series[Any], scale: float) -> str:
     if row["reached"] < row["runs"]:
         text += f" {{[{row['reached']:.0f}/{row['runs']:.0f}]}}"
     return text
+
+
+def _updates(row: pd.Series[Any]) -> str:
+    """A row of the targets: client updates up to the target, and per hour."""
+    if not math.isfinite(row["client_updates"]):
+        return _ABSENT
+    number, rate = (
+        format_mean_count(row["client_updates"]),
+        format_number(row["client_updates_per_h"]),
+    )
+    return f"{number} ({rate})"
 
 
 def _final(row: pd.Series[Any], name: str, *, share: bool) -> str:

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from fedsim.analysis.comparison.curves import curve, grid
-from fedsim.analysis.comparison.facts import COSTS
+from fedsim.analysis.comparison.facts import CLIENT_UPDATES, COSTS
 from fedsim.analysis.comparison.reference import ReferenceTable
-from fedsim.analysis.comparison.tables import ComparisonTables
+from fedsim.analysis.comparison.tables import ComparisonTables, at_target, per_hour
 from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target, evaluation_gap_s
 from fedsim.analysis.figures.base import shortened
 from fedsim.formatting import format_names
@@ -32,9 +32,6 @@ class First:
         setting: setting of the first of them.
         time_s: mean time over its runs that reached the target.
         reached, runs: number of these runs, and of all its runs.
-        speedup: the baseline's time over this time, over the seeds with which both reached the target; NaN if there
-            are none, or if the baseline is among the first.
-        may_be_chance: whether the 95% interval of the relative time includes 1.
     """
 
     labels: list[str]
@@ -43,16 +40,13 @@ class First:
     time_s: float
     reached: int
     runs: int
-    speedup: float
-    may_be_chance: bool
 
 
-def first_to(frame: pd.DataFrame, baseline: str) -> First | None:
+def first_to(frame: pd.DataFrame) -> First | None:
     """The groups that reached a target first; None if no group did in half of its runs.
 
     Args:
         frame: rows of :attr:`ComparisonTables.targets` of one target.
-        baseline: the variant that times are relative to.
     """
     first = frame[frame["time_s"] == frame["time_s"].min()]
     if not len(first):
@@ -68,55 +62,183 @@ def first_to(frame: pd.DataFrame, baseline: str) -> First | None:
         time_s=float(row["time_s"]),
         reached=int(row["reached"]),
         runs=int(row["runs"]),
-        speedup=math.nan
-        if baseline in set(first["label"])
-        else float(np.divide(1, row["relative"])),
-        may_be_chance=bool(row["relative_low"] < 1 < row["relative_high"]),
     )
 
 
 @dataclass(frozen=True)
 class Lead:
-    """The lead of the first groups over the next best variant, in the only setting.
+    """The lead of the first group to a target over another one of its setting.
 
     Attributes:
-        second: the next best variant.
+        label: the first group's variant; of several that tie, the first one.
+        other: the other variant.
         resolution_s: mean time from the evaluation before to the one at which the two reached the target, if the lead
             is shorter; else NaN.
         in_spread: whether the 95% interval of the difference per seed includes 0.
         seeds: number of seeds with which both reached the target.
+        behind: whether the other one was faster on average over these seeds.
     """
 
-    second: str
+    label: str
+    other: str
     resolution_s: float
     in_spread: bool
     seeds: int
+    behind: bool
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether the lead may mean nothing."""
+        too_short = math.isfinite(self.resolution_s)
+        return self.behind or too_short or self.in_spread or self.seeds < INTERVAL_RUNS
 
 
-def lead(comparison: ComparisonTables, target: Target, first: First) -> Lead | None:
-    """The lead to a target; None if no other variant reached it."""
+@dataclass(frozen=True)
+class Race:
+    """The first group to a target in a setting, and those that it is compared with.
+
+    Attributes:
+        first: the first groups.
+        partner: the variant that a factor compares them with: the baseline, or the next best variant if the baseline is
+            among the first or did not reach the target; None if no other variant reached it.
+        leads: the leads over the next best variant and over the partner, if these are not the same.
+    """
+
+    first: First
+    partner: str | None
+    leads: tuple[Lead, ...]
+
+
+def race_to(comparison: ComparisonTables, target: Target, setting: str) -> Race | None:
+    """The race to a target in a setting; None if no variant reached the target there."""
     frame = comparison.targets_of(target)
-    others = frame[~frame["label"].isin(first.labels) & frame["time_s"].notna()]
-    if not len(others):
+    frame = frame[frame["setting"] == setting]
+    first = first_to(frame)
+    if first is None:
         return None
-    row = others.sort_values("time_s", kind="stable").iloc[0]
-    second, two = str(row["label"]), (first.labels[0], str(row["label"]))
+    others = frame[~frame["label"].isin(first.labels) & frame["time_s"].notna()]
+    labels = others.sort_values("time_s", kind="stable")["label"].tolist()
+    if not labels:
+        return Race(first, None, ())
+    partner = comparison.baseline if comparison.baseline in labels else labels[0]
+    rivals = dict.fromkeys([labels[0], partner])
+    times_s = others.set_index("label")["time_s"]
+    leads = (_lead(comparison, target, first, other, times_s[other]) for other in rivals)
+    return Race(first, partner, tuple(leads))
+
+
+def _lead(
+    comparison: ComparisonTables, target: Target, first: First, other: str, time_s: float
+) -> Lead:
+    two = (first.labels[0], other)
     gaps_s = [
-        evaluation_gap_s(run, target)
-        for group in comparison.groups
+        gap_s
+        for group in comparison.grouping.of(first.setting)
         if group.label in two
         for run in group.runs
+        if math.isfinite(gap_s := evaluation_gap_s(run, target))
     ]
-    resolution_s = float(np.nanmean(gaps_s))
-    pairs = comparison.pairs
+    resolution_s = float(np.mean(gaps_s)) if gaps_s else math.nan
+    pairs = comparison.pairs[comparison.pairs["setting"] == first.setting]
     of_two = pairs["first"].isin(two) & pairs["second"].isin(two)
     pair = pairs[of_two & (pairs["quantity"] == f"time to {target}")].iloc[0]
+    ahead_s = -pair["difference"] if pair["first"] == two[0] else pair["difference"]
     return Lead(
-        second,
-        resolution_s if row["time_s"] - first.time_s < resolution_s else math.nan,
+        *two,
+        resolution_s if time_s - first.time_s < resolution_s else math.nan,
         bool(pair["low"] <= 0 <= pair["high"]),
         int(pair["seeds"]),
+        bool(ahead_s < 0),
     )
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why one variant reached a target sooner than another, over the seeds with which both reached it.
+
+    A mean time is the mean number of client updates divided by the rate at which they were aggregated, which is the
+    ratio of the two means. The factor between the times is thus the product of two factors::
+
+        speedup = rate_ratio / updates_ratio
+
+    Attributes:
+        setting: their setting.
+        first, second: the faster and the slower variant.
+        seeds: number of the seeds.
+        times_s: mean times to the target of first and second.
+        updates: mean numbers of client updates that they had aggregated by then.
+    """
+
+    setting: str
+    first: str
+    second: str
+    seeds: int
+    times_s: tuple[float, float]
+    updates: tuple[float, float]
+
+    @property
+    def rates_per_h(self) -> tuple[float, float]:
+        """Client updates per hour until the target, of first and second."""
+        first, second = map(per_hour, self.updates, self.times_s)
+        return first, second
+
+    @property
+    def speedup(self) -> float:
+        """Time of the second over that of the first."""
+        return self.times_s[1] / self.times_s[0]
+
+    @property
+    def updates_ratio(self) -> float:
+        """Client updates of the first over those of the second."""
+        return self.updates[0] / self.updates[1]
+
+    @property
+    def rate_ratio(self) -> float:
+        """Rate of the first over that of the second."""
+        first, second = self.rates_per_h
+        return first / second
+
+
+def cause(comparison: ComparisonTables, target: Target, race: Race) -> Cause | None:
+    """The comparison of the first variant with its partner.
+
+    None if there is no partner or no common seed, or if one of them reached the target before time passed.
+    """
+    groups = {group.label: group for group in comparison.grouping.of(race.first.setting)}
+    if race.partner is None:
+        return None
+    pair = groups[race.first.labels[0]], groups[race.partner]
+    times_s, updates = (at_target(*pair, target, cost) for cost in ("time_s", CLIENT_UPDATES))
+    both = np.isfinite(times_s).all(axis=0)
+    if not both.any():
+        return None
+    (first_s, second_s), (first, second) = (
+        values[:, both].mean(axis=1).tolist() for values in (times_s, updates)
+    )
+    if not min(first_s, second_s) > 0:
+        return None
+    labels = race.first.labels[0], race.partner
+    return Cause(race.first.setting, *labels, int(both.sum()), (first_s, second_s), (first, second))
+
+
+def causes(comparison: ComparisonTables, target: Target) -> list[Cause]:
+    """The causes of clear leads to a target, one per setting at most.
+
+    A setting is left out if variants tie, if the lead is uncertain, if the times do not rank the variants, or if a
+    model without an update reached the target.
+    """
+    if comparison.stopped_before(target):
+        return []
+    races = (race_to(comparison, target, setting) for setting in comparison.grouping.settings)
+    clear = (
+        race
+        for race in races
+        if race is not None
+        and len(race.first.labels) == 1
+        and not any(lead.uncertain for lead in race.leads)
+    )
+    every = (cause(comparison, target, race) for race in clear)
+    return [each for each in every if each is not None and min(each.updates) > 0]
 
 
 def winners(comparison: ComparisonTables, target: Target) -> tuple[list[str], int, bool] | None:
@@ -126,7 +248,7 @@ def winners(comparison: ComparisonTables, target: Target) -> tuple[list[str], in
         The variants; the number of settings in which each of them was first; whether variants tied in any setting.
     """
     by_setting = comparison.targets_of(target).groupby("setting", sort=False)
-    firsts = [first.labels for _, rows in by_setting if (first := first_to(rows, ""))]
+    firsts = [first.labels for _, rows in by_setting if (first := first_to(rows))]
     if not firsts:
         return None
     counts = pd.Series([label for labels in firsts for label in labels]).value_counts()

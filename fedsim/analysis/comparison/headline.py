@@ -4,28 +4,41 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from fedsim.analysis.comparison import findings
 from fedsim.analysis.comparison.cautions import not_comparable
-from fedsim.analysis.comparison.figures import best_at_the_end, most_updates, some_runs, when
+from fedsim.analysis.comparison.figures import (
+    best_at_the_end,
+    everyone,
+    most_updates,
+    some_runs,
+    when,
+)
 from fedsim.analysis.comparison.tables import ComparisonTables
-from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
+from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.headline import Tile
 from fedsim.formatting import (
     format_count,
     format_counted,
     format_duration,
+    format_mean_count,
     format_names,
     format_number,
+    format_share,
 )
 
 
 class Statement(NamedTuple):
-    """A statement of a headline: the main clause, and the clauses that qualify it."""
+    """A statement of a headline: the main clause, the clauses that qualify it, and a sentence on the cause.
+
+    The text of a statement does not contain the cause, which is a sentence of its own or empty.
+    """
 
     main: str
     qualifiers: tuple[str, ...] = ()
+    cause: str = ""
 
     def __str__(self) -> str:
         return "; ".join((self.main, *self.qualifiers))
@@ -45,14 +58,21 @@ def statement(comparison: ComparisonTables) -> Statement:
         return Statement(f"{groups[0].label}: {format_counted(len(groups[0].runs), 'run')}")
     if not comparison.metrics:
         return Statement(most_updates(comparison))
-    if comparison.goals:
-        return _goal(comparison, _in_order(comparison)[0])
+    if (target := main_target(comparison)) is not None:
+        return _goal(comparison, target)
     return Statement(best_at_the_end(comparison))
+
+
+def main_target(comparison: ComparisonTables) -> Target | None:
+    """The target of the headline; None if it is not about a target."""
+    if comparison.no_difference or len(comparison.groups) == 1 or not comparison.metrics:
+        return None
+    return next(iter(_in_order(comparison)), None)
 
 
 def other_targets(comparison: ComparisonTables) -> list[str]:
     """One sentence for every target that is not in the headline."""
-    if comparison.no_difference or len(comparison.groups) == 1 or not comparison.metrics:
+    if main_target(comparison) is None:
         return []
     return [str(_goal(comparison, goal)) for goal in _in_order(comparison)[1:]]
 
@@ -76,19 +96,96 @@ def _in_order(comparison: ComparisonTables) -> list[Target]:
     return [goal for _, block in sorted(blocks, key=lambda block: block[0]) for goal in block]
 
 
+def explanations(comparison: ComparisonTables, target: Target) -> list[str]:
+    """Why the first variant was faster than its partner: one sentence, or one per setting if there are several.
+
+    With several settings, an uncertain lead is named; with one, the statement on the target does so.
+    """
+    causes = {cause.setting: cause for cause in findings.causes(comparison, target)}
+    if len(comparison.grouping.settings) == 1:
+        return [_explanation(cause) for cause in causes.values()]
+    if not_comparable(comparison, target):
+        return []
+    sentences = []
+    for setting in comparison.grouping.settings:
+        if setting in causes:
+            sentences.append(f"In {setting}, {_explanation(causes[setting])}")
+        elif (race := findings.race_to(comparison, target, setting)) is not None:
+            doubts = _doubts(race.leads, f"{race.first.labels[0]}'s")
+            sentences += [f"In {setting}, {doubt}." for doubt in doubts]
+    return sentences
+
+
+def causes(comparison: ComparisonTables) -> list[dict[str, Any]]:
+    """The :class:`~fedsim.analysis.comparison.findings.Cause` of every clear lead as a row, with its sentence."""
+    if main_target(comparison) is None:
+        return []
+    return [
+        {
+            "setting": cause.setting,
+            "metric": target.metric,
+            "target": target.value,
+            "first": cause.first,
+            "second": cause.second,
+            "seeds": cause.seeds,
+            "speedup": cause.speedup,
+            "updates_ratio": cause.updates_ratio,
+            "rate_ratio": cause.rate_ratio,
+            "client_updates": list(cause.updates),
+            "client_updates_per_h": list(cause.rates_per_h),
+            "sentence": _explanation(cause),
+        }
+        for target in _in_order(comparison)
+        for cause in findings.causes(comparison, target)
+    ]
+
+
+def _explanation(cause: findings.Cause) -> str:
+    """``fedbuff was 2 times as fast as fedavg: it needed ...``, with its period."""
+    factor = _times_as(cause.speedup, "fast")
+    return f"{cause.first} was {factor} as {cause.second}: it {_factors(cause)}."
+
+
+def _factors(cause: findings.Cause) -> str:
+    """The two factors of a speedup, as a predicate."""
+    number = _against(cause.updates, format_mean_count)
+    rate = _against(cause.rates_per_h, format_number)
+    more = _times_as(cause.updates_ratio, "many")
+    faster = _times_as(cause.rate_ratio, "fast")
+    # Fewer updates and a higher rate both save time.
+    opposed = (cause.updates_ratio - 1) * (cause.rate_ratio - 1) > 0
+    conjunction = "but" if opposed and "about" not in more + faster else "and"
+    return f"needed {more} client updates ({number}) {conjunction} aggregated them {faster} ({rate} per hour)"
+
+
+def _against(values: tuple[float, float], written: Callable[[float], str]) -> str:
+    first, second = map(written, values)
+    return f"{first} against {second}"
+
+
+def _times_as(ratio: float, word: str) -> str:
+    """A ratio as a comparison: ``6.82 times as fast``, ``92.6% as fast``, ``about as fast``."""
+    rounded = float(f"{ratio:.3g}")
+    if rounded == 1:
+        return f"about as {word}"
+    size = f"{format_number(rounded)} times" if rounded > 1 else format_share(ratio)
+    return f"{size} as {word}"
+
+
 def _goal(comparison: ComparisonTables, target: Target) -> Statement:
     """The variant that was first to a target, and how many variants reached it if not all did."""
     first, frame = _first(comparison, target), comparison.targets_of(target)
     good = frame["time_s"].notna()
     several = len(comparison.grouping.settings) > 1
     noun = "combinations of variant and setting" if several else "variants"
-    half = " in at least half of their runs" if frame["reached"][~good].any() else ""
+    their = "its" if good.sum() == 1 else "their"
+    half = f" in at least half of {their} runs" if frame["reached"][~good].any() else ""
     count = f"{good.sum()} of {len(frame)} {noun} reached"
     if stopped := not_comparable(comparison, target):
-        return Statement(f"{count} {comparison.title(target)}{half}", (stopped,))
+        return Statement(f"{count} {comparison.phrase(target)}{half}", (stopped,))
     if not good.any() or good.all():
         return first
-    return Statement(first.main, (*first.qualifiers, f"{count} it{half}"))
+    return first._replace(qualifiers=(*first.qualifiers, f"{count} it{half}"))
 
 
 def _variants(comparison: ComparisonTables) -> set[str]:
@@ -96,55 +193,55 @@ def _variants(comparison: ComparisonTables) -> set[str]:
 
 
 def _first(comparison: ComparisonTables, target: Target) -> Statement:
-    title, settings = comparison.title(target), comparison.grouping.settings
-    missed = Statement(f"No variant reached {title} in at least half of its runs")
+    phrase, settings = comparison.phrase(target), comparison.grouping.settings
+    missed = Statement(f"No variant reached {phrase} in at least half of its runs")
     if len(settings) > 1:
         best = findings.winners(comparison, target)
         if best is None:
             return missed
         labels, count, tied = best
         verb = "was" if len(labels) == 1 else "were each"
-        text = (
-            f"{format_names(labels)} {verb} first to {title} in {count} of {len(settings)} settings"
-        )
+        text = f"{format_names(labels)} {verb} first to {phrase} in {count} of {len(settings)} settings"
         return Statement(f"{text}, including ties" if tied else text)
-    frame = comparison.targets_of(target)
-    first = findings.first_to(frame, comparison.baseline)
-    if first is None:
+    race = findings.race_to(comparison, target, settings[0])
+    if race is None:
         return missed
+    frame, first = comparison.targets_of(target), race.first
+    tied = len(first.labels) > 1
     if len(first.labels) == len(frame):
         return Statement(
-            f"All reached {title} {when(first)}: a tie at the resolution of the evaluations"
+            f"{everyone(frame)} reached {phrase} {when(first)}: a tie at the resolution of the evaluations"
         )
-    text = f"{format_names(first.labels)} reached {title} first, {when(first)}"
-    if len(first.labels) > 1:
+    text = f"{format_names(first.labels)} reached {phrase} first, {when(first)}"
+    if tied:
         text += ", tied at the resolution of the evaluations"
-    lead = findings.lead(comparison, target, first)
-    doubts = _doubts(lead) if lead is not None else ()
-    if math.isnan(first.speedup):
-        return Statement(text, doubts)
-    base = frame[frame["label"] == comparison.baseline].iloc[0]
-    factor = format_number(float(f"{first.speedup:.3g}"))
-    text += f": {factor} times as fast as {comparison.baseline}"
-    text += some_runs(int(base["reached"]), int(base["runs"]))
-    if first.may_be_chance:
-        doubts = ("this may be due to chance (the 95% interval includes 1)",)
-    return Statement(text, doubts)
+    cause = findings.cause(comparison, target, race)
+    # Over the seeds with which both reached the target, the first one may be slower.
+    if cause is not None and cause.speedup > 1:
+        text += f": {_times_as(cause.speedup, 'fast')} as {cause.second}"
+        row = frame[frame["label"] == cause.second].iloc[0]
+        text += some_runs(int(row["reached"]), int(row["runs"]))
+    clear = [f"It {_factors(each)}." for each in findings.causes(comparison, target)]
+    return Statement(text, _doubts(race.leads, "their" if tied else "its"), "".join(clear))
 
 
-def _doubts(lead: findings.Lead) -> tuple[str, ...]:
-    """Why a lead may mean nothing, as a clause; none if it is clear."""
-    if math.isfinite(lead.resolution_s):
+def _doubts(leads: tuple[findings.Lead, ...], whose: str) -> tuple[str, ...]:
+    """Why the lead may mean nothing, as a clause; none if it is clear."""
+    lead = next((lead for lead in leads if lead.uncertain), None)
+    if lead is None:
+        return ()
+    if lead.behind:
+        reason = f"{lead.other} was faster with the seeds with which both reached it"
+    elif math.isfinite(lead.resolution_s):
         between = format_duration(lead.resolution_s)
-        return (
-            f"its lead over {lead.second} is shorter than the time between evaluations, {between}",
-        )
-    if lead.in_spread:
-        return (f"the lead over {lead.second} is within the spread over seeds",)
-    if lead.seeds < INTERVAL_RUNS:
-        seeds = {0: "no common seed", 1: "one seed"}.get(lead.seeds, f"{lead.seeds} seeds")
-        return (f"with {seeds}, the lead over {lead.second} may be due to chance",)
-    return ()
+        reason = f"it is shorter than the time between evaluations ({between})"
+    elif lead.in_spread:
+        reason = "it is within the spread over seeds"
+    elif lead.seeds:
+        reason = f"it rests on {'one seed' if lead.seeds == 1 else f'{lead.seeds} seeds'}"
+    else:
+        reason = "the two share no seed"
+    return (f"{whose} lead over {lead.other} is uncertain: {reason}",)
 
 
 def tiles(comparison: ComparisonTables) -> list[Tile]:

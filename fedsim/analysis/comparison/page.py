@@ -8,7 +8,7 @@ from fedsim.analysis.comparison import figures
 from fedsim.analysis.comparison.cautions import cautions
 from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.findings import curves_document
-from fedsim.analysis.comparison.headline import other_targets, statement, tiles
+from fedsim.analysis.comparison.headline import explanations, other_targets, statement, tiles
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.base import Figure, plain, sentence
 from fedsim.analysis.pages import embedded, environment
@@ -26,7 +26,7 @@ def page_figures(comparison: ComparisonTables) -> dict[str, Figure]:
         figures.learning(comparison),
         figures.quality(comparison),
         *(
-            figures.target_figure(comparison, target, number)
+            figures.target_figure(comparison, target, number, explanations(comparison, target))
             for number, target in enumerate(comparison.goals)
         ),
         *(
@@ -82,7 +82,10 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
         .render(
             title=title([group.label for group in comparison.groups]),
             headline=head.main,
-            qualifiers=[f"{sentence(clause)}." for clause in head.qualifiers],
+            qualifiers=[
+                *(f"{sentence(clause)}." for clause in head.qualifiers),
+                *filter(None, [head.cause]),
+            ],
             others=other_targets(comparison),
             tiles=tiles(comparison),
             cautions=cautions(comparison),

@@ -14,7 +14,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis.comparison.curves import MAX_POINTS, curve, grid
-from fedsim.analysis.comparison.facts import COSTS, TIMING, RunFacts, require_cost
+from fedsim.analysis.comparison.facts import (
+    CLIENT_UPDATES,
+    COSTS,
+    TIMING_TABLE,
+    RunFacts,
+    require_cost,
+)
 from fedsim.analysis.comparison.groups import Group, Grouping, group_runs
 from fedsim.analysis.comparison.loading import Loaded
 from fedsim.analysis.comparison.targets import (
@@ -132,8 +138,12 @@ class ComparisonTables:
         )
 
     def title(self, target: Target) -> str:
-        """A target in a sentence: ``90% accuracy``."""
+        """A target in a heading: ``90% accuracy``, ``loss of 0.4``."""
         return self.definition(target.metric).format_target(target.value)
+
+    def phrase(self, target: Target) -> str:
+        """A target after a verb: ``reached 90% accuracy``, ``reached a loss of 0.4``."""
+        return self.definition(target.metric).with_article(self.title(target))
 
     @property
     def main_metrics(self) -> tuple[str, ...]:
@@ -210,7 +220,7 @@ class ComparisonTables:
     def summary(self) -> pd.DataFrame:
         """One row per group: ``runs``; for every metric the mean of the last values (``final_...``), their standard
         deviation (``..._sd``) and the mean of the best (``best_...``); the means of the runs' figures, and the
-        standard deviations of the main ones of timing-only runs."""
+        standard deviations of those that the table of timing-only runs shows."""
         rows = []
         for group in self.groups:
             row: dict[str, Any] = {**group.names, "runs": len(group.runs)}
@@ -220,7 +230,7 @@ class ComparisonTables:
                 row[f"final_{name}_sd"] = last.std(skipna=False)
                 row[f"best_{name}"] = float(np.mean([run.best(name) for run in group.runs]))
             figures = pd.DataFrame([run.figures for run in group.runs])
-            spread = figures.reindex(columns=list(TIMING)).std(skipna=False).add_suffix("_sd")
+            spread = figures.reindex(columns=list(TIMING_TABLE)).std(skipna=False).add_suffix("_sd")
             rows.append(row | figures.mean(skipna=False).to_dict() | spread.to_dict())
         return pd.DataFrame(rows)
 
@@ -232,8 +242,9 @@ class ComparisonTables:
         ``time_low_s`` and ``time_high_s`` (95% bootstrap interval over seeds); ``time_median_s`` is the time by which
         half of the runs had; ``relative`` is the mean divided by the baseline's in the setting, both over the seeds
         with which both reached the target, with its interval;
-        ``version``, ``round``, ``bytes`` and ``compute_s`` are means at the same evaluations. All are NaN if fewer than
-        half of the runs reached the target.
+        ``version``, ``round``, ``bytes``, ``compute_s`` and ``client_updates`` (client updates that the model contains)
+        are means at the same evaluations; ``client_updates_per_h`` is the mean of the client updates divided by the
+        mean time. All are NaN if fewer than half of the runs reached the target.
         """
         rows = []
         for group, target in itertools.product(self.groups, self.goals):
@@ -252,20 +263,21 @@ class ComparisonTables:
             row |= dict(zip(("time_s", "time_low_s", "time_high_s"), mean, strict=True))
             row["time_median_s"] = median_of_reached(times)
             row |= dict(zip(("relative", "relative_low", "relative_high"), relative, strict=True))
-            for cost in list(COSTS)[1:]:
+            for cost in (*list(COSTS)[1:], CLIENT_UPDATES):
                 row[cost] = float(np.nanmean(at[cost])) if good else math.nan
+            row[f"{CLIENT_UPDATES}_per_h"] = per_hour(row[CLIENT_UPDATES], row["time_s"])
             rows.append(row)
         return pd.DataFrame(rows)
 
     def _reaching(self, group: Group, target: Target) -> dict[str, Floats]:
         reached = [reaching(run, target) for run in group.runs]
-        return {cost: np.array([at[cost] for at in reached]) for cost in COSTS}
+        return {cost: np.array([at[cost] for at in reached]) for cost in (*COSTS, CLIENT_UPDATES)}
 
     def _relative(self, group: Group, target: Target) -> Estimate:
         base = self.baseline_of(group.setting)
         if base is None or not enough(self._reaching(base, target)["time_s"]):
             return Estimate()
-        return Estimate(1.0) if base is group else ratio_of_means(*_times(group, base, target))
+        return Estimate(1.0) if base is group else ratio_of_means(*at_target(group, base, target))
 
     @functools.cached_property
     def pairs(self) -> pd.DataFrame:
@@ -289,7 +301,7 @@ class ComparisonTables:
                     up = self.definition(name).higher_is_better
                     rows.append(_pair(first, second, f"final {name}", ends, up=up))
                 for target in self.goals:
-                    times = _times(first, second, target).T
+                    times = at_target(first, second, target).T
                     rows.append(_pair(first, second, f"time to {target}", times, up=False))
         return pd.DataFrame(rows, columns=list(_PAIR))
 
@@ -381,18 +393,21 @@ def _matched(first: Group, second: Group) -> list[tuple[RunFacts, RunFacts]]:
     return [(run, others[run.replicate]) for run in first.runs if run.replicate in others]
 
 
-def _times(first: Group, second: Group, target: Target) -> Floats:
-    """Times to a target of two variants, by seed that both were run with (2, seeds); NaN if it was not reached."""
-    return (
-        np.array(
-            [
-                (reaching(a, target)["time_s"], reaching(b, target)["time_s"])
-                for a, b in _matched(first, second)
-            ]
-        )
-        .reshape(-1, 2)
-        .T
-    )
+def at_target(first: Group, second: Group, target: Target, cost: str = "time_s") -> Floats:
+    """The time or another cost at which two variants reached a target, by seed that both were run with.
+
+    Returns:
+        Shape (2, seeds); NaN if the target was not reached.
+    """
+    pairs = [
+        (reaching(a, target)[cost], reaching(b, target)[cost]) for a, b in _matched(first, second)
+    ]
+    return np.array(pairs).reshape(-1, 2).T
+
+
+def per_hour(count: float, seconds: float) -> float:
+    """A number per hour; NaN if no time passed."""
+    return count / seconds * 3600 if seconds else math.nan
 
 
 def _pair(

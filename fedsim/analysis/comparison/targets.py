@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.analysis.comparison.facts import COSTS, RunFacts
+from fedsim.analysis.comparison.facts import CLIENT_UPDATES, COSTS, RunFacts
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
 from fedsim.units import share_of
@@ -61,14 +61,15 @@ class Target:
 
 
 def reaching(run: RunFacts, target: Target) -> dict[str, float]:
-    """The costs at the first evaluation that reached the target, by :data:`COSTS`; NaN if none did."""
+    """The :data:`COSTS` and :data:`CLIENT_UPDATES` of the first evaluation that reached the target; NaN if none did."""
+    names = (*COSTS, CLIENT_UPDATES)
     if target.metric in run.metrics:
         metric = run.definition(target.metric)
         reached = metric.reached(run.progress[target.metric], target.value)
         if reached.any():
             row = run.progress.iloc[int(reached.argmax())]
-            return {cost: float(row[cost]) for cost in COSTS}
-    return dict.fromkeys(COSTS, math.nan)
+            return {name: float(row[name]) for name in names}
+    return dict.fromkeys(names, math.nan)
 
 
 def evaluation_gap_s(run: RunFacts, target: Target) -> float:

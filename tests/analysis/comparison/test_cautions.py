@@ -39,7 +39,7 @@ def test_variants_without_a_common_seed_are_a_caution() -> None:
     assert cautions(of(*shared)) == []
     apart = [*shared, run("fedbuff", 7)]
     assert cautions(of(*apart)) == [
-        "The runs of fedavg and fedbuff share no seed: devices and data differ too; "
+        "The runs of fedbuff share no seed with those of fedavg: devices and data differ too; "
         "run them with the same seeds."
     ]
 
@@ -56,7 +56,7 @@ def test_other_weights_are_a_caution_if_clients_hold_unequal_numbers_of_samples(
     assert cautions(of(*runs)) == []
     unequal = [dataclasses.replace(run, unequal_samples=True) for run in runs]
     assert cautions(of(*unequal)) == [
-        "Clients are weighted by samples in fedavg; equally in wait, mifa; set server.method.weights to compare the "
+        "Clients are weighted by samples in fedavg; equally in wait and mifa; set server.method.weights to compare the "
         "rules alone."
     ]
     assert cautions(of(*unequal[1:])) == []
@@ -78,7 +78,7 @@ def test_a_world_that_differs_with_the_method_is_told_of() -> None:
     runs = [run("fedavg", task=data("digits", 0.1)), run("mifa", task=data("digits", 1.0))]
     (caution,) = cautions(of(*runs, run("fedvarp", task=data("digits", 1.0))))
     assert caution == (
-        "Variants differ in more than the server: task.partition.alpha is 0.1 for fedavg; 1.0 for mifa, fedvarp."
+        "Variants differ in more than the server: task.partition.alpha is 0.1 for fedavg; 1.0 for mifa and fedvarp."
     )
 
 
@@ -87,7 +87,7 @@ def test_runs_that_stopped_at_their_target_are_a_caution() -> None:
     runs = [run("fedavg", 0, **stop), run("fedavg", 1, (0.1, 0.5), **stop), run("mifa", 0, **stop)]
     rest = " Harder levels and final values of these runs are not comparable; to compare them, run without stop.target."
     assert cautions(of(*runs)) == [
-        f"2 runs stopped at stop.target (80% accuracy): fedavg (1 of 2 runs), mifa.{rest}"
+        f"2 runs stopped at stop.target (80% accuracy): fedavg (1 of 2 runs) and mifa.{rest}"
     ]
     assert cautions(of(runs[0], runs[2])) == [
         f"Every run stopped at stop.target (80% accuracy).{rest}"
@@ -177,14 +177,14 @@ def test_pairs_have_the_baseline_first_in_order_and_second_in_place() -> None:
 def test_who_is_alike_is_not_ranked() -> None:
     finding = figures.learning(of(run("fedavg"), run("mifa")))
     assert finding is not None
-    assert finding.finding == "All tied: 90.0% accuracy."
+    assert finding.finding == "Both tied, with 90.0% accuracy."
     # Equal to the last digit that is shown.
     close = of(
         run("fedavg"), run("mifa", accuracy=(0.1, 0.9 - 1e-5)), run("scaffold", accuracy=(0.1, 0.5))
     )
     finding = figures.learning(close)
     assert finding is not None
-    assert finding.finding == "fedavg and mifa ended best: 90.0% accuracy."
+    assert finding.finding == "fedavg and mifa ended best, with 90.0% accuracy."
     written = "{:.1f}".format
     assert findings.leader(close.summary, "final_accuracy", written) == "fedavg and mifa"
     frame = of(run("fedavg", accuracy=(0.1, 0.5)), run("mifa")).summary
@@ -207,6 +207,6 @@ def test_a_run_that_is_given_twice_is_a_caution() -> None:
     assert sentence.endswith(
         " are runs of one scenario with the same seeds, and their results are identical; give each run once."
     )
-    assert sentence.startswith("fedavg0, run are runs")
+    assert sentence.startswith("fedavg0 and run are runs")
     other = dataclasses.replace(copy, digest="other")
     assert "seeds, but their results differ;" in cautions(of(*runs, other))[0]

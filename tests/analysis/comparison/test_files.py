@@ -10,6 +10,7 @@ import pytest
 
 from fedsim.analysis.comparison import Comparison, compare, files
 from fedsim.errors import UserError
+from fedsim.formatting import format_mean_count, format_number
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison.compared import SETTINGS, TARGETS, VARIANTS, row
 
@@ -45,8 +46,8 @@ def test_files(sweep: Sweep, comparison: Comparison, page: Path, tmp_path: Path)
 
 def test_latex_table(comparison: Comparison, page: Path) -> None:
     lines = (page.parent / "table.tex").read_text().splitlines()
-    assert lines[1] == r"\begin{tabular}{lrrrrrrrr}"
-    assert r"\multicolumn{4}{c}{alpha=5}" in lines[3]
+    assert lines[1] == r"\begin{tabular}{lrrrrrrrrrrrr}"
+    assert r"\multicolumn{6}{c}{alpha=5}" in lines[3]
     assert lines[4].count(r"final accuracy (\%)") == 2
     body = [line for line in lines if line.startswith(VARIANTS)]
     assert len(body) == 2
@@ -56,6 +57,8 @@ def test_latex_table(comparison: Comparison, page: Path) -> None:
     )
     assert rf"({shown['relative']:.2f}$\times$)" in body[1]
     cells = body[1].removesuffix(r" \\").split(" & ")
+    updates, rate = shown["client_updates"], shown["client_updates_per_h"]
+    assert cells[2] == f"{format_mean_count(updates)} ({format_number(rate)})"
     assert cells[-2] == "--"
     last = row(comparison.summary, SETTINGS[1], "fedbuff")
     mean, spread = 100 * last["final_accuracy"], 100 * last["final_accuracy_sd"]

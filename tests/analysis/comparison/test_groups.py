@@ -29,7 +29,7 @@ def facts(
     accuracy: tuple[float, ...] = (),
 ) -> RunFacts:
     progress = pd.DataFrame({"time_s": times, "accuracy": accuracy})
-    for name in ("version", "round", "bytes", "compute_s"):
+    for name in ("version", "round", "bytes", "compute_s", "client_updates"):
         progress[name] = progress["time_s"] * 2
     return RunFacts(
         path=Path("/runs") / folder,

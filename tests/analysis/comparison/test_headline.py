@@ -74,7 +74,7 @@ def test_the_headline_names_the_hardest_target_that_was_reached_and_tables_go_fr
         *("loss=0.5", "loss=0.2"),
     ]
     # Accuracy never reached 90%.
-    shown = ["70% accuracy", "30% accuracy", "90% accuracy", "loss of 0.5", "loss of 0.2"]
+    shown = ["70% accuracy", "30% accuracy", "90% accuracy", "a loss of 0.5", "a loss of 0.2"]
     sentences = [headline(comparison), *other_targets(comparison)]
     assert [title in text for title, text in zip(shown, sentences, strict=True)] == [True] * 5
     missed = of(*runs, goals=(Target("accuracy", 0.9), Target("loss", 0.5)))
@@ -96,11 +96,11 @@ def test_the_headline_compares_times_over_shared_seeds_and_names_incomplete_side
     assert comparison.targets["relative"].tolist() == [1.0, 6.5 / 25]
     assert headline(comparison) == (
         "fedavg reached 90% accuracy first, after 25 s (2 of 4 runs)"
-        "; with 2 seeds, the lead over fedbuff may be due to chance"
+        "; its lead over fedbuff is uncertain: fedbuff was faster with the seeds with which both reached it"
     )
     assert headline(of(*runs[:5], goals=(Target("accuracy", 0.9),))) == (
         "fedbuff reached 90% accuracy first, after 6.5 s: 3.85 times as fast as fedavg (2 of 3 runs)"
-        "; with 2 seeds, the lead over fedavg may be due to chance"
+        "; its lead over fedavg is uncertain: it rests on 2 seeds"
     )
 
 
@@ -120,31 +120,40 @@ def test_a_lead_within_the_spread_over_seeds_is_named() -> None:
         return headline(of(*runs, goals=(Target("accuracy", 0.7),)))
 
     first = "a reached 70% accuracy first, after 58 s"
-    unclear = "; the lead over b is within the spread over seeds"
-    assert of_times(a=(50, 54, 70), b=(75, 55, 52), c=(90, 91, 92)) == first + unclear
-    assert of_times(a=(50, 54, 70), b=(60, 64, 75), c=(60, 64, 80)) == first
-    # The next best may not be the baseline, with which the interval of the ratio is compared.
+    unclear = "; its lead over b is uncertain: it is within the spread over seeds"
+    factor = ": 1.05 times as fast as b"
+    assert of_times(a=(50, 54, 70), b=(75, 55, 52), c=(90, 91, 92)) == first + factor + unclear
+    second = ": 1.14 times as fast as b"
+    assert of_times(a=(50, 54, 70), b=(60, 64, 75), c=(60, 64, 80)) == first + second
+    # The factor is relative to the baseline, which may not be the next best.
     speed = ": 1.57 times as fast as c"
     assert of_times(c=(90, 91, 92), b=(75, 55, 52), a=(50, 54, 70)) == first + speed + unclear
-    assert of_times(b=(75, 55, 52), a=(50, 54, 70)).endswith(
-        "; this may be due to chance (the 95% interval includes 1)"
+    assert of_times(b=(75, 55, 52), a=(50, 54, 70)) == first + factor + unclear
+    # A clear lead over the next best, but not over a baseline whose times vary.
+    varied = of_times(c=(52, 53, 100), b=(60, 64, 75), a=(50, 54, 70))
+    assert varied.endswith(
+        "as fast as c; its lead over c is uncertain: it is within the spread over seeds"
     )
     # Two seeds have no interval.
-    chance = "; with 2 seeds, the lead over b may be due to chance"
-    assert of_times(a=(50, 66), b=(75, 52)) == first + chance
-    assert of_times(a=(58,), b=(63,)) == first + chance.replace("2 seeds", "one seed")
-    resolution = "; its lead over b is shorter than the time between evaluations, 10 s"
-    assert of_times(10, a=(50, 54, 70), b=(60, 64, 75)) == first + resolution
+    chance = "; its lead over b is uncertain: it rests on 2 seeds"
+    assert of_times(a=(50, 66), b=(75, 52)) == first + ": 1.09 times as fast as b" + chance
+    assert of_times(a=(58,), b=(63,)) == first + ": 1.09 times as fast as b" + chance.replace(
+        "2 seeds", "one seed"
+    )
+    resolution = (
+        "; its lead over b is uncertain: it is shorter than the time between evaluations (10 s)"
+    )
+    assert of_times(10, a=(50, 54, 70), b=(60, 64, 75)) == first + second + resolution
 
 
 def test_a_page_writes_only_the_main_clause_large(sweep: Sweep) -> None:
     comparison = compare(
         [folders(sweep, *group)[0] for group in GROUPS[:2]], targets=["accuracy=0.7"]
     )
-    main, (doubt,) = statement(comparison)
-    assert doubt.startswith("with one seed, the lead over ")
+    main, (doubt,), _ = statement(comparison)
+    assert doubt.endswith(" is uncertain: it rests on one seed")
     page = render(comparison).replace("\u00a0", " ")
-    below = f'<p class="subtitle">With{doubt.removeprefix("with")}.</p>'
+    below = f'<p class="subtitle">I{doubt[1:]}.</p>'
     assert re.search(rf'<h1 id="headline">{re.escape(main)}</h1>\s*{re.escape(below)}', page)
 
 
@@ -154,10 +163,10 @@ def test_a_variant_that_stopped_at_its_target_is_not_beaten_at_a_harder_level() 
     goals = tuple(Target("accuracy", level) for level in (0.6, 0.8, 0.95))
     comparison = of(*runs, goals=goals)
     assert [headline(comparison), *other_targets(comparison)] == [
-        "b reached 60% accuracy first, after 10 s: 2 times as fast as a; with one seed, the lead over a may be due to "
-        "chance",
+        "b reached 60% accuracy first, after 10 s: 2 times as fast as a; its lead over a is uncertain: it rests on "
+        "one seed",
         "1 of 2 variants reached 80% accuracy; not comparable: runs of a had stopped at their own target",
-        "0 of 2 variants reached 95% accuracy; not comparable: runs of a, b had stopped at their own target",
+        "0 of 2 variants reached 95% accuracy; not comparable: runs of a and b had stopped at their own target",
     ]
     table = target_figure(comparison, goals[1], 0)
     assert table.finding == "Not comparable: runs of a had stopped at their own target."
@@ -176,7 +185,7 @@ def test_the_words_for_what_reached_a_target_fit_the_counts() -> None:
     runs = [run("a", seed, good) for seed in range(3)]
     runs += [run("b", seed, bad if seed else good) for seed in range(3)]
     assert headline(of(*runs, goals=goals)).endswith(
-        "; 1 of 2 variants reached it in at least half of their runs"
+        "; 1 of 2 variants reached it in at least half of its runs"
     )
     figures = {"simulated_s": 1.0, "wall_s": 1.0}
     settings = [

@@ -16,6 +16,7 @@ from fedsim.analysis.comparison.headline import headline
 from fedsim.analysis.report import figures as report_figures
 from fedsim.cli.compare import command
 from fedsim.errors import UserError
+from fedsim.formatting import format_mean
 from tests.analysis.comparison.made import of, run
 from tests.runs.synthetic_runs import build_run
 
@@ -77,6 +78,13 @@ def test_the_terminal_shows_the_numbers_that_matter(folder: Path, tmp_path: Path
     for heading in ("time per server update", "client updates per hour", "local steps lost"):
         assert heading in result.output
     frame = pd.read_csv(tmp_path / "out" / "summary.csv")
+    for heading, name, kind in (
+        ("clients that contributed", "contributed", "share"),
+        ("energy", "energy_j", "energy"),
+    ):
+        assert heading in result.output
+        for row in frame.to_dict("records"):
+            assert format_mean(row[name], row[f"{name}_sd"], kind) in result.output
     for share in frame["lost_steps"]:
         assert f"{share:.1%}"[:3] in result.output
     assert "±" in result.output
