@@ -83,8 +83,8 @@ def plain(task: SupervisedTask, calls: list[Call], device: torch.device, threads
     versions = {0: {name: value.clone() for name, value in server.state_dict().items()}}
     updates: dict[int, dict[str, torch.Tensor]] = {}
     newest = 0
-    for call, argument in calls:
-        if call == "hold":
+    for _, argument in calls:
+        if isinstance(argument, int):
             holds[argument] = holds.get(argument, 0) + 1
         elif isinstance(argument, Train):
             model = copy.deepcopy(server)

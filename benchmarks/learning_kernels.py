@@ -204,7 +204,8 @@ def ceilings(device: torch.device, threads: int) -> dict[str, float]:
 
     images = torch.randn(1024 if device.type == "cuda" else 64, 64, 28, 28, device=device)
     images = images.contiguous(memory_format=torch.channels_last)
-    layer = nn.Conv2d(64, 64, 5, device=device).to(memory_format=torch.channels_last)
+    layer = nn.Conv2d(64, 64, 5, device=device)
+    layer.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def convolve() -> None:
         with torch.no_grad():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import numpy as np
@@ -81,7 +81,7 @@ def microseconds(call: Callable[[], object], count: int) -> float:
 def timeouts(count: int) -> None:
     environment = simpy.Environment()
 
-    def process() -> object:
+    def process() -> Generator[simpy.Event, None, None]:
         for _ in range(count):
             yield environment.timeout(1)
 

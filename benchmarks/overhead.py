@@ -59,7 +59,7 @@ SYNC = {
     "selection": {"name": "uniform", "cohort": 50},
     "schedule": {"name": "sync", "deadline": "10min", "over_selection": 1.3, "pause": "10min"},
 }
-BUFFERED = {
+BUFFERED: dict[str, dict[str, Any]] = {
     "method": {"name": "fedbuff"},
     "schedule": {"name": "buffered", "buffer_size": 10, "concurrency": 50},
 }
@@ -122,12 +122,12 @@ def main() -> None:
     worst = 0.0
     with tempfile.TemporaryDirectory() as folder:
         for name in only:
-            *world, rounds = RUNS[name]
+            work, devices, server, rounds = RUNS[name]
             # For imports during a run.
-            fedsim.run(scenario(*world, 1), f"{folder}/warm", overwrite=True)
+            fedsim.run(scenario(work, devices, server, 1), f"{folder}/warm", overwrite=True)
             clock.spent_s.clear()
             begin_s = time.process_time()
-            fedsim.run(scenario(*world, rounds), f"{folder}/run", overwrite=True)
+            fedsim.run(scenario(work, devices, server, rounds), f"{folder}/run", overwrite=True)
             total_s = time.process_time() - begin_s - clock.spent_s["data"]
             shares = [clock.spent_s[part] / total_s for part in parts]
             rest = 1 - sum(shares)

@@ -11,10 +11,10 @@
 linear 10, without padding.
 
 Each peer gets its own environment in the folder (made once, some gigabytes in all) and an adapter in
-``benchmarks/peers``: a script that does the work through the peer's own interface, in the form in which it is fastest
-among those that its documentation shows. Where a peer leaves local training or the batches to its users, they are the
-fastest that torch offers, the same for all; convolutions get channels-last images. fedsim runs as ``fedsim run`` does,
-on phones of a bundled trace.
+``benchmarks/adapters``: a script that does the work through the peer's own interface, in the form in which it is
+fastest among those that its documentation shows. If a peer leaves local training or the batches to its users, they are
+the fastest that torch offers, the same for all; convolutions get channels-last images. fedsim runs as ``fedsim run``
+does, on phones of a bundled trace.
 
 Every measurement is a whole process, from its start to its end, with all of its children, pinned to ``--cpus``. A
 repeat is one process of one round and one of all rounds, and repeats go around all simulators, so that a change of
@@ -41,13 +41,14 @@ import sys
 import tempfile
 import time
 import venv
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-ADAPTERS = Path(__file__).resolve().parent / "peers"
+ADAPTERS = Path(__file__).resolve().parent / "adapters"
 PAGE = ADAPTERS.parents[1] / "docs" / "performance.md"
 BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
 CLIENTS, SAMPLES, TEST_SAMPLES, CLASSES = 100, 200, 1000, 10
@@ -157,7 +158,7 @@ def interpreter(peer: Peer, folder: Path) -> Path:
         return python
     print(f"installing {peer.name}", flush=True)
     venv.create(home, with_pip=True, clear=True)
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     steps = [[*pip, *peer.requirements]]
     if TORCH in peer.requirements:
         # torch comes first and by itself, so that no later package installs another build of it.
@@ -281,12 +282,15 @@ def summarize(repeats: list[Repeat], rounds: int, clock: str) -> Row:
         short, long = (
             statistic([each[length][clock] for each in repeats]) for length in ("short", "long")
         )
-        round_s = (long - short) / (rounds - 1)
-        figures.append((round_s, short - round_s, long))
+        one_s = (long - short) / (rounds - 1)
+        figures.append((one_s, short - one_s, long))
     lowest, median = figures
+    round_s, startup_s, run_s = zip(lowest, median, strict=True)
     first = repeats[0]
     return Row(
-        *zip(lowest, median, strict=True),
+        round_s,
+        startup_s,
+        run_s,
         repeats=len(repeats),
         steps=(first["long"]["steps"] - first["short"]["steps"]) / (rounds - 1),
         parameters=first["long"]["parameters"],
@@ -295,7 +299,7 @@ def summarize(repeats: list[Repeat], rounds: int, clock: str) -> Row:
     )
 
 
-def pair(values: tuple[float, float], decimals: int) -> str:
+def pair(values: Iterable[float], decimals: int) -> str:
     return " / ".join(f"{value:.{decimals}f}" for value in values)
 
 
@@ -313,7 +317,7 @@ def table(rows: dict[str, Row | str], title: str, rounds: int) -> str:
         if "fedsim" in ran:
             pairs = zip(row.round_s, ran["fedsim"].round_s, strict=True)
             ratio = " / ".join(f"{own / fedsim:.2f}" for own, fedsim in pairs)
-        milliseconds = tuple(1000 * value for value in row.round_s)
+        milliseconds = [1000 * value for value in row.round_s]
         lines.append(
             f"| {titles[name]} | {pair(milliseconds, 1)} | {ratio} | {pair(row.startup_s, 1)} | "
             f"{pair(row.run_s, 1)} | {row.accuracy:.3f} |"

@@ -123,7 +123,7 @@ def bundled() -> Iterator[Case]:
 def _diagonal(content: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """Overrides of one run after another, until every listed value of every path has been used."""
     sweep = content["sweep"]
-    grid = [
+    grid: list[list[tuple[tuple[str, Any], ...]]] = [
         [((path, value),) for value in values] for path, values in sweep.get("grid", {}).items()
     ]
     if sweep.get("zip"):

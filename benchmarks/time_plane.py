@@ -132,7 +132,7 @@ def measure(name: str, folder: Path) -> dict[str, float]:
         simulate(server)
         limits.append(time.process_time())
 
-    Server.run = timed  # type: ignore[method-assign]
+    Server.run = timed  # type: ignore[assignment, method-assign]
     bundle = folder / f"phones_{min(clients, MOST_DEVICES)}"
     loaded = fedsim.read_scenario(scenario(bundle, clients, steps, server, stop))
     with tempfile.TemporaryDirectory() as output:

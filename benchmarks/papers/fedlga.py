@@ -45,9 +45,9 @@ def lga_label(scenario: Scenario) -> str:
     if name in ("fedlga", "loggedfedlga"):
         return (
             "FedLGA"
-            + ", limited correction" * method["clip"]
-            + ", unit gradient" * method["unit_gradient"]
-            + ", sign -1" * (method["sign"] == -1)
+            + ", limited correction" * bool(method["clip"])
+            + ", unit gradient" * bool(method["unit_gradient"])
+            + ", sign -1" * bool(method["sign"] == -1)
         )
     if name == "fedavg":
         partial = {"drop": ", drops partial work", "zero": ", zeros for partial work"}

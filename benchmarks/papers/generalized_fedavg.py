@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from benchmarks.papers.claims import Claim
@@ -23,6 +24,8 @@ from benchmarks.papers.results import (
 )
 from benchmarks.tables import markdown
 from fedsim.units import parse_duration_s
+
+FloatArray = npt.NDArray[np.float64]
 
 
 def smallest_loss(folder: Path) -> float:
@@ -43,7 +46,7 @@ def smallest_loss(folder: Path) -> float:
     weights[task.rows] = np.repeat(1 / (np.count_nonzero(counts) * np.maximum(counts, 1)), counts)
     classes = int(y.max()) + 1
 
-    def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
+    def objective(flat: FloatArray) -> tuple[float, FloatArray]:
         logits = x @ flat.reshape(-1, classes)
         logits -= logits.max(1, keepdims=True)
         log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
@@ -52,9 +55,14 @@ def smallest_loss(folder: Path) -> float:
         value = -(weights * log_p[np.arange(len(y)), y]).sum()
         return float(value), (x.T @ (gradient * weights[:, None])).ravel()
 
-    options = {"maxiter": 5000, "ftol": 1e-15, "gtol": 1e-10}
-    start = np.zeros(x.shape[1] * classes)
-    return float(minimize(objective, start, jac=True, method="L-BFGS-B", options=options).fun)
+    result = minimize(
+        objective,
+        np.zeros(x.shape[1] * classes),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 5000, "ftol": 1e-15, "gtol": 1e-10},
+    )
+    return float(result.fun)
 
 
 def waiting_label(scenario: Scenario) -> tuple[str, float]:

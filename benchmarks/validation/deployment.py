@@ -241,7 +241,12 @@ def deploy(
     links, server_link = links_of(assembly)
     shared_bps = min(server_link["server_up_bps"], 1e9)
     buffer = round(max(2 * links[0].delay_s * shared_bps / 8, 48_000))
-    net = Net(links, **server_link, server_buffer_bytes=buffer)
+    net = Net(
+        links,
+        server_down_bps=server_link["server_down_bps"],
+        server_up_bps=server_link["server_up_bps"],
+        server_buffer_bytes=buffer,
+    )
     processes: list[int] = []
     real_time = raise_priority(10)
     try:

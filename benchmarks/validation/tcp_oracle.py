@@ -175,7 +175,7 @@ def _grid() -> Iterator[Case]:
 
 
 def tcp(case: Case) -> Transport:
-    return Tcp(TcpParams(congestion=case.congestion))  # type: ignore[arg-type]
+    return Tcp(TcpParams(congestion=case.congestion))
 
 
 def predicted_s(case: Case, transport: Transport) -> list[float]:

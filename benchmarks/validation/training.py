@@ -75,7 +75,7 @@ def trainer(group: Path) -> Compute:
             gradients = torch.autograd.grad(loss, parameters)
             with torch.no_grad():
                 for parameter, gradient in zip(parameters, gradients, strict=True):
-                    parameter -= 0.01 * gradient
+                    parameter.sub_(0.01 * gradient)
 
     train(20, 0)  # the first steps load and allocate without the quota
     # A quota applies only to ordinary priority.

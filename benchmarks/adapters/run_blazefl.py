@@ -6,6 +6,7 @@ Trainers with a ``train`` of the user's own are what its documentation shows.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 os.environ["TQDM_DISABLE"] = "1"  # no progress bar per round
 
@@ -18,7 +19,16 @@ from blazefl.contrib import (
 )
 from blazefl.contrib.fedavg import FedAvgUplinkPackage
 from blazefl.core import ModelSelector, deserialize_model, serialize_model
-from torch_work import accuracy_of, build, client_batches, parameters_of, steps_drawn, train
+from torch import nn
+from torch_work import (
+    Batches,
+    accuracy_of,
+    build,
+    client_batches,
+    parameters_of,
+    steps_drawn,
+    train,
+)
 from work import BATCH, COHORT, CORES, RATE, read_work
 
 work = read_work()
@@ -26,20 +36,22 @@ batches = client_batches(work.x, work.y)
 
 
 class Models(ModelSelector):
-    def select_model(self, model_name):
+    def select_model(self, model_name: str) -> nn.Module:
         return build(model_name)
 
 
 class Clients(FedAvgPartitionedDataset):
-    def get_dataset(self, type_, cid):
+    def get_dataset(self, type_: Any, cid: int) -> Any:
         raise NotImplementedError  # abstract in BlazeFL; nothing in this adapter calls it
 
-    def get_dataloader(self, type_, cid, batch_size=None, generator=None):
+    def get_dataloader(
+        self, type_: Any, cid: int, batch_size: int | None = None, generator: Any = None
+    ) -> Batches:
         return batches[cid]
 
 
 class Trainer(FedAvgBaseClientTrainer):
-    def train(self, model_parameters, train_loader, cid):
+    def train(self, model_parameters: Any, train_loader: Batches, cid: int) -> Any:
         deserialize_model(self.model, model_parameters)
         train(self.model, train_loader)
         return FedAvgUplinkPackage(cid, serialize_model(self.model), len(train_loader.y))

@@ -5,12 +5,22 @@ Its documentation leaves ``train`` and the batches to its users.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torchvision_stand_in  # noqa: F401
 from fedlab.contrib.algorithm.basic_client import SGDSerialClientTrainer
 from fedlab.contrib.algorithm.basic_server import SyncServerHandler
 from fedlab.contrib.dataset.basic_dataset import FedDataset
 from fedlab.core.standalone import StandalonePipeline
-from torch_work import accuracy_of, build, client_batches, parameters_of, steps_drawn, train
+from torch_work import (
+    Batches,
+    accuracy_of,
+    build,
+    client_batches,
+    parameters_of,
+    steps_drawn,
+    train,
+)
 from work import BATCH, COHORT, RATE, read_work
 
 work = read_work()
@@ -18,19 +28,19 @@ batches = client_batches(work.x, work.y)
 
 
 class Clients(FedDataset):
-    def get_dataloader(self, id, batch_size):
+    def get_dataloader(self, id: int, batch_size: int) -> Batches:
         return batches[id]
 
 
 class Trainer(SGDSerialClientTrainer):
-    def train(self, model_parameters, train_loader):
+    def train(self, model_parameters: Any, train_loader: Batches) -> list[Any]:
         self.set_model(model_parameters)
         train(self._model, train_loader)
         return [self.model_parameters]
 
 
 class Pipeline(StandalonePipeline):
-    def evaluate(self):
+    def evaluate(self) -> None:
         pass
 
 

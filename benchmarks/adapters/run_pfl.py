@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 from pfl.aggregate.simulate import SimulatedBackend
@@ -13,16 +14,17 @@ from pfl.data.pytorch import PyTorchTensorDataset
 from pfl.data.sampling import get_user_sampler
 from pfl.hyperparam import NNTrainHyperParams
 from pfl.model.pytorch import PyTorchModel
+from torch import Tensor
 from torch.nn import functional
 from torch_work import accuracy_of, build, parameters_of
 from work import BATCH, COHORT, RATE, read_work
 
 work = read_work()
-network = build(work.model)
+network: Any = build(work.model)
 steps = 0
 
 
-def loss(x, y):
+def loss(x: Tensor, y: Tensor) -> Tensor:
     global steps
     steps += 1
     return functional.cross_entropy(network(x), y)
@@ -32,7 +34,7 @@ network.loss = loss
 network.metrics = lambda x, y: {}
 
 
-def dataset_of(client):
+def dataset_of(client: int) -> Any:
     return PyTorchTensorDataset(
         (torch.from_numpy(work.x[client]), torch.from_numpy(work.y[client]))
     )

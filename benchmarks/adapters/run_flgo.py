@@ -9,6 +9,7 @@ import importlib
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import flgo
 import flgo.algorithm.fedavg as fedavg
@@ -45,7 +46,9 @@ sys.path.insert(0, str(work.folder))
 configuration = Path("configuration.py")
 here = str(Path(__file__).resolve().parent)
 configuration.write_text(CONFIGURATION.format(here=here, data=str(work.data), model=work.model))
-benchmark = importlib.import_module(flgo.gen_benchmark_from_file("common_work", str(configuration)))
+benchmark: Any = importlib.import_module(
+    flgo.gen_benchmark_from_file("common_work", str(configuration))
+)
 importlib.import_module(f"{benchmark.__name__}.core")
 benchmark.visualize = lambda *arguments: None  # a picture of the split, which takes minutes
 # Methods that torch requires of such data sets since version 2.13.
@@ -54,10 +57,10 @@ flgo.gen_task_by_(benchmark, IIDPartitioner(num_clients=len(work.x)), "task")
 
 
 class Quiet(BasicLogger):
-    def check_if_log(self, *args, **kwargs):
+    def check_if_log(self, *args: Any, **kwargs: Any) -> bool:
         return False
 
-    def log_once(self, *args, **kwargs):
+    def log_once(self, *args: Any, **kwargs: Any) -> None:
         pass
 
 

@@ -9,7 +9,8 @@ from work import COHORT, read_work
 work = read_work()
 clients = client_batches(work.x, work.y)
 server, client = build(work.model), build(work.model)
-models, locals_ = list(server.parameters()), list(client.parameters())
+models: list[torch.Tensor] = list(server.parameters())
+locals_: list[torch.Tensor] = list(client.parameters())
 for _ in range(work.rounds):
     with torch.no_grad():
         sums = [torch.zeros_like(each) for each in models]

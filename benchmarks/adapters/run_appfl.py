@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torchvision_stand_in  # noqa: F401
@@ -57,11 +58,12 @@ shared = {
 batches = client_batches(work.x, work.y)
 updates = work.rounds * COHORT
 # It divides alpha by the number of clients: the mean of ten changes, and 0.6 towards every model that arrives.
-aggregator, settings = {
+aggregators: dict[str, tuple[str, dict[str, Any]]] = {
     "fedavg": ("FedAvgAggregator", {"client_weights_mode": "equal"}),
     "fedbuff": ("FedBuffAggregator", {"K": COHORT, "alpha": len(batches) / COHORT}),
     "fedasync": ("FedAsyncAggregator", {"alpha": 0.6 * len(batches)}),
-}[work.method]
+}
+aggregator, settings = aggregators[work.method]
 synchronous = work.method == "fedavg"
 scheduler = {"num_clients": len(batches), "optimize_memory": False}
 server = SimServerAgent(

@@ -72,7 +72,7 @@ class Batches:
         return -(-len(self.y) // BATCH)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for rows in torch.randperm(len(self.y)).split(BATCH):
+        for rows in torch.split(torch.randperm(len(self.y)), BATCH):
             self.drawn += 1
             yield self.x.index_select(0, rows), self.y.index_select(0, rows)
 
@@ -97,7 +97,7 @@ def steps_drawn(batches: list[Batches]) -> int:
 
 def train(model: nn.Module, batches: Batches) -> None:
     """One local epoch of plain SGD, in the fastest way that torch offers on a processor."""
-    parameters = list(model.parameters())
+    parameters: list[Tensor] = list(model.parameters())
     for x, y in batches:
         gradients = torch.autograd.grad(functional.cross_entropy(model(x), y), parameters)
         with torch.no_grad():
@@ -108,4 +108,4 @@ def train(model: nn.Module, batches: Batches) -> None:
 def accuracy_of(model: nn.Module, work: Work) -> float:
     model.eval()
     outputs = model(torch.from_numpy(work.test_x))
-    return (outputs.argmax(1) == torch.from_numpy(work.test_y)).double().mean().item()
+    return float((outputs.argmax(1) == torch.from_numpy(work.test_y)).double().mean())
