@@ -50,23 +50,23 @@ _LIMITS = {
 }
 
 
-def surface() -> dict[str, Any]:
-    """The surface of this tree."""
+def surface(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """The surface of this tree; runs of ``scenario`` write the tables."""
     from fedsim.cli import cli
 
     return {
         "schema": _stripped(json.loads(_command("scenario", "schema"))),
         "commands": dict(_commands(cli, "fedsim")),
-        "tables": tables(),
+        "tables": tables(scenario),
         "python": members(),
         "imports": imports(),
     }
 
 
-def write() -> int:
+def write(scenario: Mapping[str, Any]) -> int:
     """Record the surface of this tree."""
     parts = []
-    for key, value in surface().items():
+    for key, value in surface(scenario).items():
         if isinstance(value, dict):
             inner = ",\n".join(
                 f"    {json.dumps(name)}: {json.dumps(one)}" for name, one in value.items()
@@ -78,11 +78,11 @@ def write() -> int:
     return 0
 
 
-def check() -> int:
+def check(scenario: Mapping[str, Any]) -> int:
     """Print what is gone from the recorded surface or accepts less; returns the number of such differences."""
     was = json.loads(SURFACE.read_text(encoding="utf-8"))
     found: list[str] = []
-    now = surface()
+    now = surface(scenario)
     found += [
         f"schema: {text}"
         for text in Schemas(was["schema"], now["schema"]).problems()
@@ -198,17 +198,18 @@ def _narrower(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[s
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def tables() -> dict[str, dict[str, str]]:
+def tables(scenario: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Columns and types of every table of a run folder, a sweep's index and a trace bundle."""
     import fedsim
-    from benchmarks.safety_net import supervised
 
     found: dict[str, dict[str, str]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        content = supervised(selection={"name": "uniform", "cohort": 4})
-        content["stop"] = {"rounds": 2}
-        content["evaluation"] = {"every_rounds": 1, "per_client": True, "objective": True}
+        content = {
+            **scenario,
+            "stop": {"rounds": 2},
+            "evaluation": {"every_rounds": 1, "per_client": True, "objective": True},
+        }
         fedsim.run(content, folder / "run")
         fedsim.sweep({**content, "sweep": {"seeds": [0, 1]}}, folder / "sweep", jobs=1)
         # The bundle has every table and column; this tree writes a sample of it.
