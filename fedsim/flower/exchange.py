@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, cast
+from typing import Any
 
 from typing_extensions import override
 
@@ -30,12 +30,11 @@ from fedsim.simulation.contended import ContendedDispatches
 from fedsim.simulation.course import Plan
 from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import LAST_ORDER, Engine
-from fedsim.simulation.facts import Rules
 from fedsim.simulation.handouts import HandOuts
 from fedsim.simulation.plan import Dispatches, OnEnd, Planner
 from fedsim.simulation.server import Limits
 from fedsim.simulation.updates import Recorder, Updates
-from fedsim.simulation.workload import Workload, Workloads
+from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
 
 _NOT_RECORDED = 1 << 50
@@ -233,7 +232,7 @@ class _ContendedParcels(ContendedDispatches):
     def __init__(
         self, engine: Engine, parcels: _Parcels, network: SharedNetwork, on_end: OnEnd
     ) -> None:
-        super().__init__(engine, cast(Workloads, parcels), network, on_end)
+        super().__init__(engine, parcels, network, on_end)
         self._parcels = parcels
 
     @override
@@ -249,7 +248,7 @@ class _ContendedParcels(ContendedDispatches):
 
 
 class _Parcels:
-    """The messages being handled, and the workload of each; stands in for the workloads of a scenario."""
+    """The messages being handled, and the workload of each."""
 
     def __init__(
         self, training: Population, evaluating: Population, failures: Failures, seed: int
@@ -339,7 +338,7 @@ class Exchange:
         self._others = self._changes = 0
         self._over = False
         self._energy = EnergyUse(population.power)
-        self._updates = Updates(cast(Rules, None), None, recorder)
+        self._updates = Updates(recorder)
         self._handouts = HandOuts(
             engine,
             population.availability,

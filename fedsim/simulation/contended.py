@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from typing import Protocol
 
 from typing_extensions import override
 
@@ -20,7 +21,7 @@ from fedsim.simulation.engine import (
 )
 from fedsim.simulation.life import Activity, Life, LocalSteps, Reached, Transfer
 from fedsim.simulation.plan import Dispatches, OnEnd
-from fedsim.simulation.workload import Workloads
+from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
 
 
@@ -42,6 +43,14 @@ class _UnderWay:
             self.call = None
 
 
+class WorkloadOf(Protocol):
+    """The workload of every dispatch, such as :class:`fedsim.simulation.workload.Workloads`."""
+
+    def of(self, dispatch: Dispatch) -> Workload:
+        """The workload of a dispatch."""
+        ...
+
+
 class ContendedDispatches(Dispatches):
     """Dispatches whose transfers share links: a transfer is a flow, every other activity a timed call.
 
@@ -49,7 +58,7 @@ class ContendedDispatches(Dispatches):
     """
 
     def __init__(
-        self, engine: Engine, workloads: Workloads, network: SharedNetwork, on_end: OnEnd
+        self, engine: Engine, workloads: WorkloadOf, network: SharedNetwork, on_end: OnEnd
     ) -> None:
         self._engine = engine
         self._workloads = workloads

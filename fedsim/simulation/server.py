@@ -119,7 +119,12 @@ class Server(Facts, ServerPort):
         self._clock = engine.clock
         self._energy = EnergyUse(population.power)
         self._batteries = population.batteries
-        self._updates = Updates(rules, plane, recorder)
+        self._updates = Updates(
+            recorder,
+            plane,
+            trains_lost_work=rules.trains_lost_work,
+            has_prologue=rules.has_prologue,
+        )
         self._evaluations = Evaluations(evaluations, engine, plane)
         self._handouts = HandOuts(
             engine,

@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol
 from fedsim.outcomes import Outcome
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.course import Plan
-from fedsim.simulation.facts import Rules
 from fedsim.timeline import Aggregate, Contribution, LearningPlane, Train
 from fedsim.units import NS_PER_S
 
@@ -51,15 +50,29 @@ class Recorder(Protocol):
 class Updates:
     """Holds updates until they are aggregated or discarded, and records how every dispatch ended.
 
+    Args:
+        recorder: records the rows.
+        plane: receives the instructions to train and aggregate; None if nothing is trained.
+        trains_lost_work: whether clients keep what they learned even if the server never uses it.
+        has_prologue: whether version 0 is that of the method's prologue.
+
     Attributes:
         held: updates that have arrived and are not used yet, in order of arrival.
         lost: number of dispatches that have ended without being aggregated since the last aggregation, by outcome.
     """
 
-    def __init__(self, rules: Rules, plane: LearningPlane | None, recorder: Recorder) -> None:
-        self._rules = rules
-        self._plane = plane
+    def __init__(
+        self,
+        recorder: Recorder,
+        plane: LearningPlane | None = None,
+        *,
+        trains_lost_work: bool = False,
+        has_prologue: bool = False,
+    ) -> None:
         self._recorder = recorder
+        self._plane = plane
+        self._trains_lost_work = trains_lost_work
+        self._has_prologue = has_prologue
         self.held: dict[Dispatch, Plan] = {}
         self.lost: Counter[Outcome] = Counter()
 
@@ -119,8 +132,7 @@ class Updates:
 
     def _is_kept(self, dispatch: Dispatch, plan: Plan, outcome: Outcome) -> bool:
         """Whether the client keeps what it learned in a dispatch that is not aggregated: it has done its steps."""
-        rules = self._rules
-        if not rules.trains_lost_work or (rules.has_prologue and dispatch.version == 0):
+        if not self._trains_lost_work or (self._has_prologue and dispatch.version == 0):
             return False
         return plan.computed_ns >= 0 and outcome is not Outcome.UNFINISHED
 
