@@ -28,7 +28,6 @@ SUPPORTED = ("1.41",)
 INTERNAL = {
     "flwr.app.error": ("Error",),
     "flwr.app.message.message": ("now",),
-    "flwr.clientapp.client_app": ("LoadClientAppError",),
     "flwr.common.config": ("get_fused_config_from_dir", "get_project_config", "parse_config_args"),
     "flwr.common.constant": ("ErrorCode", "SUPERLINK_NODE_ID"),
     "flwr.common.serde": ("message_from_proto", "recorddict_from_proto", "recorddict_to_proto"),
@@ -45,7 +44,7 @@ INTERNAL = {
     ),
     "flwr.serverapp.server_app": ("LoadServerAppError",),
     "flwr.serverapp.strategy.result": ("Result",),
-    "flwr.supercore.logger": ("FLOWER_LOGGER", "console_handler"),
+    "flwr.supercore.logger": ("FLOWER_LOGGER",),
     "flwr.supercore.object_ref": ("load_app",),
     "flwr.supercore.run": ("Run.create_empty",),
     "flwr.supercore.task_identity": ("TaskIdentity",),
@@ -53,11 +52,10 @@ INTERNAL = {
 """The internal names of Flower that the bridge uses, by module."""
 
 try:
-    from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+    from flwr.app import ConfigRecord, Context, Message, RecordDict
     from flwr.app.error import Error
     from flwr.app.message import message as message_module
     from flwr.clientapp import ClientApp
-    from flwr.clientapp.client_app import LoadClientAppError
     from flwr.common.config import (
         get_fused_config_from_dir,
         get_project_config,
@@ -81,7 +79,7 @@ try:
     from flwr.serverapp import Grid, ServerApp
     from flwr.serverapp.server_app import LoadServerAppError
     from flwr.serverapp.strategy.result import Result
-    from flwr.supercore.logger import FLOWER_LOGGER, console_handler
+    from flwr.supercore.logger import FLOWER_LOGGER
     from flwr.supercore.object_ref import load_app
     from flwr.supercore.run import Run
     from flwr.supercore.task_identity import TaskIdentity
