@@ -28,6 +28,7 @@ from fedsim.network.columns import LinkParams
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.topology import Topology
 from fedsim.scenario.model import Scenario
+from fedsim.scheduling.base import cohort_of
 from fedsim.simulation.facts import Work
 from fedsim.units import NEVER, NS_PER_S, duration_at_least, to_ns
 
@@ -108,7 +109,7 @@ class Feasibility:
     def _counts(self) -> Iterator[UserError]:
         """Numbers that exceed the number of clients, or the limits of the run."""
         server, stop, clients = self.scenario.server, self.scenario.stop, self.population.clients
-        cohort = getattr(server.selection.params, "cohort", None)
+        cohort = cohort_of(server.selection.params)
         if cohort is not None and cohort > clients and not server.selection.type.with_replacement:
             yield UserError(
                 f"a cohort of {cohort} cannot be drawn from {format_counted(clients, 'client')}",
@@ -136,7 +137,7 @@ class Feasibility:
     def warnings(self) -> Iterator[UserError]:
         """Mistakes that are likely, or that affect only some clients."""
         server, failures = self.scenario.server, self.scenario.devices.failures
-        cohort = getattr(server.selection.params, "cohort", None)
+        cohort = cohort_of(server.selection.params)
         if cohort is not None and not server.selection.type.with_replacement:
             selected = math.ceil(cohort * getattr(self._schedule, "over_selection", 1.0) - 1e-9)
             if selected > self._count:

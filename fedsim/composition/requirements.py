@@ -22,7 +22,7 @@ from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
 from fedsim.metrics import METRICS, MetricDefinition
 from fedsim.scenario.model import Evaluation, Server, Stop
-from fedsim.scheduling.base import Schedule, Selection
+from fedsim.scheduling.base import Schedule, Selection, cohort_of
 from fedsim.signatures import called, place
 from fedsim.tasks.base import Task
 from fedsim.traces.availability import AvailabilityIndex
@@ -236,7 +236,7 @@ def small_rounds(
         round_of_dispatch: the round of each dispatch, (n,).
         recharging: share of the clients' idle time in which their batteries were below the floor.
     """
-    cohort = getattr(server.selection.params, "cohort", None)
+    cohort = cohort_of(server.selection.params)
     could_wait = getattr(server.schedule.params, "min_cohort", None) == 1
     sizes = np.bincount(round_of_dispatch)
     sizes = sizes[sizes > 0]
@@ -299,7 +299,7 @@ def _needs_of_method(method: Method, schedule: Any) -> tuple[_Need, ...]:
 def _needs_of_schedule(server: Server, clients: int) -> Iterator[_Need]:
     schedule, params, selection = server.schedule.type, server.schedule.params, server.selection
     name = called(schedule)
-    cohort = getattr(selection.params, "cohort", None)
+    cohort = cohort_of(selection.params)
     yield (
         schedule.needs_all_clients and cohort is not None and cohort < clients,
         f"under the {name} schedule all clients participate all the time",

@@ -18,7 +18,7 @@ from fedsim.methods.base import Method, MethodContext, Prologue
 from fedsim.methods.declarations import check_declarations
 from fedsim.metrics import MetricDefinition, meets
 from fedsim.scenario.model import Scenario
-from fedsim.scenario.training import Training
+from fedsim.scenario.training import ThreadWorkers, Training
 from fedsim.tasks.base import ITEM_BYTES, Task
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _asks_for_hardware(training: Training) -> bool:
     return (
         training.device == "cuda"
         or training.autocast != "none"
-        or training.workers.name != "threads"
+        or not isinstance(training.workers, ThreadWorkers)
     )
 
 

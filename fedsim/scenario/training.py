@@ -159,10 +159,10 @@ class Training(Parameters):
 
     @model_validator(mode="after")
     def _workers_can_be(self) -> Training:
-        if self.workers.name != "threads" and self.executor == "plain":
+        if not isinstance(self.workers, ThreadWorkers) and self.executor == "plain":
             raise ValueError(
                 f"executor: plain trains one client at a time, so it cannot use workers: {self.workers.name}"
             )
-        if self.workers.name == "devices" and self.device == "cpu":
+        if isinstance(self.workers, DeviceWorkers) and self.device == "cpu":
             raise ValueError("workers: devices are CUDA devices, but device is cpu")
         return self

@@ -273,9 +273,8 @@ class Selection(Component, ABC):
 
     @property
     def largest_cohort(self) -> int | None:
-        """The ``cohort`` parameter; None if it was not given or the selection has none."""
-        size: int | None = getattr(self.params, "cohort", None)
-        return size
+        """The ``cohort`` parameter; see :func:`cohort_of`."""
+        return cohort_of(self.params)
 
     def on_arrival(self, dispatch: Dispatch) -> None:
         """Record an update that has arrived."""
@@ -289,6 +288,12 @@ class CohortParams(Parameters):
 
     cohort: int | None = Field(default=None, ge=1)
     """Clients per round; default: all available clients."""
+
+
+def cohort_of(params: Parameters) -> int | None:
+    """The parameter ``cohort`` of a selection; None if it was not given or the selection has none."""
+    cohort: int | None = getattr(params, "cohort", None)
+    return cohort
 
 
 class Schedule(Component, ABC):
