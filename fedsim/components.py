@@ -252,10 +252,10 @@ def _how_to_get(error: ImportError, path: Path) -> str | None:
         return None
     package = error.name.partition(".")[0]
     beside = [path.parent / f"{package}.py", path.parent / package]
-    for found in beside:
-        if found.exists():
+    for file in beside:
+        if file.exists():
             return (
-                f"a part is one file, so {found.name} beside it is not found: move what it needs into {path.name}, or "
+                f"a part is one file, so {file.name} beside it is not found: move what it needs into {path.name}, or "
                 "install it as a package"
             )
     if package in ("peft", "transformers"):

@@ -125,13 +125,13 @@ class _Distribution(NamedTuple):
     title: str
     label: str
     kind: Kind
-    found: list[tuple[int, str, Spread]]
+    samples: list[tuple[int, str, Spread]]
     factor: float = 1.0
 
     @property
     def spreads(self) -> list[tuple[int, str, Spread]]:
         """Those with samples."""
-        return [one for one in self.found if len(one[2].samples)]
+        return [one for one in self.samples if len(one[2].samples)]
 
 
 def _distributions(every: Sequence[BundleStatistics]) -> Iterator[_Distribution]:

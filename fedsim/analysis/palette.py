@@ -42,8 +42,8 @@ def looks(labels: Iterable[str]) -> dict[str, Look]:
     """The look of each variant, in their order; colors that repeat have different dashes and markers."""
     count = len(LOOKS)
 
-    def look(place: int) -> Look:
-        color, line = LOOKS[place % count], LOOKS[(place + place // count) % count]
+    def look(number: int) -> Look:
+        color, line = LOOKS[number % count], LOOKS[(number + number // count) % count]
         return Look(color.light, color.dark, line.dash, line.marker, line.symbol)
 
-    return {label: look(place) for place, label in enumerate(dict.fromkeys(labels))}
+    return {label: look(number) for number, label in enumerate(dict.fromkeys(labels))}

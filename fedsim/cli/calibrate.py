@@ -93,9 +93,9 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
             low, logged, high = (
                 format_number(one[0]) for one in (each.low, each.logged, each.high)
             )
-            place = "within" if each.coverage else "outside"
+            side = "within" if each.coverage else "outside"
             console.print(
-                f"The {each.name} after the fit, {logged}, lies {place} its 90% band, {low} to {high}"
+                f"The {each.name} after the fit, {logged}, lies {side} its 90% band, {low} to {high}"
             )
     for flag in result.flags:
         console.print(flag, style="yellow")

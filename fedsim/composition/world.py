@@ -131,13 +131,13 @@ class World:
         devices = self.scenario.devices
         if devices.trace is None:
             return
-        own = {part: self._own_trace(part) for part in get_args(_PartName)}
+        traces = {part: self._own_trace(part) for part in get_args(_PartName)}
         readers = [
             part
-            for part in own
+            for part in traces
             if isinstance(getattr(devices, part).params, TraceParameters) or part == self._main_part
         ]
-        if all(own[part] for part in readers):
+        if all(traces[part] for part in readers):
             yield UserError(
                 f"has no effect, because {format_names([f'devices.{part}' for part in readers])} "
                 f"{'has a trace of its own' if len(readers) == 1 else 'have traces of their own'}",

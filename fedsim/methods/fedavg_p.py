@@ -79,8 +79,8 @@ class FedAvgP(SplitMethod):
         moved = split.personal(trained.change).clone()
         # Running statistics must not be extrapolated.
         moved[:, :trainable] *= self.params.eta_v
-        kept = {"personal": moved.add_(split.personal(start))} if split.personal_size else {}
-        return LocalUpdate({"delta": split.shared(trained.change)}, trained.loss, kept)
+        memory = {"personal": moved.add_(split.personal(start))} if split.personal_size else {}
+        return LocalUpdate({"delta": split.shared(trained.change)}, trained.loss, memory)
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """u moves by eta_u times the mean change; unchanged without contributions."""

@@ -110,8 +110,8 @@ class ScaffoldP(FedAvgP):
         start, split = self.start(cohort), self.split
         if self._is_prologue(int(cohort.versions[0])):
             return self._first_gradients(cohort, start, trainer)
-        own, everyones = cohort.memory["control"], cohort.down["control"]
-        correction = everyones - own
+        previous, mean = cohort.memory["control"], cohort.down["control"]
+        correction = mean - previous
 
         def rule(step: Step) -> None:
             split.add_to_shared(step.gradient, correction[step.rows])
@@ -128,12 +128,12 @@ class ScaffoldP(FedAvgP):
         vectors = dict(result.vectors)
         if self.params.uplink == 2:
             control = split.shared(trained.mean_gradient)
-            vectors["control"] = control - own
+            vectors["control"] = control - previous
         else:
             # As the server will derive it, so that its c stays the mean of all c_i.
             rates = cohort.learning_rates * self._factors[0]
-            lengths = rates.unsqueeze(1) * cohort.column(cohort.steps, own)
-            control = own + self._control_change(vectors["delta"], lengths, everyones)
+            lengths = rates.unsqueeze(1) * cohort.column(cohort.steps, previous)
+            control = previous + self._control_change(vectors["delta"], lengths, mean)
         return LocalUpdate(vectors, result.loss, {**result.memory, "control": control})
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:

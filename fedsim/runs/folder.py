@@ -331,14 +331,14 @@ class RunFolder:
                 os.replace(path, aside[path])
 
         def put_back() -> None:
-            for path, kept in aside.items():
-                os.replace(kept, path)
+            for path, moved in aside.items():
+                os.replace(moved, path)
 
         try:
             yield put_back
         finally:
-            for kept in aside.values():
-                kept.unlink(missing_ok=True)
+            for moved in aside.values():
+                moved.unlink(missing_ok=True)
 
     def _checksums_of_models(self) -> dict[str, str]:
         files = self.read_info().get("files") or {}

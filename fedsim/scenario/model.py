@@ -75,8 +75,8 @@ class Energy(Parameters):
     @property
     def batteries(self) -> list[BatteryType]:
         """The battery of devices of no class, and then of each class."""
-        own = BatteryType(self.battery_j or math.inf, self.battery_floor, self.recharge_w)
-        return [own, *(kind.battery(own) for kind in self.classes.values())]
+        unclassified = BatteryType(self.battery_j or math.inf, self.battery_floor, self.recharge_w)
+        return [unclassified, *(kind.battery(unclassified) for kind in self.classes.values())]
 
     @property
     def has_batteries(self) -> bool:

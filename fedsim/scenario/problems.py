@@ -32,7 +32,7 @@ class Problem:
 
     def to_error(self, source: Source) -> UserError:
         """The error, with its location in ``source``."""
-        locate = source.key_place if self.at == "key" else source.value_place
+        locate = source.key_location if self.at == "key" else source.value_place
         dotted = ".".join(str(part) for part in self.path)
         return error_at(locate(self.path), dotted, self.message, self.hint)
 
@@ -58,11 +58,11 @@ def problems(error: ValidationError, data: Any) -> list[Problem]:
     return [_problem(group) for group in _choose_branches(entries)]
 
 
-def all_errors(found: Iterable[Problem], source: Source) -> UserError:
+def all_errors(reported: Iterable[Problem], source: Source) -> UserError:
     """One error for all problems, in the order of the file; missing keys come last."""
     order = {path: number for number, path in enumerate(source.keys)}
     ranked = sorted(
-        dict.fromkeys(found),
+        dict.fromkeys(reported),
         key=lambda problem: order.get(problem.path, order.get(problem.path[:-1], len(order))),
     )
     return combined([problem.to_error(source) for problem in ranked])

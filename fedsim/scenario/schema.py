@@ -80,14 +80,14 @@ def _fill_parts(value: Any, catalog: Catalog) -> Any:
     if kind is None:
         return {key: _fill_parts(item, catalog) for key, item in value.items()}
     names = sorted(catalog.parts(kind))
-    place = {key: value[key] for key in ("description", "default") if key in value}
-    place["anyOf"] = [{"$ref": f"#/$defs/{kind}.{name}"} for name in [*names, "own"]]
+    schema = {key: value[key] for key in ("description", "default") if key in value}
+    schema["anyOf"] = [{"$ref": f"#/$defs/{kind}.{name}"} for name in [*names, "own"]]
     if "default" in value:
         keys = {"type": "object", "properties": {"name": False}}
-        place["anyOf"].append({**keys, "description": "Keys of the default."})
+        schema["anyOf"].append({**keys, "description": "Keys of the default."})
     short = {"enum": names, "description": "The name of a part with its default parameters."}
-    place["anyOf"] += [short, {"type": "string", "pattern": _OWN}]
-    return place
+    schema["anyOf"] += [short, {"type": "string", "pattern": _OWN}]
+    return schema
 
 
 def _default_parts(value: Any) -> Iterator[str]:

@@ -219,42 +219,42 @@ class _Builder:
 
     def build(self, node: Node, path: KeyPath, around: tuple[Node, ...]) -> Any:
         """The value of ``node`` at ``path``; ``around`` holds the nodes that contain it."""
-        place = self._place(node)
-        self._source.values[path] = place
+        location = self._location(node)
+        self._source.values[path] = location
         self._left -= 1
         if self._left < 0 or any(node is outer for outer in around):
-            raise UserError("aliases (*name) expand without limit", where=place)
+            raise UserError("aliases (*name) expand without limit", where=location)
         if isinstance(node, ScalarNode):
-            return self._scalar(node, place)
+            return self._scalar(node, location)
         if node.tag not in (f"{_TAG}map", f"{_TAG}seq"):
-            raise _tag_error(str(node.tag), place)
+            raise _tag_error(str(node.tag), location)
         if isinstance(node, SequenceNode):
             items = []
             for index, item in enumerate(node.value):
-                self._source.keys[(*path, index)] = self._place(item)
+                self._source.keys[(*path, index)] = self._location(item)
                 items.append(self.build(item, (*path, index), (*around, node)))
             return items
         assert isinstance(node, MappingNode)
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            key_place = self._place(key_node)
+            key_location = self._location(key_node)
             if not isinstance(key_node, ScalarNode):
-                raise UserError("a key must be plain text", where=key_place)
+                raise UserError("a key must be plain text", where=key_location)
             key = str(key_node.value)
             if key in result:
                 raise UserError(
                     f"the key '{key}' appears twice",
-                    where=key_place,
+                    where=key_location,
                     hint=f"first at {self._source.keys[(*path, key)]}",
                 )
-            self._source.keys[(*path, key)] = key_place
+            self._source.keys[(*path, key)] = key_location
             result[key] = self.build(value_node, (*path, key), (*around, node))
         return result
 
-    def _place(self, node: Node) -> str:
+    def _location(self, node: Node) -> str:
         return _location(self._source.label, node.start_mark)
 
-    def _scalar(self, node: ScalarNode, place: str) -> str | int | float | bool | None:
+    def _scalar(self, node: ScalarNode, location: str) -> str | int | float | bool | None:
         text = str(node.value)
         kind = str(node.tag).removeprefix(_TAG)
         if kind == "null":
@@ -266,13 +266,13 @@ class _Builder:
         # Other scalar forms of YAML 1.1 (yes, off, 1:30, dates) stay text, as in YAML 1.2.
         if kind in ("str", "bool", "timestamp", "merge", "value"):
             return text
-        raise _tag_error(str(node.tag), place)
+        raise _tag_error(str(node.tag), location)
 
 
-def _tag_error(tag: str, place: str) -> UserError:
+def _tag_error(tag: str, location: str) -> UserError:
     return UserError(
         f"the YAML tag '{tag.replace(_TAG, '!!')}' is not supported",
-        where=place,
+        where=location,
         hint="write plain text, numbers, lists and mappings",
     )
 

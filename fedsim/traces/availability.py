@@ -703,11 +703,11 @@ class OnlineSampler:
             self._look_ahead(t_ns, draw)
             at = 0
         busy = self._busy_view
-        for place in range(self._starts[at], self._starts[at + 1]):
-            client: int = self._ahead[place]
+        for attempt in range(self._starts[at], self._starts[at + 1]):
+            client: int = self._ahead[attempt]
             if busy[client]:
                 continue
-            until_ns = self._ahead_until[place]
+            until_ns = self._ahead_until[attempt]
             if until_ns <= t_ns:
                 if t_ns < -until_ns:
                     continue  # It is still to come.

@@ -37,8 +37,8 @@ def metric_names(run: Run) -> list[str]:
     mains = [name for name in mains if name in names][:1]
 
     def rank(name: str) -> tuple[int, bool, bool]:
-        place = goals.index(name) if name in goals else len(goals)
-        return place, name not in mains, run.metric_definition(name).unit != "share"
+        order = goals.index(name) if name in goals else len(goals)
+        return order, name not in mains, run.metric_definition(name).unit != "share"
 
     return sorted(names, key=rank)
 

@@ -62,7 +62,7 @@ def timeline(run: Run) -> Figure:
     waiting_s = run.phases["waiting_s"].to_numpy()[rows.index]
     waited = np.where(waiting_s > 0, rows["arrived_s"].to_numpy() + waiting_s, np.nan)
     until = float(rows["ended_s"].max()) if cut else run.simulated_s
-    place = pd.Series(np.arange(len(chosen)), chosen)
+    row_of_client = pd.Series(np.arange(len(chosen)), chosen)
     finding = "No client was ever dispatched."
     if len(chosen):
         sample = f"{len(chosen)} of the" if len(chosen) < dispatched else "All"
@@ -75,19 +75,19 @@ def timeline(run: Run) -> Figure:
     names = names_of(run, chosen)
     if names is not None:
         columns = (columns[0], ("name", "name", "text"), *columns[1:])
-        shown = shown.assign(name=np.array(names)[place[rows["client_id"]].to_numpy()])
+        shown = shown.assign(name=np.array(names)[row_of_client[rows["client_id"]].to_numpy()])
     shown = shown.round({key: 3 for key, _, _ in columns if key.endswith("_s") or "charge" in key})
     return Figure(
         "timeline",
         finding,
         columns_of(shown, columns),
         {
-            "order": place[rows["client_id"]].to_numpy(),
+            "order": row_of_client[rows["client_id"]].to_numpy(),
             "clients": chosen,
             "names": names,
             "kinds": _kinds(run, chosen),
             "people": _people(run, chosen),
-            "presence": _presence(run, place, until),
+            "presence": _presence(run, row_of_client, until),
             "pauses": _pauses(run, rows["dispatch_id"].to_numpy()),
             "rounds": np.round(rounds[thin(len(rounds), _MAX_ROUNDS)], 3),
             "battery": batteries and _types(*batteries, chosen),
@@ -127,13 +127,13 @@ def _people(run: Run, chosen: npt.NDArray[np.int64]) -> dict[str, Any]:
     }
 
 
-def _presence(run: Run, place: pd.Series[int], until_s: float) -> dict[str, Any] | None:
+def _presence(run: Run, row_of_client: pd.Series[int], until_s: float) -> dict[str, Any] | None:
     """Row, start and end of online intervals, by row; short gaps are closed if there are too many intervals."""
     table = run.presence
     if table is None:
         return None
-    table = table[table["client_id"].isin(place.index) & (table["from_s"] < until_s)]
-    rows = place[table["client_id"]].to_numpy()
+    table = table[table["client_id"].isin(row_of_client.index) & (table["from_s"] < until_s)]
+    rows = row_of_client[table["client_id"]].to_numpy()
     begin, end = table["from_s"].to_numpy(), table["to_s"].to_numpy()
     gap_s = 0.0
     while len(rows) > _MAX_STRETCHES:
@@ -152,12 +152,12 @@ def _pauses(run: Run, dispatch_ids: npt.NDArray[np.int64]) -> dict[str, Any] | N
     begin, end = table["from_s"].to_numpy(), table["to_s"].to_numpy()
     of_rows = np.flatnonzero(row >= 0)
     longest = of_rows[np.argsort(begin[of_rows] - end[of_rows], kind="stable")[:_MAX_STRETCHES]]
-    kept = np.sort(longest)
-    shortest_s = float((end - begin)[kept].min()) if len(kept) < len(of_rows) else 0.0
+    chosen = np.sort(longest)
+    shortest_s = float((end - begin)[chosen].min()) if len(chosen) < len(of_rows) else 0.0
     return {
-        "row": row[kept],
-        "from_s": begin[kept].round(3),
-        "to_s": end[kept].round(3),
+        "row": row[chosen],
+        "from_s": begin[chosen].round(3),
+        "to_s": end[chosen].round(3),
         "shortest_s": shortest_s,
     }
 

@@ -72,12 +72,12 @@ class Sync(Schedule):
                 where="server.schedule.min_updates",
                 hint=f"set min_updates to at most {cohort}, or raise server.selection.cohort",
             )
-        wanted = None if cohort is None else selection.cohort_size(params.over_selection)
-        if wanted is not None and params.min_cohort > wanted:
+        selected = None if cohort is None else selection.cohort_size(params.over_selection)
+        if selected is not None and params.min_cohort > selected:
             raise UserError(
-                f"a round never has {format_counted(params.min_cohort, 'client')}, because {wanted} are selected",
+                f"a round never has {format_counted(params.min_cohort, 'client')}, because {selected} are selected",
                 where="server.schedule.min_cohort",
-                hint=f"set min_cohort to at most {wanted}, or raise server.selection.cohort",
+                hint=f"set min_cohort to at most {selected}, or raise server.selection.cohort",
             )
         if params.min_updates == 0 and params.min_cohort > 1:
             raise UserError(
