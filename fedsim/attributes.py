@@ -37,8 +37,13 @@ def values_of(
         identical: whether tensors and other objects without values must be the same objects, and tensors not written to
             in between. Otherwise tensors are compared by value, and other objects by their type.
     """
-    values = _Values(identical, {base.__module__ for base in owner.__mro__ if _is_users(base)})
+    values = _Values(identical, users_modules(owner))
     return {name: values.of(item, _DEPTH) for name, item in attributes.items()}
+
+
+def users_modules(kind: type[Any]) -> set[str]:
+    """Names of the modules that define a user's class and its bases, but for those of fedsim, torch and Python."""
+    return {base.__module__ for base in kind.__mro__ if _is_users(base)}
 
 
 def _is_users(kind: type[Any]) -> bool:
@@ -136,8 +141,7 @@ def _of_array(array: np.ndarray[Any, Any]) -> object:
 
 
 def _of_tensor(tensor: Any) -> object:
-    import torch
-
+    torch = sys.modules["torch"]
     if tensor.layout is not torch.strided or tensor.is_meta:
         return None
     values = torch.view_as_real(tensor) if tensor.is_complex() else tensor

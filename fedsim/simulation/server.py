@@ -22,6 +22,7 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from fedsim.errors import UserError
+from fedsim.file_variables import keep_file_variables
 from fedsim.global_generators import RANDOM_NUMBERS, refuse_kept_generators, watched
 from fedsim.network.shared import SharedNetwork
 from fedsim.outcomes import Ending, Outcome
@@ -152,6 +153,10 @@ class Server(Facts, ServerPort):
         self._selection_counts = kind.multiplicity is not Selection.multiplicity
         self._selection_listens = kind.on_arrival is not Selection.on_arrival
         self._schedule = rules.schedule(self, self._selection)
+        self._check_file_variables = (
+            keep_file_variables(self._selection, "draw", "on_arrival", kind="selection"),
+            keep_file_variables(self._schedule, "start", "on_arrival", kind="schedule"),
+        )
         check_requests(self, self._schedule, self._selection, self._handouts, self._updates.held)
 
     def run(self) -> None:
@@ -164,6 +169,8 @@ class Server(Facts, ServerPort):
         for dispatch, plan in [*self._dispatches.stop_all(), *self._updates.held.items()]:
             self._updates.close(dispatch, plan, Outcome.UNFINISHED, now)
         self._evaluations.finish()
+        for check in self._check_file_variables:
+            check()
 
     def _count_empty_draw(self) -> None:
         self.empty_draws += 1

@@ -85,6 +85,22 @@ def refused(result: Result, function: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("right", "line", "function"),
+    [
+        (DRAWN, "SEEN.append(count); ", "Draws.draw"),
+        (AGGREGATED, "SEEN.append(dispatch); ", "Rounds.on_arrival"),
+    ],
+)
+def test_a_part_that_changes_a_variable_of_its_file_is_refused(
+    tmp_path: Path, right: str, line: str, function: str
+) -> None:
+    wrong = RULES.replace(right, line + right).replace("class Draws", "SEEN = []\n\nclass Draws")
+    result = run_with(tmp_path, RULES, wrong)
+    refused(result, function, "changes the variable SEEN of its file, so the next run")
+    assert "set it in __init__, as an attribute of the object" in result.stderr
+
+
+@pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ("return None", "returns None, not a list of clients"),

@@ -17,6 +17,7 @@ from torch import Tensor
 from fedsim.attributes import changed, values_of
 from fedsim.components import is_bundled
 from fedsim.errors import UserError
+from fedsim.file_variables import FileVariables, is_iterator
 from fedsim.learning.workers.base import Group
 from fedsim.methods.base import LocalUpdate, Method
 from fedsim.signatures import place
@@ -32,17 +33,22 @@ _NOTING: WeakSet[cached_property[Any]] = WeakSet()
 
 
 def keep_attributes(method: Method) -> None:
-    """Let a user's method raise an error if ``local_update`` or ``aggregate`` changes its attributes.
+    """Let a user's method raise an error if ``local_update`` or ``aggregate`` changes its attributes or its file's
+    variables.
 
     A checkpoint does not contain them, and a copy on another device does not see the change. Only values of
     ``functools.cached_property``, which follow from the other attributes, may be added, and must stay as computed.
 
     Args:
         method: the method, after its :meth:`fedsim.methods.base.Method.initial_state`.
+
+    Raises:
+        UserError: an attribute or a variable that the method uses is an iterator, whose position is not visible.
     """
     if is_bundled(type(method)):
         return
     keeper = _Keeper(method)
+    keeper.refuse_iterators()
     vars(method)[_KEEPER] = keeper
     for name in ("local_update", "aggregate"):
         setattr(method, name, keeper.watched(name))
@@ -61,6 +67,7 @@ class _Keeper:
         }
         self._cached = dict.fromkeys(cached)
         self._computed: dict[str, object] = {}
+        self._variables = FileVariables(self._class)
         for name, item in cached.items():
             if item not in _NOTING:
                 item.func = _noting(name, item.func)
@@ -73,11 +80,14 @@ class _Keeper:
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             before = self._values(_attributes(self._method))
+            variables = self._variables.values()
             result = function(*args, **kwargs)
             names = changed(before, self._values(_attributes(self._method)))
             names += self._changed_in_cache()
             if names:
-                raise self._error(name, names[0])
+                raise self._error(name, f"self.{names[0]}", names[0])
+            for words in self._variables.changed(variables):
+                raise self._error(name, words, "value")
             return result
 
         return call
@@ -85,6 +95,19 @@ class _Keeper:
     def note(self, name: str, value: object) -> None:
         """Remember a cached value as it was computed."""
         self._computed.setdefault(name, self._values({name: value})[name])
+
+    def refuse_iterators(self) -> None:
+        """Refuse iterators in attributes and variables."""
+        attributes = {f"self.{key}": value for key, value in _attributes(self._method).items()}
+        for words, value in {**attributes, **self._variables.current()}.items():
+            if is_iterator(value):
+                raise UserError(
+                    f"keeps an iterator in {words}, whose position no checkpoint contains: a resumed run would give "
+                    "another result",
+                    where=place(self._class),
+                    hint="compute the value from updates.version in aggregate, or from a row's client and sequence in "
+                    "local_update; a list or range may be kept",
+                )
 
     def _changed_in_cache(self) -> list[str]:
         attributes = vars(self._method)
@@ -99,7 +122,7 @@ class _Keeper:
     def _values(self, attributes: Mapping[str, Any]) -> dict[str, object]:
         return values_of(attributes, identical=True, owner=self._class)
 
-    def _error(self, function: str, name: str) -> UserError:
+    def _error(self, function: str, words: str, name: str) -> UserError:
         hint = (
             "keep what a client remembers as a row in memories(); set constants in __init__ or initial_state, or "
             "compute what follows from them once in a functools.cached_property"
@@ -108,7 +131,7 @@ class _Keeper:
             f"'{name}': torch.tensor(0)}}; set constants in __init__ or initial_state"
         )
         return UserError(
-            f"changes self.{name}, which no checkpoint contains: a resumed run would give another result",
+            f"changes {words}, which no checkpoint contains: a resumed run would give another result",
             where=place(self._class, function),
             hint=f"{hint}; values for debugging can be printed, or go to a logger",
         )

@@ -20,7 +20,7 @@ from tests.learning.problems import supervised_task
 from tests.learning.workers.test_station import a_group
 from tests.methods.executed import label, learner_of
 from tests.methods.fakes import make
-from tests.methods.own_method import run_with
+from tests.methods.own_method import METHOD, run_with
 from tests.methods.test_execution import VARIANTS, rounds
 
 AGGREGATE = "    def aggregate(self, server, updates):\n"
@@ -71,6 +71,46 @@ def test_a_method_that_changes_its_attributes_is_refused(
     for words in ("memories()", "functools.cached_property"):
         assert (words in result.stderr) == (function == "local_update")
     assert "values for debugging can be printed, or go to a logger" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("Seen.seen.append(1)", "the attribute seen of the class Seen"),
+        ("SEEN.append(1)", "the variable SEEN of its file"),
+        ("note()", "the variable SEEN of its file"),
+    ],
+)
+def test_a_method_that_changes_a_variable_of_its_file_is_refused(
+    tmp_path: Path, line: str, words: str
+) -> None:
+    head = "class Mine(Method):\n"
+    variables = "SEEN = []\n\ndef note(): SEEN.append(1)\n\nclass Seen: seen = []\n\n"
+    for before, function in ((AGGREGATE, "aggregate"), (LOCAL, "local_update")):
+        (folder := tmp_path / function).mkdir()
+        text = METHOD.replace(head, variables + head).replace(before, f"{before}        {line}\n")
+        result = run_with(folder, METHOD, text)
+        assert result.exit_code == 2, result.output
+        assert f"mine.py: Mine.{function}: changes {words}, which no checkpoint" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("head", "variables", "words"),
+    [
+        ("    numbers = iter([1])\n", "", "self.numbers"),
+        (
+            "    def personal_parts(self): NUMBERS\n",
+            "NUMBERS = iter([1])\n",
+            "the variable NUMBERS",
+        ),
+    ],
+)
+def test_a_method_that_keeps_an_iterator_is_refused(
+    tmp_path: Path, head: str, variables: str, words: str
+) -> None:
+    result = run_with(tmp_path, METHOD, variables + METHOD, head=head)
+    assert result.exit_code == 2, result.output
+    assert f"mine.py: Mine: keeps an iterator in {words}" in result.stderr
 
 
 @pytest.mark.parametrize(
