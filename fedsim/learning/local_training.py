@@ -12,6 +12,7 @@ from torch import Tensor
 from fedsim.components import is_bundled
 from fedsim.learning.kernels.base import Correction, Kernel, Pull, Shift
 from fedsim.learning.optimizers import Optimizer
+from fedsim.learning.own_optimizers import refuse_mixed_rows
 from fedsim.methods.base import Cohort, Collected, Corrected, LocalRule, Step, Trained
 from fedsim.scenario.training import Training
 from fedsim.signatures import wrong_return
@@ -156,6 +157,7 @@ class LocalTrainer:
         trainable = self._trainable
         if moved[:, :trainable].any():
             self._doubted = False
+            refuse_mixed_rows(self._new_optimizer, moved[:, :trainable])
         elif gradients[:, :trainable].any():
             raise wrong_return(
                 type(optimizer),
