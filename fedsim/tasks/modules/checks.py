@@ -58,10 +58,11 @@ def check_module(
         Names of the saved floating-point buffers that training changes.
 
     Raises:
-        UserError: it cannot process the samples, its outputs do not fit the labels, it cannot be trained, or its
-            outputs depend on earlier calls.
+        UserError: it cannot process the samples, its outputs do not fit the labels, it cannot be trained, its outputs
+            depend on earlier calls, or evaluation draws random numbers.
     """
     _check_output(module, model, dataset, loss, probe)
+    _check_evaluation(module, probe)
     trained = _check_gradients(module, model, loss, probe)
     _check_repeatable(module, probe)
     return _changing_buffers(module, trained)
@@ -151,6 +152,23 @@ def _check_output(
         raise _refusal(
             f"model {model.name} returns numbers of type {outputs.dtype}",
             "it must return floating-point numbers",
+        )
+
+
+def _check_evaluation(module: nn.Module, probe: Probe) -> None:
+    """Refuse a module that draws random numbers in evaluation, as it may in training."""
+    evaluated = copy.deepcopy(module).eval()
+    inputs, _ = probe(2)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        before = torch.get_rng_state()
+        evaluated(inputs)
+        draws = not torch.equal(before, torch.get_rng_state())
+    if draws:
+        raise UserError(
+            "draws random numbers in evaluation too, so the metrics would differ from run to run",
+            where=place(type(module), "forward"),
+            hint="give functions of torch.nn.functional the argument training=self.training, as in "
+            "dropout(x, 0.5, training=self.training), or use nn.Dropout layers",
         )
 
 

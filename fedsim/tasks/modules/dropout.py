@@ -97,7 +97,7 @@ class KeyedDropout(nn.Dropout):
         if not self.training or self.p == 0:
             return inputs
         if self.generator is None:
-            raise RuntimeError("seed_dropout must be called before a training step")
+            raise RuntimeError("dropout is active in evaluation: forward must not call train()")
         return _dropped(inputs, self.p, self.generator, whole_channels=self.whole_channels)
 
 

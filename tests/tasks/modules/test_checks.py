@@ -100,6 +100,7 @@ def built(folder: Path, made: str, used: str) -> Any:
 GLOBAL = "Own.forward: draws from or seeds the global random generator of"
 KEPT = "Inner.forward: draws from the generator self.rng, whose numbers depend on the clients"
 CHANGED = "which would pass from one client to the next"
+EVALUATED = "Own.forward: draws random numbers in evaluation too"
 OUTPUTS = "Own.forward: gives different outputs for the same samples and parameters"
 
 
@@ -112,6 +113,8 @@ OUTPUTS = "Own.forward: gives different outputs for the same samples and paramet
         ("self.rng = np.random.default_rng(0)", "x = x + self.rng.normal()", KEPT),
         ("self.rng = np.random.RandomState(0)", "x = x + self.rng.normal()", KEPT),
         ("self.rng = random.Random(0)", "x = x + self.rng.random()", KEPT),
+        ("", "x = torch.nn.functional.dropout(x, 0.5)", EVALUATED),
+        ("", "x = x + (0 if self.training else torch.randn(1))", EVALUATED),
         ("", "x = x + np.random.default_rng().normal()", OUTPUTS),
         ("", "x = x + RNG.normal()", OUTPUTS),
         ("", "SEEN.append(1); x = x + len(SEEN)", OUTPUTS),
@@ -134,6 +137,13 @@ def test_a_module_with_a_memory_or_random_numbers_of_its_own_is_refused(
         built(tmp_path, made, used)
     assert f"{tmp_path / 'own.py'}: " in str(caught.value.where)
     assert message in str(caught.value)
+
+
+def test_a_layer_of_dropout_that_trains_in_evaluation_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"dropout is active in evaluation: forward must not call train\(\)"
+    ):
+        built(tmp_path, "self.drop = nn.Dropout(0.5)", "self.drop.train(); x = self.drop(x)")
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_dropout_keeps_the_mean_and_drops_its_share() -> None:
     from fedsim.tasks.modules.dropout import KeyedDropout
 
     layer = KeyedDropout(0.2)
-    with pytest.raises(RuntimeError, match="seed_dropout"):
+    with pytest.raises(RuntimeError, match="dropout is active in evaluation"):
         layer(torch.ones(2))
     seed_dropout(layer, 0)
     values = layer(torch.ones(100_000))
