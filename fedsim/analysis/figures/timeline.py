@@ -174,8 +174,8 @@ def _batteries(run: Run) -> tuple[Energy, npt.NDArray[np.uint8]] | None:
             if len(set(energy.batteries)) > 1
             else (energy, np.zeros(population(run), np.uint8))
         )
-    kinds = pd.Categorical(run.clients["kind"], categories=list(energy.classes))
-    return energy, (kinds.codes + 1).astype(np.uint8)
+    kinds = pd.Index(list(energy.classes)).get_indexer(run.clients["kind"])
+    return energy, (kinds + 1).astype(np.uint8)
 
 
 def _types(
