@@ -26,7 +26,8 @@ PathLike = str | os.PathLike[str]
 
 
 def read_scenario(
-    scenario: PathLike | Mapping[str, Any] | LoadedScenario, overrides: Iterable[str] = ()
+    scenario: PathLike | Mapping[str, Any] | LoadedScenario,
+    overrides: Iterable[str] | Mapping[str, Any] = (),
 ) -> LoadedScenario:
     """A loaded scenario from a file, from a mapping with the same content, or one that is already loaded."""
     parsed = from_python(overrides)
@@ -65,7 +66,7 @@ def run(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario,
     output: PathLike | None = None,
     *,
-    overrides: Iterable[str] = (),
+    overrides: Iterable[str] | Mapping[str, Any] = (),
     overwrite: bool = False,
     timing_only: bool = False,
     timeline: PathLike | Run | None = None,
@@ -80,7 +81,8 @@ def run(
             ``{"method": MyMethod}`` or ``{"method": {"name": MyMethod, "beta": 0.9}}``; for a metric or model, a
             function; or an instance, if it is built from its parameters alone, as a data set or a metric is.
         output: the run folder; ``runs/<name>-seed<seed>`` if None.
-        overrides: values by dotted path, such as ``"training.optimizer.lr=0.1"``.
+        overrides: values by dotted path, such as ``{"training.optimizer.lr": 0.1, "server.method": MyMethod}``, or
+            strings as for the option ``-s``, such as ``["training.optimizer.lr=0.1"]``.
         overwrite: replace an existing run; a failed one is always replaced.
         timing_only: simulate time only, without training.
         timeline: a complete run (or its folder) whose timeline is reused: which clients worked, when and for how many
@@ -117,7 +119,7 @@ def run(
 def resume(
     path: PathLike,
     *,
-    overrides: Iterable[str] = (),
+    overrides: Iterable[str] | Mapping[str, Any] = (),
     live: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Run:
@@ -125,7 +127,7 @@ def resume(
 
     Args:
         path: the run folder.
-        overrides: settings to change, such as ``"training.threads=2"``: ``logging``, and ``workers``, ``threads``,
+        overrides: settings to change, such as ``{"training.threads": 2}``: ``logging``, and ``workers``, ``threads``,
             ``memory`` and ``cuda_graphs`` of ``training``, which never change a result.
         live: as for :func:`run`.
         on_progress: as for :func:`run`.
@@ -182,7 +184,7 @@ def sweep(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario,
     output: PathLike | None = None,
     *,
-    overrides: Iterable[str] = (),
+    overrides: Iterable[str] | Mapping[str, Any] = (),
     timing_only: bool = False,
     jobs: int | None = None,
     engine: Literal["local", "ray"] = "local",
@@ -196,7 +198,7 @@ def sweep(
     Args:
         scenario: as for :func:`run`, with a ``sweep`` section.
         output: the sweep's folder; ``runs/<name>-sweep`` if None.
-        overrides: values by dotted path.
+        overrides: values by dotted path, as for :func:`run`.
         timing_only: simulate time only, without training, in every run.
         jobs: number of runs at a time; all cores if None; with 1, the runs happen in this process.
         engine: processes of this machine, or a Ray cluster.

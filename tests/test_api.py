@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fedsim
 from fedsim.errors import UserError
+from fedsim.methods.fedavg import FedAvg
 from fedsim.runs.progress import Progress
 from fedsim.scenario.loading import LoadedScenario
 from tests.composition.worlds import digits, quadratic
@@ -19,6 +21,25 @@ def test_a_scenario_can_be_given_checked(tmp_path: Path) -> None:
     loaded = fedsim.read_scenario(quadratic([[0]]), ["seed=5"])
     assert isinstance(loaded, LoadedScenario)
     assert fedsim.run(loaded, tmp_path / "run").info["seed"] == 5
+
+
+def test_overrides_are_values_by_path_or_text() -> None:
+    class Mine(FedAvg):
+        """A method of a script."""
+
+    values = {"server.method": {"name": Mine, "server_lr": 0.5}, "stop.rounds": np.int64(7)}
+    for scenario in ("quickstart", fedsim.read_scenario("quickstart")):
+        loaded = fedsim.read_scenario(scenario, values)
+        assert loaded.scenario.server.method.type is Mine
+        assert loaded.scenario.server.method.params.server_lr == 0.5
+        assert loaded.scenario.stop.rounds == 7
+    with pytest.raises(UserError) as caught:
+        fedsim.read_scenario("quickstart", {"training.optimizer.lrr": 1})
+    assert str(caught.value) == (
+        "argument overrides={\"training.optimizer.lrr\": ...}: unknown key\n  did you mean 'lr'?"
+    )
+    text = fedsim.read_scenario("quickstart", ["stop.rounds=7"])
+    assert text.scenario == fedsim.read_scenario("quickstart", {"stop.rounds": 7}).scenario
 
 
 def test_arguments_of_wrong_types_are_named() -> None:

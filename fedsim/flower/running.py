@@ -102,7 +102,7 @@ def run(
     output: str | os.PathLike[str] | None = None,
     *,
     name: str = "flower",
-    overrides: Iterable[str] = (),
+    overrides: Iterable[str] | Mapping[str, Any] = (),
     overwrite: bool = False,
 ) -> Run:
     """Run a Flower app on simulated devices.
@@ -114,7 +114,7 @@ def run(
         run_config: the app's configuration.
         output: the run folder; ``runs/<name>-seed<seed>`` if None.
         name: name of the run, if ``devices`` gives none.
-        overrides: values by dotted path, such as ``"task.clients=100"``.
+        overrides: values by dotted path, such as ``{"task.clients": 100}``.
         overwrite: replace an existing run.
 
     Returns:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,26 +48,26 @@ class Override:
         return cls(path.strip(), parse_yaml(value, where).data, where)
 
 
-def from_python(overrides: Iterable[str]) -> list[Override]:
-    """The overrides of the argument ``overrides`` of a Python function.
+def from_python(overrides: Iterable[str] | Mapping[str, Any]) -> list[Override]:
+    """The overrides of the argument ``overrides`` of a Python function: strings, or values by path.
 
     Raises:
-        UserError: it is not a list of strings, or one of them cannot be read.
+        UserError: it is neither, or one of them cannot be read.
     """
-    hint = 'for example overrides=["training.optimizer.lr=0.05"]'
-    if isinstance(overrides, Mapping) and overrides:
-        hint = f"write overrides={list(_as_texts(overrides))}"
-    given = strings("overrides", overrides, hint)
+    if isinstance(overrides, Mapping):
+        return [_of_python(path, value) for path, value in overrides.items()]
+    given = strings("overrides", overrides, 'for example overrides={"training.optimizer.lr": 0.05}')
     return [Override.parse(text, 'argument overrides=["{}"]') for text in given]
 
 
-def _as_texts(values: Mapping[Any, Any], path: str = "") -> Iterator[str]:
-    """The overrides that set the values of nested mappings."""
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from _as_texts(value, f"{path}{key}.")
-        else:
-            yield f"{path}{key}={value if isinstance(value, str) else json.dumps(value, default=str)}"
+def _of_python(path: object, value: Any) -> Override:
+    if not isinstance(path, str) or not all(path.split(".")):
+        raise UserError(
+            f"keys must be dotted paths, not {path!r}",
+            where="argument overrides",
+            hint='for example overrides={"training.optimizer.lr": 0.05}',
+        )
+    return Override(path, value, f'argument overrides={{"{path}": ...}}')
 
 
 def apply_overrides(source: Source, overrides: Iterable[Override | str]) -> Source:

@@ -39,7 +39,8 @@ class Problem:
 
 def error_at(where: str, key: str, message: str, hint: str | None) -> UserError:
     """An error about a key; an option that sets this key already names it in ``where``."""
-    named = not key or where.startswith((f"option -s {key}=", f'argument overrides=["{key}='))
+    starts = (f"option -s {key}=", f'argument overrides=["{key}=', f'argument overrides={{"{key}":')
+    named = not key or where.startswith(starts)
     return UserError(message if named else f"{key}: {message}", where=where, hint=hint)
 
 

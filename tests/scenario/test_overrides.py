@@ -42,14 +42,19 @@ def test_messages_speak_of_the_argument_that_python_was_given() -> None:
     with pytest.raises(UserError) as caught:
         from_python(["a"])
     assert caught.value.hint == 'for example overrides=["training.optimizer.lr=0.05"]'
-    with pytest.raises(UserError) as caught:
-        from_python({"seed": 1, "training": {"batch_size": 8}, "stop.rounds": 2, "name": "x"})  # type: ignore[arg-type]
-    assert caught.value.hint == (
-        "write overrides=['seed=1', 'training.batch_size=8', 'stop.rounds=2', 'name=x']"
-    )
-    for given in ("a=1", {"a": 1}, [("a", 1)]):
+    for given in ("a=1", [("a", 1)]):
         with pytest.raises(UserError, match="argument overrides: must be a list of strings"):
             from_python(given)  # type: ignore[arg-type]
+
+
+def test_values_of_python_by_path() -> None:
+    first, second = from_python({"a.b": 1, "c": {"d": [2]}})
+    assert (first.path, first.value, second.path, second.value) == ("a.b", 1, "c", {"d": [2]})
+    assert first.where == 'argument overrides={"a.b": ...}'
+    assert second.where == 'argument overrides={"c": ...}'
+    for path in ("", "a..b", 3):
+        with pytest.raises(UserError, match="keys must be dotted paths, not"):
+            from_python({path: 1})  # type: ignore[dict-item]
 
 
 def test_later_ones_win_and_missing_sections_are_created() -> None:
