@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 import click
+import pyarrow as pa
 from pydantic import BaseModel
 
 import fedsim
@@ -19,7 +20,9 @@ from fedsim.catalog import CATALOG
 from fedsim.cli import COMMANDS, cli
 from fedsim.cli.methods import describe
 from fedsim.components import Component, Parameters
+from fedsim.metrics import METRICS as METRIC_DEFINITIONS
 from fedsim.parameters import alternatives, without_markup
+from fedsim.runs.schema import METRICS, TABLES
 from fedsim.scenario.description import Parameter, parameters, prose
 from fedsim.scenario.model import CheckpointModels, Scenario
 from fedsim.scenario.training import Training
@@ -195,12 +198,66 @@ def commands_page() -> str:
     return _join(lines)
 
 
+def tables_page() -> str:
+    """The columns of every table of a run folder."""
+    lines = [
+        NOTICE,
+        "# Tables of a run\n",
+        "Every table is a Parquet file of [the run folder](../runs.md), and a pandas DataFrame in Python: `run.dispatches` "
+        "for `dispatches`. Absent times are NaN, other absent values are null. Simulated times begin at the start of the "
+        "run.\n",
+    ]
+    for table in TABLES:
+        lines += [
+            f"## `{table.name}`\n",
+            f"{table.schema.metadata[b'description'].decode()}\n",
+            *("| column | type | unit | meaning |", "|---|---|---|---|"),
+        ]
+        for field in table.schema:
+            if table is METRICS and field.name == "values":
+                lines.append(
+                    "| one per metric | number | see below | its value; NaN if not measured |"
+                )
+                continue
+            unit, meaning = (field.metadata[key].decode() for key in (b"unit", b"description"))
+            lines.append(f"| `{field.name}` | {_type(field.type)} | {unit} | {_cell(meaning)} |")
+        lines.append("")
+        if table is METRICS:
+            lines += _metrics()
+    return _join(lines)
+
+
+def _type(kind: pa.DataType) -> str:
+    if pa.types.is_integer(kind):
+        return "whole number"
+    if pa.types.is_floating(kind):
+        return "number"
+    if pa.types.is_list(kind):
+        return "list of whole numbers"
+    return "numbers by name" if pa.types.is_map(kind) else "text"
+
+
+def _metrics() -> list[str]:
+    """The columns of the metrics that fedsim measures."""
+    return [
+        "The metrics of fedsim's tasks; columns of your own metrics have the names of their functions or classes:\n",
+        *("| column | unit | better |", "|---|---|---|"),
+        *(
+            f"| `{one.name}` | {'share, 0 to 1' if one.unit == 'share' else ''} "
+            f"| {'higher' if one.higher_is_better else 'lower'} |"
+            for one in METRIC_DEFINITIONS.values()
+        ),
+        "",
+    ]
+
+
 def pages() -> dict[Path, str]:
     """All pages by their file."""
     return {
         REFERENCE / "scenario.md": scenario_page(),
         REFERENCE / "methods.md": methods_page(),
         REFERENCE / "commands.md": commands_page(),
+        REFERENCE / "tables.md": tables_page(),
         REFERENCE / "papers.md": papers_page(),
         REFERENCE / "python.md": python_page(),
     }

@@ -24,7 +24,9 @@ def generated(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["scenario.md", "methods.md", "commands.md", "python.md"])
+@pytest.mark.parametrize(
+    "name", ["scenario.md", "methods.md", "commands.md", "python.md", "tables.md"]
+)
 def test_reference_pages_are_up_to_date(checkout: Path, generated: Path, name: str) -> None:
     committed = (checkout / "docs" / "reference" / name).read_text(encoding="utf-8")
     assert committed == (generated / name).read_text(encoding="utf-8"), (
