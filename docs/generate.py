@@ -203,9 +203,9 @@ def tables_page() -> str:
     lines = [
         NOTICE,
         "# Tables of a run\n",
-        "Every table is a Parquet file of [the run folder](../runs.md), and a pandas DataFrame in Python: `run.dispatches` "
-        "for `dispatches`. Absent times are NaN, other absent values are null. Simulated times begin at the start of the "
-        "run.\n",
+        "Every table is a Parquet file of [the run folder](../runs.md), and a pandas DataFrame in Python: "
+        "`run.dispatches` for `dispatches`. Absent times are NaN, other absent values are null. Simulated times begin "
+        "at the start of the run.\n",
     ]
     for table in TABLES:
         lines += [

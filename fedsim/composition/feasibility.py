@@ -497,7 +497,7 @@ def _topology_without_units(topology: Topology) -> Iterator[UserError]:
     ):
         if affected.any():
             source, target = topology.links[int(affected.argmax())]
-            count = np.count_nonzero(affected)
+            count = int(np.count_nonzero(affected))
             yield UserError(
                 f"{format_count(count)} of {format_counted(len(affected), 'link')} of the topology "
                 f"{'has' if count == 1 else 'have'} {what}, the first from {source} to {target}",

@@ -174,7 +174,7 @@ def _batteries(run: Run) -> tuple[Energy, npt.NDArray[np.uint8]] | None:
             if len(set(energy.batteries)) > 1
             else (energy, np.zeros(population(run), np.uint8))
         )
-    kinds = pd.Index(list(energy.classes)).get_indexer(run.clients["kind"])
+    kinds = pd.Index(list(energy.classes)).get_indexer(pd.Index(run.clients["kind"]))
     return energy, (kinds + 1).astype(np.uint8)
 
 
