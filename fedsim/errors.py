@@ -56,7 +56,7 @@ class UserErrors(UserError):
 
 
 def combined(errors: Sequence[UserError]) -> UserError:
-    """One error for all of these, of which there is at least one."""
+    """One error for all of these errors (at least one)."""
     return errors[0] if len(errors) == 1 else UserErrors(errors)
 
 

@@ -117,7 +117,7 @@ _TRAFFIC = (
     "server_keeps_per_client",
     "client_keeps",
 )
-"""What a method sends, keeps and takes, in the order in which it is shown."""
+"""Entries about the traffic, memory and work of a method, in the order in which they are shown."""
 
 
 def _traffic(method: Any) -> dict[str, Any]:

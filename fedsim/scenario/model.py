@@ -205,7 +205,7 @@ class Stop(Parameters):
     """Number of consecutive dispatches without an aggregated update after which the run fails, because it may never
     end. If null, 100 per client, but at least 100,000."""
     target: dict[str, Level] = {}
-    """A metric and the value at which the run ends, such as ``{accuracy: 0.8}`` or ``{accuracy: 80%}``; metrics of
+    """A metric and the value at which the run ends, such as ``{accuracy: 0.8}`` or ``{accuracy: 80%}``; metrics for
     which lower values are better, such as ``loss``, must fall to the value."""
 
     @model_validator(mode="after")
@@ -300,7 +300,7 @@ class Scenario(Parameters):
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of every random stream."""
     task: Annotated[Part[Any], OfKind("task", "supervised")]
-    """What is learned, and how the data is spread over the clients, such as
+    """The learning task: the model, and how the data is spread over the clients, such as
     `{dataset: digits, partition: {name: iid, clients: 10}, model: logistic_regression}`."""
     training: Training = _SECTION
     """The local work of clients."""

@@ -66,7 +66,7 @@ class Timer(Protocol):
 
 
 class ServerPort(Protocol):
-    """What a schedule may know of the server and do through it.
+    """The interface through which a schedule or a selection observes the server and acts on it.
 
     Attributes:
         clients: number of clients N.

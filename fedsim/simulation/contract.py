@@ -100,7 +100,7 @@ def check_requests(
     held: Mapping[Dispatch, Any],
 ) -> None:
     """Let ``server`` check the requests of a user's schedule, the dispatches to clients of a user's selection, and the
-    clients that either asks about.
+    numbers of clients that either passes to it.
 
     Args:
         server: the server; unchanged if schedule and selection ship with fedsim.

@@ -36,17 +36,17 @@
       const axis = against.find((each) => each.key === byId("progress").querySelector("input:checked").value);
       const { x, groups: own } = values[current()][metric.key][axis.key];
       const series = members().map((group, number) => ({ ...look(group), values: own[number].mean, low: own[number].low, high: own[number].high, step: true }));
-      return { metric, axis, x, series, asked: metric.key === view.metric && axis.key === view.against };
+      return { metric, axis, x, series, requested: metric.key === view.metric && axis.key === view.against };
     };
     const draw = () => {
       named("curves");
-      const { metric, axis, x, series, asked } = chosen();
+      const { metric, axis, x, series, requested } = chosen();
       const shown = series.filter((s) => !s.hidden);
       const goals = targets.filter((goal) => goal.metric === metric.key);
-      const scales = { y: byId("scale").value, x: asked ? view.xscale : undefined }, xlim = asked ? view.xlim : null;
+      const scales = { y: byId("scale").value, x: requested ? view.xscale : undefined }, xlim = requested ? view.xlim : null;
       const lists = shown.flatMap((s) => [s.values, ...(byId("bands").checked && s.low ? [s.low, s.high] : [])]);
       const late = xlim ? null : fedsim.lateRange({ x, lists, kind: metric.kind, higher: metric.higher, scales, marks: goals.map((goal) => goal.value) });
-      const ylim = asked && view.ylim ? fedsim.focus(view.ylim) : fedsim.focus(late, metric.kind);
+      const ylim = requested && view.ylim ? fedsim.focus(view.ylim) : fedsim.focus(late, metric.kind);
       curves(host("curves"), finding("curves"), {
         x: { ...axis, values: x }, y: metric, series: shown, bands: byId("bands").checked, smooth: Number(byId("smooth").value),
         scales, xlim, ylim,

@@ -29,7 +29,7 @@ _DIFFERING_SHARE = 0.01
 """Share of the entries that may differ by more, because rounding can change which entries are the largest."""
 _KEEPER = "_fedsim_keeper"
 _NOTING: WeakSet[cached_property[Any]] = WeakSet()
-"""Cached properties of users' classes whose functions tell what they compute."""
+"""Cached properties of users' classes whose functions note the values that they compute."""
 
 
 def keep_attributes(method: Method) -> None:

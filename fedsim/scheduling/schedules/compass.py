@@ -40,8 +40,8 @@ class CompassParams(ContinuousParams):
     join_slack: float = Field(default=1.0, ge=1)
     """A client may join a group that leaves it time for up to this many times ``max_steps``."""
     empty_timer: Literal["flush", "keep"] = "flush"
-    """What a group does if none of its members arrived in time: create a version from the late updates of other groups,
-    or leave these to the next group."""
+    """Behavior of a group none of whose members arrived in time: create a version from the late updates of other
+    groups, or leave these to the next group."""
 
     @model_validator(mode="after")
     def _bounds(self) -> Self:

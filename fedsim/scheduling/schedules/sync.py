@@ -29,8 +29,8 @@ class SyncParams(Parameters):
     """Clients that must be available for a round to start; until then the server waits. Must be 1 if ``min_updates`` is
     0, which lets a round start without clients."""
     stragglers: Literal["run", "cut"] = "run"
-    """What happens to clients still busy when a round closes: they continue and their updates are late, or they are
-    cut."""
+    """Treatment of clients that are still busy when a round closes: they continue and their updates are late, or they
+    are cut."""
     pause: Duration = 0.0
     """Pause between the end of a round and the start of the next."""
 

@@ -217,7 +217,7 @@ class SupervisedTask(Task):
         return values * scale + shift
 
     def initial(self, stream: Stream, dtype: torch.dtype | None = None) -> Tensor:
-        """Initial parameters and buffers; drawn in float32 for every ``dtype``, so that all precisions start equal."""
+        """Initial parameters and buffers; the same for every ``dtype``, because they are drawn in float32."""
         values = self.layout.flatten(self._drawn(stream))
         return values if dtype is None else values.to(dtype)
 

@@ -76,7 +76,10 @@ def _images(
             and len(batch_labels) == len(pixels)
             and all(isinstance(label, int) for label in batch_labels)
         ):
-            raise damaged(path, f"it has no images of 3 x 32 x 32 bytes with as many {label_key}")
+            raise damaged(
+                path,
+                f"it does not hold images of 3 x 32 x 32 bytes and one entry of {label_key} for each",
+            )
         images.append(pixels.reshape(-1, *_SHAPE))
         labels.append(np.array(batch_labels, dtype=np.int64))
     return np.concatenate(images), np.concatenate(labels)

@@ -64,7 +64,7 @@ def concatenated(blocks: Sequence[Sessions]) -> Sessions:
 
 
 def sessions_from_cycles(cycles: Sequence[tuple[Ints, Floats, Floats]], span_s: float) -> Sessions:
-    """:func:`sessions_from_seconds` of groups of devices, starts and ends; without a group there is no session."""
+    """The sessions of several groups, each with its devices, starts and ends in seconds; none without groups."""
     none = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
     device, start_s, end_s = (
         np.concatenate(columns) for columns in zip(none, *cycles, strict=True)

@@ -29,7 +29,7 @@ def full(classes, input_shape, weights=None, width=64, layers=2):
 
 
 def lora(classes, input_shape, weights=None, rank=8):
-    """The same model, of which only adapters of the linear layers are trained; all else is frozen."""
+    """The same model, but only adapters of its linear layers are trained; all else is frozen."""
     layers = ["c_attn", "c_proj", "c_fc"]
     config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=layers, fan_in_fan_out=True)
     with warnings.catch_warnings():
