@@ -120,7 +120,7 @@ class World:
             yield UserError(f"{doubt.where}: {doubt.message}", where=where, hint=doubt.hint)
         if invalid := int(np.count_nonzero(~bundle.valid[self._device_rows("availability")])):
             yield UserError(
-                f"{invalid} of {format_counted(self.task.clients, 'client')} are devices that the trace marks as "
+                f"{invalid:,} of {format_counted(self.task.clients, 'client')} are devices that the trace marks as "
                 "invalid",
                 where=where,
                 hint="'fedsim traces sample' takes only usable devices",
@@ -411,8 +411,8 @@ class World:
         rows = _rows_of_names(names, bundle)
         if wrong := int(np.count_nonzero((rows >= 0) & (rows != np.arange(len(rows))))):
             yield UserError(
-                f"{wrong} of {format_counted(len(names), 'client')} {'is' if wrong == 1 else 'are'} not on the device "
-                "of that name, because clients and devices are paired in their order",
+                f"{wrong:,} of {format_counted(len(names), 'client')} {'is' if wrong == 1 else 'are'} not on the "
+                "device of that name, because clients and devices are paired in their order",
                 where="devices.assign",
                 hint="pair them by name: devices.assign: by_name",
             )

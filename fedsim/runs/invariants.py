@@ -49,7 +49,7 @@ def _rules(table: str, keys: npt.NDArray[np.int64], messages: list[str]) -> Forb
     def forbid(broken: Mask, rule: str) -> None:
         rows = np.flatnonzero(broken)
         if len(rows):
-            messages.append(f"{table} {keys[rows[0]]} ({len(rows)} in all): {rule}")
+            messages.append(f"{table} {keys[rows[0]]} ({len(rows):,} in all): {rule}")
 
     return forbid
 

@@ -37,6 +37,13 @@ def world(**sections: Any) -> dict[str, Any]:
     return base | sections
 
 
+def crowd(**sections: Any) -> dict[str, Any]:
+    """3,000 equal clients, in a run that ends after 1,000 arrivals."""
+    devices = {"compute": {"name": "values", "step": "1s"}, **sections.pop("devices", {})}
+    task = {"name": "timing", "clients": 3000, "parameters": 250_000}
+    return world(task=task, devices=devices, stop={"arrivals": 1000}, **sections)
+
+
 def sync(**schedule: Any) -> dict[str, Any]:
     return {"schedule": {"name": "sync", **schedule}}
 
@@ -85,6 +92,23 @@ PHONES = {"name": "trace", "trace": "builtin:phones_week"}
         (
             world(server={"schedule": {"name": "async", "concurrency": 4}}),
             "4 clients cannot be busy at once: there are only 3",
+        ),
+        (
+            crowd(server={"schedule": {"name": "async", "concurrency": 4000}}),
+            "4,000 clients cannot be busy at once: there are only 3,000",
+        ),
+        (
+            crowd(devices={"memory": "1kB"}),
+            "none of the 3,000 clients .*: 3,000 have less memory than",
+        ),
+        (
+            crowd(server={"schedule": {"name": "buffered", "buffer_size": 2000}}),
+            "a version needs 2,000 updates, but the run ends after 1,000 arrivals",
+        ),
+        (crowd(server=sync(min_cohort=4000)), "a round needs 4,000 clients, but there are 3,000"),
+        (
+            crowd(server={"selection": {"cohort": 4000}}),
+            "a cohort of 4,000 cannot be drawn from 3,000 clients",
         ),
         (world(devices={"memory": "1kB"}), "none of the 3 clients .*: 3 have less memory than"),
         (

@@ -65,7 +65,7 @@ def timeline(run: Run) -> Figure:
     row_of_client = pd.Series(np.arange(len(chosen)), chosen)
     finding = "No client was ever dispatched."
     if len(chosen):
-        sample = f"{len(chosen)} of the" if len(chosen) < dispatched else "All"
+        sample = f"{format_count(len(chosen))} of the" if len(chosen) < dispatched else "All"
         finding = f"{sample} {format_count(dispatched)} clients that were dispatched"
         finding += f"; the first {format_duration(until)} are shown." if cut else "."
     rounds = run.aggregations["time_s"].to_numpy()

@@ -39,7 +39,7 @@ class MajorityLabel(Partitioner):
         clients, samples = self.params.clients, len(dataset.train_y)
         if clients < dataset.classes:
             raise self.misfit(
-                f"{clients} clients cannot each own one of the {dataset.classes} labels of {dataset.name}",
+                f"{clients:,} clients cannot each own one of the {dataset.classes} labels of {dataset.name}",
                 f"use at least {dataset.classes} clients",
             )
         anywhere = rng.uniform(size=samples) < self.params.similarity
