@@ -30,7 +30,7 @@ from fedsim.cli.options import (
 )
 from fedsim.cli.progress import advancing
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.formatting import format_command, format_count, format_counted
+from fedsim.formatting import format_bytes, format_command, format_counted
 from fedsim.scenario.overrides import apply_overrides
 from fedsim.scenario.problems import all_errors, problems
 from fedsim.scenario.source import Source
@@ -124,7 +124,7 @@ def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> No
     _print_counts(manifest.counts)
     for caveat in manifest.caveats:
         click.echo(f"  note: {caveat}")
-    click.echo(f"written to {output} ({size / 1e6:,.2f} MB)")
+    click.echo(f"written to {output} ({format_bytes(size)})")
 
 
 _KINDS = {

@@ -16,7 +16,7 @@ import pandas as pd
 from fedsim.composition.assembly import Assembly
 from fedsim.composition.world import full_work
 from fedsim.errors import UserError, raise_all
-from fedsim.formatting import format_command, format_count
+from fedsim.formatting import format_command, format_count, format_duration
 from fedsim.outcomes import Outcome
 from fedsim.runs.folder import Status
 from fedsim.runs.phases import outcome_codes
@@ -76,8 +76,8 @@ def _obstacles(run: Run, loaded: LoadedScenario) -> Iterator[UserError]:
     every_s = loaded.scenario.evaluation.every
     if every_s is not None and run.simulated_s / every_s > MOST_EVALUATIONS:
         yield UserError(
-            f"an interval of {every_s:g} s gives {format_count(run.simulated_s / every_s)} evaluations in the recorded "
-            "run",
+            f"an interval of {format_duration(every_s)} gives {format_count(run.simulated_s / every_s)} "
+            "evaluations in the recorded run",
             where="evaluation.every",
             hint=f"a run makes at most {format_count(MOST_EVALUATIONS)} evaluations: evaluate less often",
         )

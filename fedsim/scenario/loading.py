@@ -16,7 +16,7 @@ from fedsim import bundled
 from fedsim.catalog import CATALOG, Catalog
 from fedsim.checksums import data_sha256
 from fedsim.errors import UserError, UserErrors, further_checks
-from fedsim.formatting import format_count
+from fedsim.formatting import format_count, format_duration
 from fedsim.parameters import NO_PARAMETERS, UNKNOWN_KEY
 from fedsim.scenario.description import keys_elsewhere
 from fedsim.scenario.model import MOST_EVALUATIONS, Scenario
@@ -25,6 +25,7 @@ from fedsim.scenario.parts import OfKind, Part, Reading, UserCode
 from fedsim.scenario.problems import Problem, all_errors, error_at, problems
 from fedsim.scenario.source import KeyPath, Source, read_yaml
 from fedsim.scenario.writing import to_yaml
+from fedsim.units import duration_at_least
 
 
 @dataclass(frozen=True)
@@ -271,9 +272,9 @@ def _too_many_evaluations(scenario: Scenario) -> list[Problem]:
     return [
         Problem(
             ("evaluation", "every"),
-            f"an interval of {every_s:g} s gives {format_count(until_s / every_s)} evaluations in the {until_s:g} s of "
-            "stop.simulated_time",
-            f"a run makes at most {format_count(MOST_EVALUATIONS)} evaluations: evaluate less often than every "
-            f"{until_s / MOST_EVALUATIONS:g} s",
+            f"an interval of {format_duration(every_s)} gives {format_count(until_s / every_s)} evaluations in the "
+            f"{format_duration(until_s)} of stop.simulated_time",
+            f"a run makes at most {format_count(MOST_EVALUATIONS)} evaluations: set at least "
+            f"{duration_at_least(until_s / MOST_EVALUATIONS)}",
         )
     ]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedsim.errors import UserError
-from fedsim.formatting import format_count
+from fedsim.formatting import format_count, format_duration
 from fedsim.scenario.model import MOST_EVALUATIONS
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.engine import EVALUATION_ORDER, Engine
@@ -80,8 +80,9 @@ class Evaluations:
         if self._timed == MOST_EVALUATIONS:
             # If stop.simulated_time is given, the scenario is refused before it runs.
             raise UserError(
-                f"{every_ns / NS_PER_S:g} s between evaluations reached the limit of {format_count(MOST_EVALUATIONS)} "
-                f"evaluations per run after {now / NS_PER_S:g} simulated seconds",
+                f"{format_duration(every_ns / NS_PER_S)} between evaluations reached the limit of "
+                f"{format_count(MOST_EVALUATIONS)} evaluations per run after {format_duration(now / NS_PER_S)} of "
+                "simulated time",
                 where="evaluation.every",
                 hint="evaluate less often, or give stop.simulated_time",
             )

@@ -99,7 +99,7 @@ def test_a_timeline_is_not_measured_without_end(tmp_path: Path) -> None:
     recorded = fedsim.run(quadratic([[0], [1]]), tmp_path / "recorded")
     scenario = quadratic([[0], [1]], evaluation={"every": "1us"})
     with pytest.raises(
-        UserError, match=r"evaluation\.every: an interval of 1e-06 s gives 6,000,256 evaluations"
+        UserError, match=r"evaluation\.every: an interval of 1 µs gives 6,000,256 evaluations"
     ):
         fedsim.run(scenario, tmp_path / "learned", timeline=recorded)
     assert not (tmp_path / "learned").exists()
