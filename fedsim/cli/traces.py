@@ -30,7 +30,7 @@ from fedsim.cli.options import (
 )
 from fedsim.cli.progress import advancing
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.formatting import format_bytes, format_command, format_counted
+from fedsim.formatting import format_bytes, format_command, format_count, format_counted
 from fedsim.scenario.overrides import apply_overrides
 from fedsim.scenario.problems import all_errors, problems
 from fedsim.scenario.source import Source

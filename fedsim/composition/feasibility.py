@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.devices.availability.trace import TraceAvailabilityParams
 from fedsim.devices.population import Population
 from fedsim.errors import UserError
 from fedsim.formatting import (
@@ -29,6 +30,8 @@ from fedsim.network.shared import SharedNetwork
 from fedsim.network.topology import Topology
 from fedsim.scenario.model import Scenario
 from fedsim.scheduling.base import cohort_of
+from fedsim.scheduling.continuous import ConcurrentParams
+from fedsim.scheduling.schedules.sync import SyncParams
 from fedsim.simulation.facts import Work
 from fedsim.units import NEVER, NS_PER_S, duration_at_least, to_ns
 
@@ -82,10 +85,11 @@ class Feasibility:
                 hint=self._inclusion,
             )
             return
-        least = getattr(self._schedule, "min_cohort", 1)
-        if least > self._count and getattr(self._schedule, "min_updates", 1):
+        schedule = self._schedule
+        waits = isinstance(schedule, SyncParams) and schedule.min_updates > 0
+        if waits and schedule.min_cohort > self._count:
             yield UserError(
-                f"a round needs {format_counted(least, 'client')}, but {self._available}",
+                f"a round needs {format_counted(schedule.min_cohort, 'client')}, but {self._available}",
                 where="server.schedule.min_cohort",
                 hint=f"set at most {self._count}",
             )
@@ -116,7 +120,8 @@ class Feasibility:
                 where="server.selection.cohort",
                 hint=f"set at most {clients}, or leave it out to select all clients that are available",
             )
-        concurrency = getattr(self._schedule, "concurrency", None)
+        schedule = self._schedule
+        concurrency = schedule.concurrency if isinstance(schedule, ConcurrentParams) else None
         if concurrency is not None and concurrency > clients:
             yield UserError(
                 f"{concurrency:,} clients cannot be busy at once: there are only {clients:,}",
@@ -139,7 +144,9 @@ class Feasibility:
         server, failures = self.scenario.server, self.scenario.devices.failures
         cohort = cohort_of(server.selection.params)
         if cohort is not None and not server.selection.type.with_replacement:
-            selected = math.ceil(cohort * getattr(self._schedule, "over_selection", 1.0) - 1e-9)
+            schedule = self._schedule
+            factor = schedule.over_selection if isinstance(schedule, SyncParams) else 1.0
+            selected = math.ceil(cohort * factor - 1e-9)
             if selected > self._count:
                 yield UserError(
                     f"{selected:,} clients should work at once, but {self._available}",
@@ -361,8 +368,13 @@ class Feasibility:
 
     @property
     def _why_never(self) -> str:
-        rule = getattr(self.scenario.devices.availability.params, "require", None)
-        return f"never meet the rule '{rule}'" if rule else "are never online"
+        return f"never meet the rule '{self._rule}'" if self._rule else "are never online"
+
+    @property
+    def _rule(self) -> str | None:
+        """The eligibility rule that the scenario gives."""
+        params = self.scenario.devices.availability.params
+        return params.require if isinstance(params, TraceAvailabilityParams) else None
 
     @cached_property
     def _exclusions(self) -> str:
@@ -380,7 +392,7 @@ class Feasibility:
     @property
     def _inclusion(self) -> str:
         """How to let the excluded clients participate."""
-        eligible, availability = self.population.eligible, self.scenario.devices.availability
+        eligible, replayed = self.population.eligible, self.scenario.devices.availability.params
         fixes = []
         if not eligible.all():
             in_trace = self.memory_in_trace()
@@ -390,14 +402,14 @@ class Feasibility:
             )
             fixes.append(f"raise {memory}, or choose a smaller model")
         if self._never.any():
-            start_s = getattr(availability.params, "start", 0)
+            begins_late = isinstance(replayed, TraceAvailabilityParams) and replayed.start
             earlier = (
-                f"choose an earlier devices.availability.start (now {format_duration(start_s)}), "
-                if isinstance(start_s, float) and start_s
+                f"choose an earlier devices.availability.start (now {format_duration(replayed.start)}), "
+                if begins_late
                 else ""
             )
-            rule = "require" if getattr(availability.params, "require", None) else "on_end"
-            fixes.append(f"{earlier}change devices.availability.{rule}, or take another trace")
+            key = "require" if self._rule else "on_end"
+            fixes.append(f"{earlier}change devices.availability.{key}, or take another trace")
         if (eligible & ~self._never).any():
             fixes.append("let the run last longer (stop.simulated_time)")
         return "; ".join(fixes)
@@ -411,9 +423,8 @@ class Feasibility:
 
     @cached_property
     def _limit_s(self) -> float | None:
-        limit: float | None = getattr(
-            self._schedule, self.scenario.server.schedule.type.patience or "-", None
-        )
+        parameter = self.scenario.server.schedule.type.patience
+        limit: float | None = getattr(self._schedule, parameter) if parameter else None
         return limit
 
     @property

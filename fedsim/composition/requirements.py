@@ -23,6 +23,7 @@ from fedsim.methods.base import Method
 from fedsim.metrics import METRICS, MetricDefinition
 from fedsim.scenario.model import Evaluation, Server, Stop
 from fedsim.scheduling.base import Schedule, Selection, cohort_of
+from fedsim.scheduling.schedules.sync import SyncParams
 from fedsim.signatures import called, place
 from fedsim.tasks.base import Task
 from fedsim.traces.availability import AvailabilityIndex
@@ -237,7 +238,8 @@ def small_rounds(
         recharging: share of the clients' idle time in which their batteries were below the floor.
     """
     cohort = cohort_of(server.selection.params)
-    could_wait = getattr(server.schedule.params, "min_cohort", None) == 1
+    schedule = server.schedule.params
+    could_wait = isinstance(schedule, SyncParams) and schedule.min_cohort == 1
     sizes = np.bincount(round_of_dispatch)
     sizes = sizes[sizes > 0]
     if not cohort or not could_wait:
