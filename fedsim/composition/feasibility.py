@@ -80,7 +80,8 @@ class Feasibility:
         yield from self._counts()
         if not self._usable.any():
             yield UserError(
-                f"none of the {self.population.clients:,} clients can ever be given work: {self._exclusions}",
+                f"none of the {format_count(self.population.clients)} clients can ever be given work: "
+                f"{self._exclusions}",
                 where="devices",
                 hint=self._inclusion,
             )
@@ -116,7 +117,7 @@ class Feasibility:
         cohort = cohort_of(server.selection.params)
         if cohort is not None and cohort > clients and not server.selection.type.with_replacement:
             yield UserError(
-                f"a cohort of {cohort:,} cannot be drawn from {format_counted(clients, 'client')}",
+                f"a cohort of {format_count(cohort)} cannot be drawn from {format_counted(clients, 'client')}",
                 where="server.selection.cohort",
                 hint=f"set at most {clients}, or leave it out to select all clients that are available",
             )
@@ -124,7 +125,7 @@ class Feasibility:
         concurrency = schedule.concurrency if isinstance(schedule, ConcurrentParams) else None
         if concurrency is not None and concurrency > clients:
             yield UserError(
-                f"{concurrency:,} clients cannot be busy at once: there are only {clients:,}",
+                f"{format_count(concurrency)} clients cannot be busy at once: there are only {format_count(clients)}",
                 where="server.schedule.concurrency",
                 hint=f"set at most {clients}, or leave it out to keep all clients busy",
             )
@@ -134,7 +135,8 @@ class Feasibility:
             allowed = getattr(stop, limit)
             if allowed is not None and updates > allowed:
                 yield UserError(
-                    f"a version needs {updates:,} updates, but the run ends after {allowed:,} {limit}",
+                    f"a version needs {format_count(updates)} updates, but the run ends after "
+                    f"{format_count(allowed)} {limit}",
                     where=f"server.schedule.{parameter}",
                     hint=f"set at most {allowed}, or raise stop.{limit}",
                 )
@@ -149,7 +151,7 @@ class Feasibility:
             selected = math.ceil(cohort * factor - 1e-9)
             if selected > self._count:
                 yield UserError(
-                    f"{selected:,} clients should work at once, but {self._available}",
+                    f"{format_count(selected)} clients should work at once, but {self._available}",
                     where="server.selection.cohort",
                     hint="rounds will have fewer clients than the scenario requests",
                 )
@@ -172,7 +174,8 @@ class Feasibility:
         crashing = int(np.count_nonzero(survives < _RARELY))
         if crashing:
             yield UserError(
-                f"for {crashing:,} of {self._count:,} clients, fewer than 1 in 1,000 dispatches finish before a crash",
+                f"for {format_count(crashing)} of {format_count(self._count)} clients, fewer than 1 in 1,000 "
+                "dispatches finish before a crash",
                 where="devices.failures.crash_rate",
                 hint="it is the number of crashes per hour of computing",
             )
@@ -358,8 +361,8 @@ class Feasibility:
     def _available(self) -> str:
         clients = self.population.clients
         if self._count == clients:
-            return f"there are {clients:,}"
-        return f"only {self._count:,} of {clients:,} can ever be given work: {self._exclusions}"
+            return f"there are {format_count(clients)}"
+        return f"only {format_count(self._count)} of {format_count(clients)} can ever be given work: {self._exclusions}"
 
     @property
     def _never(self) -> npt.NDArray[np.bool_]:
@@ -387,7 +390,7 @@ class Feasibility:
             (later, "come online only after stop.simulated_time"),
         )
         counts = [(int(np.count_nonzero(excluded)), text) for excluded, text in rules]
-        return ", ".join(f"{count:,} {text}" for count, text in counts if count)
+        return ", ".join(f"{format_count(count)} {text}" for count, text in counts if count)
 
     @property
     def _inclusion(self) -> str:

@@ -23,7 +23,7 @@ from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError, raise_all
-from fedsim.formatting import format_counted, format_names
+from fedsim.formatting import format_count, format_counted, format_names
 from fedsim.methods.base import Method
 from fedsim.network.base import Direction, Network, NetworkContext
 from fedsim.network.columns import AccessParams
@@ -120,8 +120,8 @@ class World:
             yield UserError(f"{doubt.where}: {doubt.message}", where=where, hint=doubt.hint)
         if invalid := int(np.count_nonzero(~bundle.valid[self._device_rows("availability")])):
             yield UserError(
-                f"{invalid:,} of {format_counted(self.task.clients, 'client')} are devices that the trace marks as "
-                "invalid",
+                f"{format_count(invalid)} of {format_counted(self.task.clients, 'client')} are devices that the trace "
+                "marks as invalid",
                 where=where,
                 hint="'fedsim traces sample' takes only usable devices",
             )
@@ -411,8 +411,8 @@ class World:
         rows = _rows_of_names(names, bundle)
         if wrong := int(np.count_nonzero((rows >= 0) & (rows != np.arange(len(rows))))):
             yield UserError(
-                f"{wrong:,} of {format_counted(len(names), 'client')} {'is' if wrong == 1 else 'are'} not on the "
-                "device of that name, because clients and devices are paired in their order",
+                f"{format_count(wrong)} of {format_counted(len(names), 'client')} {'is' if wrong == 1 else 'are'} not "
+                "on the device of that name, because clients and devices are paired in their order",
                 where="devices.assign",
                 hint="pair them by name: devices.assign: by_name",
             )

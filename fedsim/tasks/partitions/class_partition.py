@@ -83,7 +83,7 @@ class ClassPartition(Partitioner):
         low, high = self.params.class_range
         if high > classes or clients * high < classes:
             raise self.misfit(
-                f"{clients:,} clients with {low} to {high} classes each do not fit the {classes} classes "
+                f"{format_count(clients)} clients with {low} to {high} classes each do not fit the {classes} classes "
                 f"of {dataset.name}",
                 "set classes_min and classes_max so that every class can have a holder",
             )

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
+from fedsim.formatting import format_count
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.partition import Assignment, CountedParameters, Partitioner
 
@@ -39,7 +40,8 @@ class MajorityLabel(Partitioner):
         clients, samples = self.params.clients, len(dataset.train_y)
         if clients < dataset.classes:
             raise self.misfit(
-                f"{clients:,} clients cannot each own one of the {dataset.classes} labels of {dataset.name}",
+                f"{format_count(clients)} clients cannot each own one of the {dataset.classes} labels of "
+                f"{dataset.name}",
                 f"use at least {dataset.classes} clients",
             )
         anywhere = rng.uniform(size=samples) < self.params.similarity

@@ -44,8 +44,8 @@ class Shards(Partitioner):
         shards[largest_first[: total % len(present)]] += 1
         if total < len(present):
             raise self.misfit(
-                f"{clients:,} clients with {per_client} classes each cannot hold the {len(present)} classes "
-                f"of {dataset.name}",
+                f"{format_count(clients)} clients with {per_client} classes each cannot hold the {len(present)} "
+                f"classes of {dataset.name}",
                 "use more clients or more classes_per_client",
             )
         scarce = np.flatnonzero(sizes < shards)
