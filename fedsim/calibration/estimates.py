@@ -29,7 +29,7 @@ FloatArray = npt.NDArray[np.float64]
 _LEAST_CV = 1e-3
 """Variation below which rates count as constant."""
 _BEYOND = 3.0
-"""Local spreads that a client which the log does not show may lie beyond those that it shows."""
+"""Local spreads by which a client that the log does not show may be slower than all that it shows."""
 _DRAWS = 200
 """Number of draws of the estimates from which the errors of medians are computed."""
 _TESTED = 2000
@@ -83,12 +83,16 @@ class Varying:
     cv: float = 0.0
     cv_error: float = 0.0
 
-    def perturbed(self, generator: np.random.Generator) -> FloatArray:
+    def perturbed(self, generator: np.random.Generator, *, is_rate: bool) -> FloatArray:
         """Means drawn within their errors, as another log of the same clients might give them.
 
         Clients that the log does not show are drawn from a lognormal distribution that is fitted to the others: around
-        their geometric mean, which has an error that all draws share, and with their spread, but within the
-        :func:`_limits` that they set.
+        their geometric mean, which has an error that all draws share, and with their spread, but no slower than
+        :func:`_slowest`.
+
+        Args:
+            generator: the source of the draws.
+            is_rate: whether clients with larger values are faster.
         """
         means: FloatArray = self.mean * np.exp(
             self.error * generator.standard_normal(len(self.mean))
@@ -99,7 +103,8 @@ class Varying:
             spread = logs.std(ddof=1)
             center = logs.mean() + spread / math.sqrt(seen) * generator.standard_normal()
             drawn = center + spread * generator.standard_normal(unseen)
-            means[~self.seen] = np.exp(np.clip(drawn, *_limits(logs)))
+            sign = -1.0 if is_rate else 1.0
+            means[~self.seen] = np.exp(sign * np.minimum(sign * drawn, _slowest(sign * logs)))
         return means
 
 
@@ -149,10 +154,10 @@ class Estimates:
         latency_s = np.maximum(latency_s, 0.0)
         step_s, rates_bps = self.step_s, self.rates_bps
         rate_cvs = [cv(rate) for rate in rates_bps]
-        step_s = replace(step_s, mean=step_s.perturbed(generator), cv=cv(step_s))
+        step_s = replace(step_s, mean=step_s.perturbed(generator, is_rate=False), cv=cv(step_s))
         longer = np.exp(self.rate_slopes * (latency_s - self.latency_s))
         down, up = (
-            replace(rate, mean=rate.perturbed(generator) * factor, cv=rate_cv)
+            replace(rate, mean=rate.perturbed(generator, is_rate=True) * factor, cv=rate_cv)
             for rate, factor, rate_cv in zip(rates_bps, longer, rate_cvs, strict=True)
         )
         return replace(self, step_s=step_s, rates_bps=(down, up), latency_s=latency_s)
@@ -183,19 +188,19 @@ class Estimates:
         return all(bool(np.isfinite(rate.mean).all()) for rate in self.rates_bps)
 
 
-def _limits(logs: FloatArray) -> tuple[float, float]:
-    """Where the draws of clients that the log does not show end: three local spreads beyond those that it shows.
+def _slowest(logs: FloatArray) -> float:
+    """The slowest draw of a client that a log does not show: three local spreads beyond the slowest that it shows.
 
-    The local spread at either end is the root mean square distance from the median of the values on that side. Values
-    far away at one end, such as the rates of links too fast to be measured, thus do not stretch the other end, where
-    one client would determine how long the whole run takes.
+    One slow client determines how long the whole run takes. The local spread is the root mean square distance from the
+    median of the values above it, so that values far below, such as those of links too fast to be measured, do not
+    count.
+
+    Args:
+        logs: logarithms of the seconds (per step or per bit) of the clients that the log shows, at least two.
     """
-    distances = logs - np.median(logs)
-    below, above = (
-        math.sqrt(float((side**2).sum()) / max(len(side), 1))
-        for side in (distances[distances < 0], distances[distances > 0])
-    )
-    return float(logs.min()) - _BEYOND * below, float(logs.max()) + _BEYOND * above
+    above = (logs - np.median(logs))[logs > np.median(logs)]
+    spread = math.sqrt(float((above**2).sum()) / max(len(above), 1))
+    return float(logs.max()) + _BEYOND * spread
 
 
 def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions) -> Estimates:

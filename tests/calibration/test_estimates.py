@@ -125,7 +125,7 @@ def test_a_client_that_the_log_does_not_show_is_drawn_from_the_others() -> None:
     seen = np.array([True] * 5 + [False] * 2)
     steps = Varying(means, np.where(seen, 0.0, 1.1), seen)
     generator = np.random.default_rng(4)
-    drawn = np.array([steps.perturbed(generator) for _ in range(2000)])
+    drawn = np.array([steps.perturbed(generator, is_rate=False) for _ in range(2000)])
     assert (drawn[:, :5] == means[:5]).all()
     one, other = np.log(drawn[:, 5:]).T
     spread = logs.std(ddof=1)
@@ -134,24 +134,35 @@ def test_a_client_that_the_log_does_not_show_is_drawn_from_the_others() -> None:
     assert np.corrcoef(one, other)[0, 1] == pytest.approx(1 / 6, abs=4 / math.sqrt(2000))
 
 
-def _drawn(seen: np.ndarray, unseen: int, draws: int, generator: np.random.Generator) -> np.ndarray:
+def _drawn(
+    seen: np.ndarray,
+    unseen: int,
+    draws: int,
+    generator: np.random.Generator,
+    *,
+    is_rate: bool = False,
+) -> np.ndarray:
     """Draws of the logarithms of ``unseen`` clients that a log does not show, shape (draws, unseen)."""
     count = len(seen)
     mask = np.arange(count + unseen) < count
     of = Varying(np.exp(np.append(seen, np.zeros(unseen))), np.zeros(count + unseen), mask)
-    return np.log([of.perturbed(generator)[count:] for _ in range(draws)])
+    return np.log([of.perturbed(generator, is_rate=is_rate)[count:] for _ in range(draws)])
 
 
-def test_draws_end_three_local_spreads_beyond_the_clients_of_the_log() -> None:
-    """The median is 2; below it the squared distances are 4 and 1, above it 64 and 144."""
-    drawn = _drawn(np.array([0.0, 1.0, 2.0, 10.0, 14.0]), 2, 3000, np.random.default_rng(1))
-    assert drawn.min() == pytest.approx(0 - 3 * math.sqrt(5 / 2))
-    assert drawn.max() < 14 + 3 * math.sqrt(208 / 2)
+def test_draws_end_three_local_spreads_beyond_the_slowest_client_of_the_log() -> None:
+    """Step times with the median -2, above it the squared distances 4 and 1; and rates that are their reciprocals."""
+    times = -np.array([0.0, 1.0, 2.0, 10.0, 14.0])
+    drawn = _drawn(times, 2, 3000, np.random.default_rng(1))
+    assert drawn.max() == pytest.approx(3 * math.sqrt(5 / 2))
+    assert drawn.min() < -20, "fast clients do not lengthen a run"
+    rates = _drawn(-times, 2, 3000, np.random.default_rng(1), is_rate=True)
+    assert rates.min() == pytest.approx(-3 * math.sqrt(5 / 2))
+    assert rates.max() > 20
     # Three links that are too fast to be measured do not stretch the slow end.
     links = np.append(np.linspace(-1, 1, 12), [14.0, 14.0, 14.0])
-    drawn = _drawn(links, 9, 3000, np.random.default_rng(1))
-    below = links[:7] - links[7]
-    assert drawn.min() == pytest.approx(-1 - 3 * math.sqrt((below**2).mean()))
+    drawn = _drawn(links, 9, 3000, np.random.default_rng(1), is_rate=True)
+    slower = links[:7] - links[7]
+    assert drawn.min() == pytest.approx(-1 - 3 * math.sqrt((slower**2).mean()))
 
 
 _FAMILIES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {

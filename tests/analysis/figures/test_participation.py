@@ -142,7 +142,7 @@ def test_a_run_to_which_all_contributed_has_no_table_of_reasons(tmp_path: Path) 
         ([[0, 1]] * 4, "The clients that participated were part of every server update; 3 clients"),
         (
             [[0, 1], [0], [0], [1]],
-            "At most 2 server updates among the clients that participated, 1.0 on average; 3 clients",
+            "At most 2 server updates among the clients that participated, 1 on average; 3 clients",
         ),
     ],
 )
