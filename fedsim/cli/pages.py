@@ -100,7 +100,10 @@ def _included(match: re.Match[str]) -> str:
 
 def _described(match: re.Match[str]) -> str:
     name, members = match["name"], match["members"]
-    subject = pydoc.locate(name)
+    try:
+        subject = pydoc.locate(name)
+    except pydoc.ErrorDuringImport as error:  # An extra is not installed.
+        return f"### `{name}`\n\nNot available here. {error.value}\n"
     if members is not None:
         functions = [member.strip() for member in members.split(",")]
         return "\n".join(_entry(f"fedsim.{one}", getattr(subject, one), 3) for one in functions)

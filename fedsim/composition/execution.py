@@ -34,6 +34,7 @@ from fedsim.composition.recorded import (
 from fedsim.composition.requirements import (
     nothing_aggregated,
     nothing_dispatched,
+    nothing_left,
     small_rounds,
 )
 from fedsim.composition.resuming import load_original, timeline_differs
@@ -542,6 +543,8 @@ class _Execution:
         elif not (self._server.version or meets_target):
             late = int((run.dispatches["outcome"] == "late").sum())
             yield nothing_aggregated(scenario.server.schedule.type, self._server.arrived, late)
+        elif isinstance(self._server, Server) and self._server.ran_out:
+            yield nothing_left(scenario.server.schedule.type, self._server.version, end_ns)
         recharging_s, idle_s = (run.clients[f"{part}_s"].sum() for part in ("recharging", "idle"))
         recharging = float(recharging_s / idle_s) if idle_s else 0.0
         yield from small_rounds(scenario.server, run.dispatches["round"].to_numpy(), recharging)

@@ -41,6 +41,8 @@ _RARELY = 1e-3
 """Clients are reported if the share of their dispatches that survive is below this."""
 _MANY = 0.1
 """Clients that are too slow for a deadline are reported if their share is above this; some stragglers are intended."""
+_MOST_TRANSPORTS = 20_000
+"""Clients up to which the duration of each one's transfers includes what the transport adds, which takes a second."""
 _LONGEST_LATENCY_S = 5.0
 """Longer latencies are reported; a signal by satellite takes a tenth of it."""
 _LONGEST_LATENCY_OF_LINK_S, _SLOWEST_LINK_OF_TOPOLOGY_BPS = 1.0, 10e3
@@ -467,13 +469,23 @@ class Feasibility:
     def _transfers_s(self) -> tuple[Seconds, Seconds]:
         """Duration of download and upload at nominal rates, of each client that can be given work."""
         network, usable = self.population.network, self._usable
-        with np.errstate(all="ignore"):
-            down_s, up_s = (
-                np.where(size > 0, size * 8 / network.rates_bps(direction)[usable], 0.0)
-                + network.latencies_ns(direction)[usable] / NS_PER_S
-                for direction, size in zip(Direction, self.traffic_bytes, strict=True)
-            )
+        down_s, up_s = (
+            self._wires_s(direction, size) + network.latencies_ns(direction)[usable] / NS_PER_S
+            for direction, size in zip(Direction, self.traffic_bytes, strict=True)
+        )
         return down_s, up_s
+
+    def _wires_s(self, direction: Direction, size_bytes: float) -> Seconds:
+        """The same without the latency; without what the transport adds if there are many clients."""
+        network, clients = self.population.network, np.flatnonzero(self._usable)
+        if not size_bytes:
+            return np.zeros(len(clients))
+        if len(clients) <= _MOST_TRANSPORTS:
+            return np.array(
+                [network.nominal_wire_s(int(one), direction, size_bytes) for one in clients]
+            )
+        with np.errstate(all="ignore"):
+            return size_bytes * 8 / network.rates_bps(direction)[clients]
 
     @cached_property
     def _needed_s(self) -> Seconds:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fedsim.components import Component, is_bundled
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.formatting import format_count, format_counted, format_share
+from fedsim.formatting import format_count, format_counted, format_duration, format_share
 from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
 from fedsim.metrics import METRICS, MetricDefinition
@@ -29,7 +29,7 @@ from fedsim.tasks.base import Task
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.parameters import TraceParameters
-from fedsim.units import to_ns
+from fedsim.units import NS_PER_S, to_ns
 
 _FEW_ONLINE = 0.5
 _OFTEN_RECHARGING = 0.1
@@ -222,6 +222,29 @@ def nothing_aggregated(schedule: type[Schedule], arrived: int, late: int) -> Use
         hint = "give the clients more time (server.schedule.deadline) or less work"
     return UserError(
         f"no update was aggregated, so the model is the initial one; {happened}",
+        where=where,
+        hint=hint,
+    )
+
+
+def nothing_left(schedule: type[Schedule], version: int, end_ns: int) -> UserError:
+    """The warning about a run that met none of its limits, because no work was left.
+
+    Args:
+        schedule: the schedule.
+        version: the newest server version.
+        end_ns: the end of the run.
+    """
+    where, hint = (
+        "server.schedule",
+        "check when the devices are online, or give stop.simulated_time",
+    )
+    if not is_bundled(schedule):
+        where = place(schedule, "on_arrival")
+        hint = "dispatch new work with self.server.dispatch, also in on_failure, or call again later with call_at"
+    return UserError(
+        f"no work was left after {format_duration(end_ns / NS_PER_S)}, so the run ended at version {version}, before "
+        "any limit of stop was reached",
         where=where,
         hint=hint,
     )

@@ -108,6 +108,11 @@ class Engine:
                 step()
 
     @property
+    def stopped(self) -> bool:
+        """Whether :meth:`stop` was called, or the time was up."""
+        return self._stopped
+
+    @property
     def idle(self) -> bool:
         """Whether no event is left."""
         return self.env.peek() == simpy.core.Infinity

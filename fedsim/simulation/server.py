@@ -78,6 +78,7 @@ class Server(Facts, ServerPort):
         dispatched: dispatches handed out so far.
         arrived: updates received so far.
         empty_draws: how often a user's selection has drawn nobody although clients were available.
+        ran_out: whether the run ended before its limits, because no event was left.
 
     Raises:
         UserError: schedule or selection refuse their parameters.
@@ -114,6 +115,7 @@ class Server(Facts, ServerPort):
         self._dispatched_at_aggregation = 0
         # The last round has closed, and the run ends after the other ends of dispatches of this instant.
         self._is_over = False
+        self.ran_out = False
         self._plane = plane
         self._on_progress = on_progress
         self._engine = engine = Engine()
@@ -165,6 +167,7 @@ class Server(Facts, ServerPort):
         self._schedule.start()
         refuse_kept_generators(self._schedule, "schedule")
         self._engine.run(self._limits.until_ns)
+        self.ran_out = not self._engine.stopped
         now = self._clock.now
         for dispatch, plan in [*self._dispatches.stop_all(), *self._updates.held.items()]:
             self._updates.close(dispatch, plan, Outcome.UNFINISHED, now)

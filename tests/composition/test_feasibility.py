@@ -53,6 +53,11 @@ def jittery() -> dict[str, Any]:
     return {"compute": {"name": "values", "step": step, "jitter": {"cv": 0.1}}}
 
 
+def tcp(**more: Any) -> dict[str, Any]:
+    """The same links with TCP."""
+    return {"network": {**world()["devices"]["network"], "transport": {"name": "tcp"}, **more}}
+
+
 LINKS = {"down": "8Mbps", "up": "4Mbps"}
 
 
@@ -349,3 +354,19 @@ def test_a_start_after_all_sessions_is_named_as_the_cause(tmp_path: Path) -> Non
         "choose an earlier devices.availability.start (now 1 h), change devices.availability.on_end, or take another"
         " trace"
     )
+
+
+@pytest.mark.parametrize("more", [{}, {"loss": 0.01}], ids=["no loss", "loss"])
+def test_the_deadline_suggested_with_tcp_is_met(more: dict[str, Any], tmp_path: Path) -> None:
+    """The nominal duration includes what the transport adds, so that nobody is late with the value of the hint."""
+    scenario = world(server=sync(deadline=30), devices=tcp(**more))
+    warning = next(
+        one for one in check(read_scenario(scenario)) if "cannot finish a dispatch" in one.message
+    )
+    assert warning.hint is not None
+    deadline = warning.hint.split(" at least ")[1].split(",")[0]
+    assert float(deadline.removesuffix("s")) > 43.1, "more than with a fluid transfer"
+    met = fedsim.run(world(server=sync(deadline=deadline), devices=tcp(**more)), tmp_path / "run")
+    assert set(met.dispatches["outcome"]) == {"aggregated"}
+    # The hint is no longer than needed: a round takes as long as its slowest client.
+    assert met.aggregations["time_s"][0] > 0.99 * float(deadline.removesuffix("s"))

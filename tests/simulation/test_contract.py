@@ -354,6 +354,19 @@ def test_a_schedule_that_aggregates_nothing(tmp_path: Path) -> None:
     assert f"rules.py: Rounds.on_arrival: {message}" in result.stderr
 
 
+def test_a_schedule_that_stops_dispatching(tmp_path: Path) -> None:
+    """One version per arrival, of the two clients that start."""
+    result = run_with(tmp_path, "        self.server.dispatch(dispatch.client)\n", "")
+    assert result.exit_code == 0, result.output
+    assert len(fedsim.load(tmp_path / "out").aggregations) == 2
+    message = "so the run ended at version 2, before any limit of stop was reached"
+    assert re.search(
+        rf"rules.py: Rounds.on_arrival: no work was left after .* s, {message}", result.stderr
+    )
+    (tmp_path / "whole").mkdir()
+    assert "no work was left" not in run_with(tmp_path / "whole").stderr
+
+
 def test_versions_are_rounds_of_a_schedule_that_closes_none(tmp_path: Path) -> None:
     result = run_with(tmp_path, ", closes_round=True", "")
     assert result.exit_code == 0, result.output

@@ -253,11 +253,12 @@ def _causes(dispatches: pd.DataFrame) -> str:
 
 def _closed_s(run: Run) -> npt.NDArray[np.float64]:
     """When each dispatch was aggregated, (dispatches,); minus infinity if it was not."""
-    version = run.dispatches["aggregated_version"]
-    used = version.notna().to_numpy()
-    closed_s = np.full(len(used), -np.inf)
+    # Of a run in progress, the row of the newest version may follow that of a dispatch that it contains.
     times_s = run.aggregations["time_s"].to_numpy()
-    closed_s[used] = times_s[version.to_numpy()[used].astype(np.int64) - 1]
+    version = run.dispatches["aggregated_version"].fillna(0).to_numpy().astype(np.int64)
+    used = (version > 0) & (version <= len(times_s))
+    closed_s = np.full(len(used), -np.inf)
+    closed_s[used] = times_s[version[used] - 1]
     return closed_s
 
 

@@ -88,6 +88,21 @@ def test_bars_of_a_run_in_rounds_go_from_round_to_round(tmp_path: Path) -> None:
     assert shown["to_s"] == [*moments[1:], 3 * 3600.0]
 
 
+def test_a_dispatch_of_a_version_whose_row_is_not_written_yet_counts_as_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tables of a run in progress are not written at one instant."""
+    run = build_run(tmp_path / "run", clients=12, hours=3)
+    before = time._closed_s(run)
+    monkeypatch.setitem(vars(run), "aggregations", run.aggregations.iloc[:-1])
+    version = run.dispatches["aggregated_version"].fillna(0).to_numpy()
+    newest = version == len(run.aggregations) + 1
+    assert newest.any()
+    after = time._closed_s(run)
+    assert np.isneginf(after[newest]).all()
+    assert (after[~newest] == before[~newest]).all()
+
+
 def test_intervals_of_time() -> None:
     """Two rounds of five with a client asked in between; more rounds than bars; an asynchronous run; none."""
     rounds = np.array([5.0] * 5 + [60.0] + [100.0] * 5)
