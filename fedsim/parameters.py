@@ -321,7 +321,7 @@ def _explanation(model: type[Parameters], item: ErrorDetails) -> str | PydanticC
         hint = nearest_or_all(key, known, every)
         return mistake(kind, UNKNOWN_KEY, hint)
     if kind == "string_pattern_mismatch":
-        return mistake(kind, f"{item['input']!r} does not fit", meaning)
+        return mistake(kind, f"{item['input']!r} is not valid", meaning)
     return kind
 
 

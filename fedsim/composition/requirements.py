@@ -217,7 +217,9 @@ def nothing_aggregated(schedule: type[Schedule], arrived: int, late: int) -> Use
     if not is_bundled(schedule):
         where = place(schedule, "on_arrival")
         hint = "call self.server.aggregate(dispatches) with the updates that have arrived"
-    elif arrived and late == arrived:
+    elif not arrived:
+        hint = "let the run last longer (stop); if work was lost, the report shows why"
+    elif late == arrived:
         happened = "every update that arrived was late"
         hint = "give the clients more time (server.schedule.deadline) or less work"
     return UserError(

@@ -312,8 +312,8 @@ class World:
             raise UserError(
                 f"no such trace bundle: {written}",
                 where=self._trace_key(part),
-                hint=f"{bundled.suggested_trace(path, self.folder)}{relative_to}; others: 'fedsim traces import', "
-                "'fedsim traces synthesize'",
+                hint=f"{bundled.suggested_trace(path, self.folder)}{relative_to}\n  or make a bundle with 'fedsim "
+                "traces import' or 'fedsim traces synthesize'",
             )
         return self.shared.bundles.read(path)
 

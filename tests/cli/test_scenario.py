@@ -102,7 +102,7 @@ def test_warnings_name_the_runs_of_a_sweep(tmp_path: Path) -> None:
     swept = run("sweep", str(path), "-j", "1", "-o", str(tmp_path / "out")).stderr
     assert swept.count("warning: ") == 1
     assert "\nwarning: scenario: server.schedule.deadline" in swept
-    assert "\n  in 30s_seed0; shown again only with larger numbers\n" in swept
+    assert "\n  in 30s_seed0; repeated only for a run with larger numbers\n" in swept
 
 
 def test_show_writes_a_scenario_that_shows_itself(scenario: Path, tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ class Normed(nn.Module):
 
 class Unrepeatable(Normed):
     def forward(self, x):
-        return self.layers(x) * torch.rand(1)
+        return self.layers(x) * (torch.rand(1) if self.training else 1)
 """
 
 

@@ -82,11 +82,11 @@ stop: {}
         ),
         (
             MINIMAL + "name: has space\n",
-            "s.yaml:6:7: name: 'has space' does not fit\n  Name of the run: letters",
+            "s.yaml:6:7: name: 'has space' is not valid\n  Name of the run: letters",
         ),
         (
             MINIMAL + "name: ünïcode\n",
-            "s.yaml:6:7: name: 'ünïcode' does not fit\n  Name of the run: letters a to z and A to Z, digits 0 to 9, ",
+            "s.yaml:6:7: name: 'ünïcode' is not valid\n  Name of the run: letters a to z and A to Z, digits 0 to 9, ",
         ),
         (
             MINIMAL + "sweep: {zip: {seed: [1, 2], name: [a]}}\n",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -78,22 +81,29 @@ def draws_in_functions(module: nn.Module, name: str, probe: Probe) -> bool:
     generator = seed_dropout(trained, 0)
     inputs, _ = probe(2)
 
-    def draws() -> bool:
-        before = torch.get_rng_state()
-        trained(inputs)
-        return not torch.equal(before, torch.get_rng_state())
-
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        if not draws():
-            return False
-        with KeyedFunctions(generator):
-            if not draws():
-                return True
+    if not _draws(trained, inputs):
+        return False
+    if not _draws(trained, inputs, KeyedFunctions(generator)):
+        return True
     raise _refusal(
         f"model {name} draws from torch's global random generator, so a run is not reproducible",
         "use layers nn.Dropout, nn.Dropout1d, nn.Dropout2d or nn.Dropout3d, or functions dropout, dropout1d, "
         "dropout2d, dropout3d or scaled_dot_product_attention of torch.nn.functional, for randomness",
     )
+
+
+def _draws(
+    module: nn.Module, inputs: Tensor, functions: AbstractContextManager[Any] | None = None
+) -> bool:
+    """Whether a call draws from torch's global random generator, within ``functions``."""
+    with (
+        torch.random.fork_rng(devices=[]),
+        torch.no_grad(),
+        functions if functions is not None else contextlib.nullcontext(),
+    ):
+        before = torch.get_rng_state()
+        module(inputs)
+        return not torch.equal(before, torch.get_rng_state())
 
 
 def returns_probabilities(module: nn.Module, probe: Probe) -> bool:
@@ -158,18 +168,22 @@ def _check_output(
 def _check_evaluation(module: nn.Module, probe: Probe) -> None:
     """Refuse a module that draws random numbers in evaluation, as it may in training."""
     evaluated = copy.deepcopy(module).eval()
+    generator = seed_dropout(evaluated, 0)
     inputs, _ = probe(2)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        before = torch.get_rng_state()
-        evaluated(inputs)
-        draws = not torch.equal(before, torch.get_rng_state())
-    if draws:
-        raise UserError(
-            "draws random numbers in evaluation too, so the metrics would differ from run to run",
-            where=place(type(module), "forward"),
-            hint="give functions of torch.nn.functional the argument training=self.training, as in "
-            "dropout(x, 0.5, training=self.training), or use nn.Dropout layers",
+    if not _draws(evaluated, inputs):
+        return
+    source, hint = " from torch's global random generator", _RANDOM_NUMBERS
+    if not _draws(evaluated, inputs, KeyedFunctions(generator)):
+        source = ""
+        hint = (
+            "give functions of torch.nn.functional the argument training=self.training, as in "
+            "dropout(x, 0.5, training=self.training), or use nn.Dropout layers"
         )
+    raise UserError(
+        f"draws random numbers in evaluation too{source}, so the metrics would differ from run to run",
+        where=place(type(module), "forward"),
+        hint=hint,
+    )
 
 
 def _check_gradients(
