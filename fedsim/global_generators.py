@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import random
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -36,6 +37,46 @@ RANDOM_NUMBERS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Where the parts of a kind get their random numbers; parts of other kinds need none."""
+_WATCHED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "selection": (
+            *("draw", "draw_among", "cohort", "cohort_size", "multiplicity", "next_change_ns"),
+            *("on_arrival", "on_failure"),
+        ),
+        "schedule": ("start", "on_arrival", "on_failure"),
+        "compute": ("step_s", "redrawn_step_s"),
+        "availability": ("offset_ns", "index"),
+        "network": ("build",),
+        "transport": ("course",),
+        "partition": ("assign", "assign_test"),
+        "lr_schedule": ("factor",),
+    }
+)
+"""Functions of the parts of a kind that must not draw from a global generator.
+
+Methods and metrics are watched by those that call them, on several threads.
+"""
+
+
+def random_numbers(kind: str) -> str:
+    """A hint that says where a part of this kind gets its random numbers."""
+    fallback = f"the result of a {kind} must depend on its parameters and arguments alone"
+    return RANDOM_NUMBERS.get(kind, fallback)
+
+
+def build_watched(build: Callable[..., _Part], kind: str, *arguments: Any) -> _Part:
+    """A user's part of this kind, built from ``arguments``, which is :func:`watched`.
+
+    Raises:
+        UserError: it draws from a global generator when it is built.
+    """
+    functions, hint = _WATCHED.get(kind), random_numbers(kind)
+    if functions is None or is_bundled(build):
+        return build(*arguments)
+    assert isinstance(build, type)
+    with unmoved(place(build, "__init__"), hint):
+        part = build(*arguments)
+    return watched(part, *functions, hint=hint)
 
 
 def watched(part: _Part, *functions: str, hint: str) -> _Part:
@@ -81,10 +122,7 @@ def refuse_kept_generators(part: Any, kind: str) -> None:
                 f"keeps a random generator in self.{name}: its numbers depend on everything drawn before, so a run "
                 "could not be resumed or repeated",
                 where=place(type(part)),
-                hint=RANDOM_NUMBERS.get(
-                    kind,
-                    f"the result of a {kind} must depend on its parameters and arguments alone",
-                ),
+                hint=random_numbers(kind),
             )
 
 
@@ -103,16 +141,62 @@ def unmoved(where: str, hint: str) -> Iterator[None]:
     Raises:
         UserError: the state of a generator has changed.
     """
-    before = _states()
+    watch = _Watch(where, hint)
+    _WATCHES.active.append(watch)
+    try:
+        yield
+    finally:
+        _WATCHES.active.pop()
+    watch.check()
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """Context for functions that may draw, such as trackers, and that a watched function reaches through fedsim."""
+    for watch in _WATCHES.active:
+        watch.check()
     yield
-    # A library imported during the call has no earlier state.
-    moved = [name for name, state in _states().items() if before.get(name, state) != state]
-    if moved:
-        raise UserError(
-            f"draws from or seeds the global random generator of {' and '.join(moved)}, so a run could not be repeated",
-            where=where,
-            hint=hint,
-        )
+    for watch in _WATCHES.active:
+        watch.restart()
+
+
+class _Watch:
+    """Compares the states of the global generators with those at its beginning.
+
+    Args:
+        where, hint: those of the error.
+    """
+
+    def __init__(self, where: str, hint: str) -> None:
+        self._where, self._hint = where, hint
+        self._before = _states()
+
+    def restart(self) -> None:
+        """Compare with the current states from now on."""
+        self._before = _states()
+
+    def check(self) -> None:
+        """Raise an error if a generator has moved."""
+        # A library imported in the meantime has no earlier state.
+        before = self._before
+        moved = [name for name, state in _states().items() if before.get(name, state) != state]
+        if moved:
+            raise UserError(
+                f"draws from or seeds the global random generator of {' and '.join(moved)}, so a run could not be "
+                "repeated",
+                where=self._where,
+                hint=self._hint,
+            )
+
+
+class _Watches(threading.local):
+    """The watches of each thread's calls, outermost first."""
+
+    def __init__(self) -> None:
+        self.active: list[_Watch] = []
+
+
+_WATCHES = _Watches()
 
 
 def _states() -> dict[str, object]:

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
+import fedsim
 from fedsim.catalog import CATALOG
 from fedsim.cli import cli
 from fedsim.errors import UserError
@@ -222,6 +223,176 @@ def test_a_schedule_that_makes_a_generator_at_its_start_is_refused(tmp_path: Pat
     assert result.exit_code == 2
     assert "Waits: keeps a random generator in self.dice" in result.stderr
     assert "self.selection.generator()" in result.stderr
+
+
+SCHEDULE = """\
+import random
+import numpy as np
+import torch
+from fedsim.scheduling.schedules.sync import Sync
+
+
+class Waits(Sync):
+    def __init__(self, params, server, selection):
+        super().__init__(params, server, selection)
+        {in_init}
+
+    def start(self):
+        {in_start}
+        super().start()
+        self.server.call_at(1, self.later)
+
+    def on_arrival(self, dispatch):
+        {in_arrival}
+        super().on_arrival(dispatch)
+
+    def later(self):
+        {in_call}
+"""
+
+
+def run_part(tmp_path: Path, file: str, text: str, section: str, value: str) -> Result:
+    (tmp_path / file).write_text(text, encoding="utf-8")
+    (tmp_path / "own.yaml").write_text(
+        SCENARIO.replace('server: {method: {name: "mine.py:Mine"}}\n', ""), encoding="utf-8"
+    )
+    options = ["-s", f"{section}={value}", "-o", str(tmp_path / "out")]
+    return CliRunner().invoke(cli, ["run", str(tmp_path / "own.yaml"), *options])
+
+
+@pytest.mark.parametrize(
+    ("place", "function"),
+    [
+        ("in_init", "__init__"),
+        ("in_start", "start"),
+        ("in_arrival", "on_arrival"),
+        ("in_call", "later"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("draw", "library"),
+    [
+        ("random.random()", "random"),
+        ("np.random.rand()", "numpy"),
+        ("torch.rand(1)", "torch"),
+    ],
+)
+def test_a_schedule_that_draws_from_a_global_generator_is_refused(
+    tmp_path: Path, place: str, function: str, draw: str, library: str
+) -> None:
+    draws = dict.fromkeys(("in_init", "in_start", "in_arrival", "in_call"), "pass") | {place: draw}
+    text = SCHEDULE.format(**draws)
+    result = run_part(tmp_path, "waits.py", text, "server.schedule", "waits.py:Waits")
+    assert result.exit_code == 2, result.output
+    where = f"{tmp_path / 'waits.py'}: Waits.{function}"
+    assert f"{where}: draws from or seeds the global random generator of {library}, so" in (
+        result.stderr
+    )
+    assert "draw from self.selection.generator()" in result.stderr
+
+
+COMPUTE = """\
+import random
+import numpy as np
+from fedsim.devices.compute.base import ComputeModel, ComputeParams
+
+
+class Mine(ComputeModel):
+    Params = ComputeParams
+    redraws = True
+
+    def step_s(self):
+        {in_step}
+        return np.ones(self.context.clients)
+
+    def redrawn_step_s(self, client, sequence):
+        {in_redraw}
+        return 1.0
+"""
+AVAILABILITY = """\
+import random
+from fedsim.devices.availability.base import AvailabilityModel, AvailabilityParams
+from fedsim.traces.availability import AvailabilityIndex
+
+
+class Mine(AvailabilityModel):
+    Params = AvailabilityParams
+
+    def index(self):
+        random.random()
+        return AvailabilityIndex.always(self.context.clients)
+"""
+NETWORK = """\
+import random
+from fedsim.network.kinds.static import Static
+
+
+class Mine(Static):
+    def build(self, context):
+        random.random()
+        return super().build(context)
+"""
+LISTENS = """\
+import random
+from fedsim.scheduling.selections.uniform import Uniform
+
+
+class Mine(Uniform):
+    def on_arrival(self, dispatch):
+        random.random()
+"""
+
+
+@pytest.mark.parametrize(
+    ("section", "text", "function", "advice"),
+    [
+        (
+            "devices.compute",
+            COMPUTE.format(in_step="random.random()", in_redraw="pass"),
+            "step_s",
+            "draw from np.random.default_rng(self.context.seed)",
+        ),
+        (
+            "devices.compute",
+            COMPUTE.format(in_step="pass", in_redraw="random.random()"),
+            "redrawn_step_s",
+            "draw from np.random.default_rng(self.context.seed)",
+        ),
+        (
+            "devices.availability",
+            AVAILABILITY,
+            "index",
+            "draw from np.random.default_rng(self.context.seed)",
+        ),
+        ("devices.network.name", NETWORK, "build", "draw from np.random.default_rng(context.seed)"),
+        ("server.selection", LISTENS, "on_arrival", "draw from self.generator()"),
+    ],
+)
+def test_other_parts_that_decide_about_times_are_refused_too(
+    tmp_path: Path, section: str, text: str, function: str, advice: str
+) -> None:
+    result = run_part(tmp_path, "part.py", text, section, "part.py:Mine")
+    assert result.exit_code == 2, result.output
+    assert f"{tmp_path / 'part.py'}: Mine.{function}: draws from or seeds" in result.stderr
+    assert advice in result.stderr
+
+
+def test_a_progress_function_may_draw_while_a_schedule_of_the_users_is_called(
+    tmp_path: Path,
+) -> None:
+    quiet = dict.fromkeys(("in_init", "in_start", "in_arrival", "in_call"), "pass")
+    (tmp_path / "waits.py").write_text(SCHEDULE.format(**quiet), encoding="utf-8")
+    (tmp_path / "own.yaml").write_text(
+        SCENARIO.replace('method: {name: "mine.py:Mine"}', "schedule: 'waits.py:Waits'"),
+        encoding="utf-8",
+    )
+    seen: list[float] = []
+    fedsim.run(
+        tmp_path / "own.yaml",
+        tmp_path / "out",
+        on_progress=lambda progress: seen.append(random.random()),
+    )
+    assert seen
 
 
 def test_a_part_of_fedsim_may_keep_a_generator() -> None:

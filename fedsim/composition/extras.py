@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedsim.errors import UserError
+from fedsim.global_generators import unwatched
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import CheckpointModels
 from fedsim.timeline import Aggregate, Evaluate
@@ -104,7 +105,8 @@ class Trackers:
         self._evaluations += 1
         for tracker in list(self._trackers):
             try:
-                tracker.log(metrics, moment)
+                with unwatched():
+                    tracker.log(metrics, moment)
             except Exception as error:
                 self._trackers.remove(tracker)
                 _warn(tracker, error)

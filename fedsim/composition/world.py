@@ -24,6 +24,7 @@ from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError, raise_all
 from fedsim.formatting import format_count, format_counted, format_names
+from fedsim.global_generators import random_numbers, watched
 from fedsim.methods.base import Method
 from fedsim.network.base import Direction, Network, NetworkContext
 from fedsim.network.columns import AccessParams
@@ -197,6 +198,11 @@ class World:
             )
         )
         returned(type(network_kind), "build", network, Network)
+        network = watched(
+            network,
+            *("transfer_end_ns", "constant_transfers_ns", "bytes_by"),
+            hint=random_numbers("network"),
+        )
         index = returned(type(availability), "index", availability.index(), AvailabilityIndex)
         _check_clients(availability, "index", index.clients, clients)
         if not is_bundled(type(network_kind)):  # Counting takes a copy of the rates.

@@ -21,7 +21,7 @@ from fedsim.catalog import CATALOG, Catalog
 from fedsim.checksums import file_sha256, text_sha256
 from fedsim.components import Component, is_user_reference, params_of
 from fedsim.errors import UserError
-from fedsim.global_generators import refuse_kept_generators
+from fedsim.global_generators import build_watched, refuse_kept_generators
 from fedsim.parameters import Parameters, mistake
 from fedsim.scenario.own_code import python_reference, python_source
 
@@ -106,10 +106,9 @@ class Part(Generic[T]):
         """An instance: the class called with the parameters and ``arguments``.
 
         Raises:
-            UserError: it is a user's and keeps a random generator.
+            UserError: it is a user's, and keeps a random generator or draws from a global one.
         """
-        build: Callable[..., T] = self.type
-        instance = build(self.params, *arguments)
+        instance = build_watched(self.type, self.kind, self.params, *arguments)
         if self.user is not None and self.kind != "logging":
             refuse_kept_generators(instance, self.kind)
         return instance

@@ -6,16 +6,18 @@ Parts that ship with fedsim are not checked, so that they cost nothing.
 from __future__ import annotations
 
 import functools
+import inspect
 import reprlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from types import FrameType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from fedsim.components import is_bundled
 from fedsim.errors import UserError
 from fedsim.formatting import format_count, format_duration
+from fedsim.global_generators import random_numbers, unmoved
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
 from fedsim.scheduling.standstill import Standstill
 from fedsim.signatures import place
@@ -29,6 +31,7 @@ _TIMES = (
 _CLIENTS = (
     "return a list of client numbers, such as self.available()[:count].tolist(), or [] for none"
 )
+_Result = TypeVar("_Result")
 _CALLBACK = "give the function without calling it: self.begin, not self.begin()"
 
 
@@ -158,6 +161,7 @@ class _Requests:
             for base in (*type(schedule).__mro__, *type(selection).__mro__)
             if not is_bundled(base) and base.__module__ not in ("builtins", "abc")
         }
+        self._schedule_is_bundled = is_bundled(type(schedule))
         self._announced: Dispatch | None = None
         self._handouts = handouts
         self._held = held
@@ -190,14 +194,14 @@ class _Requests:
                 "self.server.online_clients()",
             )
         if callable(steps):
-            steps = _checked(steps, _steps, where)
+            steps = _checked(self._watched(steps, where), _steps, where)
         elif steps is not None:
             steps = _steps(steps, where)
         if deadline_ns is not None:
             deadline_ns = _instant(deadline_ns, "dispatches with deadline_ns =", where)
         if on_dispatched is not None:
             _check_callback(on_dispatched, "dispatch", where)
-            on_dispatched = functools.partial(self._announce, on_dispatched)
+            on_dispatched = functools.partial(self._announce, self._watched(on_dispatched, where))
         self._calls = 0
         self._standstill.count(self._server.now_ns)
         return self._dispatch(
@@ -238,7 +242,7 @@ class _Requests:
                 where=where,
                 hint="dispatch work, or give stop.simulated_time",
             )
-        return self._call_at(time_ns, callback)
+        return self._call_at(time_ns, self._watched(callback, where))
 
     def _count_call(self, now_ns: int, where: str) -> None:
         if now_ns != self._instant_ns:
@@ -253,8 +257,9 @@ class _Requests:
             )
 
     def call_when_available(self, callback: Callable[[], None]) -> None:
-        _check_callback(callback, "call_when_available", self._where())
-        self._call_when_available(callback)
+        where = self._where()
+        _check_callback(callback, "call_when_available", where)
+        self._call_when_available(self._watched(callback, where))
 
     def discard(self, dispatch: Dispatch, *, late: bool = False) -> None:
         self._check_arrived(dispatch, "discards", self._where())
@@ -336,6 +341,20 @@ class _Requests:
             where=where,
             hint="aggregate or discard every update once, when on_arrival has received it or later",
         )
+
+    def _watched(self, callback: Callable[..., _Result], where: str) -> Callable[..., _Result]:
+        """The callback of a user's schedule, which must not draw from a global generator either."""
+        if self._schedule_is_bundled:
+            return callback
+        code = getattr(inspect.unwrap(getattr(callback, "__func__", callback)), "__code__", None)
+        if code is not None and code.co_filename in self._files:
+            where = f"{code.co_filename}: {code.co_qualname.partition('.<locals>')[0]}"
+
+        def call(*args: Any) -> _Result:
+            with unmoved(where, random_numbers("schedule")):
+                return callback(*args)
+
+        return call
 
     def _where(self) -> str:
         """The user's function that makes the request."""

@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from fedsim.errors import UserError
 from fedsim.file_variables import keep_file_variables
-from fedsim.global_generators import RANDOM_NUMBERS, refuse_kept_generators, watched
+from fedsim.global_generators import refuse_kept_generators, unwatched
 from fedsim.network.shared import SharedNetwork
 from fedsim.outcomes import Ending, Outcome
 from fedsim.randomness import Purpose
@@ -144,11 +144,7 @@ class Server(Facts, ServerPort):
             if isinstance(network, SharedNetwork)
             else PlannedDispatches(engine, workloads, self._on_end)
         )
-        self._selection = watched(
-            rules.selection(self),
-            *("draw", "cohort"),
-            hint=RANDOM_NUMBERS["selection"],
-        )
+        self._selection = rules.selection(self)
         check_selection(self._selection, self, self._count_empty_draw)
         # Checked once, because these methods are called for every dispatch and do nothing in most selections.
         kind = type(self._selection)
@@ -369,7 +365,8 @@ class Server(Facts, ServerPort):
         # Step 5. The version is evaluated if an evaluation is due.
         self._evaluations.on_version(version, self.round, dispatches)
         if self._on_progress is not None:
-            self._on_progress()
+            with unwatched():
+                self._on_progress()
         return version
 
     @override
