@@ -5,6 +5,7 @@ Methods that ship with fedsim are tested instead, and cost nothing here.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property, wraps
@@ -87,7 +88,7 @@ class _Keeper:
             if names:
                 raise self._error(name, f"self.{names[0]}", names[0])
             for words in self._variables.changed(variables):
-                raise self._error(name, words, "value")
+                raise self._error(name, words, _name_in(words))
             return result
 
         return call
@@ -135,6 +136,12 @@ class _Keeper:
             where=place(self._class, function),
             hint=f"{hint}; values for debugging can be printed, or go to a logger",
         )
+
+
+def _name_in(words: str) -> str:
+    """A key of the server state for data that :class:`fedsim.file_variables.FileVariables` describes in words."""
+    match = re.match(r"the (?:variable|attribute) (\w+)", words)
+    return match[1] if match else "value"
 
 
 def _noting(name: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -92,6 +92,9 @@ def test_a_method_that_changes_a_variable_of_its_file_is_refused(
         result = run_with(folder, METHOD, text)
         assert result.exit_code == 2, result.output
         assert f"mine.py: Mine.{function}: changes {words}, which no checkpoint" in result.stderr
+        key = "seen" if " seen " in words else "SEEN"
+        of_server = f"{{'model': ..., '{key}': torch.tensor(0)}}"
+        assert (of_server in result.stderr) == (function == "aggregate")
 
 
 @pytest.mark.parametrize(
