@@ -1,19 +1,59 @@
-"""A check of users' optimizers; those that ship with fedsim are tested instead."""
+"""Checks of users' optimizers; those that ship with fedsim are tested instead."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from fedsim.components import is_bundled
 from fedsim.errors import UserError
+from fedsim.file_variables import FileVariables
+from fedsim.global_generators import random_numbers, watched
 from fedsim.learning.optimizers import Optimizer
 from fedsim.signatures import place
 
 _TOLERANCE = 1e-3
 """Largest difference of an entry that counts as rounding, relative to the largest entry of its row."""
 _STEPS = 2
+
+
+def watched_optimizer(create: Callable[[], Optimizer]) -> Callable[[], Optimizer]:
+    """A function like ``create``, whose optimizers raise an error if a step draws from a global random generator, or
+    changes a variable of their file or an attribute of a class.
+
+    Other clients, perhaps on other threads, share such data.
+
+    Args:
+        create: returns a new optimizer.
+    """
+    if is_bundled(type(create())):
+        return create
+    variables = FileVariables(type(create()))
+
+    def new_optimizer() -> Optimizer:
+        optimizer = watched(create(), "step", hint=random_numbers("optimizer"))
+        step = optimizer.step
+
+        @functools.wraps(step)
+        def kept(*args: Any, **kwargs: Any) -> None:
+            before = variables.values()
+            step(*args, **kwargs)
+            for words in variables.changed(before):
+                raise UserError(
+                    f"changes {words}, which other clients share and no checkpoint contains",
+                    where=place(type(optimizer), "step"),
+                    hint="keep the state in attributes of the object (self.squares = ...): every client's local "
+                    "training begins with a new one",
+                )
+
+        optimizer.step = kept  # type: ignore[method-assign]
+        return optimizer
+
+    return new_optimizer
 
 
 def refuse_mixed_rows(new_optimizer: Callable[[], Optimizer], like: Tensor) -> None:
@@ -34,7 +74,8 @@ def refuse_mixed_rows(new_optimizer: Callable[[], Optimizer], like: Tensor) -> N
     rates = torch.tensor([[1.0], [0.5]]).to(like)
     together = _stepped(new_optimizer(), weights, direction, rates)[1:]
     alone = _stepped(new_optimizer(), weights[1:], direction[1:], rates[1:])
-    gap = float((together - alone).abs().max() / alone.abs().max())
+    largest = float(torch.maximum(together.abs(), alone.abs()).max())
+    gap = float((together - alone).abs().max()) / largest if largest else 0.0
     if gap > _TOLERANCE:
         optimizer = type(new_optimizer())
         raise UserError(

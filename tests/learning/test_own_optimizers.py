@@ -91,19 +91,55 @@ def test_no_optimizer_of_fedsim_would_be_refused(
     refuse_mixed_rows(lambda: kind(kind.Params(**values)), LIKE)
 
 
-def test_a_run_with_such_an_optimizer(tmp_path: Path) -> None:
+def run_with(tmp_path: Path, body: str, centers: str = "[[1, 2], [3, 4]]") -> None:
+    """Run a scenario whose optimizer ``Own`` has this body."""
     (tmp_path / "opt.py").write_text(
-        "from fedsim.learning.optimizers import Optimizer\n\n\n"
-        "class Mixed(Optimizer):\n"
-        "    def step(self, weights, direction, rates, moved=None):\n"
-        "        weights.sub_(rates * direction / direction.norm())\n"
+        "import torch\nfrom fedsim.learning.optimizers import Optimizer\n\n\n"
+        f"class Own(Optimizer):\n    {body}\n"
     )
     scenario = tmp_path / "s.yaml"
     scenario.write_text(
-        "task: {name: quadratic, centers: [[1, 2], [3, 4]]}\n"
-        "training: {optimizer: 'opt.py:Mixed', local_steps: 1}\n"
+        f"task: {{name: quadratic, centers: {centers}}}\n"
+        "training: {optimizer: 'opt.py:Own', local_steps: 2}\n"
         "devices: {compute: {name: values, step: 1s}, network: {down: 1Mbps, up: 1Mbps, latency: 0}}\n"
         "stop: {rounds: 2}\n"
     )
-    with pytest.raises(UserError, match=r"opt\.py: Mixed\.step: computes rows that depend on one"):
-        fedsim.run(scenario, tmp_path / "run")
+    fedsim.run(scenario, tmp_path / "run")
+
+
+STEP = "def step(self, weights, direction, rates, moved=None):"
+
+
+@pytest.mark.parametrize(
+    "subtracted",
+    ["direction / direction.norm()", "(direction - direction.mean(dim=0))"],
+)
+@pytest.mark.parametrize("centers", ["[[1, 2], [3, 4]]", "[[1, 2]]"], ids=["two", "one"])
+def test_a_run_with_such_an_optimizer(tmp_path: Path, subtracted: str, centers: str) -> None:
+    """With one client, a mean over rows leaves the weights unchanged, which is not the cause."""
+    with pytest.raises(UserError, match=r"opt\.py: Own\.step: computes rows that depend on one"):
+        run_with(tmp_path, f"{STEP} weights.sub_(rates * {subtracted})", centers)
+
+
+def test_an_optimizer_that_does_not_change_the_weights(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"Own\.step: returns without having changed the weights"):
+        run_with(tmp_path, f"{STEP} weights = weights - rates * direction")
+
+
+def test_an_optimizer_that_draws_from_a_global_generator_is_named(tmp_path: Path) -> None:
+    """The method that calls it has nothing to do with it."""
+    noise = "torch.randn_like(direction)"
+    with pytest.raises(
+        UserError, match=r"opt\.py: Own\.step: draws from or seeds the .* of torch, so"
+    ) as caught:
+        run_with(tmp_path, f"{STEP} weights.sub_(rates * (direction + {noise}))")
+    assert "in a method of your own" in str(caught.value.hint)
+
+
+def test_an_optimizer_with_state_in_its_class_is_refused(tmp_path: Path) -> None:
+    step = f"sq = 0.0\n    {STEP}\n        Own.sq = 0.9 * Own.sq + 0.1 * direction**2\n"
+    with pytest.raises(
+        UserError, match=r"opt\.py: Own\.step: changes the attribute sq of the class Own"
+    ) as caught:
+        run_with(tmp_path, step + "        weights.sub_(rates * direction / (Own.sq + 1).sqrt())")
+    assert "self.squares" in str(caught.value.hint)
