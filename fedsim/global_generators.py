@@ -33,8 +33,10 @@ RANDOM_NUMBERS: Mapping[str, str] = MappingProxyType(
         "network": "draw from np.random.default_rng(context.seed), made inside build",
         "partition": "draw from the generator rng that assign is given",
         "dataset": "draw from np.random.default_rng(0), made inside load",
-        "optimizer": "draw from self.context.generator(...), in a method of your own; a step must depend on its arguments "
-        "and on the attributes of its optimizer alone",
+        "optimizer": (
+            "draw from self.context.generator(...), in a method of your own; a step must depend on its arguments "
+            "and on the attributes of its optimizer alone"
+        ),
         "task": "draw from the stream that initial and noise are given",
     }
 )

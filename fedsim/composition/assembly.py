@@ -17,6 +17,7 @@ from fedsim.composition.requirements import (
     personal_models_unmeasured,
     population_doubts,
     seldom_evaluated,
+    undeclared_directions,
 )
 from fedsim.composition.rules import Rules, build_rules
 from fedsim.composition.shared import Shared
@@ -147,6 +148,7 @@ def check_server(assembly: Assembly) -> list[UserError]:
     scenario, of_learning = assembly.scenario, list[UserError]()
     if assembly.rules.learns:
         of_learning += seldom_evaluated(scenario.evaluation, scenario.stop)
+        of_learning += undeclared_directions(scenario.stop.target, assembly.rules.metrics)
         of_learning += personal_models_unmeasured(
             assembly.method, assembly.task, scenario.evaluation
         )

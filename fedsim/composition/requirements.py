@@ -9,7 +9,7 @@ Parts declare their needs: methods, schedules and selections as class attributes
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from fedsim.components import Component, is_bundled
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.formatting import format_count, format_counted, format_duration, format_share
+from fedsim.learning.metrics.base import Metric, declares_direction, how_to_declare_direction
 from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
 from fedsim.metrics import METRICS, MetricDefinition
@@ -393,6 +394,20 @@ def unmet_target(
             )
         elif error := metric.unreachable(value, where):
             yield error
+
+
+def undeclared_directions(
+    target: Mapping[str, float], metrics: Iterable[Metric]
+) -> Iterator[UserError]:
+    """Warnings about targets of users' metrics for which nothing says whether higher values are better."""
+    for metric in metrics:
+        if metric.column in target and not declares_direction(metric):
+            yield UserError(
+                f"the metric {metric.column} does not declare whether higher values are better, which is assumed: the "
+                f"target is met at {target[metric.column]:g} and above",
+                where=f"stop.target.{metric.column}",
+                hint=how_to_declare_direction(metric),
+            )
 
 
 def missing_tables(params: Any, bundle: TraceBundle | None, where: str) -> Iterator[UserError]:

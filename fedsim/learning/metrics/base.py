@@ -5,6 +5,7 @@ Reading a metric's parameters does not import torch.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 from abc import ABC, abstractmethod
@@ -93,6 +94,7 @@ _CHOICES: Mapping[str, tuple[Any, ...]] = {
     "target_kind": (None, *get_args(TargetKind)),
     "needs_outputs": (True, False),
 }
+_OF_FUNCTIONS = ("higher_is_better", "unit")
 TABLE_COLUMNS = ("time_s", "version", "round")
 """Columns of the ``metrics`` table that are not metrics."""
 
@@ -107,6 +109,13 @@ def check_declared(metric: Metric, where: str) -> None:
         return
     cls = type(metric)
     title = f"the metric {cls.__name__} ({defined_at(cls.compute)})"
+    for name in _attributes(metric):
+        if meant := _meant(name, _OF_FUNCTIONS if _is_function(metric) else tuple(_CHOICES)):
+            raise UserError(
+                f"{title} has the attribute '{name}', which has no meaning",
+                where=where,
+                hint=f"did you mean '{meant}'? Otherwise give it another name, or one that begins with _",
+            )
     for name, choices in _CHOICES.items():
         value = getattr(metric, name)
         if all((type(value), value) != (type(choice), choice) for choice in choices):
@@ -126,6 +135,21 @@ def check_declared(metric: Metric, where: str) -> None:
             where=where,
             hint=f"choose another name, such as my_{column}: {rename}",
         )
+
+
+def declares_direction(metric: Metric) -> bool:
+    """Whether it is known if higher values of a metric are better, rather than assumed."""
+    return metric.column in METRICS or any(
+        "higher_is_better" in vars(base) for base in type(metric).__mro__ if base is not Metric
+    )
+
+
+def how_to_declare_direction(metric: Metric) -> str:
+    """A hint that says how a user's metric declares its direction."""
+    name = type(metric).__name__
+    if _is_function(metric):
+        return f"write {name}.higher_is_better = True, or False, below the function"
+    return f"write higher_is_better = True, or False, in the class {name}"
 
 
 def measured(metric: Metric, predictions: Predictions) -> float:
@@ -164,6 +188,28 @@ def measured(metric: Metric, predictions: Predictions) -> float:
         ) from error
 
 
+def _attributes(metric: Metric) -> list[str]:
+    """Names of the public data attributes that a user's function or class defines."""
+    if _is_function(metric):
+        return [name for name in vars(inspect.unwrap(type(metric).compute)) if name[0] != "_"]
+    users = [base for base in type(metric).__mro__ if base is not object and not is_bundled(base)]
+    return [
+        name
+        for base in users
+        for name, value in vars(base).items()
+        if not (name.startswith("_") or inspect.isroutine(value) or hasattr(Metric, name))
+    ]
+
+
+def _meant(name: str, known: tuple[str, ...]) -> str | None:
+    """The attribute of a metric that a misspelled one stands for; None if it resembles none."""
+    if name in known:
+        return None
+    if name.lower().endswith("better"):  # as lower_is_better and greater_is_better
+        return "higher_is_better"
+    return next(iter(difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.8)), None)
+
+
 def _is_function(metric: Metric) -> bool:
     return hasattr(type(metric).compute, "__wrapped__")
 
@@ -195,7 +241,6 @@ def of_function(function: Callable[..., float]) -> type[Metric]:
         "name": function.__name__,
         "Params": parameters_of(function, "outputs", "labels"),
         "compute": compute,
-        "higher_is_better": getattr(function, "higher_is_better", True),
-        "unit": getattr(function, "unit", "number"),
+        **{name: getattr(function, name) for name in _OF_FUNCTIONS if hasattr(function, name)},
     }
     return type(function.__name__, (Metric,), namespace)

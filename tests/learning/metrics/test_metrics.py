@@ -12,6 +12,7 @@ from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
 import fedsim
 from fedsim.catalog import CATALOG
+from fedsim.composition.requirements import undeclared_directions
 from fedsim.errors import UserError
 from fedsim.learning.evaluation import SupervisedEvaluator
 from fedsim.learning.metrics import Metric, Predictions, default_metrics
@@ -222,6 +223,56 @@ def test_what_a_users_metric_declares_is_checked(
         message.format(at=at),
         hint,
     )
+
+
+@pytest.mark.parametrize(
+    ("attribute", "meant"),
+    [
+        ("higher_better", "higher_is_better"),
+        ("lower_is_better", "higher_is_better"),
+        ("greater_is_better", "higher_is_better"),
+        ("units", "unit"),
+        ("limit", None),
+        ("sizes", None),
+    ],
+)
+@pytest.mark.parametrize("form", ["function", "class"])
+def test_a_misspelled_attribute_of_a_metric_is_refused(
+    tmp_path: Path, attribute: str, meant: str | None, form: str
+) -> None:
+    """It would be ignored: the metric would have the opposite direction."""
+    (tmp_path / "own.py").write_text(
+        "from fedsim.learning.metrics import Metric\n"
+        + (
+            f"def brier(outputs, labels): return 0.5\nbrier.{attribute} = False\n"
+            if form == "function"
+            else f"class brier(Metric):\n    {attribute} = False\n    def compute(self, predictions): return 0.5\n"
+        )
+    )
+    metric: Metric = load_part("metric", {"name": "own.py:brier"}, tmp_path).create()
+    if meant is None:
+        default_metrics("classification", [metric])
+        return
+    with pytest.raises(UserError, match=f"has the attribute '{attribute}', which has") as caught:
+        default_metrics("classification", [metric])
+    assert f"did you mean '{meant}'?" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("declared", ["", "brier.higher_is_better = False\n"])
+def test_a_target_of_a_metric_without_a_direction_has_a_warning(
+    tmp_path: Path, declared: str
+) -> None:
+    (tmp_path / "own.py").write_text("def brier(outputs, labels): return 0.5\n" + declared)
+    metric: Metric = load_part("metric", {"name": "own.py:brier"}, tmp_path).create()
+    warnings = list(undeclared_directions({"brier": 0.2}, [metric]))
+    if declared:
+        assert not warnings
+        return
+    [warning] = warnings
+    assert warning.where == "stop.target.brier"
+    assert warning.message.endswith("the target is met at 0.2 and above")
+    assert warning.hint == "write brier.higher_is_better = True, or False, below the function"
+    assert not list(undeclared_directions({"accuracy": 0.2}, [metric]))
 
 
 def test_attributes_may_depend_on_parameters(tmp_path: Path) -> None:
