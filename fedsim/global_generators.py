@@ -77,8 +77,8 @@ def build_watched(build: Callable[..., _Part], kind: str, *arguments: Any) -> _P
     functions, hint = _WATCHED.get(kind), random_numbers(kind)
     if functions is None or is_bundled(build):
         return build(*arguments)
-    assert isinstance(build, type)
-    with unmoved(place(build, "__init__"), hint):
+    user_class: Any = build
+    with unmoved(place(user_class, "__init__"), hint):
         part = build(*arguments)
     return watched(part, *functions, hint=hint)
 
