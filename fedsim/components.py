@@ -16,6 +16,7 @@ import logging
 import os
 import pkgutil
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -157,6 +158,25 @@ def users_line(error: BaseException) -> str | None:
             line = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
         trace = trace.tb_next
     return line
+
+
+def users_report(error: BaseException) -> str | None:
+    """The traceback of ``error`` as text, with the lines of users' files alone; None if it passed through none."""
+    trace = users_traceback(error)
+    if trace is None:
+        return None
+    files = {
+        getattr(module, "__file__", None)
+        for name, module in list(sys.modules.items())
+        if name.startswith(_USER_MODULE)
+    }
+    whole = traceback.TracebackException(type(error), error, trace)
+    report: traceback.TracebackException | None = whole
+    while report is not None:
+        users = [frame for frame in report.stack if frame.filename in files]
+        report.stack = traceback.StackSummary.from_list(users)
+        report = report.__cause__ or report.__context__
+    return "".join(whole.format())
 
 
 def announce_user_code(path: Path) -> None:

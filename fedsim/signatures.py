@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar, get_type_hints
 
 from pydantic import Field, TypeAdapter, create_model
 
-from fedsim.components import import_path, is_bundled
+from fedsim.components import Component, import_path, is_bundled
 from fedsim.errors import UserError
 from fedsim.formatting import format_names
 from fedsim.parameters import Parameters
@@ -160,6 +160,29 @@ def place(user_class: type[Any], function: str = "") -> str:
         return f"{inspect.getfile(user_class)}: {name}"
     except (OSError, TypeError):
         return name
+
+
+def skipped_init(error: BaseException) -> UserError | None:
+    """The error for a user's part whose ``__init__`` does not call that of its base, if ``error`` is due to that."""
+    if not isinstance(error, AttributeError) or not isinstance(error.obj, Component):
+        return None
+    kind = type(error.obj)
+    base = next(base for base in kind.__mro__ if is_bundled(base) and "__init__" in vars(base))
+    own = kind.__init__
+    if is_bundled(own) or error.name not in _names_in_inits(base):
+        return None
+    arguments = list(inspect.signature(base.__init__).parameters)[1:]
+    return UserError(
+        f"{kind.__name__} has no attribute '{error.name}'",
+        where=defined_at(own),
+        hint=f"call super().__init__({', '.join(arguments)}) at the beginning of {own.__qualname__}",
+    )
+
+
+def _names_in_inits(base: type[Any]) -> set[str]:
+    """Names that occur in the ``__init__`` of a class and of its bases, those of the attributes included."""
+    inits = [vars(kind).get("__init__") for kind in base.__mro__ if kind is not object]
+    return {name for init in inits if inspect.isfunction(init) for name in init.__code__.co_names}
 
 
 def returned(user_class: type[Any], function: str, value: _T, kind: type[Any]) -> _T:

@@ -129,21 +129,23 @@ class Commands(Suggesting):
 
     def _defect(self, error: Exception, show: Callable[[Iterable[UserError]], None]) -> int:
         """Show an error that is nobody's mistake in the input: that of a user's part, or a defect of fedsim."""
-        from fedsim.components import users_line, users_traceback
+        from fedsim.components import users_line, users_report
+        from fedsim.signatures import skipped_init
 
-        users = users_traceback(error)
-        if users is not None:
-            # What to do next belongs below the error, not into the traceback.
-            notes, error.__notes__ = getattr(error, "__notes__", []), []
-            # Its author needs the lines of the file, but none of fedsim's above them.
-            traceback.print_exception(type(error), error, users)
+        # What to do next belongs below the error, not into the traceback.
+        notes, error.__notes__ = getattr(error, "__notes__", []), []
+        users = skipped_init(error)
+        if users is None and (report := users_report(error)) is not None:
+            # Its author needs the lines of the file, but none of fedsim's.
+            click.echo(report, err=True, nl=False)
             where = users_line(error)
-            show([UserError("your own code failed with the error above", where=where)])
+            users = UserError("your own code failed with the error above", where=where)
+        if users is not None:
+            show([users])
             for note in notes:
                 click.echo(note, err=True)
             return EXIT_USER
         # The cause is not the user's to fix, so what to do next does not apply.
-        error.__notes__ = []
         traceback.print_exc()
         kind = "" if isinstance(error, FedsimError) else f"{type(error).__name__}: "
         text = f"internal error: {kind}{error}\nThis is a bug in fedsim; please report it with the lines above."

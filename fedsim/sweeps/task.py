@@ -13,6 +13,7 @@ from typing import Any
 from fedsim.components import users_line
 from fedsim.errors import UserError
 from fedsim.runs.folder import RunFolder, Status
+from fedsim.signatures import skipped_init
 
 ERRORS = "errors"
 """Folder in the sweep's folder with the tracebacks of internal errors."""
@@ -84,10 +85,13 @@ class Performer:
             result = Result(task, str(error), True, tuple(warnings))
         except Exception as error:
             _keep(task, traceback.format_exc())
-            line = users_line(error)
+            skipped, line = skipped_init(error), users_line(error)
             text = f"{line}: " if line else ""
             text += f"{type(error).__name__}: {error}"
-            result = Result(task, text, line is not None, tuple(warnings))
+            if skipped is not None:
+                text = str(skipped)
+            is_users = line is not None or skipped is not None
+            result = Result(task, text, is_users, tuple(warnings))
         else:
             return Result(task, warnings=tuple(warnings))
         # The traceback kept the run alive; its tensors are freed now rather than by a later collection.

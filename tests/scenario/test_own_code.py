@@ -70,6 +70,74 @@ def test_an_exception_in_ones_own_selection_called_by_ones_own_schedule(tmp_path
     assert f"error: {where}: your own code failed with the error above\n" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "line"),
+    [
+        (
+            "rules.py",
+            "from fedsim.scheduling.schedules.sync import Sync\n\n\nclass Mine(Sync):\n"
+            "    def start(self):\n        self.server.call_at()\n",
+            6,
+        ),
+        (
+            "choice.py",
+            "from fedsim.scheduling.selections.uniform import Uniform\n\n\nclass Mine(Uniform):\n"
+            "    def draw(self, count):\n        return super().draw('two')\n",
+            6,
+        ),
+    ],
+)
+def test_an_exception_below_ones_own_file_is_shown_with_its_lines_alone(
+    tmp_path: Path, file: str, text: str, line: int
+) -> None:
+    (tmp_path / file).write_text(text, encoding="utf-8")
+    part = "schedule" if file == "rules.py" else "selection"
+    result = run_with(tmp_path, options=["-s", f"server.{part}.name={file}:Mine"])
+    assert result.exit_code == 2
+    assert re.findall(r'File "(\S+)", line (\d+), in', result.stderr) == [
+        (str(tmp_path / file), str(line))
+    ]
+    where = f"{tmp_path / file}:{line}"
+    assert f"error: {where}: your own code failed with the error above\n" in result.stderr
+
+
+@pytest.mark.parametrize("with_own_schedule", [False, True])
+@pytest.mark.parametrize("command", ["run", "sweep"])
+def test_a_selection_that_does_not_call_the_init_of_its_base(
+    tmp_path: Path, with_own_schedule: bool, command: str
+) -> None:
+    """The schedule whose file the error passes through has nothing to do with it."""
+    (tmp_path / "rules.py").write_text(RULES, encoding="utf-8")
+    (tmp_path / "choice.py").write_text(
+        CHOICE.replace("cuont", "count").replace(
+            '    name = "first"\n',
+            "    def __init__(self, params, server):\n        self.seen = 0\n",
+        ),
+        encoding="utf-8",
+    )
+    rules = ["server.selection.name=choice.py:First"]
+    rules += ["server.schedule.name=rules.py:Mine"] if with_own_schedule else []
+    options = [part for rule in rules for part in ("-s", rule)]
+    result = run_with(tmp_path, command=command, options=options)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+    assert re.search(rf"{tmp_path}/choice\.py:5: First has no attribute '\w+'\n", result.output)
+    assert "call super().__init__(params, server) at the beginning of First.__init__" in (
+        result.output
+    )
+
+
+def test_a_schedule_that_does_not_call_the_init_of_its_base(tmp_path: Path) -> None:
+    init = "    def __init__(self, params, server, selection):\n        self.seen = 0\n"
+    text = RULES.replace('    name = "mine"\n', init)
+    (tmp_path / "rules.py").write_text(text, encoding="utf-8")
+    result = run_with(tmp_path, options=["-s", "server.schedule.name=rules.py:Mine"])
+    assert result.exit_code == 2
+    assert "Traceback" not in result.stderr
+    assert f"error: {tmp_path}/rules.py:5: Mine has no attribute '" in result.stderr
+    assert "call super().__init__(params, server, selection) at the beginning" in result.stderr
+
+
 def test_a_sweep_tells_an_exception_in_ones_own_file_as_the_users(tmp_path: Path) -> None:
     result = run_with(tmp_path, "trained.model - start", "trained.modle - start", "sweep")
     assert result.exit_code == 2
