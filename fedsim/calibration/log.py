@@ -105,6 +105,14 @@ def read_log(path: Path) -> Log:
     def place(row: int) -> str:
         return row_place(path, row) if in_file else f"{path}, row {row + 1} of dispatches"
 
+    if table.empty:
+        raise UserError("the log has no rows", where=str(path), hint="write one row per dispatch")
+    if (row := _first(table.duplicated())) is not None:
+        raise UserError(
+            f"repeats an earlier row ({format_counted(int(table.duplicated().sum()), 'such row')})",
+            where=place(row),
+            hint="write one row per dispatch",
+        )
     named_by = next((each for each in _NAMES["client"] if each in table.columns), "client")
     return Log(_normalized(table, str(path), place), named_by)
 
@@ -139,6 +147,7 @@ def _normalized(table: pd.DataFrame, where: str, place: _Place) -> pd.DataFrame:
     for name in _INSTANTS:
         log[name] -= origin_s
     _require_order(log, place)
+    _require_possible(log, place)
     if log["ended_s"].isna().all():
         log["ended_s"] = log["end_s"].where(log["outcome"].isin(_UNDELIVERED))
         log["end_s"] = log["end_s"].where(log["ended_s"].isna())
@@ -180,6 +189,28 @@ def _require_order(log: pd.DataFrame, place: _Place) -> None:
                 hint=f"{', '.join(name.removesuffix('_s') for name in _PHASES)} are instants of one clock, in seconds "
                 "or as ISO 8601 timestamps",
             )
+
+
+def _require_possible(log: pd.DataFrame, place: _Place) -> None:
+    """Refuse negative counts, and steps that took time although there were none."""
+    for name in ("steps", "bytes_down", "bytes_up"):
+        negative = log[name] < 0
+        if (row := _first(negative)) is not None:
+            raise UserError(
+                f"{name} is {log[name].iloc[row]:g}, but cannot be negative "
+                f"({format_counted(int(negative.sum()), 'such row')})",
+                where=place(row),
+                hint="correct it, or leave it empty if it is unknown",
+            )
+    computed_s = log["computed_s"] - log["downloaded_s"]
+    idle = (log["steps"] == 0) & (computed_s > 0) & ~log["outcome"].isin(_UNDELIVERED)
+    if (row := _first(idle)) is not None:
+        raise UserError(
+            f"steps is 0, but the client computed for {computed_s.iloc[row]:g} s "
+            f"({format_counted(int(idle.sum()), 'such row')})",
+            where=place(row),
+            hint="give the number of local steps that it did, or leave it empty if it is unknown",
+        )
 
 
 def _require_within(worked_s: pd.Series, span_s: pd.Series, name: str, place: _Place) -> None:

@@ -49,6 +49,21 @@ def test_timestamps_and_numbers_are_the_same(tmp_path: Path) -> None:
         ),
         ("client,start,downloaded,end,download_s\na,0,1,5,-1\n", "log.csv:2: download_s is -1"),
         ("client,start,end\na,2,1\n", "ends before it starts"),
+        ("client,start,end\n", "log.csv: the log has no rows"),
+        (
+            "client,start,end\na,1,2\nb,1,2\na,1,2\na,1,2\n",
+            r"log.csv:4: repeats an earlier row \(2 such rows\)",
+        ),
+        (
+            "client,start,end,steps\na,1,2,3\nb,1,2,-20\n",
+            r"log.csv:3: steps is -20, but cannot be negative \(1 such row\)",
+        ),
+        ("client,start,end,bytes_down\na,1,2,-5\n", "log.csv:2: bytes_down is -5"),
+        ("client,start,end,bytes_up\na,1,2,-1\n", "log.csv:2: bytes_up is -1"),
+        (
+            "client,start,downloaded,computed,end,steps\na,0,1,5,6,2\nb,0,1,5,6,0\n",
+            "log.csv:3: steps is 0, but the client computed for 4 s",
+        ),
         ("client,start,end\na,1,soon\n", "log.csv:2: column end: cannot read 'soon'"),
         ("client,start,end\na,1,2\na,2,x\na,3,4\n", "log.csv:3: column end: cannot read 'x'"),
         (
