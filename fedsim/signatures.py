@@ -166,7 +166,7 @@ def skipped_init(error: BaseException) -> UserError | None:
     """The error for a user's part whose ``__init__`` does not call that of its base, if ``error`` is due to that."""
     if not isinstance(error, AttributeError) or not isinstance(error.obj, Component):
         return None
-    kind = type(error.obj)
+    kind: Any = type(error.obj)
     base = next(base for base in kind.__mro__ if is_bundled(base) and "__init__" in vars(base))
     own = kind.__init__
     if is_bundled(own) or error.name not in _names_in_inits(base):
