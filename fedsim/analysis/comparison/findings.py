@@ -76,7 +76,7 @@ class Lead:
             is shorter; else NaN.
         in_spread: whether the 95% interval of the difference per seed includes 0.
         seeds: number of seeds with which both reached the target.
-        behind: whether the other one was faster on average over these seeds.
+        ahead_s: how much earlier the first one reached it on average over these seeds; NaN without any.
     """
 
     label: str
@@ -84,13 +84,13 @@ class Lead:
     resolution_s: float
     in_spread: bool
     seeds: int
-    behind: bool
+    ahead_s: float
 
     @property
     def uncertain(self) -> bool:
         """Whether the lead may mean nothing."""
         too_short = math.isfinite(self.resolution_s)
-        return self.behind or too_short or self.in_spread or self.seeds < INTERVAL_RUNS
+        return self.ahead_s <= 0 or too_short or self.in_spread or self.seeds < INTERVAL_RUNS
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _lead(
         resolution_s if time_s - first.time_s < resolution_s else math.nan,
         bool(pair["low"] <= 0 <= pair["high"]),
         int(pair["seeds"]),
-        bool(ahead_s < 0),
+        float(ahead_s),
     )
 
 

@@ -230,8 +230,10 @@ def _doubts(leads: tuple[findings.Lead, ...], whose: str) -> tuple[str, ...]:
     lead = next((lead for lead in leads if lead.uncertain), None)
     if lead is None:
         return ()
-    if lead.behind:
+    if lead.ahead_s < 0:
         reason = f"{lead.other} was faster with the seeds with which both reached it"
+    elif lead.ahead_s == 0:
+        reason = "both were equally fast with the seeds with which both reached it"
     elif math.isfinite(lead.resolution_s):
         between = format_duration(lead.resolution_s)
         reason = f"it is shorter than the time between evaluations ({between})"

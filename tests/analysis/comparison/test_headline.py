@@ -98,6 +98,25 @@ def test_the_headline_compares_times_over_shared_seeds_and_names_incomplete_side
         "fedavg reached 90% accuracy first, after 25 s (2 of 4 runs)"
         "; its lead over fedbuff is uncertain: fedbuff was faster with the seeds with which both reached it"
     )
+    equal = [
+        facts(
+            {"server": {"method": {"name": method}}},
+            seed,
+            f"{method}{seed}",
+            (0.0, end - 1, end),
+            (0.1, 0.2, last),
+        )
+        for method, seed, end, last in (
+            ("fedavg", 0, 10.0, 0.9),
+            ("fedbuff", 0, 10.0, 0.9),
+            ("fedavg", 1, 500.0, 0.5),
+            ("fedbuff", 1, 30.0, 0.9),
+        )
+    ]
+    assert headline(of(*equal, goals=(Target("accuracy", 0.9),))) == (
+        "fedavg reached 90% accuracy first, after 10 s (1 of 2 runs)"
+        "; its lead over fedbuff is uncertain: both were equally fast with the seeds with which both reached it"
+    )
     assert headline(of(*runs[:5], goals=(Target("accuracy", 0.9),))) == (
         "fedbuff reached 90% accuracy first, after 6.5 s: 3.85 times as fast as fedavg (2 of 3 runs)"
         "; its lead over fedavg is uncertain: it rests on 2 seeds"
