@@ -192,8 +192,8 @@ def delay(run: Run) -> Figure | None:
             else "The clients that participated were part of every server update"
         )
         finding = (
-            f"{drawn}; {format_counted(never, 'client')} never did, and if they count, tau max is {largest} and "
-            f"tau avg is {mean}."
+            f"{drawn}. With the {format_counted(never, 'client')} that never did, tau max is {largest} and tau avg is "
+            f"{mean}."
         )
     return Figure(
         "delay",
@@ -252,7 +252,7 @@ def partition(run: Run) -> Figure | None:
     )
     return Figure(
         "partition",
-        f"On average, a client has data of {format_number(held.mean())} of {len(labels)} labels.",
+        f"On average, a client's data have {format_number(held.mean())} of the {len(labels)} labels.",
         (
             Column("client_id", "client", "count", clients_shown)
             if names is None

@@ -245,10 +245,12 @@ def _causes(dispatches: pd.DataFrame) -> str:
         return ""
     verbs = {ending.label: verb for ending, verb in _CAUSES.items()}
     total = sum(counts.values())
+    if len(counts) == 1:
+        (cause,) = counts
+        subject = "1 was dropped: it" if total == 1 else f"{format_count(total)} were dropped: all"
+        return f" {subject} {verbs[cause]}."
     shares = [f"{format_share(n / total)} {verbs[cause]}" for cause, n in counts.items()]
-    return (
-        f" {format_count(total)} {'was' if total == 1 else 'were'} dropped: {format_names(shares)}."
-    )
+    return f" {format_count(total)} were dropped: {format_names(shares)}."
 
 
 def _closed_s(run: Run) -> npt.NDArray[np.float64]:
