@@ -9,6 +9,7 @@ import sys
 import tarfile
 import zipfile
 import zlib
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,6 +22,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from fedsim.components import Parameters
+from fedsim.delimited import checked_rows
 from fedsim.errors import UserError
 
 if TYPE_CHECKING:
@@ -164,13 +166,17 @@ def read_table(path: Path, hint: str) -> pd.DataFrame:
     """The table in a file: Parquet if its name ends in .parquet, else CSV; ``hint`` suggests a fix for a damaged one.
 
     Raises:
-        UserError: there is no such file, or it cannot be read.
+        UserError: there is no such file, it cannot be read, a column appears twice, or a row is incomplete.
     """
     import pandas as pd
     import pyarrow as pa
 
     require_file(path)
     try:
+        if path.suffix == ".csv":
+            # pandas renames a column that appears twice, and fills or shifts rows with too few or too many cells.
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                deque(checked_rows(file, str(path)), maxlen=0)
         return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
     except (ValueError, OSError, pa.ArrowException) as error:
         # Only the parser of CSV files gives a line.

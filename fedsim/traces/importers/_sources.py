@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import hashlib
 import io
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from fedsim.delimited import checked_rows
 from fedsim.errors import UserError
 from fedsim.traces.arrays import Floats
 from fedsim.traces.importers._numbers import Number
@@ -67,31 +67,14 @@ class SourceFile:
         Raises:
             UserError: the file is empty, repeats a column, or a row has a different number of cells.
         """
-        reader = csv.reader(io.StringIO(self.text()), skipinitialspace=True)
-        rows, lines = [], []
-        try:
-            header = [name.strip() for name in next(reader, [])]
-            for row in reader:
-                if not any(cell.strip() for cell in row):
-                    continue
-                if len(row) != len(header):
-                    raise self.error(
-                        f"has {len(row)} cells, but the header has {len(header)}",
-                        "every row needs as many cells as the header",
-                        line=reader.line_num,
-                    )
-                rows.append(row)
-                lines.append(reader.line_num)
-        except csv.Error as error:
-            raise self.error(f"is not CSV: {error}", line=reader.line_num) from error
-        if not header:
+        numbered = list(checked_rows(io.StringIO(self.text()), self.where, skip_initial_space=True))
+        if not numbered:
             raise self.error("is empty")
-        for name in header:
-            if header.count(name) > 1:
-                raise self.error(f"has the column '{name}' twice", line=1)
-        cells = zip(*rows, strict=True) if rows else [()] * len(header)
+        (_, header), *rows = numbered
+        cells = zip(*(row for _, row in rows), strict=True) if rows else [()] * len(header)
         columns = [[cell.strip() for cell in column] for column in cells]
-        return dict(zip(header, columns, strict=True)), lines
+        names = [name.strip() for name in header]
+        return dict(zip(names, columns, strict=True)), [line for line, _ in rows]
 
     def json(self) -> Any:
         """The content as JSON.

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 import pyarrow as pa
 
+from fedsim.delimited import other_separator
 from fedsim.errors import UserError, nearest
 from fedsim.formatting import format_count, format_counted, format_duration
 from fedsim.traces.arrays import Floats, Ints
@@ -316,7 +317,7 @@ def _columns(source: SourceFile) -> tuple[dict[str, list[str]], list[int]]:
             meant = _OTHER_NAMES.get(column.lower())
             suggested = f"did you mean '{meant}'?; " if meant else nearest(column, COLUMNS)
             hint = f"{suggested}known columns: {', '.join(COLUMNS)}"
-            if ";" in column or "\t" in column:
+            if other_separator([column]):
                 hint = "separate the columns by commas"
             elif column.lower() in _STATES:
                 hint = (

@@ -59,7 +59,9 @@ def test_tables_become_data_sets(tmp_path: Path) -> None:
             {"target": "b"},
             "own.csv:4: not all values of 'c' are numbers, such as 'r'",
         ),
-        ("a,b\n1,x\n2,y,3\n", {"target": "b"}, "own.csv:3: it cannot be read: Error tokenizing"),
+        ("a,b\n1,x\n2,y,3\n", {"target": "b"}, "own.csv:3: has 3 cells, but the header has 2"),
+        ("a,b,c\n1,2,x\n2,y\n", {"target": "c"}, "own.csv:3: has 2 cells, but the header has 3"),
+        ("a,a,b\n1,2,x\n2,3,y\n", {"target": "b"}, "own.csv:1: has the column 'a' twice"),
         ("a,b\n1,x\n,y\n", {"target": "b"}, "own.csv:3: 1 cell is empty, in column 'a'"),
         ("a,b\n1,x\n2,x\n", {"target": "b"}, "contains one class only"),
         (
