@@ -38,6 +38,8 @@ _DRAWN_TESTS = 399
 _LONG_STEP_S, _SLOW_BPS = 60.0, 100e3
 """Median step time above which, and median rate below which, the unit of a log's times is doubtful."""
 _OPTIONAL = ("downloaded_s", "computed_s", "steps", "bytes_down", "bytes_up")
+_ROUNDING_S = 1e-6
+"""Rounding errors of instants up to which two dispatches do not overlap."""
 _LEAST_P = 0.01
 """Significance level: a family of distributions is flagged if a smaller share of its own samples fits worse."""
 
@@ -216,7 +218,7 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
     done = log[log["end_s"].notna()]
     client = done["client"].to_numpy(np.int64)
     count = len(clients)
-    flags = _incomplete(done)
+    flags = _incomplete(done) + _overlapping(done, clients)
     steps = done["steps"].to_numpy(float)
     if assumptions.steps is not None:
         steps = np.where(np.isnan(steps), assumptions.steps[client], steps)
@@ -313,7 +315,8 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
         "A log shows when clients worked, not when they could have worked: without dropped dispatches, availability is"
         " not estimated. A scenario that names this bundle needs devices.availability: always."
         if not online
-        else f"Availability is based on {len(absent)} dropped dispatches of {absent.nunique()} clients. Clients"
+        else f"Availability is estimated from {_dispatches(len(absent), 'dropped')} of"
+        f" {format_counted(absent.nunique(), 'client')}. Clients"
         " count as offline from a dropped dispatch to their next one: they may have been back earlier, and away at"
         " other times."
     )
@@ -353,6 +356,29 @@ def _incomplete(done: pd.DataFrame) -> list[str]:
         f"Of {format_count(len(done))} completed dispatches, {format_names(lacking)}: each estimate rests on the"
         " dispatches that show it."
     ]
+
+
+def _overlapping(done: pd.DataFrame, clients: Sequence[str]) -> list[str]:
+    """A flag if a client starts a dispatch before an earlier one of its dispatches has ended."""
+    ordered = done.sort_values(["client", "start_s"], kind="stable")
+    busy_until_s = ordered.groupby("client")["end_s"].transform(
+        lambda end_s: end_s.cummax().shift()
+    )
+    overlaps = ordered[ordered["start_s"] < busy_until_s - _ROUNDING_S]
+    if overlaps.empty:
+        return []
+    first = overlaps.iloc[0]
+    started = "starts" if len(overlaps) == 1 else "start"
+    return [
+        f"{_dispatches(len(overlaps), 'completed')} {started} before an earlier one of the same client"
+        f" has ended (first: client '{clients[int(first['client'])]}', {format_duration(first['start_s'])} after the"
+        " log's first start). In the simulation, a client has one dispatch at a time: check the column client."
+    ]
+
+
+def _dispatches(count: int, kind: str) -> str:
+    """A number of dispatches of a kind, in words."""
+    return f"{format_count(count)} {kind} dispatch{'' if count == 1 else 'es'}"
 
 
 def _unlikely_unit(log: pd.DataFrame, step_s: FloatArray, rates_bps: FloatArray) -> list[str]:

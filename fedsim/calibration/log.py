@@ -5,14 +5,15 @@ from __future__ import annotations
 import difflib
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from fedsim.errors import UserError, nearest_or_all
+from fedsim.delimited import other_separator
+from fedsim.errors import UserError, nearest_or_all, raise_all
 from fedsim.formatting import format_counted, natural_order
 from fedsim.outcomes import OUTCOME_LABELS, Outcome
 from fedsim.tasks.reading.files import read_table, row_place
@@ -128,7 +129,9 @@ def _normalized(table: pd.DataFrame, where: str, place: _Place) -> pd.DataFrame:
             raise UserError(
                 f"the log has no column {name.removesuffix('_s')}",
                 where=where,
-                hint=f"it needs client, start and end; the other columns improve the estimates: {COLUMNS}",
+                hint="separate the columns by commas"
+                if other_separator(map(str, table.columns))
+                else f"it needs client, start and end; the other columns improve the estimates: {COLUMNS}",
             )
         else:
             column = pd.Series(np.nan, table.index, dtype=object if name == "outcome" else float)
@@ -146,16 +149,16 @@ def _normalized(table: pd.DataFrame, where: str, place: _Place) -> pd.DataFrame:
     origin_s = log["start_s"].min()
     for name in _INSTANTS:
         log[name] -= origin_s
-    _require_order(log, place)
-    _require_possible(log, place)
+    errors = [*_disordered(log, place), *_impossible(log, place)]
     if log["ended_s"].isna().all():
         log["ended_s"] = log["end_s"].where(log["outcome"].isin(_UNDELIVERED))
         log["end_s"] = log["end_s"].where(log["ended_s"].isna())
     for name, (begin, end) in WORK.items():
         span_s = log[end] - log[begin]
-        _require_within(log[name], span_s, name, place)
+        errors += _beyond(log[name], span_s, name, place)
         log[name] = log[name].where(span_s.notna()).fillna(span_s)
-    _require_outcomes(log["outcome"], place)
+    errors += _unknown_outcomes(log["outcome"], place)
+    raise_all(errors)
     if not log["end_s"].notna().any():
         raise UserError("no dispatch of the log ended", where=where)
     return log.sort_values(["start_s", "client"], kind="stable").reset_index(drop=True)
@@ -175,28 +178,29 @@ def _name_unused(columns: Iterable[str], where: str) -> None:
             )
 
 
-def _require_order(log: pd.DataFrame, place: _Place) -> None:
-    """Refuse rows whose phases do not follow each other."""
+def _disordered(log: pd.DataFrame, place: _Place) -> Iterator[UserError]:
+    """An error if the phases of a row do not follow each other; the first pair of instants is named."""
     for before, after in itertools.combinations(_PHASES, 2):
         backwards = log[after] < log[before]
         if (row := _first(backwards)) is not None:
             names = [name.removesuffix("_s") for name in (after, before)]
             is_whole = names == ["end", "start"]
             what = "ends before it starts" if is_whole else f"{names[0]} is before {names[1]}"
-            raise UserError(
-                f"{what} ({format_counted(int(backwards.sum()), 'row')} in all)",
+            yield UserError(
+                f"{what} ({format_counted(int(backwards.sum()), 'such row')})",
                 where=place(row),
                 hint=f"{', '.join(name.removesuffix('_s') for name in _PHASES)} are instants of one clock, in seconds "
                 "or as ISO 8601 timestamps",
             )
+            return
 
 
-def _require_possible(log: pd.DataFrame, place: _Place) -> None:
-    """Refuse negative counts, and steps that took time although there were none."""
+def _impossible(log: pd.DataFrame, place: _Place) -> Iterator[UserError]:
+    """Errors for negative counts, and for steps that took time although there were none."""
     for name in ("steps", "bytes_down", "bytes_up"):
         negative = log[name] < 0
         if (row := _first(negative)) is not None:
-            raise UserError(
+            yield UserError(
                 f"{name} is {log[name].iloc[row]:g}, but cannot be negative "
                 f"({format_counted(int(negative.sum()), 'such row')})",
                 where=place(row),
@@ -205,7 +209,7 @@ def _require_possible(log: pd.DataFrame, place: _Place) -> None:
     computed_s = log["computed_s"] - log["downloaded_s"]
     idle = (log["steps"] == 0) & (computed_s > 0) & ~log["outcome"].isin(_UNDELIVERED)
     if (row := _first(idle)) is not None:
-        raise UserError(
+        yield UserError(
             f"steps is 0, but the client computed for {computed_s.iloc[row]:g} s "
             f"({format_counted(int(idle.sum()), 'such row')})",
             where=place(row),
@@ -213,26 +217,28 @@ def _require_possible(log: pd.DataFrame, place: _Place) -> None:
         )
 
 
-def _require_within(worked_s: pd.Series, span_s: pd.Series, name: str, place: _Place) -> None:
-    """Refuse rows that worked in a phase for less than no time, or for longer than the phase lasted."""
+def _beyond(
+    worked_s: pd.Series, span_s: pd.Series, name: str, place: _Place
+) -> Iterator[UserError]:
+    """An error if a row worked in a phase for a negative time, or for longer than the phase lasted."""
     wrong = (worked_s < 0) | (worked_s > span_s + _ROUNDING_S)
     if (row := _first(wrong)) is not None:
         begin, end = (instant.removesuffix("_s") for instant in WORK[name])
-        raise UserError(
+        yield UserError(
             f"{name} is {worked_s.iloc[row]:g} s, but it is {span_s.iloc[row]:g} s from {begin} to {end}"
-            f" ({format_counted(int(wrong.sum()), 'row')} in all)",
+            f" ({format_counted(int(wrong.sum()), 'such row')})",
             where=place(row),
             hint=f"{name} is the time of work in this phase in seconds, without pauses; leave it empty if unknown",
         )
 
 
-def _require_outcomes(outcomes: pd.Series, place: _Place) -> None:
+def _unknown_outcomes(outcomes: pd.Series, place: _Place) -> Iterator[UserError]:
     unknown = outcomes.notna() & ~outcomes.isin(OUTCOME_LABELS)
     if (row := _first(unknown)) is not None:
         given = str(outcomes.iloc[row])
         every = f"outcomes are {', '.join(OUTCOME_LABELS)}; leave it empty if it is unknown"
-        raise UserError(
-            f"unknown outcome '{given}' ({format_counted(int(unknown.sum()), 'row')} in all)",
+        yield UserError(
+            f"unknown outcome '{given}' ({format_counted(int(unknown.sum()), 'such row')})",
             where=place(row),
             hint=nearest_or_all(given, OUTCOME_LABELS, every),
         )

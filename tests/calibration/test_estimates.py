@@ -78,7 +78,21 @@ def test_a_client_is_offline_from_a_drop_to_its_next_dispatch(tmp_path: Path) ->
     )
     overlapping = calibrate(tmp_path / "log.csv", tmp_path / "overlapping").estimates
     assert overlapping.online == (("a", 0.0, 5.0), ("a", 5.0, 7.0), ("a", 9.0, 12.0))
-    assert any("is based on 1 dropped dispatches of 1 clients" in flag for flag in estimates.flags)
+    assert any(
+        "is estimated from 1 dropped dispatch of 1 client." in flag for flag in estimates.flags
+    )
+
+
+def test_overlapping_dispatches_of_a_client_are_flagged(tmp_path: Path) -> None:
+    log, bundle = tmp_path / "log.csv", tmp_path / "bundle"
+    log.write_text("client,start,end\nb,0,9\na,5,8\na,9,12\na,10,11\na,12,13\n")
+    flags = calibrate(log, bundle).flags
+    (flag,) = [flag for flag in flags if "before an earlier one" in flag]
+    assert flag.startswith("1 completed dispatch starts before an earlier one of the same client")
+    assert "(first: client 'a', 10 s after the log's first start)" in flag
+    log.write_text("client,start,end\nb,0,9\na,5,8\na,8,12\nb,9,10\n")
+    flags = calibrate(log, bundle, overwrite=True).flags
+    assert not any("before an earlier one" in flag for flag in flags)
 
 
 def _log(seconds: np.ndarray) -> pd.DataFrame:

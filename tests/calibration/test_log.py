@@ -11,7 +11,7 @@ import pytest
 
 from fedsim.calibration.estimates import Assumptions, estimate
 from fedsim.calibration.log import numbered, read_log
-from fedsim.errors import UserError
+from fedsim.errors import UserError, UserErrors
 from fedsim.network.transports.fluid import Fluid
 from fedsim.parameters import Parameters
 from tests.composition.test_pauses import simulate
@@ -45,7 +45,7 @@ def test_timestamps_and_numbers_are_the_same(tmp_path: Path) -> None:
         ("client,start\na,1\n", "no column end"),
         (
             "client,start,downloaded,computed,end,compute_s\na,0,1,4,5,3\nb,0,1,4,5,3.5\n",
-            r"log.csv:3: compute_s is 3.5 s, but it is 3 s from downloaded to computed \(1 row in all\)",
+            r"log.csv:3: compute_s is 3.5 s, but it is 3 s from downloaded to computed \(1 such row\)",
         ),
         ("client,start,downloaded,end,download_s\na,0,1,5,-1\n", "log.csv:2: download_s is -1"),
         ("client,start,end\na,2,1\n", "ends before it starts"),
@@ -74,11 +74,18 @@ def test_timestamps_and_numbers_are_the_same(tmp_path: Path) -> None:
         ("client,start,end\na,1,2\n,3,4\n", "log.csv:3: client is empty"),
         ("client,start,end,steps\na,1,2,many\n", "log.csv:2: column steps: cannot read 'many'"),
         ("client,start,end\na,1,\n", "no dispatch of the log ended"),
+        (
+            "client,start,end,steps\na,1,2,3\n\nb,1,2\n",
+            r"log.csv:4: has 3 cells, but the header has 4\n  every row needs as many cells",
+        ),
+        ("client,start,end,end\na,1,2,3\n", r"log.csv:1: has the column 'end' twice\n"),
+        ("client;start;end\na;1;2\n", r"no column client\n  separate the columns by commas"),
+        ("client;start;end\na;1,5;2,5\n", r"log.csv:2: has 3.*\n  separate the columns by commas"),
         ("client,start,downloaded,end\na,1,2,3\na,1,5,3\n", "log.csv:3: end is before downloaded"),
         ("client,start,computed,end\na,1,0,3\n", "log.csv:2: computed is before start"),
         (
             "client,start,end,outcome\na,1,2,\na,1,2,ok\n",
-            r"log.csv:3: unknown outcome 'ok' \(1 row in all\)\n  outcomes are aggregated, late,",
+            r"log.csv:3: unknown outcome 'ok' \(1 such row\)\n  outcomes are aggregated, late,",
         ),
         ("client,start,end,outcome\na,1,2,agregated\n", "did you mean 'aggregated'"),
     ],
@@ -87,6 +94,17 @@ def test_mistakes_in_a_log(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "log.csv").write_text(text)
     with pytest.raises(UserError, match=message):
         read_log(tmp_path / "log.csv")
+
+
+def test_all_kinds_of_impossible_rows_are_reported(tmp_path: Path) -> None:
+    header = "client,start,downloaded,computed,end,steps,bytes_down,compute_s,outcome\n"
+    rows = "a,0,1,5,6,-20,7,,\nb,0,1,5,6,0,7,,\nc,0,1,5,6,3,-5,,\nd,0,1,5,6,3,7,9,\ne,0,1,5,6,3,7,,ok\nf,3,,,2,,,,\n"
+    (tmp_path / "log.csv").write_text(header + rows)
+    with pytest.raises(UserErrors) as caught:
+        read_log(tmp_path / "log.csv")
+    lines = [str(error.where).rpartition(":")[2] for error in caught.value.errors]
+    assert lines == ["7", "2", "4", "3", "5", "6"]
+    assert all(error.hint for error in caught.value.errors)
 
 
 @pytest.mark.parametrize("name", ["nope.csv", "nope.parquet", "nope"])
@@ -100,10 +118,10 @@ def test_a_missing_log_is_refused_without_mention_of_a_scenario(name: str, tmp_p
 def test_rows_that_end_before_they_start_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("client,start,end\na,2,1\nb,1,2\n")
-    with pytest.raises(UserError, match=r"log.csv:2: ends before it starts \(1 row in all\)\n"):
+    with pytest.raises(UserError, match=r"log.csv:2: ends before it starts \(1 such row\)\n"):
         read_log(path)
     path.write_text("client,start,end\nb,1,2\na,2,1\na,3,1\n")
-    with pytest.raises(UserError, match=r"log.csv:3: ends before it starts \(2 rows in all\)\n"):
+    with pytest.raises(UserError, match=r"log.csv:3: ends before it starts \(2 such rows\)\n"):
         read_log(path)
 
 
