@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fedsim.errors import UserError
 from fedsim.formatting import format_count, format_duration, format_share
 from fedsim.traces.arrays import Ints
 from fedsim.traces.ordering import Intervals, normalize, polling_interval
 from fedsim.traces.tables import constant_column, id_column, make_table
+from fedsim.traces.validation import LONGEST_WINDOW_S
 from fedsim.units import DAY_US, US_PER_S, duration_at_least
 
 # Profiles without a clock (capacities, benchmark scores, latencies) cover one day, which repeats.
@@ -116,6 +118,7 @@ def note_outside(
     end_us: Ints,
     window_us: int,
     caveats: list[str],
+    where: str,
     *,
     origin: str = "time 0",
     shifts: Mapping[str, int] | None = None,
@@ -127,8 +130,12 @@ def note_outside(
         end_us: ends, exclusive.
         window_us: length of the window, which begins at time 0.
         caveats: receives the caveat.
+        where: the files, for messages.
         origin: time 0, in words.
         shifts: settings that move time 0, and by how much (us).
+
+    Raises:
+        UserError: all intervals lie outside the window.
     """
     has_length = end_us > start_us
     start_us, end_us = start_us[has_length], end_us[has_length]
@@ -146,17 +153,29 @@ def note_outside(
         else duration_at_least(last_us / US_PER_S)
     )
     left = {setting: outside(window_us, shift_us) for setting, shift_us in (shifts or {}).items()}
-    left[f"window={enough}"] = outside(max(last_us, window_us))
+    if last_us <= LONGEST_WINDOW_S * US_PER_S:
+        left[f"window={enough}"] = outside(max(last_us, window_us))
     remedies = " or ".join(
         f"-s {setting}"
         + (f" ({format_count(stay)} stay{'s' * (stay == 1)} outside)" if stay else "")
         for setting, stay in left.items()
         if stay < dropped
     )
+    window = f"outside the window, {format_duration(window_us / US_PER_S)} from {origin}"
+    if dropped == len(start_us):
+        intervals = (
+            "the only interval is" if dropped == 1 else f"all {format_count(dropped)} intervals are"
+        )
+        raise UserError(
+            f"{intervals} {window}",
+            where=where,
+            hint=f"keep {'it' if dropped == 1 else 'them'} with {remedies}"
+            if remedies
+            else "correct the times, or the window",
+        )
     caveats.append(
         f"{format_share(dropped / len(start_us))} of the intervals"
-        f" ({format_count(dropped)} of {format_count(len(start_us))}) are outside the window,"
-        f" {format_duration(window_us / US_PER_S)} from {origin}, and were dropped"
+        f" ({format_count(dropped)} of {format_count(len(start_us))}) are {window}, and were dropped"
         + (f"; keep them with {remedies}" if remedies else "")
     )
 

@@ -61,10 +61,10 @@ class Number:
         """The values that a cell may have, as a hint."""
         kind = "whole number" if self.whole else "number"
         bounds = f" {'' if self.bounds.words else 'of '}{self.bounds}"
-        unit = f" ({self.unit})" if self.unit else ""
+        unit = f" (in {self.unit})" if self.unit else ""
         unknown = " or ".join(repr(word) if word else "empty" for word in self.missing)
         alternative = f", or {unknown} if unknown" if unknown else ""
-        return f"it must be a {kind}{bounds}{unit}{alternative}"
+        return f"it must be a {kind}{unit}{bounds}{alternative}"
 
     def _parsed(self, value: Any) -> float:
         if self.missing and value in self.missing:

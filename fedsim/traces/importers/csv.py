@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -11,10 +12,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pyarrow as pa
+from pydantic import field_validator
 
 from fedsim.delimited import other_separator
-from fedsim.errors import UserError, nearest
-from fedsim.formatting import format_count, format_counted, format_duration
+from fedsim.errors import UserError, nearest, raise_all
+from fedsim.formatting import format_count, format_counted, format_duration, format_names
 from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import (
@@ -28,6 +30,7 @@ from fedsim.traces.importers._assemble import (
 from fedsim.traces.importers._numbers import TIME_S, Number
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import NOT_NEGATIVE, POSITIVE, SHARE, Bounds, id_column
+from fedsim.traces.validation import LAST_S, LONGEST_WINDOW_S
 from fedsim.units import DAY_US, DURATION_UNITS, Duration
 
 UNITS: Mapping[str, float] = DURATION_UNITS | {
@@ -73,6 +76,10 @@ _SWAPPED = 0.9
 """Share of devices with a faster uplink above which the columns up and down were probably swapped."""
 _LEAST_MEMORY_BYTES = 1e6
 """Memory of the largest device below which the unit is doubtful: only microcontrollers have less."""
+_UNIX_UNITS = {f"unix_{unit}": DURATION_UNITS[unit] for unit in ("s", "ms")}
+UNIX_S = Bounds(0.0, LAST_S, words="from 1970 to 2200")
+_LONGEST_RTT_S = 5.0
+"""Median round-trip time above which its unit is doubtful."""
 _STATES = ("charging", "plugged", "battery", "screen", "lock", "idle", "network", "wifi", "state")
 COLUMNS = ("device", "start", "end", *NUMBERS, *TEXTS)
 
@@ -94,8 +101,9 @@ class Csv(Importer):
     class Params(ImporterParams):
         """Options of the CSV importer. The unit of a column must be given; none is assumed."""
 
-        time_unit: Literal["us", "ms", "s", "min", "h", "d"] | None = None
-        """Unit of ``start`` and ``end``, unless they are ISO 8601 timestamps."""
+        time_unit: Literal["us", "ms", "s", "min", "h", "d", "unix_s", "unix_ms"] | None = None
+        """Unit of ``start`` and ``end``, unless they are ISO 8601 timestamps. ``unix_s`` and ``unix_ms`` mean Unix
+        times in s or ms, which are timestamps, too."""
         time_zone: str | None = None
         """Time zone of timestamps without an offset: ``UTC``, an IANA name such as ``Europe/Berlin``, or ``+02:00``. If
         clocks repeat an hour, the first one is used."""
@@ -114,20 +122,31 @@ class Csv(Importer):
         on_end: OnEnd = "wrap"
         """Behavior of a device after the window."""
         epoch: str | None = None
-        """ISO 8601 timestamp of time 0. By default, if the files contain timestamps, the last midnight before the first
-        start, in ``time_zone`` or else UTC."""
+        """ISO 8601 timestamp of time 0. By default, if the files contain timestamps or Unix times, the last
+        midnight before the first start, in ``time_zone`` or else UTC."""
         clock: Literal["local", "utc", "device-relative"] | None = None
         """Meaning of time 0. By default device-relative; with timestamps utc, or local if ``time_zone`` is given."""
+
+        @field_validator("time_zone", mode="before")
+        @classmethod
+        def _require_colon(cls, given: object) -> object:
+            """Refuse an offset without a colon, which YAML reads as a number."""
+            if isinstance(given, int):
+                hours, minutes = divmod(abs(given), 100) if abs(given) >= 100 else (abs(given), 0)
+                sign = "-" if given < 0 else "+"
+                raise ValueError(f"write {sign}{hours:02}:{minutes:02}")
+            return given
 
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device per name in the column ``device``."""
         table = _Table(sources, params)
+        clock = _Clock(params)
+        table.require_units(clock.needs_unit(table))
         counts: dict[str, int] = {}
         caveats = table.unpaired()
         tables: dict[str, Any] = {}
         horizon_us = round(params.window * 1e6) if params.window else STATIC_HORIZON_US
-        clock = _Clock(params)
         texts: dict[str, Any] = {name: table.text(name) for name in TEXTS[:3] if name in table}
         if "start" in table:
             horizon_us, tables = table.availability(clock, counts, caveats, texts)
@@ -178,9 +197,6 @@ class _Table:
         self.ids = list(rows)
         if "" in rows:
             raise UserError("has no device", where=self.location(self.cells["device"].index("")))
-        for name, (_, _, option) in NUMBERS.items():
-            if name in self and option is not None:
-                self.need(name, option)
 
     def __contains__(self, name: str) -> bool:
         return name in self.cells
@@ -197,14 +213,23 @@ class _Table:
                 )
         return [f"devices that not all files have: {', '.join(only)}"] if only else []
 
-    def need(self, column: str, option: str) -> None:
-        """Refuse a column whose unit is not declared."""
-        if getattr(self.params, option) is None:
-            raise UserError(
-                f"the unit of the column {column} is not declared",
+    def require_units(self, needs_time_unit: bool) -> None:
+        """Refuse columns whose units are not declared, all together."""
+        columns_by_option: dict[str, list[str]] = {"time_unit": ["start", "end"]}
+        if not needs_time_unit:
+            columns_by_option.clear()
+        for name, (_, _, option) in NUMBERS.items():
+            if name in self and option is not None:
+                columns_by_option.setdefault(option, []).append(name)
+        raise_all(
+            UserError(
+                f"the unit of the column{'s' * (len(columns) > 1)} {format_names(columns)} is not declared",
                 where=self.where,
                 hint=f"give it with -s {option}=..., one of {', '.join(_units(option))}",
             )
+            for option, columns in columns_by_option.items()
+            if getattr(self.params, option) is None
+        )
 
     def location(self, row: int) -> str:
         """File and line of a row."""
@@ -281,9 +306,16 @@ class _Table:
             end_us,
             horizon_us,
             caveats,
-            origin=f"time 0 ({clock.epoch})" if clock.epoch else "time 0",
+            self.where,
+            origin=clock.origin,
             shifts=clock.shifts,
         )
+        if len(rows) and not len(intervals.device):
+            raise UserError(
+                "no interval ends after it starts",
+                where=self.where,
+                hint="give each interval an end after its start",
+            )
         counts["never_available"] = len(self.ids) - len(np.unique(intervals.device))
         note_polling(intervals, counts, caveats)
         return horizon_us, tables
@@ -355,46 +387,72 @@ class _Clock:
         self.weekday: int | None = None
         self.kind = params.clock or "device-relative"
         self.shifts: dict[str, int] = {}
+        self.origin = "time 0" if self.epoch is None else f"time 0 ({self.epoch})"
+
+    def needs_unit(self, table: _Table) -> bool:
+        """Whether the times of a table are numbers.
+
+        Raises:
+            UserError: the first start is neither a number nor a timestamp, or only some times are timestamps.
+        """
+        if "start" not in table:
+            return False
+        row, first = _first_start(table)
+        if _is_timestamp(first):
+            if self.params.time_unit is not None:
+                raise UserError(
+                    f"start is '{first}', a timestamp, but time_unit={self.params.time_unit} is given",
+                    where=table.location(row),
+                    hint="timestamps have no unit: remove -s time_unit",
+                )
+            return False
+        if re.fullmatch(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?", first):
+            raise UserError(
+                f"start is '{first}', a time of day without a date",
+                where=table.location(row),
+                hint="write start and end with their dates, as in 2024-05-01T08:00:00+02:00",
+            )
+        if re.search(r"\d[-/.:]\d+[-/.:]\d", first):
+            raise UserError(
+                f"start is '{first}', which is neither a number nor an ISO 8601 timestamp",
+                where=table.location(row),
+                hint="write it as in 2024-05-01T08:00:00+02:00",
+            )
+        if self.params.time_unit is None:
+            _require_no_timestamp(table, first)
+        return True
 
     def read(self, table: _Table) -> tuple[Floats, Floats]:
         """Starts and ends (us from time 0), NaN if empty. Shape (rows,)."""
-        row, first = next(
-            ((row, cell) for row, cell in enumerate(table.cells["start"]) if cell), (0, "")
-        )
-        if not _is_timestamp(first):
-            if re.search(r"\d[-/.:]\d+[-/.:]\d", first):
-                raise UserError(
-                    f"start is '{first}', which is neither a number nor an ISO 8601 timestamp",
-                    where=table.location(row),
-                    hint="write it as in 2024-05-01T08:00:00+02:00",
-                )
-            if self.params.time_unit is None:
-                _require_no_timestamp(table, first)
-            table.need("start", "time_unit")
-            factor = DURATION_UNITS[self.params.time_unit or "s"]
-            bounds = Bounds(TIME_S.low / factor, TIME_S.high / factor, words=TIME_S.words)
-            start, end = (
-                Number(name, self.params.time_unit or "", bounds, missing=("",)).read(
-                    table.cells[name], table.location
-                )
+        unit = self.params.time_unit
+        if unit is None:
+            moments = [
+                [
+                    self._moment(name, cell, table.location(row))
+                    for row, cell in enumerate(table.cells[name])
+                ]
                 for name in ("start", "end")
-            )
-            return start * (factor * 1e6), end * (factor * 1e6)
-        moments = [
-            [
-                self._moment(name, cell, table.location(row))
-                for row, cell in enumerate(table.cells[name])
             ]
-            for name in ("start", "end")
-        ]
+        elif unit in _UNIX_UNITS:
+            moments = [
+                [None if math.isnan(time) else _unix_moment(time) for time in column.tolist()]
+                for column in _times_us(table, _UNIX_UNITS[unit], unit, UNIX_S)
+            ]
+        else:
+            start_us, end_us = _times_us(table, DURATION_UNITS[unit], unit, TIME_S)
+            self._note_unix(start_us, unit)
+            return start_us, end_us
         first_start = min(moment for moment in moments[0] if moment is not None)
         epoch = self._epoch(first_start)
         self.epoch, self.weekday = epoch.isoformat(), epoch.weekday()
+        self.origin = f"time 0 ({self.epoch})"
         self.kind = self.params.clock or ("local" if self.zone else "utc")
         microsecond = timedelta(microseconds=1)
         self.shifts = {
             setting: (other - epoch) // microsecond
-            for setting, other in self._other_epochs(epoch, first_start, table.cells["start"])
+            for setting, other in self._other_epochs(
+                epoch, first_start, table.cells["start"] if unit is None else []
+            )
         }
         start, end = (
             np.array(
@@ -403,6 +461,16 @@ class _Clock:
             for column in moments
         )
         return start, end
+
+    def _note_unix(self, start_us: Floats, unit: str) -> None:
+        """Note the setting that reads the times as Unix times, if they may be such times."""
+        first_us = float(np.nanmin(start_us, initial=np.inf))
+        if f"unix_{unit}" not in _UNIX_UNITS or not LONGEST_WINDOW_S < first_us / 1e6 <= LAST_S:
+            return
+        first_start = _unix_moment(first_us)
+        since_1970 = self._epoch(first_start) - _unix_moment(0)
+        self.shifts = {f"time_unit=unix_{unit}": since_1970 // timedelta(microseconds=1)}
+        self.origin += f" (as a Unix time, the first start is {first_start.isoformat()})"
 
     def changes(self, horizon_us: int) -> list[str]:
         """A caveat if the clocks of the time zone change within the window, because hours of the day follow time 0."""
@@ -475,9 +543,30 @@ class _Clock:
             yield f"epoch={midnight.isoformat()}", midnight
         elif self.zone is None:
             names = Counter(datetime.fromisoformat(cell).tzname() or "" for cell in cells if cell)
-            name = names.most_common(1)[0][0].removeprefix("UTC")
-            if name:
-                yield f"time_zone={name}", _midnight(first_start, _zone(name) or UTC)
+            for most_common, _ in names.most_common(1):
+                if name := most_common.removeprefix("UTC"):
+                    yield f"time_zone={name}", _midnight(first_start, _zone(name) or UTC)
+
+
+def _first_start(table: _Table) -> tuple[int, str]:
+    """The first row with a start, and that start; empty if there is none."""
+    starts = ((row, cell) for row, cell in enumerate(table.cells["start"]) if cell)
+    return next(starts, (0, ""))
+
+
+def _times_us(table: _Table, unit_s: float, unit: str, bounds_s: Bounds) -> tuple[Floats, Floats]:
+    """Starts and ends (us) from numbers of a unit of ``unit_s`` seconds, NaN if empty. Shape (rows,)."""
+    bounds = Bounds(bounds_s.low / unit_s, bounds_s.high / unit_s, words=bounds_s.words)
+    start, end = (
+        Number(name, unit, bounds, missing=("",)).read(table.cells[name], table.location)
+        for name in ("start", "end")
+    )
+    return start * (unit_s * 1e6), end * (unit_s * 1e6)
+
+
+def _unix_moment(time_us: float) -> datetime:
+    """The timestamp of a Unix time (us)."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)
 
 
 def _midnight(moment: datetime, zone: tzinfo) -> datetime:
@@ -574,7 +663,11 @@ def _network(table: _Table, caveats: list[str]) -> Any:
         "bandwidth_bps": rates[device, which],
     }
     if "rtt" in table:
-        columns["rtt_s"] = table.number("rtt")[device]
+        columns["rtt_s"] = rtt_s = table.number("rtt")[device]
+        if not np.isnan(rtt_s).all() and (median_s := float(np.nanmedian(rtt_s))) > _LONGEST_RTT_S:
+            caveats.append(
+                f"half of the round-trip times are {format_duration(median_s)} or longer: is latency_unit right?"
+            )
     if "loss" in table:
         columns["loss"] = table.number("loss")[device].astype(np.float32)
     if "radio" in table:

@@ -57,6 +57,66 @@ def test_no_unit_is_assumed(tmp_path: Path, header: str, option: str) -> None:
     assert f"give it with -s {option}=..., one of " in refused("csv", path)
 
 
+def test_all_missing_units_are_reported_together(tmp_path: Path) -> None:
+    text = "device,start,end,step_time,down,up,rtt\na,1,2,3,4,5,6\n"
+    message = refused("csv", put(tmp_path / "a.csv", text), compute_unit="s")
+    assert re.findall(r"columns? (.*) is not|-s (\w+)=", message) == [
+        ("start and end", ""),
+        ("", "time_unit"),
+        ("down and up", ""),
+        ("", "rate_unit"),
+        ("rtt", ""),
+        ("", "latency_unit"),
+    ]
+    dated = "device,start,end,rtt\na,2024-05-01T00:00Z,2024-05-01T01:00Z,3\n"
+    assert "time_unit" not in refused("csv", put(tmp_path / "b.csv", dated))
+
+
+UNIX = "device,start,end\na,1714550400,1714557600\nb,1714554000,1714561200\nb,,\n"
+"""From 2024-05-01T08:00:00Z on."""
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("s", 1), ("ms", 1000)])
+def test_unix_times_outside_the_window_are_recognized(
+    tmp_path: Path, unit: str, factor: int
+) -> None:
+    text = re.sub(r"\d+", lambda number: str(int(number[0]) * factor), UNIX)
+    path = put(tmp_path / "a.csv", text)
+    message = refused("csv", path, time_unit=unit, window="1d")
+    assert message.endswith(
+        "a.csv: all 2 intervals are outside the window, 1 d from time 0 (as a Unix time, the first start is"
+        f" 2024-05-01T08:00:00+00:00)\n  keep them with -s time_unit=unix_{unit}"
+    )
+    bundle = import_("csv", path, time_unit=f"unix_{unit}", window="1d")
+    hour = 60 * MINUTE
+    assert intervals(bundle) == {"a": [(8 * hour, 10 * hour)], "b": [(9 * hour, 11 * hour)]}
+    manifest = bundle.manifest
+    assert (manifest.epoch, manifest.epoch_weekday) == ("2024-05-01T00:00:00+00:00", 2)
+    assert manifest.clock == "utc"
+    local = import_("csv", path, time_unit=f"unix_{unit}", time_zone="Europe/Berlin")
+    assert intervals(local)["a"] == [(10 * hour, 12 * hour)]
+    late = import_("csv", path, time_unit=f"unix_{unit}", epoch="2024-05-01T06:00:00Z")
+    assert intervals(late)["a"] == [(2 * hour, 4 * hour)]
+
+
+def test_an_import_of_which_nothing_is_left_is_refused(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.csv", "device,start,end\na,100,200\n")
+    assert refused("csv", path, time_unit="s", window="1min").endswith(
+        "a.csv: the only interval is outside the window, 1 min from time 0\n  keep it with -s window=200s"
+    )
+    assert "from 1970 to 2200" in refused(
+        "csv", put(tmp_path / "b.csv", "device,start,end\na,1,1e12\n"), time_unit="unix_s"
+    )
+
+
+@pytest.mark.parametrize(("rtt", "doubtful"), [(60, True), (0.6, False), ("", False)])
+def test_a_long_round_trip_time_is_doubtful(tmp_path: Path, rtt: Any, doubtful: bool) -> None:
+    path = put(tmp_path / "a.csv", f"device,down,rtt\na,1e6,{rtt}\nb,1e6,{rtt}\n")
+    caveats = import_("csv", path, rate_unit="bps", latency_unit="s").manifest.caveats
+    long = "half of the round-trip times are 1 min or longer: is latency_unit right?"
+    assert caveats == [long] * doubtful
+
+
 def test_disorder_is_mended_and_counted(tmp_path: Path) -> None:
     text = "device,start,end\na,5,9\na,1,2\na,8,12\nb,3,3\nb,7,4\nb,90,120\n"
     bundle = import_("csv", put(tmp_path / "a.csv", text), time_unit="s", window="100s")
@@ -178,7 +238,10 @@ def test_all_in_one_file_must_agree(tmp_path: Path) -> None:
         ("device,start,end\na,1,x\n", "a.csv:2: end is 'x'"),
         ("device,start,end\n\na,1,inf\n", "a.csv:3: end is 'inf'"),
         ("device,start,end\na,1,\n", "a.csv:2: has a start without an end"),
-        ("device,start,end\na,1,1e300\n", "it must be a number within 146,000 years"),
+        (
+            "device,start,end\na,1,1e300\n",
+            "it must be a number (in s) within 146,000 years of time 0, or empty if unknown",
+        ),
         ("device,start,end\n,1,2\n", "a.csv:2: has no device"),
         ("device,start,end\na,1,2\n\nb,1,2,3\n", "a.csv:4: has 4 cells, but the header has 3"),
         ("device,start,end,start\na,1,2,3\n", "a.csv:1: has the column 'start' twice"),
@@ -188,7 +251,16 @@ def test_all_in_one_file_must_agree(tmp_path: Path) -> None:
             "device,start,end\na,03/27/2025 08:00,\n",
             "a.csv:2: start is '03/27/2025 08:00', which is neither a number nor an ISO 8601 timestamp",
         ),
+        (
+            "device,start,end\na,08:00,12:30\n",
+            "a.csv:2: start is '08:00', a time of day without a date\n  write start and end with their dates",
+        ),
+        (
+            "device,start,end\na,2024-05-01T08:00Z,2024-05-01T09:00Z\n",
+            "a.csv:2: start is '2024-05-01T08:00Z', a timestamp, but time_unit=s is given\n",
+        ),
         ("device,start,end\na,-5,-1\n", "no interval after time 0"),
+        ("device,start,end\na,5,5\n", "no interval ends after it starts"),
         ("device,down\na,-3\n", "a.csv:2: down is '-3'"),
         ("device,down,loss\na,3,1.5\n", "it must be a number of at least 0 and at most 1"),
         ("device,down,bandwidth\na,3,3\n", "both bandwidth and down"),

@@ -33,7 +33,7 @@ def test_cells_that_are_read(number: Number, cells: list[Any], expected: list[fl
 @pytest.mark.parametrize(
     ("number", "cells", "message", "hint"),
     [
-        (Number("rate", "bit/s"), [1, -2], "rate is -2", "a number of at least 0 (bit/s)"),
+        (Number("rate", "bit/s"), [1, -2], "rate is -2", "a number (in bit/s) of at least 0"),
         (Number("rate"), ["1", "1_000"], "rate is '1_000'", "a number of at least 0"),
         (Number("rate"), [1.0, np.inf], "rate is inf", "a number of at least 0"),
         (Number("rate"), ["nan"], "rate is 'nan'", "a number of at least 0"),
