@@ -128,7 +128,7 @@ def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> No
 
 
 _KINDS = {
-    "zero_length": "intervals without length, dropped",
+    "zero_length": "empty intervals dropped",
     "reversed": "intervals that end before they start, dropped",
     "out_of_order": "out of order, sorted",
     "outside_window": "intervals outside the window, dropped",
@@ -330,9 +330,9 @@ def _importer(
             raise UserError(
                 f"the format is ambiguous: it may be {' or '.join(names)}"
                 if names
-                else "the file is not in any known format",
+                else "its format cannot be recognized",
                 where=str(paths[0]),
-                hint=f"name the format with --format; formats: {', '.join(CATALOG.parts('importer'))}",
+                hint=f"give its format, for example --format csv; formats: {', '.join(CATALOG.parts('importer'))}",
             )
         name = names[0]
         click.echo(f"format: {name}", err=True)

@@ -21,7 +21,7 @@ from fedsim.formatting import format_counted
 from fedsim.traces.arrays import Bools, Ints, filled, run_starts, to_numpy
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.tables import TABLES, Column, Order, single_chunk
-from fedsim.units import DAY_S
+from fedsim.units import DAY_S, DURATION_UNITS
 
 LISTED_PER_KIND = 1000
 _SHOWN = 10
@@ -99,15 +99,17 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
     window_s = float(np.median(window_end - window_start)) / 1e6
     last_s = float(np.max(window_end)) / 1e6
     first_s = float(np.min(bundle.numpy("availability", "start_us"))) / 1e6
+    given = bundle.manifest.options.get("time_unit")
     if LONGEST_WINDOW_S < first_s <= LAST_S and not are_long:
         return bundle.error(
             f"its first interval begins {first_s / _YEAR_S:,.3g} years after time 0: are these Unix times?",
-            "write them as ISO 8601 timestamps, for example with pandas.to_datetime(times, unit='s', utc=True)",
+            f"if so, import them again with -s time_unit=unix_{given}"
+            if bundle.manifest.importer == "csv" and given in ("s", "ms")
+            else "if so, write them as ISO 8601 timestamps, for example with"
+            " pandas.to_datetime(times, unit='s', utc=True)",
         )
-    question = "were milliseconds or microseconds read as seconds?"
     if are_short:
         fact = f"half of the intervals are shorter than {np.median(length) / 1e6:,.3g} s"
-        question = "were seconds read as milliseconds or microseconds?"
     elif last_s > LAST_S:
         fact = f"its times reach {last_s / _YEAR_S:,.3g} years from time 0"
     elif are_long:
@@ -116,9 +118,29 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
         fact = f"half of the devices were observed for more than {window_s / _YEAR_S:,.3g} years"
     else:
         return None
+    if bundle.manifest.importer != "csv" or given not in DURATION_UNITS:
+        return bundle.error(
+            f"{fact}: are its times in the right unit?",
+            "if not, correct them in the source, and import it again",
+        )
+    plausible = []
+    for unit, unit_s in DURATION_UNITS.items():
+        factor = unit_s / DURATION_UNITS[given]
+        typical_s = factor * float(np.median(length)) / 1e6
+        if unit in (given, "ns") or not SHORTEST_TYPICAL_S <= typical_s <= LONGEST_TYPICAL_S:
+            continue
+        if (
+            factor * first_s > LONGEST_WINDOW_S
+            and factor * last_s <= LAST_S
+            and unit in ("s", "ms")
+        ):
+            plausible.append(f"unix_{unit}")
+        elif factor * window_s <= LONGEST_WINDOW_S:
+            plausible.append(unit)
+    settings = " or ".join(f"-s time_unit={unit}" for unit in plausible)
     return bundle.error(
-        f"{fact}: {question}",
-        "if so, import it again with the right unit, for example 'fedsim traces import csv FILE -s time_unit=ms'",
+        f"{fact}: are its times, which were read as {given}, in another unit?",
+        f"if so, import it again with {settings or 'the right -s time_unit'}",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_command_line_prints_what_was_dropped(tmp_path: Path) -> None:
         cli, ["traces", "import", "fedscale", str(source), "-o", str(tmp_path / "bundle")]
     )
     assert done.exit_code == 0, done.output
-    assert "intervals without length, dropped: 1\n" in done.output
+    assert "empty intervals dropped: 1\n" in done.output
     assert "out of order" not in done.output  # there are none
     done = runner.invoke(
         cli, ["traces", "export", "avt", str(tmp_path / "bundle"), "-o", str(tmp_path / "a.avt")]
@@ -172,19 +173,33 @@ def test_a_file_of_no_known_format_asks_for_its_name(tmp_path: Path) -> None:
     path = tmp_path / "poem.txt"
     path.write_text("Shall I compare thee\n")
     stderr = invoke("import", path, "-o", tmp_path / "b", code=2).stderr
-    assert "not in any known format" in stderr
-    assert "--format" in stderr
+    assert "poem.txt: its format cannot be recognized\n" in stderr
+    assert "--format csv; formats: " in stderr
 
 
 @pytest.mark.parametrize(
     ("rows", "warning"),
     [
         ("a,0,600\nb,1200,4800", None),
-        ("a,0,600000\nb,1200000,4800000", "were milliseconds or microseconds read as seconds"),
+        (
+            "a,0,600000\nb,1200000,4800000",
+            "read as s, in another unit?\n  if so, import it again with -s time_unit=us or -s time_unit=ms\n",
+        ),
         ("a,0,600\nb,157000000,157000600", None),
-        ("a,1700000000000,1700000600000", "reach 5.39e+04 years from time 0: were milliseconds"),
-        ("a,1700000000,1700003600", "begins 53.9 years after time 0: are these Unix times?"),
-        ("a,0,0.6\nb,1.2,4.8\nc,1,1.5", "were seconds read as milliseconds or microseconds"),
+        (
+            "a,1700000000000,1700000600000",
+            "reach 5.39e+04 years from time 0: are its times, which were read as s, in another unit?\n"
+            "  if so, import it again with -s time_unit=unix_ms\n",
+        ),
+        (
+            "a,1700000000,1700003600",
+            "begins 53.9 years after time 0: are these Unix times?\n"
+            "  if so, import them again with -s time_unit=unix_s\n",
+        ),
+        (
+            "a,0,0.6\nb,1.2,4.8\nc,1,1.5",
+            "again with -s time_unit=min or -s time_unit=h or -s time_unit=d\n",
+        ),
     ],
 )
 def test_times_in_another_unit_are_noticed(tmp_path: Path, rows: str, warning: str | None) -> None:
@@ -206,6 +221,43 @@ def test_times_in_another_unit_are_noticed(tmp_path: Path, rows: str, warning: s
     checked = CliRunner().invoke(cli, ["scenario", "check", str(scenario)]).output
     assert ("scenario.yaml:4:18: devices.trace: " in checked) == (warning is not None)
     assert (warning or "") in checked
+
+
+@pytest.mark.parametrize(
+    ("unit", "length", "settings"),
+    [
+        ("d", 600, "-s time_unit=s or -s time_unit=min"),
+        ("h", 7200, "-s time_unit=ms or -s time_unit=s or -s time_unit=min"),
+        ("ms", 600, "-s time_unit=s or -s time_unit=min"),
+        ("us", 3e9, None),
+    ],
+)
+def test_the_unit_suggested_depends_on_the_unit_given(
+    tmp_path: Path, unit: str, length: float, settings: str | None
+) -> None:
+    (tmp_path / "a.csv").write_text(f"device,start,end\na,0,{length}\n")
+    made = invoke(
+        "import", "csv", tmp_path / "a.csv", "-s", f"time_unit={unit}", "-o", tmp_path / "b"
+    )
+    if settings is None:
+        assert made.stderr == ""
+        return
+    assert (
+        f"read as {unit}, in another unit?\n  if so, import it again with {settings}\n"
+        in made.stderr
+    )
+    for setting in re.findall(r"time_unit=\w+", settings):
+        again = invoke("import", "csv", tmp_path / "a.csv", "-s", setting, "-o", tmp_path / setting)
+        assert again.stderr == ""
+
+
+def test_an_offset_without_a_colon_is_written_with_one(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("device,start,end\na,2024-05-01T08:00,2024-05-01T09:00\n")
+    for offset, correct in (("+0200", "+02:00"), ("-0130", "-01:30"), ("+2", "+02:00")):
+        option = ("-s", f"time_zone={offset}", "-o", tmp_path / "b")
+        stderr = invoke("import", "csv", tmp_path / "a.csv", *option, code=2).stderr
+        assert f"write {correct}" in stderr
+    invoke("import", "csv", tmp_path / "a.csv", "-s", "time_zone=-01:30", "-o", tmp_path / "b")
 
 
 def test_a_bundle_without_digests_is_not_verifiable_and_not_damaged(tmp_path: Path) -> None:
