@@ -88,7 +88,7 @@ def test_a_built_in_trace_is_suggested(trace: str, expected: str, tmp_path: Path
             "mars",
             [ALL_TRACES, "; nearby: ../traces/berlin; relative paths refer to {}/scenarios ("],
         ),
-        ("builtin:mars", [ALL_TRACES, "; nearby: ../traces/berlin; others: "]),
+        ("builtin:mars", [ALL_TRACES, "; nearby: ../traces/berlin\n  or make a bundle"]),
     ],
 )
 def test_a_missing_trace_names_bundles_nearby_and_the_folder_of_relative_paths(

@@ -82,7 +82,7 @@ def test_threads_are_those_asked_for() -> None:
 
 def test_description_names_what_bits_depend_on() -> None:
     described = make_learner(supervised_task("mlp")).describe()
-    assert described["kernel"] == "linear_stack/3"
+    assert described["kernel"] == "linear_stack/4"
     assert described["device"] == "cpu"
     assert described["dtype"] == "float32"
     assert described["torch"] == torch.__version__

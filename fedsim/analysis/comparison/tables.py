@@ -384,7 +384,7 @@ class ComparisonTables:
         return UserError(
             f"no run measured '{metric}'" if metric else "no run measured a metric",
             where=where,
-            hint=nearest_or_all(metric, self.metrics, measured) if metric else measured,
+            hint=nearest_or_all(str(metric), self.metrics, measured) if metric else measured,
         )
 
 

@@ -31,9 +31,9 @@ class Nasty:
         (pickle.dumps(Nasty()), "exec, which is not allowed"),
         (pickle.dumps([1]), "not a dictionary"),
         (b"nonsense", "not a CIFAR batch"),
-        (batch(0, labels=[1]), "no images of 3 x 32 x 32"),
-        (pickle.dumps({"data": [1, 2], "labels": [1, 2]}), "no images of 3 x 32 x 32"),
-        (batch(0, other=[1] * 6), "as many labels"),
+        (batch(0, labels=[1]), "not hold images of 3 x 32 x 32"),
+        (pickle.dumps({"data": [1, 2], "labels": [1, 2]}), "not hold images of 3 x 32 x 32"),
+        (batch(0, other=[1] * 6), "one entry of labels for each"),
     ],
 )
 def test_a_batch_can_hold_arrays_and_nothing_else(
