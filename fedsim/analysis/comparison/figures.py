@@ -180,7 +180,7 @@ def target_figure(
 ) -> Figure:
     """The times at which groups reached a target, with the explanations of the leads."""
     frame = comparison.targets_of(target)
-    first = findings.first_to(frame)
+    first = findings.first_to(comparison, target)
     times = frame[["time_low_s", "time_s", "time_high_s"]]
     top = float(np.nanmax(frame[["time_s", "time_high_s", "time_median_s"]])) if first else 1.0
     ranges = (times / top).set_axis(["low", "mean", "high"], axis=1).to_dict("records")
@@ -221,7 +221,9 @@ def _target_finding(
         return "No variant reached it in at least half of its runs."
     groups, missed = len(frame), int(frame["time_s"].isna().sum())
     after = when(first)
-    if len(first.labels) == groups > 1:
+    if first.shared is not None:
+        finding = f"{format_names(first.names)} tie: {tie(first)}."
+    elif len(first.labels) == groups > 1:
         finding = (
             f"{everyone(frame)} reached it {after}: a tie at the resolution of the evaluations."
         )
@@ -230,19 +232,35 @@ def _target_finding(
     else:
         setting = f" in {first.setting}" if first.setting else ""
         finding = f"{first.labels[0]} was first{setting}, {after}."
+    if first.faster is not None:
+        finding += f" {sentence(shorter_mean(first.faster))}."
     if missed:
-        half = f"half of {'its' if missed == 1 else 'their'} runs"
-        finding += f" {format_count(missed)} of {format_count(groups)} did not reach it in at least {half}."
+        half = f"half of {'its' if groups - missed == 1 else 'their'} runs"
+        finding += f" Only {format_count(groups - missed)} of {format_count(groups)} reached it in at least {half}."
     if frame["relative"].isna().all():
-        finding += (
-            f" The baseline {comparison.baseline} is one of them, so there are no relative times."
-        )
+        finding += f" The baseline {comparison.baseline} did not, so there are no relative times."
     return finding
 
 
 def when(first: findings.First) -> str:
     """When a target was first reached; and by how many runs if not by all."""
     return f"after {format_duration(first.time_s)}{some_runs(first.reached, first.runs)}"
+
+
+def tie(first: findings.First) -> str:
+    """How long groups that tie needed over the seeds with which all of them reached a target."""
+    seeds, time_s = first.shared or (first.reached, first.time_s)
+    everybody = everyone(first.labels).lower()
+    which, mean = (
+        ("one seed", "") if seeds == 1 else (f"{format_count(seeds)} seeds", " on average")
+    )
+    return f"on the {which} with which {everybody} reached it, {everybody} needed {format_duration(time_s)}{mean}"
+
+
+def shorter_mean(faster: tuple[str, str]) -> str:
+    """Why the group with the shortest mean time is not first."""
+    quickest, other = faster
+    return f"{quickest} has the shortest mean time, but {other} was faster on the seeds with which both reached it"
 
 
 def some_runs(reached: int, runs: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 
 from fedsim.analysis.comparison.curves import curve, grid
-from fedsim.analysis.comparison.facts import CLIENT_UPDATES, COSTS
+from fedsim.analysis.comparison.facts import CLIENT_UPDATES, COSTS, Replicate
+from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.comparison.reference import ReferenceTable
 from fedsim.analysis.comparison.tables import ComparisonTables, at_target, per_hour
-from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target, evaluation_gap_s
+from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target, evaluation_gap_s, reaching
 from fedsim.analysis.figures.base import shortened
 from fedsim.formatting import format_names
 
@@ -32,6 +33,11 @@ class First:
         setting: setting of the first of them.
         time_s: mean time over its runs that reached the target.
         reached, runs: number of these runs, and of all its runs.
+        shared: if groups tie without having the same mean over the same number of runs, the number of seeds with which
+            all of them reached the target, and the mean time over these seeds.
+        faster: if another group has a shorter mean time, its name and the name of one that was faster over the seeds
+            with which both reached the target.
+        behind: if every group is beaten by another one, the labels of those that beat the first one.
     """
 
     labels: list[str]
@@ -40,29 +46,90 @@ class First:
     time_s: float
     reached: int
     runs: int
+    shared: tuple[int, float] | None = None
+    faster: tuple[str, str] | None = None
+    behind: tuple[str, ...] = ()
 
 
-def first_to(frame: pd.DataFrame) -> First | None:
+def first_to(
+    comparison: ComparisonTables, target: Target, setting: str | None = None
+) -> First | None:
     """The groups that reached a target first; None if no group did in half of its runs.
 
+    Two groups are compared over the seeds with which both reached the target, or by their means if there is no such
+    seed. Of the groups that no other one beats, the one with the shortest mean time is first, with those that tie with
+    it. If every group is beaten, the mean times decide.
+
     Args:
-        frame: rows of :attr:`ComparisonTables.targets` of one target.
+        comparison: the comparison.
+        target: the target.
+        setting: the setting of the groups; all settings if None.
     """
-    first = frame[frame["time_s"] == frame["time_s"].min()]
-    if not len(first):
+    frame = comparison.targets_of(target).reset_index(drop=True)
+    frame = frame[frame["time_s"].notna() & ((setting is None) | (frame["setting"] == setting))]
+    if not len(frame):
         return None
-    # Among ties, the groups that reached it in most runs.
-    share = first["reached"] / first["runs"]
-    first = first[share == share.max()]
-    row = first.iloc[0]
+    frame = frame.assign(missed=1 - frame["reached"] / frame["runs"])
+    frame = frame.sort_values(["time_s", "missed"], kind="stable")
+    names = dict(zip(frame.index, _names(frame), strict=True))
+    # The rows are in the order of the groups.
+    times_s = {row: _times_s(comparison.groups[row], target) for row in frame.index}
+    faster = {
+        row: [other for other in times_s if _beats(times_s[other], times_s[row])] for row in times_s
+    }
+    unbeaten = [row for row in times_s if not faster[row]] or list(times_s)
+    tied, shared = unbeaten[:1], None
+    for row in unbeaten[1:]:
+        means_s = _shared_means_s([times_s[each] for each in (*tied, row)])
+        if all(_same(means_s[0], mean_s) for mean_s in means_s):
+            tied.append(row)
+    rows = frame.loc[tied]
+    row, quickest = rows.iloc[0], frame.index[0]
+    alike = rows[["reached", "runs"]].drop_duplicates().shape[0] == 1
+    alike = alike and all(_same(row["time_s"], time_s) for time_s in rows["time_s"])
+    each_s = [times_s[each] for each in tied]
+    if not alike and (seeds := len(_shared(each_s))):
+        shared = seeds, _shared_means_s(each_s)[0]
+    overtaken = quickest not in unbeaten
     return First(
-        labels=first["label"].tolist(),
-        names=_names(first),
+        labels=rows.sort_index()["label"].tolist(),
+        names=_names(rows.sort_index()),
         setting=str(row["setting"]),
         time_s=float(row["time_s"]),
         reached=int(row["reached"]),
         runs=int(row["runs"]),
+        shared=shared,
+        faster=(names[quickest], names[faster[quickest][0]]) if overtaken else None,
+        behind=tuple(frame.loc[faster[tied[0]], "label"]),
     )
+
+
+def _times_s(group: Group, target: Target) -> dict[Replicate, float]:
+    """The times of the runs of a group that reached a target, by seed."""
+    times_s = {run.replicate: reaching(run, target)["time_s"] for run in group.runs}
+    return {seed: time_s for seed, time_s in times_s.items() if math.isfinite(time_s)}
+
+
+def _shared(times_s: Sequence[Mapping[Replicate, float]]) -> list[Replicate]:
+    """The seeds with which all of several groups reached a target."""
+    return [seed for seed in times_s[0] if all(seed in times for times in times_s)]
+
+
+def _shared_means_s(times_s: Sequence[Mapping[Replicate, float]]) -> list[float]:
+    """The mean time of each group over the seeds that all share, or over all of its own if there are none."""
+    seeds = _shared(times_s)
+    return [float(np.mean([times[seed] for seed in seeds or times])) for times in times_s]
+
+
+def _beats(times_s: Mapping[Replicate, float], others_s: Mapping[Replicate, float]) -> bool:
+    """Whether a group was faster than another one."""
+    mean_s, other_s = _shared_means_s([times_s, others_s])
+    return mean_s < other_s and not _same(mean_s, other_s)
+
+
+def _same(time_s: float, other_s: float) -> bool:
+    """Whether two means are equal, up to the rounding of sums."""
+    return math.isclose(time_s, other_s, rel_tol=1e-9)
 
 
 @dataclass(frozen=True)
@@ -73,7 +140,7 @@ class Lead:
         label: the first group's variant; of several that tie, the first one.
         other: the other variant.
         resolution_s: mean time from the evaluation before to the one at which the two reached the target, if the lead
-            is shorter; else NaN.
+            over the seeds with which both reached it is shorter; else NaN.
         in_spread: whether the 95% interval of the difference per seed includes 0.
         seeds: number of seeds with which both reached the target.
         ahead_s: how much earlier the first one reached it on average over these seeds; NaN without any.
@@ -101,7 +168,8 @@ class Race:
         first: the first groups.
         partner: the variant that a factor compares them with: the baseline, or the next best variant if the baseline is
             among the first or did not reach the target; None if no other variant reached it.
-        leads: the leads over the next best variant and over the partner, if these are not the same.
+        leads: the leads over those that beat the first group, if every group is beaten, over the next best variant, and
+            over the partner; each variant once.
     """
 
     first: First
@@ -111,17 +179,17 @@ class Race:
 
 def race_to(comparison: ComparisonTables, target: Target, setting: str) -> Race | None:
     """The race to a target in a setting; None if no variant reached the target there."""
-    frame = comparison.targets_of(target)
-    frame = frame[frame["setting"] == setting]
-    first = first_to(frame)
+    first = first_to(comparison, target, setting)
     if first is None:
         return None
+    frame = comparison.targets_of(target)
+    frame = frame[frame["setting"] == setting]
     others = frame[~frame["label"].isin(first.labels) & frame["time_s"].notna()]
     labels = others.sort_values("time_s", kind="stable")["label"].tolist()
     if not labels:
         return Race(first, None, ())
     partner = comparison.baseline if comparison.baseline in labels else labels[0]
-    rivals = dict.fromkeys([labels[0], partner])
+    rivals = dict.fromkeys([*first.behind, labels[0], partner])
     times_s = others.set_index("label")["time_s"]
     leads = (_lead(comparison, target, first, other, times_s[other]) for other in rivals)
     return Race(first, partner, tuple(leads))
@@ -143,9 +211,10 @@ def _lead(
     of_two = pairs["first"].isin(two) & pairs["second"].isin(two)
     pair = pairs[of_two & (pairs["quantity"] == f"time to {target}")].iloc[0]
     ahead_s = -pair["difference"] if pair["first"] == two[0] else pair["difference"]
+    lead_s = ahead_s if pair["seeds"] else time_s - first.time_s
     return Lead(
         *two,
-        resolution_s if time_s - first.time_s < resolution_s else math.nan,
+        resolution_s if lead_s < resolution_s else math.nan,
         bool(pair["low"] <= 0 <= pair["high"]),
         int(pair["seeds"]),
         float(ahead_s),
@@ -247,8 +316,11 @@ def winners(comparison: ComparisonTables, target: Target) -> tuple[list[str], in
     Returns:
         The variants; the number of settings in which each of them was first; whether variants tied in any setting.
     """
-    by_setting = comparison.targets_of(target).groupby("setting", sort=False)
-    firsts = [first.labels for _, rows in by_setting if (first := first_to(rows))]
+    firsts = [
+        first.labels
+        for setting in comparison.grouping.settings
+        if (first := first_to(comparison, target, setting))
+    ]
     if not firsts:
         return None
     counts = pd.Series([label for labels in firsts for label in labels]).value_counts()

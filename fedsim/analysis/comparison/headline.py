@@ -13,7 +13,9 @@ from fedsim.analysis.comparison.figures import (
     best_at_the_end,
     everyone,
     most_updates,
+    shorter_mean,
     some_runs,
+    tie,
     when,
 )
 from fedsim.analysis.comparison.tables import ComparisonTables
@@ -208,6 +210,12 @@ def _first(comparison: ComparisonTables, target: Target) -> Statement:
         return missed
     frame, first = comparison.targets_of(target), race.first
     tied = len(first.labels) > 1
+    overtaken = () if first.faster is None else (shorter_mean(first.faster),)
+    if first.shared is not None:
+        return Statement(
+            f"{format_names(first.labels)} tie in the time to {phrase}: {tie(first)}",
+            (*overtaken, *_doubts(race.leads, "their")),
+        )
     if len(first.labels) == len(frame):
         return Statement(
             f"{everyone(frame)} reached {phrase} {when(first)}: a tie at the resolution of the evaluations"
@@ -216,13 +224,14 @@ def _first(comparison: ComparisonTables, target: Target) -> Statement:
     if tied:
         text += ", tied at the resolution of the evaluations"
     cause = findings.cause(comparison, target, race)
-    # Over the seeds with which both reached the target, the first one may be slower.
+    # If every variant is beaten by another one, the first one may be slower.
     if cause is not None and cause.speedup > 1:
         text += f": {_times_as(cause.speedup, 'fast')} as {cause.second}"
         row = frame[frame["label"] == cause.second].iloc[0]
         text += some_runs(int(row["reached"]), int(row["runs"]))
     clear = [f"It {_factors(each)}." for each in findings.causes(comparison, target)]
-    return Statement(text, _doubts(race.leads, "their" if tied else "its"), "".join(clear))
+    doubts = _doubts(race.leads, "their" if tied else "its")
+    return Statement(text, (*overtaken, *doubts), "".join(clear))
 
 
 def _doubts(leads: tuple[findings.Lead, ...], whose: str) -> tuple[str, ...]:
@@ -231,9 +240,9 @@ def _doubts(leads: tuple[findings.Lead, ...], whose: str) -> tuple[str, ...]:
     if lead is None:
         return ()
     if lead.ahead_s < 0:
-        reason = f"{lead.other} was faster with the seeds with which both reached it"
+        reason = f"{lead.other} was faster on the seeds with which both reached it"
     elif lead.ahead_s == 0:
-        reason = "both were equally fast with the seeds with which both reached it"
+        reason = "both were equally fast on the seeds with which both reached it"
     elif math.isfinite(lead.resolution_s):
         between = format_duration(lead.resolution_s)
         reason = f"it is shorter than the time between evaluations ({between})"

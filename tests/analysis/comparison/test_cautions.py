@@ -117,7 +117,7 @@ def test_a_metric_that_only_some_measured_is_told_of() -> None:
 
 def test_a_mean_over_some_of_the_runs_says_so() -> None:
     lucky = [run("mifa", seed, (0.1, 0.9) if seed == 0 else (0.1, 0.2)) for seed in (0, 1)]
-    steady = [run("fedavg", seed) for seed in (0, 1)]
+    steady = [run("fedavg", seed, (0.1, 0.5, 0.9)) for seed in (0, 1)]
     comparison = of(*steady, *lucky, goals=(GOAL,))
     assert headline(comparison).startswith(
         "mifa reached 80% accuracy first, after 10 s (1 of 2 runs)"
@@ -129,7 +129,7 @@ def test_a_mean_over_some_of_the_runs_says_so() -> None:
 def test_a_baseline_that_never_got_there_is_named() -> None:
     comparison = of(run("fedavg", accuracy=(0.1, 0.2)), run("mifa"), goals=(GOAL,))
     assert comparison.targets["relative"].isna().all()
-    assert "The baseline fedavg is one of them, so there are no relative times" in (
+    assert "The baseline fedavg did not, so there are no relative times" in (
         figures.target_figure(comparison, GOAL, 0).finding
     )
     reached = of(run("fedavg"), run("mifa"), goals=(GOAL,))

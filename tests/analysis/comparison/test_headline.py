@@ -12,6 +12,7 @@ from fedsim.analysis.comparison import Target, compare
 from fedsim.analysis.comparison.figures import target_figure
 from fedsim.analysis.comparison.headline import headline, other_targets, statement, tiles
 from fedsim.analysis.comparison.page import render
+from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison import compared
 from tests.analysis.comparison.compared import GROUPS, folders
@@ -95,8 +96,9 @@ def test_the_headline_compares_times_over_shared_seeds_and_names_incomplete_side
     # fedavg took 25 s with the two seeds, with which fedbuff took 6.5 s.
     assert comparison.targets["relative"].tolist() == [1.0, 6.5 / 25]
     assert headline(comparison) == (
-        "fedavg reached 90% accuracy first, after 25 s (2 of 4 runs)"
-        "; its lead over fedbuff is uncertain: fedbuff was faster with the seeds with which both reached it"
+        "fedbuff reached 90% accuracy first, after 1 min 18 s: 3.85 times as fast as fedavg (2 of 4 runs)"
+        "; fedavg has the shortest mean time, but fedbuff was faster on the seeds with which both reached it"
+        "; its lead over fedavg is uncertain: it rests on 2 seeds"
     )
     equal = [
         facts(
@@ -120,6 +122,47 @@ def test_the_headline_compares_times_over_shared_seeds_and_names_incomplete_side
     assert headline(of(*runs[:5], goals=(Target("accuracy", 0.9),))) == (
         "fedbuff reached 90% accuracy first, after 6.5 s: 3.85 times as fast as fedavg (2 of 3 runs)"
         "; its lead over fedavg is uncertain: it rests on 2 seeds"
+    )
+
+
+def _reaching(**times: tuple[float | None, ...]) -> ComparisonTables:
+    """Runs by variant and seed that reach 90% accuracy at these times; None if never."""
+    runs = []
+    for name, ends in times.items():
+        for seed, end in enumerate(ends):
+            end_s, last = end or 600.0, 0.9 if end else 0.5
+            scenario = {"server": {"method": {"name": name}}}
+            grid, values = (0.0, end_s - 1, end_s), (0.1, 0.2, last)
+            runs.append(facts(scenario, seed, f"{name}{seed}", grid, values))
+    return of(*runs, goals=(Target("accuracy", 0.9),))
+
+
+def test_a_variant_is_not_first_because_its_slow_runs_missed_the_target() -> None:
+    """On the seeds with which both reached it, the two are equally fast."""
+    tied = _reaching(a=(490, 520, None), b=(490, 520, 550))
+    assert tied.targets["time_s"].tolist() == [505, 520]
+    on_seeds = "on the 2 seeds with which both reached it, both needed 8 min 25 s on average"
+    assert headline(tied) == f"a and b tie in the time to 90% accuracy: {on_seeds}"
+    assert target_figure(tied, tied.goals[0], 0).finding == f"a and b tie: {on_seeds}."
+    one = _reaching(a=(490, None), b=(490, 520))
+    assert headline(one) == (
+        "a and b tie in the time to 90% accuracy: on the one seed with which both reached it, both needed 8 min 10 s"
+    )
+    three = headline(_reaching(a=(490, 520, None), b=(490, 520, 550), c=(520, 490, 550)))
+    assert three.startswith("a, b and c tie in the time to 90% accuracy: on the 2 seeds with which")
+    assert three.endswith("with which all reached it, all needed 8 min 25 s on average")
+    # A slower variant stays behind.
+    behind = headline(_reaching(a=(490, 520, None), b=(490, 520, 550), c=(500, 530, 540)))
+    assert behind.startswith("a and b tie in")
+    assert "; their lead over c is uncertain: it rests on 2 seeds" in behind
+
+
+def test_the_shortest_mean_decides_if_every_variant_is_beaten() -> None:
+    """a beats b with seed 0, b beats c with seed 1, c beats a with seed 2."""
+    circle = _reaching(a=(100, None, 300), b=(101, 200, None), c=(None, 201, 210))
+    assert headline(circle) == (
+        "b reached 90% accuracy first, after 2 min 31 s (2 of 3 runs)"
+        "; its lead over a is uncertain: a was faster on the seeds with which both reached it"
     )
 
 
