@@ -230,6 +230,7 @@ def _print_table(console: Console, comparison: Comparison) -> None:
     """Print final values, times and the client updates to the headline's target, or the main figures of timing-only
     runs."""
     from fedsim.analysis.comparison.facts import TIMING_TABLE
+    from fedsim.analysis.comparison.figures import relative_times
     from fedsim.analysis.comparison.headline import main_target
 
     rows = comparison.summary.to_dict("records")
@@ -262,6 +263,12 @@ def _print_table(console: Console, comparison: Comparison) -> None:
     together = _unbroken([*columns, *updates], names, console)
     for part in [[*columns, *updates]] if together else filter(None, [columns, updates]):
         console.print(_table(console, rows, names, part))
+    targets = comparison.targets
+    if (
+        comparison.metrics
+        and (targets["relative"].notna() & (targets["reached"] < targets["runs"])).any()
+    ):
+        console.print(f"{relative_times(comparison)}.")
 
 
 def _widths(columns: Sequence[_Column]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -10,12 +11,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from fedsim.analysis.comparison import Comparison, Target, compare
 from fedsim.analysis.comparison.facts import COSTS
 from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.headline import headline
-from fedsim.cli.compare import _COSTS, _print, _renaming, command
+from fedsim.cli.compare import _COSTS, _print, _print_table, _renaming, command
 from fedsim.errors import UserError
 from fedsim.formatting import format_mean
 from fedsim.sweeps import Sweep
@@ -49,6 +51,23 @@ def test_command(sweep: Sweep, tmp_path: Path) -> None:
         assert format_mean(line.final_accuracy, line.final_accuracy_sd, "share") in shown
     assert "– [0 of 3]" in shown
     assert str(tmp_path / "out" / "compare.html") in shown.replace("\n", "")
+
+
+def test_a_note_on_relative_times_if_runs_missed_the_target() -> None:
+    """[2 of 3] has a mean over two seeds, which is not the one behind the factor."""
+
+    def shown(last: float) -> str:
+        runs = [run("fedavg", seed, (0.1, 0.5, 0.9)) for seed in range(3)]
+        runs += [
+            run("mifa", seed, (0.1, 0.9, 0.9) if seed else (0.1, 0.1, last)) for seed in range(3)
+        ]
+        written = io.StringIO()
+        _print_table(Console(file=written, width=200), of(*runs, goals=(Target("accuracy", 0.8),)))
+        return written.getvalue()
+
+    note = "Times are relative to fedavg, over the seeds with which both reached the target."
+    assert note in shown(0.2)
+    assert note not in shown(0.9)
 
 
 def test_options_of_the_command(sweep: Sweep, tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ def target_figure(
         _table(comparison, shown, _TARGET),
         {
             "title": f"Time to {comparison.phrase(target)}",
-            "note": _small_sample(comparison),
+            "note": f"{_small_sample(comparison)} {relative_times(comparison)}.",
             "explanations": explanations,
             "ranges": ranges,
             "top": format_duration(top),
@@ -245,6 +245,11 @@ def _target_finding(
 def when(first: findings.First) -> str:
     """When a target was first reached; and by how many runs if not by all."""
     return f"after {format_duration(first.time_s)}{some_runs(first.reached, first.runs)}"
+
+
+def relative_times(comparison: ComparisonTables) -> str:
+    """What relative times are relative to, as a sentence without its period."""
+    return f"Times are relative to {comparison.baseline}, over the seeds with which both reached the target"
 
 
 def tie(first: findings.First) -> str:

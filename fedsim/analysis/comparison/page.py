@@ -90,7 +90,6 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
             tiles=tiles(comparison),
             cautions=cautions(comparison),
             alike=comparison.alike,
-            baseline=comparison.baseline,
             settings=settings,
             points=round(curves["points"], -2),
             figures=drawn,
