@@ -15,6 +15,7 @@ from fedsim.analysis.figures.learning import metric_names, not_finite, targets
 from fedsim.components import is_user_reference
 from fedsim.formatting import (
     format_bytes,
+    format_command,
     format_count,
     format_counted,
     format_duration,
@@ -40,10 +41,11 @@ _UNFINISHED = {
     Status.INTERRUPTED: (
         "interrupted",
         "This run was interrupted",
-        "Finish the run with “fedsim resume”.",
+        "Finish the run with “{resume}”.",
     ),
 }
-"""The state of a run that is not complete, as a word and as a sentence, and what to do next."""
+"""The state of a run that is not complete, as a word and as a sentence, and what to do next, with the command that
+resumes it."""
 
 
 @dataclass(frozen=True)
@@ -185,5 +187,5 @@ def notice(run: Run) -> str:
     reason = f" ({error})" if run.status is Status.FAILED and error else ""
     return (
         f"{state}{reason}. This page shows the first {until} of simulated time, up to the last rows that "
-        f"reached the disk. {what_next}"
+        f"reached the disk. {what_next.format(resume=format_command('resume', run.path))}"
     )

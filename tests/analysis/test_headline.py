@@ -11,7 +11,7 @@ import fedsim
 from fedsim.analysis.headline import headline, notice, tiles
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run, load_run
-from fedsim.formatting import format_bytes, format_duration, format_share
+from fedsim.formatting import format_bytes, format_command, format_duration, format_share
 from tests.analysis.documents import columns, embedded
 from tests.composition.worlds import digits
 from tests.runs.synthetic_runs import build_run
@@ -37,6 +37,9 @@ def test_headline_of_other_runs(tmp_path: Path) -> None:
     short.folder.update_info(status="interrupted", resumed=2)
     halted = load_run(short.path)
     assert "was not reached so far, in 30 min" in headline(halted)
+    assert notice(halted).endswith(
+        f" Finish the run with “{format_command('resume', short.path)}”."
+    )
     values = {tile.label: tile for tile in tiles(halted)}
     assert values["Accuracy so far"].note.startswith("interrupted at 30 min; ")
     assert values["Wall time"].note.endswith("in total, resumed 2 times")

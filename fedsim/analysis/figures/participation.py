@@ -185,15 +185,14 @@ def delay(run: Run) -> Figure | None:
     finding = f"At most {largest} server updates (tau max), {mean} on average (tau avg)."
     if never:
         seen = delays.tau_seen
-        drawn = (
-            f"At most {format_count(seen.max())} server updates among the clients that participated, "
-            f"{format_mean_count(seen.mean())} on average"
-            if seen.any()
-            else "The clients that participated were part of every server update"
-        )
+        counting = f"counting {format_counted(never, 'client')} that never participated"
         finding = (
-            f"{drawn}. With the {format_counted(never, 'client')} that never did, tau max is {largest} and tau avg is "
-            f"{mean}."
+            f"The longest absence among the clients that participated was {format_mean_count(seen.mean())} on average "
+            f"and at most {format_counted(seen.max(), 'server update')}; {counting}, it was {mean} (tau avg) and at "
+            f"most {largest} (tau max)."
+            if seen.any()
+            else "The clients that participated were part of every server update; "
+            f"{counting}, the longest absence was {mean} on average (tau avg) and at most {largest} (tau max)."
         )
     return Figure(
         "delay",
@@ -252,7 +251,7 @@ def partition(run: Run) -> Figure | None:
     )
     return Figure(
         "partition",
-        f"On average, a client's data have {format_number(held.mean())} of the {len(labels)} labels.",
+        f"Clients have data of {format_number(held.mean())} of the {len(labels)} labels on average.",
         (
             Column("client_id", "client", "count", clients_shown)
             if names is None

@@ -119,7 +119,7 @@ def durations(run: Run) -> Figure | None:
         (
             Column("interval_s", "between server updates", "time", ()),
             statistics.update_intervals_s(run.aggregations),
-            ("of the server updates followed", "of the previous one"),
+            ("of the server updates followed", "of the previous one or the start of the run"),
         ),
         (
             Column("turnaround_s", "dispatch to arrival", "time", ()),
@@ -245,12 +245,13 @@ def _causes(dispatches: pd.DataFrame) -> str:
         return ""
     verbs = {ending.label: verb for ending, verb in _CAUSES.items()}
     total = sum(counts.values())
+    dropped = f" {format_count(total)} {'was' if total == 1 else 'were'} dropped"
     if len(counts) == 1:
         (cause,) = counts
-        subject = "1 was dropped: it" if total == 1 else f"{format_count(total)} were dropped: all"
-        return f" {subject} {verbs[cause]}."
+        because = "because it" if total == 1 else f"{'both' if total == 2 else 'all'} because they"
+        return f"{dropped}, {because} {verbs[cause]}."
     shares = [f"{format_share(n / total)} {verbs[cause]}" for cause, n in counts.items()]
-    return f" {format_count(total)} were dropped: {format_names(shares)}."
+    return f"{dropped}: {format_names(shares)}."
 
 
 def _closed_s(run: Run) -> npt.NDArray[np.float64]:

@@ -139,10 +139,15 @@ def test_a_run_to_which_all_contributed_has_no_table_of_reasons(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("rounds", "said"),
     [
-        ([[0, 1]] * 4, "The clients that participated were part of every server update"),
+        (
+            [[0, 1]] * 4,
+            "The clients that participated were part of every server update; counting 3 clients that never "
+            "participated, the longest absence was 2.5 on average",
+        ),
         (
             [[0, 1], [0], [0], [1]],
-            "At most 2 server updates among the clients that participated, 1 on average",
+            "The longest absence among the clients that participated was 1 on average and at most 2 server updates; "
+            "counting 3 clients that never participated, it was 2.5",
         ),
     ],
 )
@@ -160,7 +165,4 @@ def test_the_finding_on_delays_is_about_the_clients_that_are_drawn(
     }
     found = participation.delay(fedsim.run(scenario, tmp_path / "run"))
     assert found is not None
-    assert (
-        found.finding
-        == f"{said}. With the 3 clients that never did, tau max is 4 and tau avg is 2.5."
-    )
+    assert found.finding == f"{said} (tau avg) and at most 4 (tau max)."

@@ -54,7 +54,7 @@ def test_the_causes_of_drops_are_counted(tmp_path: Path) -> None:
     scenario["devices"]["energy"] = {"battery_j": 5, "compute_w": 2, "upload_w": 0}
     run = fedsim.run(scenario, tmp_path / "run")
     assert run.dispatches.set_index("client_id")["cause"].dropna().to_dict() == {2: "battery"}
-    assert outcomes_of(run).endswith(" 1 was dropped: it ran out of battery.")
+    assert outcomes_of(run).endswith(" 1 was dropped, because it ran out of battery.")
     scenario["devices"]["failures"] = {"upload_loss": 1}
     scenario["stop"] = {"simulated_time": "2.8s"}
     assert outcomes_of(fedsim.run(scenario, tmp_path / "lost")).endswith(
