@@ -67,6 +67,10 @@ _SMALLEST_TEXT = 5.0
 """Smallest text, in points, to which labels that are too long for their axis are reduced."""
 _HANDLE = 3.2
 """Length of a line in a legend, in letters: the longest pattern of dashes appears twice."""
+_BETWEEN = 1.0
+"""Room between the columns of a legend below the panels, in letters."""
+_ENTRY_INCHES = 0.6
+"""Width of the shortest entry of a legend, which limits the number of columns tried."""
 _LEGEND_INCHES = 0.4
 """Height reserved for a legend below the panels; a taller legend makes the figure taller."""
 _LOG_ROOM = 0.03
@@ -288,7 +292,7 @@ def _name_settings(axes: Any, settings: Sequence[str]) -> None:
 def _legend_below(figure: Figure, handles: Sequence[Any], names: Sequence[str]) -> float:
     """Draw a legend below the panels, in as many columns as fit; return its height in inches."""
     room = figure.bbox.width
-    for columns in range(max(1, int(room / figure.dpi / 1.6)), 0, -1):
+    for columns in range(max(1, min(len(names), int(room / figure.dpi / _ENTRY_INCHES))), 0, -1):
         legend = figure.legend(
             handles,
             names,
@@ -296,6 +300,8 @@ def _legend_below(figure: Figure, handles: Sequence[Any], names: Sequence[str]) 
             ncols=columns,
             frameon=False,
             handlelength=_HANDLE,
+            columnspacing=_BETWEEN,
+            borderpad=0.2,
         )
         taken = legend.get_window_extent()
         if taken.width <= room or columns == 1:
@@ -755,6 +761,8 @@ def _draw(
     known = rows[rows["mean"].notna()]
     x = known["x"].to_numpy() / scale
     every = max(1, len(x) // 8)
+    # The last value has a marker, because the step to it ends there.
+    marked = [*range(every // 2, len(x) - every, every), len(x) - 1] if len(x) else []
     axes.plot(
         x,
         known["mean"].to_numpy() * share,
@@ -762,7 +770,7 @@ def _draw(
         drawstyle="steps-post",
         linewidth=1.3,
         markersize=3.5,
-        markevery=(every // 2, every),
+        markevery=marked,
         color=look.light,
         linestyle=(0, look.dash) if look.dash else "-",
         marker=look.marker,

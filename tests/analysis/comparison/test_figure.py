@@ -345,6 +345,27 @@ def test_a_legend_of_long_names_fits_the_figure(width: str | None) -> None:
     assert figure.bbox.height - taken.height >= 0.5 * figure.bbox.width
 
 
+@pytest.mark.parametrize(
+    ("names", "columns"),
+    [
+        (("fedavg, cohort=4", "fedavg, cohort=10", "fedbuff, cohort=4", "fedbuff, cohort=10"), 2),
+        (("a", "b", "c", "d", "e"), 5),
+        (("a method with a name that is longer than half of a column", "b", "c", "d", "e"), 1),
+    ],
+)
+def test_a_legend_has_as_many_columns_as_fit(names: tuple[str, ...], columns: int) -> None:
+    runs = tuple(
+        facts(server(name), 0, name, (0.0, 100.0, 200.0), (0.1, 0.5, 0.9)) for name in names
+    )
+    compared = Comparison((runs, (), None))
+    figure = compared.plot("accuracy", width="84mm", height="60mm", inset="50s:150s")
+    (legend,) = figure.legends
+    figure.draw_without_rendering()
+    left = {round(text.get_window_extent().x0) for text in legend.get_texts()}
+    assert len(left) == columns
+    assert legend.get_window_extent().width <= figure.bbox.width
+
+
 def test_insets_are_left_out_of_narrow_panels(
     comparison: Comparison, caplog: pytest.LogCaptureFixture
 ) -> None:

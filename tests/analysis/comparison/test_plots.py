@@ -26,6 +26,17 @@ def test_figure_is_told_apart_without_color(comparison: Comparison) -> None:
     assert lines[0].get_ydata().tolist() == pytest.approx((100 * known["mean"]).tolist())
 
 
+def test_the_last_value_of_a_curve_is_marked() -> None:
+    """A step ends at it, so that without a marker nothing but the vertical line would show it."""
+    for count in (1, 2, 20, 101):
+        times = tuple(map(float, range(count)))
+        (line,) = of(facts(server("a"), 0, "a", times, (0.5,) * count)).plot().axes[0].lines
+        marked = line.get_markevery()
+        assert marked[-1] == len(line.get_xdata()) - 1
+        assert len(marked) <= 10
+        assert sorted(set(marked)) == marked
+
+
 def _early_and_late() -> Comparison:
     """R² of a slow run, and of one that ended at its first evaluation after an untrained model."""
     slow = facts(server("slow"), 0, "slow", (0.0, 300.0, 2000.0, 4000.0), (-19.4, 0.46, 0.58, 0.7))
