@@ -132,6 +132,12 @@ def test_a_baseline_that_never_got_there_is_named() -> None:
     assert "The baseline fedavg did not, so there are no relative times" in (
         figures.target_figure(comparison, GOAL, 0).finding
     )
+    few = of(
+        *(run(name, accuracy=(0.1, 0.9 if name == "a" else 0.2)) for name in "abcd"), goals=(GOAL,)
+    )
+    assert figures.target_figure(few, GOAL, 0).finding.endswith(
+        " Only 1 of 4 reached it in at least half of its runs."
+    )
     reached = of(run("fedavg"), run("mifa"), goals=(GOAL,))
     assert "baseline" not in figures.target_figure(reached, GOAL, 0).finding
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedsim
@@ -55,6 +56,10 @@ def test_the_causes_of_drops_are_counted(tmp_path: Path) -> None:
     run = fedsim.run(scenario, tmp_path / "run")
     assert run.dispatches.set_index("client_id")["cause"].dropna().to_dict() == {2: "battery"}
     assert outcomes_of(run).endswith(" 1 was dropped, because it ran out of battery.")
+    for count, all_of_them in ((2, "both"), (3, "all")):
+        several = pd.concat([run.dispatches] * count)
+        expected = f" {count} were dropped, {all_of_them} because they ran out of battery."
+        assert time._causes(several) == expected
     scenario["devices"]["failures"] = {"upload_loss": 1}
     scenario["stop"] = {"simulated_time": "2.8s"}
     assert outcomes_of(fedsim.run(scenario, tmp_path / "lost")).endswith(
