@@ -116,8 +116,7 @@ def test_the_headline_compares_times_over_shared_seeds_and_names_incomplete_side
         )
     ]
     assert headline(of(*equal, goals=(Target("accuracy", 0.9),))) == (
-        "fedavg reached 90% accuracy first, after 10 s (1 of 2 runs)"
-        "; its lead over fedbuff is uncertain: both were equally fast with the seeds with which both reached it"
+        "fedavg and fedbuff tie in the time to 90% accuracy: on the one seed with which both reached it, both needed 10 s"
     )
     assert headline(of(*runs[:5], goals=(Target("accuracy", 0.9),))) == (
         "fedbuff reached 90% accuracy first, after 6.5 s: 3.85 times as fast as fedavg (2 of 3 runs)"
@@ -163,6 +162,19 @@ def test_the_shortest_mean_decides_if_every_variant_is_beaten() -> None:
     assert headline(circle) == (
         "b reached 90% accuracy first, after 2 min 31 s (2 of 3 runs)"
         "; its lead over a is uncertain: a was faster on the seeds with which both reached it"
+    )
+
+
+def test_a_lead_over_a_variant_that_was_equally_fast_is_uncertain() -> None:
+    """b is not among the first because c beats it with seed 2."""
+    equal = _reaching(
+        a=(10, 10, None, 10, 10, 10),
+        b=(10, 10, 20, None, None, None),
+        c=(None, None, 12, 14, 14, 15),
+    )
+    assert headline(equal) == (
+        "a reached 90% accuracy first, after 10 s (5 of 6 runs)"
+        "; its lead over b is uncertain: both were equally fast on the seeds with which both reached it"
     )
 
 
