@@ -157,6 +157,7 @@ def compare(
     *misplaced: object,
     targets: Iterable[str] = (),
     baseline: str | None = None,
+    settings: Iterable[str] = (),
 ) -> Comparison:
     """Compare runs: tables as pandas DataFrames, figures, and a page.
 
@@ -164,10 +165,12 @@ def compare(
         paths: runs, sweeps, or their folders; one or several.
         targets: values of metrics to reach, such as ``"accuracy=0.9"``; by default those of the scenarios.
         baseline: variant to which times are relative; the first if None.
+        settings: keys of the server section, such as ``"server.selection.cohort"``, whose values name settings instead
+            of variants.
 
     Raises:
-        UserError: a folder contains no run, no run is complete, there is no such baseline or metric, or several
-            arguments were given instead of one list.
+        UserError: a folder contains no run, no run is complete, there is no such baseline or metric, not every variant
+            was run with every value of a key in ``settings``, or several arguments were given instead of one list.
     """
     if misplaced:
         raise UserError(
@@ -177,7 +180,7 @@ def compare(
         )
     from fedsim.analysis.comparison import compare as compare_runs
 
-    return compare_runs(paths, targets=targets, baseline=baseline)
+    return compare_runs(paths, targets=targets, baseline=baseline, settings=settings)
 
 
 def sweep(

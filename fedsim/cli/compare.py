@@ -53,6 +53,13 @@ _Column = tuple[str, list[list[str]]]
     help="Reference variant for relative times; the first by default.",
 )
 @click.option(
+    "--settings",
+    multiple=True,
+    metavar="KEY",
+    help="Key of the server section, such as server.selection.cohort, whose values name settings instead of variants; "
+    "variants are compared within each; may be repeated.",
+)
+@click.option(
     "--metric",
     "metrics",
     multiple=True,
@@ -109,6 +116,7 @@ def command(
     output: Path | None,
     targets: tuple[str, ...],
     baseline: str | None,
+    settings: tuple[str, ...],
     metrics: tuple[str, ...],
     labels: tuple[str, ...],
     as_json: bool,
@@ -127,7 +135,12 @@ def command(
     with advancing("reading runs", quiet=as_json) as on_progress, _named_as_options():
         figure = FigureStyle(metrics, **style)
         comparison = compare(
-            runs, targets=targets, baseline=baseline, labels=renamed, on_progress=on_progress
+            runs,
+            targets=targets,
+            baseline=baseline,
+            labels=renamed,
+            settings=settings,
+            on_progress=on_progress,
         )
         page = comparison.write(output if output is not None else _default(runs[0]), figure)
     if as_json:

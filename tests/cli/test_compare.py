@@ -208,6 +208,7 @@ def test_values_break_only_between_their_parts_in_a_narrow_terminal(
             "--against: curves cannot be drawn against 'times'\n  did you mean 'time_s'?",
         ),
         (["--against", "energy"], "choose one of time_s, version, round, bytes, compute_s"),
+        (["--settings", "stop"], "--settings: all runs have the same value of 'stop'"),
     ],
 )
 def test_mistakes_name_the_option(

@@ -26,6 +26,7 @@ def compare(
     targets: Iterable[str] = (),
     baseline: str | None = None,
     labels: Mapping[str, str] | None = None,
+    settings: Iterable[str] = (),
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Compare runs.
@@ -36,10 +37,13 @@ def compare(
             scenarios, else round levels that were reached. Those of one metric are shown from easy to hard.
         baseline: variant that times are relative to; the first one if None.
         labels: other names for variants and settings, by their default names.
+        settings: keys of the server section, such as ``"server.selection.cohort"``, whose values name settings instead
+            of variants, with all keys below them; by default those of the reference file.
         on_progress: called with the number of runs read and of all runs.
 
     Raises:
-        UserError: a folder contains no run, no run is complete, there is no such baseline, or a target is unreachable.
+        UserError: a folder contains no run, no run is complete, there is no such baseline, a target is unreachable, or
+            not every variant was run with every value of a key in ``settings``.
     """
     listed = (
         [paths]
@@ -48,7 +52,9 @@ def compare(
     )
     given = strings("targets", targets, 'for example targets=["accuracy=0.9"]')
     parsed = [Target.parse(text) for text in given]
-    return Comparison(load(listed, on_progress), targets=parsed, baseline=baseline, labels=labels)
+    keys = strings("settings", settings, 'for example settings=["server.selection.cohort"]')
+    loaded = load(listed, on_progress)
+    return Comparison(loaded, targets=parsed, baseline=baseline, labels=labels, settings=keys)
 
 
 class Comparison(ComparisonTables):
@@ -130,6 +136,7 @@ class Comparison(ComparisonTables):
             targets=self.goals,
             baseline={**self.renamed, **labels}.get(default, default),
             labels={**self.labels, **labels},
+            settings=self.requested,
         )
 
     def _repr_html_(self) -> str:

@@ -67,10 +67,12 @@ class Grouping:
     Attributes:
         groups: the groups by setting, then by variant, each in order of appearance.
         differing: dotted paths whose values differ between the groups, seed and name apart.
+        of_settings: dotted paths that name settings.
     """
 
     groups: tuple[Group, ...]
     differing: tuple[str, ...]
+    of_settings: tuple[str, ...]
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -127,7 +129,7 @@ def group_runs(
         groups.append(Group(setting, label, tuple(chosen), values))
     settings_in_order = list(dict.fromkeys(group.setting for group in groups))
     groups.sort(key=lambda group: settings_in_order.index(group.setting))
-    return Grouping(tuple(_with_distinct_names(groups)), tuple(between_groups))
+    return Grouping(tuple(_with_distinct_names(groups)), tuple(between_groups), tuple(of_settings))
 
 
 def _flat(scenario: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,9 +141,7 @@ def _split(
     paths: Sequence[str], every: Sequence[Values], requested: Sequence[str]
 ) -> tuple[list[str], list[str]]:
     """Paths that name variants, and paths that name settings; ``requested`` paths name settings if possible."""
-    shared = [
-        path for path in paths if any(f"{path}.".startswith(f"{prefix}.") for prefix in requested)
-    ]
+    shared = [path for path in paths if any(is_below(path, prefix) for prefix in requested)]
     server = [path for path in paths if path.startswith(_OF_VARIANTS) and path not in shared]
     kinds = {key_of(flat, server) for flat in every}
     if len(kinds) < 2:
@@ -155,6 +155,11 @@ def _split(
         if len(pairs) == len(kinds) * len(values):
             settings.append(path)
     return [path for path in paths if path not in settings], settings
+
+
+def is_below(path: str, prefix: str) -> bool:
+    """Whether a dotted path is ``prefix`` or starts with it and a dot."""
+    return f"{path}.".startswith(f"{prefix}.")
 
 
 def _first_name(every: Sequence[Values]) -> str:

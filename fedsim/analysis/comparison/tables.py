@@ -21,7 +21,7 @@ from fedsim.analysis.comparison.facts import (
     RunFacts,
     require_cost,
 )
-from fedsim.analysis.comparison.groups import Group, Grouping, group_runs
+from fedsim.analysis.comparison.groups import Group, Grouping, group_runs, is_below
 from fedsim.analysis.comparison.loading import Loaded
 from fedsim.analysis.comparison.targets import (
     Estimate,
@@ -34,6 +34,7 @@ from fedsim.analysis.comparison.targets import (
     reaching,
 )
 from fedsim.errors import UserError, nearest_or_all
+from fedsim.formatting import format_names
 from fedsim.metrics import MetricDefinition, definition
 
 Floats = npt.NDArray[np.float64]
@@ -54,9 +55,10 @@ class ComparisonTables:
         targets: values to reach; see :func:`compare` for the default.
         baseline: variant that times are relative to.
         labels: other names for variants and settings, by their default names.
+        settings: keys of the server section that name settings; see :func:`compare`.
 
     Raises:
-        UserError: there is no such baseline or label, or no run can reach a target or has measured its metric.
+        UserError: there is no such baseline, label or setting, or no run can reach a target or has measured its metric.
     """
 
     def __init__(
@@ -66,13 +68,17 @@ class ComparisonTables:
         targets: Sequence[Target] = (),
         baseline: str | None = None,
         labels: Mapping[str, str] | None = None,
+        settings: Sequence[str] = (),
     ) -> None:
         self.facts, self.left_out, self.reference = loaded
         scenarios = [item.scenario for item in self.left_out if item.scenario is not None]
         self.labels: Mapping[str, str] = labels or {}
         self.renamed = {**(self.reference.labels if self.reference else {}), **self.labels}
-        settings = self.reference.settings if self.reference else []
+        self.requested: Sequence[str] = settings
+        settings = settings or (self.reference.settings if self.reference else [])
         self.grouping: Grouping = group_runs(self.facts, scenarios, self.renamed, settings)
+        for key in self.requested:
+            _check_setting(key, self.grouping)
         known = {name for group in self.groups for name in (group.label, group.setting)}
         if missing := [old for old, new in self.labels.items() if new not in known]:
             raise _no_such_name(
@@ -440,6 +446,29 @@ def _spread(values: Floats) -> dict[str, float]:
         "p90": float(np.quantile(values, 0.9)),
         "jain": float(values.sum() ** 2 / (len(values) * squares)) if squares else math.nan,
     }
+
+
+def _check_setting(key: str, grouping: Grouping) -> None:
+    """Refuse a key that was requested to name settings and does not."""
+    if any(is_below(path, key) for path in grouping.of_settings):
+        return
+    if any(is_below(path, key) for path in grouping.differing):
+        if all(is_below(path, key) for path in grouping.differing):
+            reason, remedy = "no other key differs", ""
+        else:
+            reason = "not every variant was run with every one of its values"
+            remedy = "; or run the missing combinations"
+        raise UserError(
+            f"'{key}' does not name settings, because {reason}",
+            where="settings",
+            hint=f"leave it out: its values then name variants{remedy}",
+        )
+    every = f"keys that differ: {format_names(grouping.differing) or 'none'}"
+    raise UserError(
+        f"all runs have the same value of '{key}'",
+        where="settings",
+        hint=nearest_or_all(key, grouping.differing, every),
+    )
 
 
 def _no_such_name(name: str, labels: Mapping[str, str], unnamed: Grouping) -> UserError:

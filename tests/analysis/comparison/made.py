@@ -9,8 +9,8 @@ from fedsim.analysis.comparison.facts import RunFacts
 from tests.analysis.comparison.test_groups import facts, server
 
 
-def of(*runs: RunFacts, baseline: str | None = None, goals: tuple[Target, ...] = ()) -> Comparison:
-    return Comparison((runs, (), None), targets=goals, baseline=baseline)
+def of(*runs: RunFacts, goals: tuple[Target, ...] = (), **arguments: Any) -> Comparison:
+    return Comparison((runs, (), None), targets=goals, **arguments)
 
 
 def run(

@@ -116,7 +116,8 @@ def test_the_headline_compares_times_over_shared_seeds_and_names_incomplete_side
         )
     ]
     assert headline(of(*equal, goals=(Target("accuracy", 0.9),))) == (
-        "fedavg and fedbuff tie in the time to 90% accuracy: on the one seed with which both reached it, both needed 10 s"
+        "fedavg and fedbuff tie in the time to 90% accuracy"
+        ": on the one seed with which both reached it, both needed 10 s"
     )
     assert headline(of(*runs[:5], goals=(Target("accuracy", 0.9),))) == (
         "fedbuff reached 90% accuracy first, after 6.5 s: 3.85 times as fast as fedavg (2 of 3 runs)"

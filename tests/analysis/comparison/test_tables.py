@@ -10,7 +10,9 @@ import numpy.typing as npt
 import pytest
 
 from fedsim.analysis.comparison import Comparison
-from fedsim.analysis.comparison.facts import COSTS
+from fedsim.analysis.comparison.facts import COSTS, RunFacts
+from fedsim.analysis.comparison.targets import Target
+from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison.compared import (
@@ -26,6 +28,8 @@ from tests.analysis.comparison.compared import (
     row,
     value_at,
 )
+from tests.analysis.comparison.made import of
+from tests.analysis.comparison.test_groups import facts
 
 
 def drawn_seeds() -> npt.NDArray[np.int64]:
@@ -274,3 +278,54 @@ def test_fairness_over_clients(
         assert document["client_accuracy"]["groups"][number] == pytest.approx(
             np.mean(below, axis=0).tolist()
         )
+
+
+def _two_by_two(*missing: tuple[str, int]) -> list[RunFacts]:
+    return [
+        facts(
+            {"server": {"method": {"name": method}, "selection": {"cohort": cohort}}},
+            0,
+            f"{method}{cohort}",
+            (0.0, time_s),
+            (0.1, 0.9),
+        )
+        for method, cohort, time_s in (
+            ("fedavg", 4, 20.0),
+            ("fedavg", 8, 5.0),
+            ("fedbuff", 4, 10.0),
+            ("fedbuff", 8, 30.0),
+        )
+        if (method, cohort) not in missing
+    ]
+
+
+def test_a_requested_key_of_the_server_names_settings() -> None:
+    goals = (Target("accuracy", 0.5),)
+    plain = of(*_two_by_two(), goals=goals)
+    assert {group.setting for group in plain.groups} == {""}
+    comparison = of(*_two_by_two(), goals=goals, settings=["server.selection"])
+    assert [(group.setting, group.label) for group in comparison.groups] == [
+        ("cohort=4", "fedavg"),
+        ("cohort=4", "fedbuff"),
+        ("cohort=8", "fedavg"),
+        ("cohort=8", "fedbuff"),
+    ]
+    # Relative times are within the settings.
+    assert comparison.targets["relative"].tolist() == [1, 0.5, 1, 6]
+    # Other labels do not change the settings.
+    relabeled = comparison._relabeled({"cohort=4": "four"})
+    assert relabeled.grouping.settings == ("four", "cohort=8")
+
+
+def test_a_requested_key_that_cannot_name_settings_is_refused() -> None:
+    with pytest.raises(UserError, match="not every variant was run with every one of its values"):
+        of(*_two_by_two(("fedbuff", 8)), settings=["server.selection.cohort"])
+    with pytest.raises(UserError, match=r"did you mean 'server\.selection\.cohort'") as refused:
+        of(*_two_by_two(), settings=["server.selection.cohorts"])
+    assert refused.value.where == "settings"
+    assert "all runs have the same value of 'server.selection.cohorts'" in str(refused.value)
+    with pytest.raises(UserError, match=r"keys that differ: server\.method\.name and server\.sel"):
+        of(*_two_by_two(), settings=["stop"])
+    same_cohort = _two_by_two(("fedavg", 8), ("fedbuff", 8))
+    with pytest.raises(UserError, match="because no other key differs"):
+        of(*same_cohort, settings=["server.method"])
