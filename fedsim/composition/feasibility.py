@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +28,8 @@ from fedsim.network.columns import LinkParams
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.topology import Topology
 from fedsim.scenario.model import Scenario
-from fedsim.scheduling.base import cohort_of
-from fedsim.scheduling.continuous import ConcurrentParams
-from fedsim.scheduling.schedules.sync import SyncParams
+from fedsim.scheduling.base import Demands, cohort_of
+from fedsim.signatures import returned
 from fedsim.simulation.facts import Work
 from fedsim.units import NEVER, NS_PER_S, duration_at_least, to_ns
 
@@ -88,11 +86,10 @@ class Feasibility:
                 hint=self._inclusion,
             )
             return
-        schedule = self._schedule
-        waits = isinstance(schedule, SyncParams) and schedule.min_updates > 0
-        if waits and schedule.min_cohort > self._count:
+        cohort = self._demands.cohort
+        if cohort is not None and cohort > self._count and self._demands.updates:
             yield UserError(
-                f"a round needs {format_counted(schedule.min_cohort, 'client')}, but {self._available}",
+                f"a round needs {format_counted(cohort, 'client')}, but {self._available}",
                 where="server.schedule.min_cohort",
                 hint=f"set at most {self._count}",
             )
@@ -123,23 +120,20 @@ class Feasibility:
                 where="server.selection.cohort",
                 hint=f"set at most {clients}, or leave it out to select all clients that are available",
             )
-        schedule = self._schedule
-        concurrency = schedule.concurrency if isinstance(schedule, ConcurrentParams) else None
+        concurrency, updates = self._demands.concurrency, self._demands.updates
         if concurrency is not None and concurrency > clients:
             yield UserError(
                 f"{format_count(concurrency)} clients cannot be busy at once: there are only {format_count(clients)}",
                 where="server.schedule.concurrency",
                 hint=f"set at most {clients}, or leave it out to keep all clients busy",
             )
-        parameter = server.schedule.type.updates_needed
-        updates = getattr(self._schedule, parameter) if parameter else 1
         for limit in ("arrivals", "dispatches"):
             allowed = getattr(stop, limit)
             if allowed is not None and updates > allowed:
                 yield UserError(
                     f"a version needs {format_count(updates)} updates, but the run ends after "
                     f"{format_count(allowed)} {limit}",
-                    where=f"server.schedule.{parameter}",
+                    where=f"server.schedule.{server.schedule.type.updates_needed}",
                     hint=f"set at most {allowed}, or raise stop.{limit}",
                 )
 
@@ -148,9 +142,7 @@ class Feasibility:
         server, failures = self.scenario.server, self.scenario.devices.failures
         cohort = cohort_of(server.selection.params)
         if cohort is not None and not server.selection.type.with_replacement:
-            schedule = self._schedule
-            factor = schedule.over_selection if isinstance(schedule, SyncParams) else 1.0
-            selected = math.ceil(cohort * factor - 1e-9)
+            selected = math.ceil(cohort * self._demands.over_selection - 1e-9)
             if selected > self._count:
                 yield UserError(
                     f"{format_count(selected)} clients should work at once, but {self._available}",
@@ -303,8 +295,8 @@ class Feasibility:
         """A warning if the clients of a tier are rarely online."""
         first_ns = self._first_ns[self._usable]
         online = np.flatnonzero(first_ns == first_ns.min(initial=NEVER))
-        schedule = self.scenario.server.schedule.type
-        tiers = schedule.tiers(self._schedule, self._needed_s, online)
+        schedule = self.scenario.server.schedule
+        tiers = schedule.type.tiers(schedule.params, self._needed_s, online)
         if tiers is None or not len(tiers):
             return
         availability = self.population.availability
@@ -320,9 +312,11 @@ class Feasibility:
                 hint="form fewer tiers (tiers, or a larger speed_ratio), or use a trace with more clients online",
             )
 
-    @property
-    def _schedule(self) -> Any:
-        return self.scenario.server.schedule.params
+    @cached_property
+    def _demands(self) -> Demands:
+        schedule = self.scenario.server.schedule
+        demands: Demands = schedule.type.demands(schedule.params)
+        return returned(schedule.type, "demands", demands, Demands)
 
     # -- which clients can participate --------------------------------------------------------------------------------
 
@@ -426,11 +420,9 @@ class Feasibility:
         """The parameter that limits the time of a dispatch."""
         return f"server.schedule.{self.scenario.server.schedule.type.patience}"
 
-    @cached_property
+    @property
     def _limit_s(self) -> float | None:
-        parameter = self.scenario.server.schedule.type.patience
-        limit: float | None = getattr(self._schedule, parameter) if parameter else None
-        return limit
+        return self._demands.limit_s
 
     @property
     def _sends_partial_work(self) -> bool:

@@ -24,7 +24,6 @@ from fedsim.methods.base import Method
 from fedsim.metrics import METRICS, MetricDefinition
 from fedsim.scenario.model import Evaluation, Server, Stop
 from fedsim.scheduling.base import Schedule, Selection, cohort_of
-from fedsim.scheduling.schedules.sync import SyncParams
 from fedsim.signatures import called, place
 from fedsim.tasks.base import Task
 from fedsim.traces.availability import AvailabilityIndex
@@ -264,8 +263,7 @@ def small_rounds(
         recharging: share of the clients' idle time in which their batteries were below the floor.
     """
     cohort = cohort_of(server.selection.params)
-    schedule = server.schedule.params
-    could_wait = isinstance(schedule, SyncParams) and schedule.min_cohort == 1
+    could_wait = server.schedule.type.demands(server.schedule.params).cohort == 1
     sizes = np.bincount(round_of_dispatch)
     sizes = sizes[sizes > 0]
     if not cohort or not could_wait:
@@ -343,7 +341,7 @@ def _needs_of_schedule(server: Server, clients: int) -> Iterator[_Need]:
     yield (
         bool(schedule.patience)
         and server.failure_detection == "never"
-        and getattr(params, schedule.patience) is None,
+        and schedule.demands(params).limit_s is None,
         f"the {name} schedule waits forever for a client that has gone offline",
         "server.schedule",
         f"give a {schedule.patience}, or a server.failure_detection other than never",

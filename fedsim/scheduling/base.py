@@ -296,6 +296,25 @@ def cohort_of(params: Parameters) -> int | None:
     return cohort
 
 
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """Demands of a schedule on the clients.
+
+    Attributes:
+        updates: least number of updates per version.
+        limit_s: how long it waits for a client in seconds; None if without limit.
+        over_selection: factor by which it enlarges the cohort.
+        cohort: clients that must be available for a round to start; None if it cannot wait for more.
+        concurrency: clients that it keeps busy; None if not limited by the schedule.
+    """
+
+    updates: int = 1
+    limit_s: float | None = None
+    over_selection: float = 1.0
+    cohort: int | None = None
+    concurrency: int | None = None
+
+
 class Schedule(Component, ABC):
     """Decides when to dispatch, wait, cut and aggregate.
 
@@ -331,6 +350,14 @@ class Schedule(Component, ABC):
         self.params = params
         self.server = server
         self.selection = selection
+
+    @classmethod
+    def demands(cls, params: Any) -> Demands:
+        """The demands of the schedule with these parameters."""
+        return Demands(
+            updates=getattr(params, cls.updates_needed) if cls.updates_needed else 1,
+            limit_s=getattr(params, cls.patience) if cls.patience else None,
+        )
 
     @classmethod
     def tiers(

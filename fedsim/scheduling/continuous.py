@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -14,7 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from fedsim.components import Parameters
-from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
+from fedsim.scheduling.base import Demands, Dispatch, Schedule, Selection, ServerPort, Timer
 from fedsim.scheduling.standstill import Standstill
 from fedsim.units import Duration, to_ns
 
@@ -125,6 +126,11 @@ class Concurrent(Continuous):
         self._fill_is_due = False
         # With ``next_client: same``: the clients that have a slot, (N,).
         self._owners = np.zeros(server.clients, dtype=np.bool_)
+
+    @classmethod
+    def demands(cls, params: ConcurrentParams) -> Demands:
+        """Those of every schedule, and the concurrency."""
+        return replace(super().demands(params), concurrency=params.concurrency)
 
     def start(self) -> None:
         """Fill all slots."""

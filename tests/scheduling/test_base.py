@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from fedsim.catalog import CATALOG
+from fedsim.scheduling.base import Demands
 from tests.scheduling.drawing import by_round, draws
 
 RANDOM: list[dict[str, Any]] = [
@@ -27,3 +29,25 @@ def test_draws_depend_on_the_seed_alone(selection: dict[str, Any]) -> None:
     ]
     assert runs[0] == runs[1]
     assert runs[0] != runs[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "demands"),
+    [
+        ("sync", {}, Demands(cohort=1)),
+        (
+            "sync",
+            {"deadline": 60, "over_selection": 1.5, "min_updates": 3, "min_cohort": 4},
+            Demands(updates=3, limit_s=60.0, over_selection=1.5, cohort=4),
+        ),
+        ("async", {"concurrency": 5}, Demands(concurrency=5)),
+        (
+            "buffered",
+            {"buffer_size": 7, "timeout": "2min"},
+            Demands(updates=7, limit_s=120.0),
+        ),
+    ],
+)
+def test_demands_of_a_schedule(name: str, params: dict[str, Any], demands: Demands) -> None:
+    kind = CATALOG.parts("schedule")[name]
+    assert kind.demands(kind.Params(**params)) == demands

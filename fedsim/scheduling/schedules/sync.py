@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -9,7 +10,7 @@ from pydantic import Field
 from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.formatting import format_counted
-from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
+from fedsim.scheduling.base import Demands, Dispatch, Schedule, Selection, ServerPort, Timer
 from fedsim.scheduling.standstill import Standstill
 from fedsim.units import Duration, to_ns
 
@@ -55,6 +56,13 @@ class Sync(Schedule):
         "Towards Federated Learning at Scale, MLSys 2019, section 2.2"
     )
     Params = SyncParams
+
+    @classmethod
+    def demands(cls, params: SyncParams) -> Demands:
+        """Those of every schedule, the cohort and its factor."""
+        return replace(
+            super().demands(params), over_selection=params.over_selection, cohort=params.min_cohort
+        )
 
     def __init__(self, params: SyncParams, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
