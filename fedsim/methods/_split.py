@@ -22,9 +22,7 @@ from fedsim.methods.base import (
     Tensor,
     Trained,
     Trainer,
-    Updates,
     Vector,
-    averaging_weights,
 )
 
 if TYPE_CHECKING:
@@ -210,13 +208,6 @@ class SplitMethod(Method):
     def kept(self, models: Tensor) -> Mapping[str, Tensor]:
         """The personal parts of ``models`` (B, P) as rows of the memory."""
         return {"personal": self.split.personal(models)} if self.split.personal_size else {}
-
-    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """The mean change of the shared part; unchanged without contributions."""
-        if not len(updates):
-            return server
-        weights = averaging_weights(updates, getattr(self.params, "weights", "uniform"))
-        return self.moved(server, updates.weighted_sum("delta", weights))
 
     def moved(self, server: ServerState, change: Tensor) -> ServerState:
         """The state with the shared part moved by ``change``."""

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from fedsim.methods._split import SplitMethod
 from fedsim.methods.base import Cohort, LocalUpdate, Trainer
-from fedsim.methods.fedsim_method import FedSimParams
+from fedsim.methods.fedsim_method import FedSim, FedSimParams
 from fedsim.methods.phases import phase_steps, run_phase
 
 
@@ -19,7 +18,7 @@ class FedAltParams(FedSimParams):
     """Steps on the personal part per local step on the shared one, rounded up."""
 
 
-class FedAlt(SplitMethod):
+class FedAlt(FedSim):
     """Clients first train their personal part, then the shared part with the new personal one; the server averages.
 
     A dispatch of K local steps makes ``personal_steps`` x K steps on the personal part with the shared part frozen,

@@ -58,9 +58,12 @@ class FedAvg(Method):
         model = state["model"]
         if not self.plain_buffers:
             return {**state, "model": with_moved_buffers(model, server, change, layout)}
-        weights: Literal["samples", "uniform"] = getattr(self.params, "weights", "uniform")
-        model = with_mean_buffers(model, server, updates, layout, weights=weights)
+        model = with_mean_buffers(model, server, updates, layout, weights=self.buffer_weights())
         return {**state, "model": model}
+
+    def buffer_weights(self) -> Literal["samples", "uniform"]:
+        """Weights of the clients in the plain mean of their buffers; by default those of the parameters, if any."""
+        return self.params.weights if isinstance(self.params, WeightedParams) else "uniform"
 
     def step(self, server: ServerState, change: Tensor) -> ServerState:
         """The state after a step of the server's optimizer along ``change`` (P,): model + server_lr x change."""
@@ -70,8 +73,7 @@ class FedAvg(Method):
         """Factors on the clients' changes, (C,): the weights of the average, which sum to 1 unless ``partial`` is zero
         or every update is dropped."""
         weights = averaging_weights(updates, self.params.weights)
-        partial = getattr(self.params, "partial", "average")
-        if partial == "average":
+        if not isinstance(self.params, FedAvgParams) or self.params.partial == "average":
             return weights
         weights = weights * (updates.steps >= updates.steps_assigned)
-        return weights / (weights.sum() or 1.0) if partial == "drop" else weights
+        return weights / (weights.sum() or 1.0) if self.params.partial == "drop" else weights

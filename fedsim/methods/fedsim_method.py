@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from fedsim.methods._split import SplitMethod, SplitParams
+from fedsim.methods.base import ServerState, Updates, averaging_weights
 
 
 class FedSimParams(SplitParams):
@@ -24,5 +25,12 @@ class FedSim(SplitMethod):
     name = "fedsim"
     title = "FedSim"
     paper = "Pillutla et al., Federated Learning with Partial Model Personalization, ICML 2022, Algorithms 1 and 3"
-    Params = FedSimParams
+    Params: ClassVar[type[FedSimParams]] = FedSimParams
     params: FedSimParams
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """The mean change of the shared part; unchanged without contributions."""
+        if not len(updates):
+            return server
+        weights = averaging_weights(updates, self.params.weights)
+        return self.moved(server, updates.weighted_sum("delta", weights))

@@ -68,7 +68,7 @@ class UplinkMerge(Method):
     def __init__(self, params: UplinkMergeParams, context: MethodContext) -> None:
         super().__init__(params, context)
         self.steps = float(context.local_steps.mean())
-        self.weight_decay = float(getattr(context.optimizer.params, "weight_decay", 0.0))
+        self.weight_decay = context.optimizer.penalty
 
     def memories(self) -> Mapping[str, Memory]:
         """h_i."""

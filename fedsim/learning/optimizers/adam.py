@@ -42,6 +42,11 @@ class Adam(Optimizer):
         self._second: Tensor | None = None
 
     @property
+    def penalty(self) -> float:
+        """The weight decay, unless it is decoupled."""
+        return 0.0 if self.decoupled else float(self.params.weight_decay)
+
+    @property
     def buffers(self) -> int:
         """Two: the moments."""
         return 2

@@ -37,6 +37,11 @@ class Optimizer(Component, ABC):
         return False
 
     @property
+    def penalty(self) -> float:
+        """Coefficient of the L2 penalty whose gradient a step adds to the direction; 0 if there is none."""
+        return 0.0
+
+    @property
     def buffers(self) -> int:
         """Numbers per parameter that a device stores between steps; determines the memory that training needs."""
         return 0

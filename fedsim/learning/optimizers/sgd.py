@@ -47,6 +47,11 @@ class Sgd(Optimizer):
         return not self.params.momentum and not self.params.weight_decay
 
     @property
+    def penalty(self) -> float:
+        """The weight decay."""
+        return float(self.params.weight_decay)
+
+    @property
     def buffers(self) -> int:
         """One with momentum, otherwise zero."""
         return int(self.params.momentum > 0)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedsim.catalog import CATALOG
 from fedsim.learning.batches import BatchOrder
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.kinds.supervised import SupervisedTask
@@ -86,3 +87,17 @@ def test_clipping_is_that_of_torch() -> None:
     _, trained = train(task, training, [3], [7])
     expected, _ = reference(task, 3, 7, OPTIMIZERS["sgd"][1], clip=0.05)
     torch.testing.assert_close(trained.model[0], expected, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "penalty"),
+    [("sgd", 0.25), ("adam", 0.25), ("adamw", 0.0)],
+)
+def test_only_decay_that_enters_the_direction_is_a_penalty(optimizer: str, penalty: float) -> None:
+    """From weights (2, -4) without a gradient: the direction becomes penalty x weights."""
+    kind = CATALOG.parts("optimizer")[optimizer]
+    made = kind(kind.Params(weight_decay=0.25))
+    direction = torch.zeros(1, 2)
+    made.step(torch.tensor([[2.0, -4.0]]), direction, torch.full((1, 1), 0.1))
+    assert made.penalty == penalty
+    assert direction.tolist() == [[2.0 * penalty, -4.0 * penalty]]
