@@ -367,12 +367,8 @@ class World:
 
     def _fewer_clients(self, most: int) -> str:
         """How to have at most this many clients."""
-        task = self.scenario.task.params
-        partition = getattr(getattr(task, "partition", None), "params", None)
-        for key, params in (("task.clients", task), ("task.partition.clients", partition)):
-            if hasattr(params, "clients"):
-                return f"set {key} to at most {most}"
-        return "use fewer clients"
+        key = self.task.clients_key(self.scenario.task.params)
+        return f"set task.{key} to at most {most}" if key else "use fewer clients"
 
     def _unused_latencies(self) -> Iterator[UserError]:
         """A warning if the user's trace has round-trip times, but the latency is the default."""

@@ -204,15 +204,16 @@ class Measurement:
         self._definitions = definitions(task, evaluation, metrics, station.method.personal)
         self._objective: Objective | None = None
         self._evaluator: SupervisedEvaluator | AnalyticTask
-        if isinstance(task, AnalyticTask):
-            self._evaluator = task
+        self._on_samples: SupervisedEvaluator | None = None
+        if station.samples is None:
+            assert task.closed_form is not None
+            self._evaluator = task.closed_form
             return
-        if not isinstance(task, SupervisedTask):
-            raise TypeError(f"no evaluation for {type(task).__name__}")
         with reproducible():
             batch = evaluation.batch_size
-            self._evaluator = SupervisedEvaluator(task, execution, batch, metrics)
-            if evaluation.objective and station.samples is not None:
+            self._on_samples = SupervisedEvaluator(station.samples.task, execution, batch, metrics)
+            self._evaluator = self._on_samples
+            if evaluation.objective:
                 self._objective = Objective(station.samples)
 
     @property
@@ -240,9 +241,9 @@ class Measurement:
 
     def of_clients(self, server: ServerState) -> ClientMetrics | None:
         """Metrics of each client's own model, or the global one, on its own test samples; None if there are none."""
-        if isinstance(self._evaluator, AnalyticTask):
+        if self._on_samples is None:
             return None
-        return self._evaluator.measure_clients(self._model_of(server))
+        return self._on_samples.measure_clients(self._model_of(server))
 
     def _model_of(self, server: ServerState) -> Callable[[int], Tensor]:
         """A function that returns the model a client would use, (P,); the global one if the method is not personal."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedsim.learning.augmentation import Moves, moved
 from fedsim.learning.device import Execution
+from fedsim.tasks.base import Task
 from fedsim.tasks.kinds.supervised import SupervisedTask
 
 # Converted samples are kept if they take at most this many bytes; larger sets are converted batch by batch.
@@ -75,6 +76,13 @@ class Samples:
         """Inputs of consecutive samples."""
         raw = self.x[start:end].to(self._device)
         return raw if self._ready else self.task.inputs(raw, self._dtype)
+
+
+def training_samples(task: Task, execution: Execution) -> Samples | None:
+    """The training samples of a task; None if its gradients are known without samples."""
+    if not isinstance(task, SupervisedTask):
+        return None
+    return Samples(task, task.train_x, task.train_y, execution)
 
 
 def _cuda_room(device: torch.device) -> int:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from fedsim.components import Component
 from fedsim.errors import UserError
+from fedsim.metrics import METRICS, MetricDefinition
 from fedsim.randomness import Stream
 from fedsim.scenario.model import Evaluation
 from fedsim.scenario.training import Training
@@ -64,6 +65,7 @@ class Task(Component, ABC):
         layout: names, shapes and offsets of the flat parameter vector (length P).
         samples: training samples of each client, (N,) int64.
         model_family: determines the gradient kernels that may be used.
+        dataset: the samples on which the model is trained and tested; None if there are none.
         fixed_elements: number of the model's values that training does not change; the flat vector does not hold them.
     """
 
@@ -71,7 +73,13 @@ class Task(Component, ABC):
     layout: Layout
     samples: IntArray
     model_family: Family
+    dataset: Dataset | None = None
     fixed_elements: int = 0
+
+    @property
+    def closed_form(self) -> AnalyticTask | None:
+        """The task itself if its gradients and metrics are known in closed form, else None."""
+        return None
 
     @classmethod
     @abstractmethod
@@ -81,6 +89,11 @@ class Task(Component, ABC):
         Raises:
             UserError: its parts are not compatible, or data is missing.
         """
+
+    @classmethod
+    def clients_key(cls, params: Any) -> str:
+        """Key of the task section that sets the number of clients; empty if other values determine it."""
+        return ""
 
     @property
     def clients(self) -> int:
@@ -200,7 +213,20 @@ class Task(Component, ABC):
 
 
 class AnalyticTask(Task):
-    """A task with gradients and metrics in closed form; it has no samples, and batch sizes are ignored."""
+    """A task with gradients and metrics in closed form; it has no samples, and batch sizes are ignored.
+
+    Attributes:
+        exact_metrics: the metrics that :meth:`measure` returns.
+    """
+
+    exact_metrics: ClassVar[Sequence[MetricDefinition]] = tuple(
+        METRICS[name] for name in ("loss", "gradient_norm", "distance")
+    )
+
+    @property
+    def closed_form(self) -> AnalyticTask:
+        """The task itself."""
+        return self
 
     @property
     @abstractmethod

@@ -63,8 +63,13 @@ class Partition:
 
 
 class PartitionParameters(Parameters):
-    """Parameters that all partitions share."""
+    """Parameters that all partitions share.
 
+    Attributes:
+        takes_clients: whether there is a parameter ``clients``, the number of clients.
+    """
+
+    takes_clients: ClassVar[bool] = False
     test: Literal["none", "split", "same_distribution"] = "none"
     """The clients' own test samples: none; a share of their training samples (split); or a part of the shared test set
     with the label mix of their training samples, or of the same group with the natural partition
@@ -77,6 +82,7 @@ class PartitionParameters(Parameters):
 class CountedParameters(PartitionParameters):
     """Parameters of partitions with a configured number of clients."""
 
+    takes_clients = True
     clients: int = Field(ge=1)
     """Number of clients."""
 

@@ -18,7 +18,7 @@ from fedsim.learning.kernels.supervised import SupervisedKernel
 from fedsim.learning.kernels.vmap import VmapKernel
 from fedsim.learning.samples import Samples
 from fedsim.scenario.training import Training
-from fedsim.tasks.base import AnalyticTask, Task
+from fedsim.tasks.base import Task
 
 __all__ = [
     "Choice",
@@ -62,8 +62,8 @@ def choose(
     Raises:
         UserError: ``stacked`` is requested and the module cannot be vectorized, or its results cannot be repeated.
     """
-    if isinstance(task, AnalyticTask):
-        return Choice(QuadraticKernel(task, seed, squared_losses=squared_losses), 1)
+    if task.closed_form is not None:
+        return Choice(QuadraticKernel(task.closed_form, seed, squared_losses=squared_losses), 1)
     if samples is None:
         raise TypeError(f"no kernel for {type(task).__name__}")
     task, executor = samples.task, training.executor

@@ -14,9 +14,8 @@ from fedsim.learning.metrics.base import Predictions as Predictions
 from fedsim.learning.metrics.base import check_declared
 from fedsim.metrics import METRICS, MetricDefinition
 from fedsim.scenario.model import Evaluation
-from fedsim.tasks.base import AnalyticTask, Task
+from fedsim.tasks.base import Task
 from fedsim.tasks.dataset import Kind, TargetKind
-from fedsim.tasks.kinds.supervised import SupervisedTask
 
 _OF_CLASSES = ("accuracy", "loss", "macro_f1", "balanced_accuracy")
 _DEFAULT: Mapping[Kind, tuple[str, ...]] = {
@@ -25,9 +24,6 @@ _DEFAULT: Mapping[Kind, tuple[str, ...]] = {
     "next_character": (*_OF_CLASSES, "perplexity"),
     "regression": ("loss", "mae", "r2"),
 }
-
-QUADRATIC_METRICS = tuple(METRICS[name] for name in ("loss", "gradient_norm", "distance"))
-"""Exact metrics of the quadratic task; see :meth:`fedsim.tasks.base.AnalyticTask.measure`."""
 
 
 def _of_clients(score: str) -> tuple[MetricDefinition, ...]:
@@ -90,11 +86,12 @@ def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
 
 def ways_to_measure(task: Task) -> dict[str, str]:
     """The metrics that a run of the task can measure besides the usual ones, each with the setting that adds it."""
-    if not isinstance(task, SupervisedTask):
+    dataset = task.dataset
+    if dataset is None:
         return {}
-    target_kind: TargetKind = "quantity" if task.dataset.kind == "regression" else "class"
+    target_kind: TargetKind = "quantity" if dataset.kind == "regression" else "class"
     ways = {}
-    for name, part in CATALOG.parts("metric").items() if len(task.dataset.test_y) else ():
+    for name, part in CATALOG.parts("metric").items() if len(dataset.test_y) else ():
         if part.target_kind in (None, target_kind):
             ways[part(part.Params()).column] = f"add {name} to evaluation.metrics"
     ways |= {each.name: "set evaluation.per_client: true" for each in CLIENT_METRICS[target_kind]}
@@ -112,14 +109,14 @@ def definitions(
         metrics: metrics on test samples in addition to those of every run.
         personal: whether the method gives clients personal models.
     """
-    if isinstance(task, AnalyticTask):
-        return {definition.name: definition for definition in QUADRATIC_METRICS}
-    assert isinstance(task, SupervisedTask)
-    kind = task.dataset.kind
-    of_all = default_metrics(kind, metrics)
-    of_clients = CLIENT_METRICS["quantity" if kind == "regression" else "class"]
+    if task.closed_form is not None:
+        return {definition.name: definition for definition in task.closed_form.exact_metrics}
+    dataset = task.dataset
+    assert dataset is not None
+    of_all = default_metrics(dataset.kind, metrics)
+    of_clients = CLIENT_METRICS["quantity" if dataset.kind == "regression" else "class"]
     measured = (
-        *((metric.definition for metric in of_all) if len(task.dataset.test_y) else ()),
+        *((metric.definition for metric in of_all) if len(dataset.test_y) else ()),
         *(of_clients if evaluation.per_client or personal else ()),
         *(OBJECTIVE_METRICS if evaluation.objective else ()),
     )

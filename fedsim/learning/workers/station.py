@@ -13,7 +13,7 @@ from fedsim.global_generators import RANDOM_NUMBERS, watched
 from fedsim.learning.device import Execution, keep_freed_memory, reproducible
 from fedsim.learning.kernels import choose
 from fedsim.learning.local_training import LocalTrainer
-from fedsim.learning.samples import Samples
+from fedsim.learning.samples import training_samples
 from fedsim.learning.workers.base import Group
 from fedsim.learning.workers.own_methods import RowCheck, keep_attributes
 from fedsim.methods.base import LocalUpdate, Method
@@ -21,7 +21,6 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.training import Training
 from fedsim.signatures import shown, wrong_return
 from fedsim.tasks.base import Task
-from fedsim.tasks.kinds.supervised import SupervisedTask
 
 
 @dataclass(frozen=True)
@@ -91,11 +90,7 @@ class Station:
         self._seed = seed
         with reproducible():
             keep_freed_memory()
-            self.samples = (
-                Samples(task, task.train_x, task.train_y, execution)
-                if isinstance(task, SupervisedTask)
-                else None
-            )
+            self.samples = training_samples(task, execution)
             choice = choose(
                 task, training, execution, self.samples, seed, squared_losses=squared_losses
             )

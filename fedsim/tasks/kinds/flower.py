@@ -83,6 +83,11 @@ class FlowerTask(Task):
         self.samples = np.full(params.clients, samples, dtype=np.int64)
 
     @classmethod
+    def clients_key(cls, params: FlowerParams) -> str:
+        """The parameter of the task."""
+        return "clients"
+
+    @classmethod
     def build(cls, params: FlowerParams, context: TaskContext) -> FlowerTask:
         """Always refused, because a run needs the app."""
         raise UserError(

@@ -65,6 +65,7 @@ class SupervisedTask(Task):
 
     name = "supervised"
     Params = SupervisedParams
+    dataset: Dataset
 
     def __init__(
         self, dataset: Dataset, partition: Partition, model: ModelComponent, seed: int = 0
@@ -86,6 +87,11 @@ class SupervisedTask(Task):
         else:
             self.layout = self._layout_of_module()
             self.fixed_elements = sum(value.numel() for value in self._fixed.values())
+
+    @classmethod
+    def clients_key(cls, params: SupervisedParams) -> str:
+        """That of the partition, if it takes a number of clients."""
+        return "partition.clients" if params.partition.params.takes_clients else ""
 
     @classmethod
     def build(cls, params: SupervisedParams, context: TaskContext) -> SupervisedTask:

@@ -80,6 +80,11 @@ class TimingTask(Task):
         self.samples = np.full(params.clients, params.samples, dtype=np.int64)
 
     @classmethod
+    def clients_key(cls, params: TimingParams) -> str:
+        """The parameter of the task."""
+        return "clients"
+
+    @classmethod
     def build(cls, params: TimingParams, context: TaskContext) -> TimingTask:
         """The task, with parameters of ``training.dtype``."""
         return cls(params, ITEM_BYTES[context.training.dtype])

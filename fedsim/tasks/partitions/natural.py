@@ -15,6 +15,7 @@ from fedsim.tasks.partition import UNUSED, Assignment, IntArray, Partitioner, Pa
 class NaturalParameters(PartitionParameters):
     """Parameters of the natural partition."""
 
+    takes_clients = True
     clients: int | None = Field(default=None, ge=1)
     """Number of groups to use, drawn at random; by default all."""
     min_samples: int = Field(default=1, ge=1)
