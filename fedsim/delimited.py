@@ -42,13 +42,16 @@ def checked_rows(
                 raise UserError(
                     f"has {format_counted(len(row), 'cell')}, but the header has {len(header)}",
                     where=line,
-                    hint="separate the columns by commas"
-                    if other_separator(header)
-                    else "every row needs as many cells as the header",
+                    hint=hint_of_header(header, "every row needs as many cells as the header"),
                 )
             yield reader.line_num, row
     except csv.Error as error:
         raise UserError(f"is not CSV: {error}", where=f"{where}:{reader.line_num}") from error
+
+
+def hint_of_header(header: Iterable[str], otherwise: str) -> str:
+    """The fix for a wrong header: commas if its columns are separated by semicolons or tabs, else ``otherwise``."""
+    return "separate the columns by commas" if other_separator(header) else otherwise
 
 
 def other_separator(header: Iterable[str]) -> bool:

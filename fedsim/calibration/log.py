@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fedsim.delimited import other_separator
+from fedsim.delimited import hint_of_header
 from fedsim.errors import UserError, nearest_or_all, raise_all
 from fedsim.formatting import format_counted, natural_order
 from fedsim.outcomes import OUTCOME_LABELS, Outcome
@@ -108,12 +108,9 @@ def read_log(path: Path) -> Log:
 
     if table.empty:
         raise UserError("the log has no rows", where=str(path), hint="write one row per dispatch")
-    if (row := _first(table.duplicated())) is not None:
-        raise UserError(
-            f"repeats an earlier row ({format_counted(int(table.duplicated().sum()), 'such row')})",
-            where=place(row),
-            hint="write one row per dispatch",
-        )
+    raise_all(
+        _error(table.duplicated(), place, "repeats an earlier row", "write one row per dispatch")
+    )
     named_by = next((each for each in _NAMES["client"] if each in table.columns), "client")
     return Log(_normalized(table, str(path), place), named_by)
 
@@ -129,9 +126,10 @@ def _normalized(table: pd.DataFrame, where: str, place: _Place) -> pd.DataFrame:
             raise UserError(
                 f"the log has no column {name.removesuffix('_s')}",
                 where=where,
-                hint="separate the columns by commas"
-                if other_separator(map(str, table.columns))
-                else f"it needs client, start and end; the other columns improve the estimates: {COLUMNS}",
+                hint=hint_of_header(
+                    map(str, table.columns),
+                    f"it needs client, start and end; the other columns improve the estimates: {COLUMNS}",
+                ),
             )
         else:
             column = pd.Series(np.nan, table.index, dtype=object if name == "outcome" else float)
@@ -182,15 +180,16 @@ def _disordered(log: pd.DataFrame, place: _Place) -> Iterator[UserError]:
     """An error if the phases of a row do not follow each other; the first pair of instants is named."""
     for before, after in itertools.combinations(_PHASES, 2):
         backwards = log[after] < log[before]
-        if (row := _first(backwards)) is not None:
+        if backwards.any():
             names = [name.removesuffix("_s") for name in (after, before)]
             is_whole = names == ["end", "start"]
             what = "ends before it starts" if is_whole else f"{names[0]} is before {names[1]}"
-            yield UserError(
-                f"{what} ({format_counted(int(backwards.sum()), 'such row')})",
-                where=place(row),
-                hint=f"{', '.join(name.removesuffix('_s') for name in _PHASES)} are instants of one clock, in seconds "
-                "or as ISO 8601 timestamps",
+            yield from _error(
+                backwards,
+                place,
+                what,
+                f"{', '.join(name.removesuffix('_s') for name in _PHASES)} are instants of one clock, in seconds or as "
+                "ISO 8601 timestamps",
             )
             return
 
@@ -198,38 +197,37 @@ def _disordered(log: pd.DataFrame, place: _Place) -> Iterator[UserError]:
 def _impossible(log: pd.DataFrame, place: _Place) -> Iterator[UserError]:
     """Errors for negative counts, and for steps that took time although there were none."""
     for name in ("steps", "bytes_down", "bytes_up"):
-        negative = log[name] < 0
-        if (row := _first(negative)) is not None:
-            yield UserError(
-                f"{name} is {log[name].iloc[row]:g}, but cannot be negative "
-                f"({format_counted(int(negative.sum()), 'such row')})",
-                where=place(row),
-                hint="correct it, or leave it empty if it is unknown",
-            )
+        yield from _error(
+            log[name] < 0,
+            place,
+            f"{name} is {{:g}}, but cannot be negative",
+            "correct it, or leave it empty if it is unknown",
+            log[name],
+        )
     computed_s = log["computed_s"] - log["downloaded_s"]
     idle = (log["steps"] == 0) & (computed_s > 0) & ~log["outcome"].isin(_UNDELIVERED)
-    if (row := _first(idle)) is not None:
-        yield UserError(
-            f"steps is 0, but the client computed for {computed_s.iloc[row]:g} s "
-            f"({format_counted(int(idle.sum()), 'such row')})",
-            where=place(row),
-            hint="give the number of local steps that it did, or leave it empty if it is unknown",
-        )
+    yield from _error(
+        idle,
+        place,
+        "steps is 0, but the client computed for {:g} s",
+        "give the number of local steps that it did, or leave it empty if it is unknown",
+        computed_s,
+    )
 
 
 def _beyond(
     worked_s: pd.Series, span_s: pd.Series, name: str, place: _Place
 ) -> Iterator[UserError]:
     """An error if a row worked in a phase for a negative time, or for longer than the phase lasted."""
-    wrong = (worked_s < 0) | (worked_s > span_s + _ROUNDING_S)
-    if (row := _first(wrong)) is not None:
-        begin, end = (instant.removesuffix("_s") for instant in WORK[name])
-        yield UserError(
-            f"{name} is {worked_s.iloc[row]:g} s, but it is {span_s.iloc[row]:g} s from {begin} to {end}"
-            f" ({format_counted(int(wrong.sum()), 'such row')})",
-            where=place(row),
-            hint=f"{name} is the time of work in this phase in seconds, without pauses; leave it empty if unknown",
-        )
+    begin, end = (instant.removesuffix("_s") for instant in WORK[name])
+    return _error(
+        (worked_s < 0) | (worked_s > span_s + _ROUNDING_S),
+        place,
+        f"{name} is {{:g}} s, but it is {{:g}} s from {begin} to {end}",
+        f"{name} is the time of work in this phase in seconds, without pauses; leave it empty if unknown",
+        worked_s,
+        span_s,
+    )
 
 
 def _unknown_outcomes(outcomes: pd.Series, place: _Place) -> Iterator[UserError]:
@@ -305,6 +303,19 @@ def _require_known(
             where=place(row),
             hint=hint,
         )
+
+
+def _error(
+    rows: pd.Series, place: _Place, message: str, hint: str, *values: pd.Series
+) -> Iterator[UserError]:
+    """An error at the first of these rows, with their number; none if there are no such rows.
+
+    The placeholders of ``message`` are filled with the row's ``values``.
+    """
+    if (row := _first(rows)) is not None:
+        text = message.format(*(column.iloc[row] for column in values))
+        count = format_counted(int(rows.sum()), "such row")
+        yield UserError(f"{text} ({count})", where=place(row), hint=hint)
 
 
 def _first(rows: pd.Series) -> int | None:

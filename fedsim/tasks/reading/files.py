@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from io import BytesIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -173,11 +174,15 @@ def read_table(path: Path, hint: str) -> pd.DataFrame:
 
     require_file(path)
     try:
-        if path.suffix == ".csv":
-            # pandas renames a column that appears twice, and fills or shifts rows with too few or too many cells.
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                deque(checked_rows(file, str(path)), maxlen=0)
-        return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+        if path.suffix == ".parquet":
+            return pd.read_parquet(path)
+        if path.suffix != ".csv":
+            return pd.read_csv(path)
+        # pandas renames a column that appears twice, and fills or shifts rows with too few or too many cells.
+        content = path.read_bytes()
+        text = TextIOWrapper(BytesIO(content), encoding="utf-8-sig", newline="")
+        deque(checked_rows(text, str(path)), maxlen=0)
+        return pd.read_csv(BytesIO(content))
     except (ValueError, OSError, pa.ArrowException) as error:
         # Only the parser of CSV files gives a line.
         line = re.search(r" in line (\d+)", str(error))

@@ -1,4 +1,4 @@
-"""Downloads."""
+"""Tables, downloads and archives."""
 
 from __future__ import annotations
 
@@ -11,8 +11,25 @@ from pathlib import Path
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.tasks.reading.files import Archive, Remote, download, locate
+from fedsim.tasks.reading.files import Archive, Remote, download, locate, read_table
 from tests.tasks.files import digest
+
+
+def test_a_table_is_read_from_the_disk_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a byte order mark and the line ends of Windows; what is checked is what is used."""
+    path = tmp_path / "table.csv"
+    path.write_bytes(b"\xef\xbb\xbfname,value\r\na,1\r\n\r\nb,2\r\n")
+    read_bytes = Path.read_bytes
+
+    def read_and_remove(file: Path) -> bytes:
+        content = read_bytes(file)
+        file.unlink()
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", read_and_remove)
+    assert read_table(path, "").to_dict("list") == {"name": ["a", "b"], "value": [1, 2]}
 
 
 def test_a_download_is_checked_and_kept(server: tuple[str, Path]) -> None:
