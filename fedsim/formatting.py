@@ -109,6 +109,11 @@ def format_bytes(value: float) -> str:
     return _prefixed(value, "B")
 
 
+def format_rate(bps: float) -> str:
+    """A rate of data in bits with an SI prefix and three significant digits: ``12.5 Mbit/s``."""
+    return _prefixed(bps, "bit/s")
+
+
 def format_energy(joules: float) -> str:
     """An energy with an SI prefix and three significant digits: ``4.5 kJ``."""
     return _prefixed(joules, "J")

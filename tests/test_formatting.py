@@ -20,6 +20,7 @@ from fedsim.formatting import (
     format_level,
     format_mean,
     format_names,
+    format_rate,
     format_ratio,
     format_value,
     format_watt_hours,
@@ -193,3 +194,12 @@ def test_a_command_can_be_pasted() -> None:
 def test_texts_are_sorted_with_their_numbers_in_order() -> None:
     names = ["a10", "a9b", "a", "10", "2", "x²", "a9"]
     assert sorted(names, key=natural_order) == ["2", "10", "a", "a9", "a9b", "a10", "x²"]
+
+
+def test_rates_have_si_prefixes() -> None:
+    assert [format_rate(bps) for bps in (0, 950, 12_500_000, 1e11)] == [
+        "0 bit/s",
+        "950 bit/s",
+        "12.5 Mbit/s",
+        "100 Gbit/s",
+    ]

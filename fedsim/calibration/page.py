@@ -24,6 +24,7 @@ from fedsim.formatting import (
     format_count,
     format_duration,
     format_interval,
+    format_level,
     format_number,
     format_share,
     format_value,
@@ -223,8 +224,8 @@ def _quantiles(calibration: Calibration) -> Figure:
         ("quantity", "", "text", lambda row: row[0]),
         ("source", "", "text", lambda row: row[1]),
         *(
-            (f"{share:.0%}", f"{share:.0%}", "time", lambda row, place=place: row[2][place])
-            for place, share in enumerate(QUANTILES)
+            (label, label, "time", lambda row, index=index: row[2][index])
+            for index, label in enumerate(format_level(share, "share") for share in QUANTILES)
         ),
     )
 
@@ -301,7 +302,9 @@ def _lateness(late: Lateness) -> Figure:
             "predicted",
             "Predicted probability",
             "text",
-            lambda row: f"{edges[row]:.0%} to {edges[row + 1]:.0%}",
+            lambda row: (
+                f"{format_level(edges[row], 'share')} to {format_level(edges[row + 1], 'share')}"
+            ),
         ),
         ("dispatches", "Dispatches", "count", lambda row: int((group == row).sum())),
         (

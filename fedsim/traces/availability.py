@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
+from fedsim.formatting import format_duration
 from fedsim.randomness import Stream
 from fedsim.traces.arrays import Bools, Ints
 from fedsim.traces.bundle import TraceBundle
@@ -436,7 +437,7 @@ class AvailabilityIndex:
 
     def _refuse(self, t_ns: int) -> None:
         raise UserError(
-            f"the availability trace ends before {t_ns / 1e9:g} s, and its on_end is error",
+            f"the availability trace ends before {format_duration(t_ns / NS_PER_S)}, and its on_end is error",
             hint="stop the run earlier, or set on_end to wrap, hold or unavailable",
         )
 

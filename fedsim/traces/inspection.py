@@ -11,7 +11,15 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fedsim.formatting import format_count, format_duration, format_number, format_share
+from fedsim.formatting import (
+    format_bytes,
+    format_count,
+    format_duration,
+    format_number,
+    format_rate,
+    format_ratio,
+    format_share,
+)
 from fedsim.traces.fitting import Fit
 from fedsim.traces.statistics import AvailabilityStatistics, BundleStatistics, Spread
 
@@ -27,10 +35,6 @@ _FIT_TEXTS = {
 
 Rows = dict[str, str]
 Text = Callable[[float], str]
-
-
-def _rate_text(bps: float) -> str:
-    return f"{bps / 1e6:.3g} Mbit/s"
 
 
 def _spread(spread: Spread, text: Text, percents: Sequence[float] = (10, 50, 90)) -> str:
@@ -71,7 +75,7 @@ def sections(statistics: BundleStatistics, *, bars: bool = True) -> dict[str, Ro
             "with a usable trace": format_count(statistics.valid_devices),
             "device-days observed": format_number(statistics.device_days),
             "days observed per device, 10 / 50 / 90%": _spread(
-                statistics.observed_days, "{:.3g}".format
+                statistics.observed_days, format_number
             ),
         }
     }
@@ -79,17 +83,17 @@ def sections(statistics: BundleStatistics, *, bars: bool = True) -> dict[str, Ro
         result |= _availability(statistics.availability, statistics.clock if bars else None)
     compute: Rows = {}
     for name, spread in statistics.compute.items():
-        text: Text = "{:,.4g}".format
+        text: Text = format_number
         if name == "ram_bytes":
-            text = lambda value: f"{value / 1e9:.3g} GB"  # noqa: E731
+            text = format_bytes
         elif name.endswith("_s"):
             text = format_duration
         compute |= _column(name, spread, text)
     network: Rows = {}
     for name, spread in statistics.network.items():
-        network |= _column(name, spread, format_duration if name.startswith("rtt") else _rate_text)
+        network |= _column(name, spread, format_duration if name.startswith("rtt") else format_rate)
     for way, spread in statistics.network_series_bps.items():
-        network[f"series {way}, over time"] = _spread(spread, _rate_text, (5, 50, 95))
+        network[f"series {way}, over time"] = _spread(spread, format_rate, (5, 50, 95))
         network[f"series {way}, below 0.1 Mbit/s"] = format_share(
             float((spread.samples < 1e5).mean())
         )
@@ -105,7 +109,7 @@ def _column(name: str, spread: Spread, text: Text) -> Rows:
     rows = {name: _spread(spread, text, (5, 50, 95))}
     low, high = spread.percentile(5), spread.percentile(95)
     if low > 0 and high > low:
-        rows[f"{name}, p95 / p5"] = f"{high / low:.3g}"
+        rows[f"{name}, p95 / p5"] = format_ratio(high / low)
     return rows | {f"{name}, {fit.family}": _fit_text(fit) for fit in spread.fits}
 
 
@@ -123,7 +127,7 @@ def _availability(online: AvailabilityStatistics, clock: str | None) -> dict[str
         when[f"by hour, 0 to 23 ({clock} clock)"] = _bars(hours)
     if np.isfinite(hours).all() and hours.max() > 0:
         low, high = hours.min(), hours.max()
-        ratio = f", ratio {high / low:.2f}" if low > 0 else ""
+        ratio = f", ratio {format_ratio(high / low)}" if low > 0 else ""
         when["most and fewest online"] = (
             f"{format_share(high)} at {int(hours.argmax()):02d} h,"
             f" {format_share(low)} at {int(hours.argmin()):02d} h{ratio}"
@@ -138,9 +142,7 @@ def _availability(online: AvailabilityStatistics, clock: str | None) -> dict[str
         when["by weekday (%)"] = "  ".join(known)
     lengths = {
         "sessions": format_count(online.sessions_s.count),
-        "sessions per device and day, 10 / 50 / 90%": _spread(
-            online.sessions_a_day, "{:.3g}".format
-        ),
+        "sessions per device and day, 10 / 50 / 90%": _spread(online.sessions_a_day, format_number),
         "session, 10 / 50 / 90%": _spread(online.sessions_s, format_duration),
         "gap, 10 / 50 / 90%": _spread(online.gaps_s, format_duration),
         "remaining time if picked online, 10 / 50 / 90%": _spread(

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError, raise_all
-from fedsim.formatting import format_counted
+from fedsim.formatting import format_counted, format_duration
 from fedsim.traces.arrays import Bools, Ints, filled, run_starts, to_numpy
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.tables import TABLES, Column, Order, single_chunk
@@ -109,11 +109,11 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
             " pandas.to_datetime(times, unit='s', utc=True)",
         )
     if are_short:
-        fact = f"half of the intervals are shorter than {np.median(length) / 1e6:,.3g} s"
+        fact = f"half of the intervals are shorter than {format_duration(np.median(length) / 1e6)}"
     elif last_s > LAST_S:
         fact = f"its times reach {last_s / _YEAR_S:,.3g} years from time 0"
     elif are_long:
-        fact = f"half of the intervals are longer than {np.median(length) / 1e6:,.3g} s"
+        fact = f"half of the intervals are longer than {format_duration(np.median(length) / 1e6)}"
     elif window_s > LONGEST_WINDOW_S:
         fact = f"half of the devices were observed for more than {window_s / _YEAR_S:,.3g} years"
     else:

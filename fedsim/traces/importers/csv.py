@@ -16,7 +16,13 @@ from pydantic import field_validator
 
 from fedsim.delimited import other_separator
 from fedsim.errors import UserError, nearest, raise_all
-from fedsim.formatting import format_count, format_counted, format_duration, format_names
+from fedsim.formatting import (
+    format_count,
+    format_counted,
+    format_duration,
+    format_names,
+    format_rate,
+)
 from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import (
@@ -648,7 +654,7 @@ def _network(table: _Table, caveats: list[str]) -> Any:
     device, which = np.nonzero(~np.isnan(rates))
     if len(device) and np.nanmedian(rates) > _FASTEST_BPS:
         caveats.append(
-            f"half of the rates are above {_FASTEST_BPS / 1e9:g} Gbit/s: is rate_unit right?"
+            f"half of the rates are above {format_rate(_FASTEST_BPS)}: is rate_unit right?"
         )
     if names == ["down", "up"]:
         down, up = rates[~np.isnan(rates).any(axis=1)].T

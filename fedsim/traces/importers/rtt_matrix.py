@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fedsim.errors import UserError
-from fedsim.formatting import natural_order
+from fedsim.formatting import format_duration, natural_order
 from fedsim.traces.arrays import Floats
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import STATIC_HORIZON_US, devices_table
@@ -126,7 +126,7 @@ def _plausible(rtt_s: Floats, unit: str, where: str) -> None:
     if not _PLAUSIBLE_S[0] <= median_s <= _PLAUSIBLE_S[1]:
         other = "s" if unit == "ms" else "ms"
         raise UserError(
-            f"the median round-trip time would be {median_s:.3g} s",
+            f"the median round-trip time would be {format_duration(median_s)}",
             where=where,
             hint=f"the numbers do not seem to be in {unit}; try unit={other}",
         )
