@@ -6,22 +6,20 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tests.oracle.base import Dispatch, Event, Selection, Server, Wish
 from tests.oracle.devices import FOREVER, exact, nanoseconds
 
-if TYPE_CHECKING:
-    from tests.oracle.server import Dispatch, Event, Simulation, Wish
 
-
-def make_selection(scenario: dict[str, Any], server: Simulation) -> Selection:
+def make_selection(scenario: dict[str, Any], server: Server) -> Selection:
     """The selection of a scenario."""
     section = scenario["server"]["selection"]
     kinds = {"round_robin": RoundRobin, "cyclic": Cyclic}
     return kinds[section["name"]](section, server)
 
 
-def make_schedule(scenario: dict[str, Any], server: Simulation) -> Schedule:
+def make_schedule(scenario: dict[str, Any], server: Server) -> Schedule:
     """The schedule of a scenario."""
     section = scenario["server"]["schedule"]
     kinds: dict[str, type[Schedule]] = {
@@ -38,22 +36,10 @@ def make_schedule(scenario: dict[str, Any], server: Simulation) -> Schedule:
 # ------------------------------------------------------------------------------------------- selections
 
 
-class Selection(ABC):
-    """Which clients get work."""
-
-    def __init__(self, section: dict[str, Any], server: Simulation) -> None:
-        self.section, self.server = section, server
-        self.cohort = section.get("cohort")
-
-    @abstractmethod
-    def draw(self, count: int, among: list[int]) -> list[int]:
-        """At most so many of these clients."""
-
-
 class RoundRobin(Selection):
     """Least often drawn first, then longest ago, then by number."""
 
-    def __init__(self, section: dict[str, Any], server: Simulation) -> None:
+    def __init__(self, section: dict[str, Any], server: Server) -> None:
         super().__init__(section, server)
         self.times = [0] * server.clients
         self.last = [-1] * server.clients
@@ -72,7 +58,7 @@ class RoundRobin(Selection):
 class Cyclic(Selection):
     """The next clients by number, round and round; who is not there loses the turn."""
 
-    def __init__(self, section: dict[str, Any], server: Simulation) -> None:
+    def __init__(self, section: dict[str, Any], server: Server) -> None:
         super().__init__(section, server)
         self.next = 0
 
@@ -92,7 +78,7 @@ class Cyclic(Selection):
 class Schedule(ABC):
     """When to hand out work, and what makes a version."""
 
-    def __init__(self, section: dict[str, Any], server: Simulation) -> None:
+    def __init__(self, section: dict[str, Any], server: Server) -> None:
         self.section, self.server = section, server
         self.watched: dict[Dispatch, Event] = {}
 
@@ -138,7 +124,7 @@ class Schedule(ABC):
 class Sync(Schedule):
     """Rounds: select, dispatch, wait, aggregate."""
 
-    def __init__(self, section: dict[str, Any], server: Simulation) -> None:
+    def __init__(self, section: dict[str, Any], server: Server) -> None:
         super().__init__(section, server)
         self.is_open = False
         self.waiting: Wish | None = None
@@ -223,7 +209,7 @@ class Sync(Schedule):
 class Continuous(Schedule):
     """Every arrival, or every ``buffer_size``-th one, makes a version; places are filled at once."""
 
-    def __init__(self, section: dict[str, Any], server: Simulation) -> None:
+    def __init__(self, section: dict[str, Any], server: Server) -> None:
         super().__init__(section, server)
         cohort = server.selection.cohort
         self.places = section.get("concurrency", server.clients if cohort is None else cohort)
@@ -296,7 +282,7 @@ class Continuous(Schedule):
 class Tiered(Schedule):
     """Rounds of tiers of like speed."""
 
-    def __init__(self, section: dict[str, Any], server: Simulation) -> None:
+    def __init__(self, section: dict[str, Any], server: Server) -> None:
         super().__init__(section, server)
         self.tiers: list[list[int]] = []
         self.pending: list[list[Dispatch]] = []
@@ -407,7 +393,7 @@ class Tiered(Schedule):
 class Window(Schedule):
     """Every client reports once; all updates make one version."""
 
-    def __init__(self, section: dict[str, Any], server: Simulation) -> None:
+    def __init__(self, section: dict[str, Any], server: Server) -> None:
         super().__init__(section, server)
         self.timers: list[Event] = []
         self.pending: list[Dispatch] = []
@@ -476,7 +462,7 @@ class Group:
 class Compass(Schedule):
     """FedCompass: steps such that clients arrive together."""
 
-    def __init__(self, section: dict[str, Any], server: Simulation) -> None:
+    def __init__(self, section: dict[str, Any], server: Server) -> None:
         super().__init__(section, server)
         full = max(server.devices.full_steps(client) for client in range(server.clients))
         self.most = section.get("max_steps", full)

@@ -4,57 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from tests.oracle.base import END, LAST, LEAVE, TIMER, Dispatch, Event, Wish
 from tests.oracle.devices import FOREVER, NS, Devices, Life, nanoseconds
+from tests.oracle.schedules import make_schedule, make_selection
 from tests.oracle.shared import SharedLinks
-
-FLOW, END, LEAVE, TIMER, LAST = 1, 2, 3, 4, 6
-"""Classes of events of one instant, in their order (docs/time.md, "Events of one instant")."""
-
-
-@dataclass(eq=False)
-class Dispatch:
-    """One hand-out of work."""
-
-    number: int
-    client: int
-    sequence: int
-    version: int
-    round: int
-    at: int
-    steps: int
-    group: int
-    life: Life
-    deadline: int | None = None
-    handed: bool = False
-    waiting: Event | None = None
-    on_handed: Callable[[], None] = lambda: None
-    outcome: str | None = None
-    arrived: bool = False
-    over: bool = False
-    ended: int | None = None
-    staleness: int | None = None
-    entered: int | None = None
-    given_up: bool = False
-
-
-class Event:
-    """Something that happens at an instant, unless it is called off."""
-
-    def __init__(self, at: int, kind: int, order: int, act: Callable[[], None]) -> None:
-        self.key = (at, kind, order)
-        self.act = act
-
-
-class Wish:
-    """Something to be done as soon as one of some clients can be asked."""
-
-    def __init__(self, act: Callable[[], None], clients: list[int]) -> None:
-        self.act, self.clients = act, clients
-        self.event: Event | None = None
 
 
 class Simulation:
@@ -74,8 +30,6 @@ class Simulation:
         tables: dict[str, Any],
         observed: Mapping[tuple[int, str], int] | None = None,
     ) -> None:
-        from tests.oracle.schedules import make_schedule, make_selection
-
         self.scenario = scenario
         self.stop = scenario["stop"]
         self.until = nanoseconds(self.stop["simulated_time"])

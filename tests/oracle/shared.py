@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
+from tests.oracle.base import END, FLOW, LEAVE, Dispatch, Event, Server
 from tests.oracle.devices import FOREVER, NS, Life, Phase, exact
 
-if TYPE_CHECKING:
-    from tests.oracle.server import Dispatch, Event, Simulation
-
-FLOW, END, LEAVE = 1, 2, 3
 ROUNDING = 1
 """Nanoseconds by which the end of one transfer may differ from the exact one, given the instants before it.
 
@@ -47,7 +43,7 @@ class SharedLinks:
         observed: ends of transfers in the tables under comparison, by dispatch and kind.
     """
 
-    def __init__(self, server: Simulation, observed: Mapping[tuple[int, str], int]) -> None:
+    def __init__(self, server: Server, observed: Mapping[tuple[int, str], int]) -> None:
         self.server, self.devices, self.observed = server, server.devices, observed
         network = server.scenario["devices"]["network"]
         self.limit = {
