@@ -1,0 +1,82 @@
+"""Diverged runs: from which evaluation on which metric is not finite."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from fedsim.runs.divergence import (
+    Lost,
+    has_diverged,
+    last_metrics,
+    lost_metrics,
+    lost_since,
+    own_metrics,
+)
+
+NAN = math.nan
+
+
+def run_of(
+    columns: dict[str, list[float]],
+    own: tuple[Any, ...] = (),
+    **info: Any,
+) -> Any:
+    """A run with evaluations of versions 0, 1, ... at 0 s, 10 s, ..."""
+    count = len(next(iter(columns.values()), []))
+    whens = {
+        "time_s": [10.0 * row for row in range(count)],
+        "version": list(range(count)),
+        "round": list(range(count)),
+    }
+    scenario = {"evaluation": {"metrics": list(own)}}
+    return SimpleNamespace(metrics=pd.DataFrame({**whens, **columns}), info=info, scenario=scenario)
+
+
+def test_a_metric_is_lost_from_the_evaluation_after_its_last_finite_value() -> None:
+    run = run_of({"accuracy": [0.1, 0.2, 0.3, NAN], "loss": [2.0, NAN, 3.0, math.inf]})
+    assert lost_metrics(run) == ["accuracy", "loss"]
+    assert lost_since(run) == [Lost("accuracy", 3, 30.0), Lost("loss", 3, 30.0)]
+    assert has_diverged(run)
+
+
+def test_losses_are_in_the_order_of_time_and_then_of_the_columns() -> None:
+    run = run_of({"loss": [1.0, 1.0, NAN], "accuracy": [NAN, NAN, NAN], "mae": [1.0, 1.0, NAN]})
+    assert [lost.metric for lost in lost_since(run)] == ["accuracy", "loss", "mae"]
+    assert lost_since(run)[0] == Lost("accuracy", 0, 0.0)
+
+
+def test_a_run_that_recovers_has_not_diverged() -> None:
+    run = run_of({"loss": [1.0, NAN, 2.0]})
+    assert not lost_since(run)
+    assert not has_diverged(run)
+
+
+def test_the_record_of_a_finished_run_decides() -> None:
+    run = run_of({"loss": [1.0, 2.0]}, metrics_of_run=None, metrics=[])
+    assert last_metrics(run) == {"loss": 2.0}
+    recorded = run_of({"loss": [1.0, 2.0]})
+    recorded.info["metrics"] = {"loss": NAN}
+    assert lost_metrics(recorded) == ["loss"]
+
+
+def test_a_flower_app_may_leave_out_a_metric() -> None:
+    """An empty cell of an app is a metric that it did not report, not one that is lost."""
+    assert not lost_metrics(run_of({"loss": [1.0, NAN]}, app="digits"))
+
+
+@pytest.mark.parametrize("metric", ["rare.py:share", {"name": "rare.py:share"}])
+def test_a_metric_of_the_user_may_be_undefined(metric: Any) -> None:
+    run = run_of({"loss": [1.0, 1.0], "share": [0.5, NAN]}, own=(metric, "accuracy"))
+    assert own_metrics(run.scenario) == ["rare.py:share"]
+    assert lost_metrics(run) == ["share"]
+    assert not has_diverged(run)
+
+
+def test_nothing_measured_is_nothing_lost() -> None:
+    assert last_metrics(run_of({})) == {}
+    assert not has_diverged(run_of({}))

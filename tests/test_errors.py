@@ -1,0 +1,75 @@
+"""Messages of errors: their parts, several at once, and the known word that was meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedsim.errors import (
+    UserError,
+    UserErrors,
+    combined,
+    further_checks,
+    last_number,
+    nearest,
+    nearest_or_all,
+    raise_all,
+    without_numbers,
+    writing,
+)
+
+
+def test_a_message_has_the_place_first_and_the_fix_on_a_line_below() -> None:
+    assert str(UserError("is empty")) == "is empty"
+    assert str(UserError("is empty", where="a.csv:3")) == "a.csv:3: is empty"
+    assert str(UserError("is empty", where="a", hint="fill it")) == "a: is empty\n  fill it"
+
+
+def test_control_characters_are_escaped_in_every_part() -> None:
+    error = UserError("bad\x1b[31m", where="a\x07", hint="b\x9b\nsecond line")
+    assert str(error) == "a\\x07: bad\\x1b[31m\n  b\\x9b\nsecond line"
+
+
+def test_one_error_stays_itself_and_several_become_one() -> None:
+    first, second = UserError("one", where="a"), UserError("two")
+    assert combined([first]) is first
+    both = combined([first, second])
+    assert isinstance(both, UserErrors)
+    assert both.errors == (first, second)
+    assert str(both) == "a: one\ntwo"
+    raise_all(())
+    with pytest.raises(UserErrors):
+        raise_all(error for error in (first, second))
+
+
+def test_only_errors_of_the_user_have_a_note_about_further_checks() -> None:
+    with pytest.raises(UserError) as caught, further_checks():
+        raise UserError("wrong")
+    assert caught.value.__notes__ == ["note: further checks follow once this is fixed"]
+    with pytest.raises(KeyError) as defect, further_checks():
+        raise KeyError("wrong")
+    assert not hasattr(defect.value, "__notes__")
+
+
+def test_an_error_of_the_system_names_the_path(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught, writing(tmp_path, hint="name a file"):
+        tmp_path.write_text("")
+    assert str(caught.value) == f"{tmp_path}: cannot be written: Is a directory\n  name a file"
+
+
+def test_numbers_are_masked_and_the_last_is_found() -> None:
+    assert without_numbers("set at most 1,024 of 3.5 s") == "set at most # of # s"
+    assert last_number("of 7, set at most 1,024.5 s") == 1024.5
+    assert last_number("none") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("SGD", "sgd"), ("adm", "adam"), ("lr", "server_lr"), ("zzz", None)],
+)
+def test_the_known_word_that_was_meant(word: str, meant: str | None) -> None:
+    known = ("sgd", "adam", "server_lr")
+    assert nearest(word, known) == (f"did you mean '{meant}'? " if meant else "")
+    expected = f"did you mean '{meant}'?" if meant else "one of three"
+    assert nearest_or_all(word, known, "one of three") == expected

@@ -1,0 +1,86 @@
+"""Tests mirror the tree: the test of ``fedsim/network/fair.py`` is ``tests/network/test_fair.py``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import fedsim
+
+PRODUCT, TESTS = Path(fedsim.__file__).parent, Path(__file__).parent
+
+TOGETHER = {
+    "learning/metrics": "a few lines per metric",
+    "learning/optimizers": "the same oracle, torch, for each",
+    "learning/rates": "a few lines per schedule of the learning rate",
+    "tasks/models": "a few lines per model; the same checks of all",
+    "traces/synthesis/families": "a few lines per family",
+}
+"""Packages whose parts share the file named after the package, and why."""
+
+ELSEWHERE = {
+    "cli/calibrate.py": ("calibration/test_calibrating.py", "the command only calls it"),
+    "devices/availability/base.py": ("devices/availability/test_always.py", "only defaults"),
+    "devices/context.py": ("devices/compute/test_times.py", "a record of inputs"),
+    "flower/__init__.py": ("flower/test_running.py", "imports"),
+    "learning/kernels/base.py": ("learning/kernels/test_kernels.py", "an interface"),
+    "learning/kernels/corrections.py": (
+        "learning/kernels/test_kernels.py",
+        "what several kernels share",
+    ),
+    "methods/fedadagrad.py": ("methods/test_adaptive.py", "a variant of one method"),
+    "methods/fedadam.py": ("methods/test_adaptive.py", "a variant of one method"),
+    "methods/fedyogi.py": ("methods/test_adaptive.py", "a variant of one method"),
+    "methods/fedper.py": ("methods/test_partial_personalization.py", "other defaults of FedSim"),
+    "methods/fedrep.py": ("methods/test_partial_personalization.py", "other defaults of FedAlt"),
+    "methods/fedsim_method.py": (
+        "methods/test_partial_personalization.py",
+        "compared with FedAlt and FedAvg",
+    ),
+    "methods/lg_fedavg.py": ("methods/test_partial_personalization.py", "other defaults of FedSim"),
+    "methods/local_rules.py": ("methods/test_fedprox.py", "a rule of a few lines"),
+    "methods/rescale.py": ("methods/test_fedlga.py", "the baseline of FedLGA"),
+    "network/transports/fluid.py": ("network/test_transported.py", "adds nothing to a transfer"),
+    "simulation/course.py": ("simulation/test_energy.py", "a record of results"),
+    "tasks/datasets/fashion_mnist.py": ("tasks/datasets/test_mnist.py", "other files of MNIST"),
+    "traces/parameters.py": ("composition/test_requirements.py", "declarations"),
+    "traces/synthesis/family.py": ("traces/synthesis/families/test_families.py", "an interface"),
+}
+"""Modules whose test has another name: it, and why."""
+
+FEW_LINES = 14
+"""Files with at most this many lines import, or run, what other files define."""
+
+
+def modules() -> list[str]:
+    """The files of the product that have more than a few lines, without the templates of users' projects."""
+    return [
+        str(path.relative_to(PRODUCT))
+        for path in sorted(PRODUCT.rglob("*.py"))
+        if "templates" not in path.parts and len(path.read_text().splitlines()) > FEW_LINES
+    ]
+
+
+def mirrored(module: str) -> str:
+    """The test that the path of a module names."""
+    path = Path(module)
+    stem = path.parent.name if path.stem == "__init__" else path.stem.lstrip("_")
+    return str(path.parent / f"test_{stem or 'fedsim'}.py")
+
+
+@pytest.mark.parametrize("module", modules())
+def test_every_module_has_its_test(module: str) -> None:
+    own_test = TESTS / mirrored(module)
+    package = str(Path(module).parent)
+    if module in ELSEWHERE:
+        assert not own_test.exists(), "no longer an exception"
+        assert (TESTS / ELSEWHERE[module][0]).is_file()
+    elif not own_test.exists():
+        assert package in TOGETHER, f"write tests/{mirrored(module)}"
+        assert (TESTS / package / f"test_{Path(package).name}.py").is_file()
+
+
+def test_exceptions_name_modules_and_packages() -> None:
+    assert set(ELSEWHERE) <= set(modules())
+    assert all((PRODUCT / package).is_dir() for package in TOGETHER)

@@ -1,0 +1,67 @@
+"""What every exporter does with its files: none is replaced unless requested, and none is left half written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from fedsim.errors import UserError
+from fedsim.parameters import Parameters
+from fedsim.traces.exporters import Exporter, Files, registry
+from tests.traces.cases import bundle_of
+
+
+class Two(Exporter):
+    """Writes two files."""
+
+    name = "two"
+    Params = Parameters
+    writes_folder: ClassVar[bool] = True
+
+    @classmethod
+    def files(cls, bundle: Any, path: Path, params: Any, counts: dict[str, int]) -> Files:
+        counts["files"] = 2
+        yield path / "a", "text ü"
+        yield path / "b", b"\x00bytes"
+
+
+@pytest.fixture
+def bundle() -> Any:
+    return bundle_of({"d0": [(0, 60_000_000)]})
+
+
+def test_text_and_bytes_are_written_into_a_new_folder(bundle: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "folder"
+    assert Two.write(bundle, folder, Parameters()) == {"files": 2}
+    assert (folder / "a").read_bytes() == "text ü".encode()
+    assert (folder / "b").read_bytes() == b"\x00bytes"
+    assert sorted(path.name for path in folder.iterdir()) == ["a", "b"]
+
+
+def test_existing_files_are_replaced_only_on_request(bundle: Any, tmp_path: Path) -> None:
+    (tmp_path / "b").write_text("mine")
+    with pytest.raises(UserError, match="the output already exists") as caught:
+        Two.write(bundle, tmp_path, Parameters())
+    assert caught.value.where == str(tmp_path / "b")
+    assert (tmp_path / "b").read_text() == "mine"
+    Two.write(bundle, tmp_path, Parameters(), overwrite=True)
+    assert (tmp_path / "b").read_bytes() == b"\x00bytes"
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(bundle: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="is a file\n  name a folder"):
+        Two.write(bundle, tmp_path / "file", Parameters(), overwrite=True)
+
+
+def test_a_folder_in_the_place_of_a_file_is_not_replaced(bundle: Any, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(UserError, match="the output already exists"):
+        Two.write(bundle, tmp_path, Parameters(), overwrite=True)
+
+
+def test_every_format_has_its_name_and_a_description() -> None:
+    assert set(registry()) == {"avt", "fedscale", "fta", "mahimahi", "pensieve"}
+    assert all(each.name == name and each.description for name, each in registry().items())
