@@ -16,11 +16,13 @@ from fedsim.components import (
     Component,
     discover,
     import_path,
+    is_bundled,
     is_user_reference,
     load_user_component,
+    place,
 )
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.parameters import without_markup
+from fedsim.parameters import Parameters, without_markup
 from fedsim.signatures import check_overrides
 
 
@@ -102,18 +104,32 @@ class Catalog:
             user_class = entry.of_function(given)
         if not issubclass(user_class, base):
             raise UserError(
-                f"{user_class.__name__} does not derive from {base.__name__}",
+                f"{place(user_class)} does not derive from {base.__name__}",
                 hint=f"derive it from {import_path(base)}",
             )
         check_overrides(user_class, base)
         component = entry.adapt(user_class)
-        expected = getattr(base, "Params", None)
+        expected = _expected_params(user_class)
         if expected is not None and not issubclass(component.Params, expected):
+            package, _, name = import_path(expected).rpartition(".")
             raise UserError(
-                f"the Params of {user_class.__name__} do not derive from {expected.__name__}",
-                hint=f"derive them from {import_path(expected)}",
+                f"{place(user_class)}: its Params do not derive from {name}",
+                hint=f"write class {component.Params.__name__}({name}), after from {package} import {name}"
+                if component.Params.__module__ == user_class.__module__
+                else f"write Params = {name} in {user_class.__name__}, after from {package} import {name}",
             )
         return component
+
+
+def _expected_params(user_class: type[Any]) -> type[Parameters] | None:
+    """The parameters of the innermost base in fedsim that is not a part itself; None for a torch module.
+
+    Subclasses of a part may replace all functions that read its parameters.
+    """
+    bases = (base for base in user_class.__mro__ if issubclass(base, Component))
+    return next(
+        (base.Params for base in bases if is_bundled(base) and not vars(base).get("name")), None
+    )
 
 
 def summaries(parts: Mapping[str, type[Component]]) -> dict[str, str]:

@@ -7,6 +7,7 @@ package of its kind, where it is found without being listed anywhere, or in a us
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import importlib
@@ -58,6 +59,43 @@ class Component:
 def is_bundled(item: Callable[..., Any]) -> bool:
     """Whether a function or class ships with fedsim."""
     return item.__module__.partition(".")[0] == "fedsim"
+
+
+def place(user_class: type[Any], function: str = "") -> str:
+    """A user's class, or a function of it, for messages: ``file:line: Class.function``.
+
+    The line is that of the function, or of the class if it inherits the function from fedsim. A class of a notebook's
+    cell is named alone.
+    """
+    name = f"{user_class.__name__}.{function}" if function else user_class.__name__
+    try:
+        file = inspect.getfile(user_class)
+    except (OSError, TypeError):
+        return name
+    own = inspect.getattr_static(user_class, function, None) if function else None
+    own = getattr(own, "__func__", own)
+    own = inspect.unwrap(own) if callable(own) else own
+    if inspect.isfunction(own) and not is_bundled(own):
+        return f"{defined_at(own)}: {name}"
+    line = _line_of_class(user_class)
+    return f"{file}: {name}" if line is None else f"{file}:{line}: {name}"
+
+
+@functools.lru_cache(maxsize=64)
+def _line_of_class(user_class: type[Any]) -> int | None:
+    """The line of a class in its file; None if the file cannot be read, or if the class was made of a function."""
+    try:
+        tree = ast.parse(Path(inspect.getfile(user_class)).read_bytes())
+    except (OSError, SyntaxError):
+        return None
+    classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    return next((node.lineno for node in classes if node.name == user_class.__name__), None)
+
+
+def defined_at(function: Callable[..., Any]) -> str | None:
+    """The file and line of a function's definition; None if it has none."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return None if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def params_of(part: Component) -> Parameters:
@@ -247,7 +285,7 @@ def load_user_component(
     if not (isinstance(value, type) and issubclass(value, base)):
         package, _, base_name = import_path(base).rpartition(".")
         raise UserError(
-            f"the class {class_name} in {path} does not derive from {package}.{base_name}"
+            f"{place(value)} does not derive from {package}.{base_name}"
             if isinstance(value, type)
             else f"{class_name} in {path} is of type {type(value).__name__}, not a {expected}",
             hint=None
@@ -258,7 +296,7 @@ def load_user_component(
         lacking = sorted(getattr(value, "__abstractmethods__", ()))
         declaring = next(item for item in value.__mro__ if lacking[0] in vars(item))
         raise UserError(
-            f"{class_name} in {path} lacks {', '.join(lacking)}",
+            f"{place(value)} lacks {', '.join(lacking)}",
             hint=f"define {', '.join(lacking)} in the class; {import_path(declaring)} requires it",
         )
     return value

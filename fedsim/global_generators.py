@@ -17,9 +17,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fedsim.components import is_bundled
+from fedsim.components import is_bundled, place
 from fedsim.errors import UserError
-from fedsim.signatures import place
 
 _Part = TypeVar("_Part")
 

@@ -7,14 +7,14 @@ import math
 import re
 import reprlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, TypeVar, get_type_hints
 
 from pydantic import Field, TypeAdapter, create_model
 
-from fedsim.components import Component, import_path, is_bundled
+from fedsim.components import Component, defined_at, import_path, is_bundled, place
 from fedsim.errors import UserError
 from fedsim.formatting import format_names
 from fedsim.parameters import Parameters
@@ -153,20 +153,19 @@ def called(part: type[Any]) -> str:
     return name or part.__name__
 
 
-def place(user_class: type[Any], function: str = "") -> str:
-    """A user's class, or a function of it, for messages, with its file; a class of a notebook's cell has none."""
-    name = f"{user_class.__name__}.{function}" if function else user_class.__name__
-    try:
-        return f"{inspect.getfile(user_class)}: {name}"
-    except (OSError, TypeError):
-        return name
+def mistake_in_class(error: BaseException) -> UserError | None:
+    """The error for a user's class that lacks something that its base in fedsim needs, if ``error`` is due to that.
 
-
-def skipped_init(error: BaseException) -> UserError | None:
-    """The error for a user's part whose ``__init__`` does not call that of its base, if ``error`` is due to that."""
-    if not isinstance(error, AttributeError) or not isinstance(error.obj, Component):
+    Either its ``__init__`` does not call that of its base, or its ``Params`` lack a parameter of the base.
+    """
+    if not isinstance(error, AttributeError):
         return None
-    kind: Any = type(error.obj)
+    if isinstance(error.obj, Component):
+        return _skipped_init(error, type(error.obj))
+    return _missing_parameter(error, type(error.obj)) if isinstance(error.obj, Parameters) else None
+
+
+def _skipped_init(error: AttributeError, kind: Any) -> UserError | None:
     base = next(base for base in kind.__mro__ if is_bundled(base) and "__init__" in vars(base))
     own = kind.__init__
     if is_bundled(own) or error.name not in _names_in_inits(base):
@@ -177,6 +176,28 @@ def skipped_init(error: BaseException) -> UserError | None:
         where=defined_at(own),
         hint=f"call super().__init__({', '.join(arguments)}) at the beginning of {own.__qualname__}",
     )
+
+
+def _missing_parameter(error: AttributeError, params: type[Parameters]) -> UserError | None:
+    for kind in _subclasses(Component):
+        if is_bundled(kind) or kind.Params is not params:
+            continue
+        for base in filter(is_bundled, kind.__mro__):
+            declared = getattr(base, "Params", Parameters)
+            if error.name in declared.model_fields:
+                name = declared.__name__
+                return UserError(
+                    f"its Params lack the parameter '{error.name}', which {base.__name__} reads",
+                    where=place(kind),
+                    hint=f"derive them from {name}, after from {declared.__module__} import {name}",
+                )
+    return None
+
+
+def _subclasses(kind: type[_T]) -> Iterator[type[_T]]:
+    for derived in kind.__subclasses__():
+        yield derived
+        yield from _subclasses(derived)
 
 
 def _names_in_inits(base: type[Any]) -> set[str]:
@@ -236,12 +257,6 @@ def shown(value: Any) -> str:
         dtype = str(value.dtype).removeprefix("torch.")
         return f"{kind} of shape {tuple(value.shape)} and type {dtype}"
     return _SHORT.repr(value)
-
-
-def defined_at(function: Callable[..., Any]) -> str | None:
-    """The file and line of a function's definition; None if it has none."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    return None if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def _written(function: Callable[..., Any]) -> str:

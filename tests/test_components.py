@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedsim.catalog import CATALOG
-from fedsim.components import import_path, load_user_component
+from fedsim.components import import_path, load_user_component, place
 from fedsim.errors import UserError
 from fedsim.methods.base import Method
 from fedsim.methods.fedavg import FedAvg
+from fedsim.scheduling.base import Selection
 from fedsim.tasks.dataset import DatasetComponent
 from tests.tasks.users import own_task
 
@@ -78,19 +80,19 @@ def function(outputs, labels): return 0
         (
             "method",
             "Plain",
-            "the class Plain in {file} does not derive from fedsim.methods.base.Method",
+            "{file}:5: Plain does not derive from fedsim.methods.base.Method",
             "write class Plain(Method), after from fedsim.methods.base import Method",
         ),
         (
             "metric",
             "Plain",
-            "the class Plain in {file} does not derive from fedsim.learning.metrics.Metric",
+            "{file}:5: Plain does not derive from fedsim.learning.metrics.Metric",
             "write class Plain(Metric), after from fedsim.learning.metrics import Metric",
         ),
         (
             "model",
             "Plain",
-            "the class Plain in {file} does not derive from torch.nn.Module",
+            "{file}:5: Plain does not derive from torch.nn.Module",
             "write class Plain(Module), after from torch.nn import Module",
         ),
         (
@@ -114,7 +116,7 @@ def function(outputs, labels): return 0
         (
             "method",
             "Unfinished",
-            "Unfinished in {file} lacks aggregate",
+            "{file}:6: Unfinished lacks aggregate",
             "define aggregate in the class; fedsim.methods.base.Method requires it",
         ),
     ],
@@ -139,7 +141,9 @@ def test_a_wrong_params_class_names_the_documented_one() -> None:
     class Own(Method):
         Params = int  # type: ignore[assignment]
 
-    with pytest.raises(UserError, match=r"derive them from fedsim\.components\.Parameters"):
+    with pytest.raises(
+        UserError, match=r"write Params = Parameters in Own, after from fedsim\.components"
+    ):
         CATALOG.adopt("method", Own)
 
 
@@ -170,4 +174,60 @@ def test_a_mistake_of_a_users_data_set_names_its_class(tmp_path: Path) -> None:
     component = load_user_component("bad.py:DsBad", DatasetComponent, tmp_path)
     with pytest.raises(UserError, match="50 training samples but 40 labels") as caught:
         component(component.Params()).loaded(tmp_path)
-    assert caught.value.where == f"{tmp_path / 'bad.py'}: DsBad.load"
+    assert caught.value.where == f"{tmp_path / 'bad.py'}:5: DsBad.load"
+
+
+PLACES = """\
+import functools
+
+from fedsim.scheduling.selections.uniform import Uniform
+
+
+class Base(Uniform):
+    def cohort(self, factor=1.0):
+        return []
+
+
+class Mine(Base):
+    @functools.lru_cache
+    def helper(self):
+        return []
+
+    @classmethod
+    def made(cls):
+        return cls
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "line", "name"),
+    [
+        ("", 11, "Mine"),
+        ("cohort", 7, "Mine.cohort"),
+        ("helper", 12, "Mine.helper"),
+        ("made", 16, "Mine.made"),
+        ("draw", 11, "Mine.draw"),
+        ("nothing", 11, "Mine.nothing"),
+    ],
+)
+def test_a_place_is_the_line_of_the_function_or_of_the_class(
+    tmp_path: Path, function: str, line: int, name: str
+) -> None:
+    (tmp_path / "own.py").write_text(PLACES)
+    mine = load_user_component("own.py:Mine", Selection, tmp_path)
+    assert place(mine, function) == f"{tmp_path / 'own.py'}:{line}: {name}"
+
+
+def test_the_place_of_a_class_without_a_file_is_its_name() -> None:
+    console: dict[str, Any] = {"__name__": "console"}
+    exec("class Mine:\n    def draws(self): return 1", console)
+    assert place(console["Mine"]) == "Mine"
+    assert place(console["Mine"], "draws") == "Mine.draws"
+
+
+def test_a_class_whose_file_is_gone_has_a_place_without_a_line(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(PLACES)
+    mine = load_user_component("own.py:Mine", Selection, tmp_path)
+    (tmp_path / "own.py").unlink()
+    assert place(mine) == f"{tmp_path / 'own.py'}: Mine"
+    assert place(mine, "cohort") == f"{tmp_path / 'own.py'}:7: Mine.cohort"

@@ -29,6 +29,7 @@ from fedsim.devices.availability.always import Always
 from fedsim.errors import UserError
 from fedsim.formatting import format_count, format_counted, format_duration, format_share
 from fedsim.network.base import Direction
+from fedsim.network.columns import LinkParams
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.transport import Transport
 from fedsim.network.transports.fluid import Fluid
@@ -230,7 +231,11 @@ def known(scenario: LoadedScenario, clients: list[str], named_by: str, where: st
     world = assembly.world
     clients, flags = paired(clients, named_by, count, world.names(), where)
     down, up = assembly.rules.traffic_bytes
-    transport: Transport = scenario.scenario.devices.network.params.transport.create()
+    links = scenario.scenario.devices.network.params
+    # A network of the user's may have no transport: its links carry the bytes at their rates.
+    transport: Transport = (
+        links.transport.create() if isinstance(links, LinkParams) else Fluid(Parameters())
+    )
     latency_s = network.latencies_ns(Direction.DOWN) / 1e9
     transfers_s = np.array(
         [

@@ -130,11 +130,11 @@ class Commands(Suggesting):
     def _defect(self, error: Exception, show: Callable[[Iterable[UserError]], None]) -> int:
         """Show an error that is nobody's mistake in the input: that of a user's part, or a defect of fedsim."""
         from fedsim.components import users_line, users_report
-        from fedsim.signatures import skipped_init
+        from fedsim.signatures import mistake_in_class
 
         # What to do next belongs below the error, not into the traceback.
         notes, error.__notes__ = getattr(error, "__notes__", []), []
-        users = skipped_init(error)
+        users = mistake_in_class(error)
         if users is None and (report := users_report(error)) is not None:
             # Its author needs the lines of the file, but none of fedsim's.
             click.echo(report, err=True, nl=False)

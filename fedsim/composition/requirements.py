@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.components import Component, is_bundled
+from fedsim.components import Component, is_bundled, place
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.formatting import format_count, format_counted, format_duration, format_share
 from fedsim.learning.metrics.base import Metric, declares_direction, how_to_declare_direction
@@ -24,7 +24,7 @@ from fedsim.methods.base import Method
 from fedsim.metrics import METRICS, MetricDefinition
 from fedsim.scenario.model import Evaluation, Server, Stop
 from fedsim.scheduling.base import Schedule, Selection, cohort_of
-from fedsim.signatures import called, place
+from fedsim.signatures import called
 from fedsim.tasks.base import Task
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle

@@ -35,6 +35,7 @@ class Continuous(Schedule):
     :meth:`lost`.
     """
 
+    Params: ClassVar[type[Parameters]] = ContinuousParams
     patience: ClassVar[str] = "timeout"
 
     def __init__(self, params: Any, server: ServerPort, selection: Selection) -> None:
@@ -112,6 +113,8 @@ class Concurrent(Continuous):
     update completes it, and then the free slot is filled, so that the next client starts from that version. A slot
     that no available client can fill is filled when the next client checks in.
     """
+
+    Params: ClassVar[type[Parameters]] = ConcurrentParams
 
     def __init__(
         self, params: ConcurrentParams, server: ServerPort, selection: Selection, updates: int

@@ -14,13 +14,12 @@ from numbers import Integral, Real
 from types import FrameType
 from typing import Any, ClassVar, TypeVar
 
-from fedsim.components import is_bundled
+from fedsim.components import is_bundled, place
 from fedsim.errors import UserError
 from fedsim.formatting import format_count, format_duration
 from fedsim.global_generators import random_numbers, unmoved
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
 from fedsim.scheduling.standstill import Standstill
-from fedsim.signatures import place
 from fedsim.simulation.handouts import HandOuts
 from fedsim.units import to_s
 
@@ -348,7 +347,8 @@ class _Requests:
             return callback
         code = getattr(inspect.unwrap(getattr(callback, "__func__", callback)), "__code__", None)
         if code is not None and code.co_filename in self._files:
-            where = f"{code.co_filename}: {code.co_qualname.partition('.<locals>')[0]}"
+            function = code.co_qualname.partition(".<locals>")[0]
+            where = f"{code.co_filename}:{code.co_firstlineno}: {function}"
 
         def call(*args: Any) -> _Result:
             with unmoved(where, random_numbers("schedule")):

@@ -13,7 +13,7 @@ from typing import Any
 from fedsim.components import users_line
 from fedsim.errors import UserError
 from fedsim.runs.folder import RunFolder, Status
-from fedsim.signatures import skipped_init
+from fedsim.signatures import mistake_in_class
 
 ERRORS = "errors"
 """Folder in the sweep's folder with the tracebacks of internal errors."""
@@ -85,12 +85,12 @@ class Performer:
             result = Result(task, str(error), True, tuple(warnings))
         except Exception as error:
             _keep(task, traceback.format_exc())
-            skipped, line = skipped_init(error), users_line(error)
+            mistake, line = mistake_in_class(error), users_line(error)
             text = f"{line}: " if line else ""
             text += f"{type(error).__name__}: {error}"
-            if skipped is not None:
-                text = str(skipped)
-            is_users = line is not None or skipped is not None
+            if mistake is not None:
+                text = str(mistake)
+            is_users = line is not None or mistake is not None
             result = Result(task, text, is_users, tuple(warnings))
         else:
             return Result(task, warnings=tuple(warnings))

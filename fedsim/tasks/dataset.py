@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.components import Component, is_bundled
+from fedsim.components import Component, is_bundled, place
 from fedsim.errors import UserError
-from fedsim.signatures import place, returned, shown
+from fedsim.signatures import returned, shown
 from fedsim.tasks.reading.arrays import first_not_finite
 
 Kind = Literal["classification", "next_character", "binary", "regression"]

@@ -78,7 +78,7 @@ class Online(AvailabilityModel):
         return np.ones(self.context.clients, bool)
 '''
 CASES: list[tuple[str, Any, str]] = [
-    ("training.lr_schedule", {"name": "own.py:Rate"}, r"own\.py: Rate\.factor: returns None"),
+    ("training.lr_schedule", {"name": "own.py:Rate"}, r"own\.py:\d+: Rate\.factor: returns None"),
     ("training.lr_schedule", {"name": "own.py:Rate", "value": "text"}, "returns '0.5'"),
     ("training.lr_schedule", {"name": "own.py:Rate", "value": "negative"}, "returns -1.0"),
     ("training.lr_schedule", {"name": "own.py:Rate", "value": "nan"}, "finite and at least 0"),
@@ -108,7 +108,7 @@ CASES: list[tuple[str, Any, str]] = [
     (
         "training.optimizer",
         {"name": "own.py:Steps"},
-        r"own\.py: Steps\.step: returns without having changed the weights",
+        r"own\.py:\d+: Steps\.step: returns without having changed the weights",
     ),
     ("devices.availability", {"name": "own.py:Online"}, r"Online\.index: returns an array"),
 ]

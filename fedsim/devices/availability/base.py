@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.components import Component
+from fedsim.components import Component, Parameters
 from fedsim.devices.context import DeviceContext
 from fedsim.traces.parameters import OnEnd, TraceParameters
 
@@ -29,7 +29,9 @@ class AvailabilityParams(TraceParameters):
 
 
 class AvailabilityModel(Component, ABC):
-    """Decides when each client is online and eligible."""
+    """Decides when each client is online and eligible; its ``Params`` derive from :class:`AvailabilityParams`."""
+
+    Params: ClassVar[type[Parameters]] = AvailabilityParams
 
     def __init__(self, params: Any, context: DeviceContext) -> None:
         self.params = params

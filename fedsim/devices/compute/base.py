@@ -15,30 +15,6 @@ from fedsim.traces.parameters import TraceParameters
 from fedsim.units import Duration
 
 
-class ComputeModel(Component, ABC):
-    """Duration of a local step on each client's device; its ``Params`` derive from :class:`ComputeParams`.
-
-    Attributes:
-        needs_flops: whether step times depend on the operations of the model, which are then counted.
-        redraws: whether a client's nominal step time may change from dispatch to dispatch.
-    """
-
-    needs_flops: ClassVar[bool] = False
-    redraws: bool = False
-
-    def __init__(self, params: Any, context: DeviceContext) -> None:
-        self.params = params
-        self.context = context
-
-    @abstractmethod
-    def step_s(self) -> npt.NDArray[np.float64]:
-        """Nominal seconds of one local step of each client, (N,)."""
-
-    def redrawn_step_s(self, client: int, sequence: int) -> float:
-        """Nominal seconds of a local step in the ``sequence``-th dispatch, if :attr:`redraws`."""
-        raise TypeError(f"{self.name} does not redraw step times")
-
-
 class Jitter(Parameters):
     """Variation of a client's step time per dispatch; all steps of a dispatch share one factor."""
 
@@ -117,3 +93,28 @@ class ComputeParams(TraceParameters):
     """Scripted changes of speed."""
     series: bool = True
     """Replay the trace bundle's compute_series (contention, throttling), if it has one."""
+
+
+class ComputeModel(Component, ABC):
+    """Duration of a local step on each client's device; its ``Params`` derive from :class:`ComputeParams`.
+
+    Attributes:
+        needs_flops: whether step times depend on the operations of the model, which are then counted.
+        redraws: whether a client's nominal step time may change from dispatch to dispatch.
+    """
+
+    Params: ClassVar[type[Parameters]] = ComputeParams
+    needs_flops: ClassVar[bool] = False
+    redraws: bool = False
+
+    def __init__(self, params: Any, context: DeviceContext) -> None:
+        self.params = params
+        self.context = context
+
+    @abstractmethod
+    def step_s(self) -> npt.NDArray[np.float64]:
+        """Nominal seconds of one local step of each client, (N,)."""
+
+    def redrawn_step_s(self, client: int, sequence: int) -> float:
+        """Nominal seconds of a local step in the ``sequence``-th dispatch, if :attr:`redraws`."""
+        raise TypeError(f"{self.name} does not redraw step times")

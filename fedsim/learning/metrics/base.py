@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.components import Component, is_bundled, users_line
+from fedsim.components import Component, defined_at, is_bundled, users_line
 from fedsim.errors import FedsimError, UserError
 from fedsim.formatting import Kind
 from fedsim.global_generators import unmoved
 from fedsim.metrics import METRICS, MetricDefinition
-from fedsim.signatures import defined_at, parameters_of
+from fedsim.signatures import parameters_of
 from fedsim.tasks.dataset import TargetKind
 
 if TYPE_CHECKING:

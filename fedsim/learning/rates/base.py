@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal
+from typing import ClassVar, Literal
 
-from fedsim.components import Component
+from fedsim.components import Component, Parameters
 
 By = Literal["round", "time"]
 """Unit of a schedule: rounds or simulated seconds."""
@@ -19,8 +19,17 @@ class RateSchedule(Component, ABC):
         """Factor for a dispatch of this round, sent at this simulated time; finite and at least 0."""
 
 
+class CountingParams(Parameters):
+    """Parameters of schedules that are a function of t."""
+
+    by: By = "round"
+    """Unit of t: rounds or simulated seconds."""
+
+
 class CountingSchedule(RateSchedule):
     """A function of t only, in rounds or seconds according to the parameter ``by``."""
+
+    Params: ClassVar[type[Parameters]] = CountingParams
 
     def factor(self, round_number: int, time_s: float) -> float:
         """:meth:`factor_at` the round or the time."""

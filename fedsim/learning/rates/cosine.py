@@ -6,19 +6,16 @@ import math
 
 from pydantic import Field
 
-from fedsim.learning.rates.base import By, CountingSchedule
-from fedsim.parameters import Parameters
+from fedsim.learning.rates.base import CountingParams, CountingSchedule
 
 
-class CosineParams(Parameters):
+class CosineParams(CountingParams):
     """Parameters of cosine annealing."""
 
     length: float = Field(gt=0)
     """Rounds (or seconds) until the rate reaches its floor."""
     floor: float = Field(default=0.0, ge=0, le=1)
     """Final rate as a share of lr."""
-    by: By = "round"
-    """Unit of t: rounds or simulated seconds."""
 
 
 class Cosine(CountingSchedule):

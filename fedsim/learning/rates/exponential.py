@@ -6,19 +6,16 @@ import math
 
 from pydantic import Field
 
-from fedsim.learning.rates.base import By, CountingSchedule
-from fedsim.parameters import Parameters
+from fedsim.learning.rates.base import CountingParams, CountingSchedule
 
 
-class ExponentialParams(Parameters):
+class ExponentialParams(CountingParams):
     """Parameters of exponential decay."""
 
     factor: float = Field(default=0.99, gt=0, le=1)
     """Factor per step of the schedule."""
     every: float = Field(default=1.0, gt=0)
     """Rounds (or seconds) between two steps."""
-    by: By = "round"
-    """Unit of t: rounds or simulated seconds."""
 
 
 class Exponential(CountingSchedule):

@@ -6,17 +6,14 @@ import math
 
 from pydantic import Field
 
-from fedsim.learning.rates.base import By, CountingSchedule
-from fedsim.parameters import Parameters
+from fedsim.learning.rates.base import CountingParams, CountingSchedule
 
 
-class InverseSqrtParams(Parameters):
+class InverseSqrtParams(CountingParams):
     """Parameters of the inverse square root."""
 
     scale: float = Field(default=10.0, gt=0)
     """Rounds (or seconds) after which the rate has fallen to 1 / sqrt(2)."""
-    by: By = "round"
-    """Unit of t: rounds or simulated seconds."""
 
 
 class InverseSqrt(CountingSchedule):

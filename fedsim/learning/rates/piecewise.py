@@ -7,18 +7,15 @@ from collections.abc import Sequence
 
 from pydantic import Field, model_validator
 
-from fedsim.learning.rates.base import By, CountingSchedule
-from fedsim.parameters import Parameters
+from fedsim.learning.rates.base import CountingParams, CountingSchedule
 
 
-class PiecewiseParams(Parameters):
+class PiecewiseParams(CountingParams):
     """Parameters of piecewise linear rates."""
 
     points: list[tuple[float, float]] = Field(min_length=1)
     """Pairs of t, in rounds (or seconds), and factor: ``[[0, 0.1], [100, 1]]`` is a warm-up of 100 rounds,
     ``[[2000, 1], [2000, 0.01]]`` two phases."""
-    by: By = "round"
-    """Unit of t: rounds or simulated seconds."""
 
     @model_validator(mode="after")
     def _in_order(self) -> PiecewiseParams:

@@ -14,11 +14,10 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
 from fedsim.attributes import changed, values_of
-from fedsim.components import is_bundled, users_line
+from fedsim.components import is_bundled, place, users_line
 from fedsim.errors import UserError
 from fedsim.formatting import format_counted
 from fedsim.global_generators import is_generator, unmoved
-from fedsim.signatures import place
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.losses import Loss
 from fedsim.tasks.model import ModelComponent

@@ -38,7 +38,7 @@ from tests.tasks.users import own_task
         ("Nothing", {}, "no trainable parameters"),
         ("Lazy", {}, "shape of last.weight, last.bias .* is unknown before its first use"),
         ("OnlyEvaluated", {}, r"cannot be trained: KeyError: 'mode' \(.*own.py:\d+"),
-        ("Neither", {}, "the class Neither in .*own.py does not derive from torch.nn.Module"),
+        ("Neither", {}, "own.py:\\d+: Neither does not derive from torch.nn.Module"),
         ("Missing", {}, "has no class or function named 'Missing'"),
     ],
 )
@@ -135,7 +135,7 @@ def test_a_module_with_a_memory_or_random_numbers_of_its_own_is_refused(
 ) -> None:
     with pytest.raises(UserError) as caught:
         built(tmp_path, made, used)
-    assert f"{tmp_path / 'own.py'}: " in str(caught.value.where)
+    assert f"{tmp_path / 'own.py'}:" in str(caught.value.where)
     assert message in str(caught.value)
 
 
