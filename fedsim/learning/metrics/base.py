@@ -8,8 +8,9 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
@@ -21,6 +22,7 @@ from fedsim.errors import FedsimError, UserError
 from fedsim.formatting import Kind
 from fedsim.global_generators import unmoved
 from fedsim.metrics import METRICS, MetricDefinition
+from fedsim.parameters import fields_by_key
 from fedsim.signatures import parameters_of
 from fedsim.tasks.dataset import TargetKind
 
@@ -94,7 +96,15 @@ _CHOICES: Mapping[str, tuple[Any, ...]] = {
     "target_kind": (None, *get_args(TargetKind)),
     "needs_outputs": (True, False),
 }
-_OF_FUNCTIONS = ("higher_is_better", "unit")
+_OF_FUNCTIONS = ("higher_is_better", "unit", "target_kind")
+# Attributes of a class that a function cannot have, and what to do instead.
+_OF_CLASSES: Mapping[str, str] = {
+    "needs_outputs": "a function always receives the outputs; leave it out, or write a class that derives from "
+    "fedsim.learning.metrics.Metric",
+    "name": "rename the function: its name is the column",
+    "column": "rename the function: its name is the column",
+    "Params": "its parameters are the further arguments of the function, with their defaults",
+}
 TABLE_COLUMNS = ("time_s", "version", "round")
 """Columns of the ``metrics`` table that are not metrics."""
 
@@ -109,6 +119,8 @@ def check_declared(metric: Metric, where: str) -> None:
         return
     cls = type(metric)
     title = f"the metric {cls.__name__} ({defined_at(cls.compute)})"
+    for message, hint in _without_effect(metric):
+        raise UserError(f"{title} {message}", where=where, hint=hint)
     for name in _attributes(metric):
         if meant := _meant(name, _OF_FUNCTIONS if _is_function(metric) else tuple(_CHOICES)):
             raise UserError(
@@ -135,6 +147,37 @@ def check_declared(metric: Metric, where: str) -> None:
             where=where,
             hint=f"choose another name, such as my_{column}: {rename}",
         )
+
+
+def _without_effect(metric: Metric) -> Iterator[tuple[str, str]]:
+    """What is wrong, and how to fix it, for attributes of a metric that are set where they have no effect."""
+    cls = type(metric)
+    function = inspect.unwrap(cls.compute)
+    if _is_function(metric):
+        for name, hint in _OF_CLASSES.items():
+            if name in vars(function):
+                yield f"has the attribute '{name}', which a function cannot have", hint
+    owner = f"below the function: {cls.__name__}." if _is_function(metric) else "in the class: "
+    # As variables, these names mean nothing else; `unit` may.
+    declared = {name for base in cls.__mro__ if not is_bundled(base) for name in vars(base)}
+    names = [name for name in _CHOICES if name != "unit" and name not in declared]
+    code = getattr(function, "__code__", None)
+    variables = (
+        () if code is None else code.co_varnames[code.co_argcount + code.co_kwonlyargcount :]
+    )
+    module = {} if cls.__module__ == "__main__" else vars(sys.modules[cls.__module__])
+    for name in names:
+        if _is_function(metric) and name in _OF_CLASSES:
+            continue
+        if name in variables:
+            yield f"sets {name} as a variable of the function", f"write it {owner}{name} = ..."
+        elif name in fields_by_key(cls.Params):
+            yield (
+                f"has the parameter '{name}', which has no effect",
+                f"write it {owner}{name} = ...",
+            )
+        elif name in module:
+            yield f"does not use the variable {name} of its file", f"write it {owner}{name} = ..."
 
 
 def declares_direction(metric: Metric) -> bool:
@@ -225,7 +268,7 @@ def of_function(function: Callable[..., float]) -> type[Metric]:
     """A metric from a function of outputs and labels.
 
     It is called with :attr:`Predictions.outputs`, :attr:`Predictions.labels` and the parameters of the scenario. Its
-    attributes ``higher_is_better`` and ``unit``, if it has them, are those of the metric.
+    attributes ``higher_is_better``, ``unit`` and ``target_kind``, if it has them, are those of the metric.
 
     Raises:
         UserError: it cannot be called with these arguments.

@@ -258,6 +258,81 @@ def test_a_misspelled_attribute_of_a_metric_is_refused(
     assert f"did you mean '{meant}'?" in str(caught.value.hint)
 
 
+MISPLACED = {
+    "needs_outputs of a function": (
+        "def brier(outputs, labels): return 0.5\nbrier.needs_outputs = False\n",
+        "has the attribute 'needs_outputs', which a function cannot have",
+        "a function always receives the outputs",
+    ),
+    "name of a function": (
+        "def brier(outputs, labels): return 0.5\nbrier.name = 'score'\n",
+        "has the attribute 'name', which a function cannot have",
+        "rename the function: its name is the column",
+    ),
+    "within a function": (
+        "def brier(outputs, labels):\n    higher_is_better = False\n    return 0.5\n",
+        "sets higher_is_better as a variable of the function",
+        "write it below the function: brier.higher_is_better = ...",
+    ),
+    "within compute": (
+        "class brier(Metric):\n    def compute(self, predictions):\n"
+        "        needs_outputs = False\n        return 0.5\n",
+        "sets needs_outputs as a variable of the function",
+        "write it in the class: needs_outputs = ...",
+    ),
+    "as an argument": (
+        "def brier(outputs, labels, higher_is_better=False): return 0.5\n",
+        "has the parameter 'higher_is_better', which has no effect",
+        "write it below the function: brier.higher_is_better = ...",
+    ),
+    "in the file": (
+        "higher_is_better = False\ndef brier(outputs, labels): return 0.5\n",
+        "does not use the variable higher_is_better of its file",
+        "write it below the function: brier.higher_is_better = ...",
+    ),
+    "above a class": (
+        "higher_is_better = False\nclass brier(Metric):\n"
+        "    def compute(self, predictions): return 0.5\n",
+        "does not use the variable higher_is_better of its file",
+        "write it in the class: higher_is_better = ...",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISPLACED)
+def test_an_attribute_in_the_wrong_place_is_refused(tmp_path: Path, case: str) -> None:
+    """It had no effect."""
+    text, message, hint = MISPLACED[case]
+    (tmp_path / "own.py").write_text("from fedsim.learning.metrics import Metric\n" + text)
+    metric: Metric = load_part("metric", {"name": "own.py:brier"}, tmp_path).create()
+    with pytest.raises(UserError) as caught:
+        default_metrics("classification", [metric])
+    assert message in caught.value.message
+    assert f"{tmp_path / 'own.py'}:" in caught.value.message
+    assert hint in str(caught.value.hint)
+
+
+def test_attributes_in_their_place_may_come_from_variables(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "higher_is_better = False\n\ndef brier(outputs, labels):\n    unit = 2\n    return 0.5 * unit\n"
+        "brier.higher_is_better = higher_is_better\nbrier.unit = 'share'\n"
+    )
+    metric: Metric = load_part("metric", {"name": "own.py:brier"}, tmp_path).create()
+    default_metrics("classification", [metric])
+    assert not metric.definition.higher_is_better
+
+
+def test_the_target_kind_of_a_function_is_that_of_the_metric(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "def error(outputs, labels): return 0.5\nerror.target_kind = 'quantity'\n"
+    )
+    metric: Metric = load_part("metric", {"name": "own.py:error"}, tmp_path).create()
+    assert metric.target_kind == "quantity"
+    with pytest.raises(UserError):
+        default_metrics("classification", [metric])
+    default_metrics("regression", [metric])
+
+
 @pytest.mark.parametrize("declared", ["", "brier.higher_is_better = False\n"])
 def test_a_target_of_a_metric_without_a_direction_has_a_warning(
     tmp_path: Path, declared: str
