@@ -14,7 +14,7 @@ import fedsim
 from fedsim.catalog import CATALOG
 from fedsim.cli import cli
 from fedsim.errors import UserError
-from fedsim.global_generators import refuse_kept_generators, watched
+from fedsim.global_generators import isolated, refuse_kept_generators, unmoved, watched
 from fedsim.learning.rates.constant import Constant
 from fedsim.parameters import Parameters
 from tests.lines import without_lines
@@ -402,3 +402,139 @@ def test_a_part_of_fedsim_may_keep_a_generator() -> None:
     part = Constant(Parameters())
     part.dice = random.Random(0)  # type: ignore[attr-defined]
     refuse_kept_generators(part, "lr_schedule")
+
+
+BUILT = """\
+import random
+import numpy as np
+import torch
+from torch import nn
+from fedsim.methods.fedavg import FedAvg
+from fedsim.tasks.dataset import Dataset, DatasetComponent
+
+
+class Points(DatasetComponent):
+    def load(self, folder=None):
+        random.random(), torch.rand(1)
+        x = np.random.normal(size=(60, 4)).astype(np.float32)
+        y = np.arange(60) % 2
+        return Dataset("points", x, y, x[:10], y[:10], classes=2)
+
+
+class Net(nn.Module):
+    def __init__(self, input_shape, classes):
+        super().__init__()
+        self.layer = nn.Linear(4, classes)
+        with torch.no_grad():
+            self.layer.bias += np.random.normal() + random.random()
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Mine(FedAvg):
+    def __init__(self, params, context):
+        super().__init__(params, context)
+        self.scale = random.random()
+
+    def initial_state(self, model):
+        return {"model": model + self.scale * torch.randn(len(model)) + np.random.normal()}
+"""
+
+
+def built_run(folder: Path, name: str, seed: int = 0) -> fedsim.Run:
+    """A run with parts that draw while they are built, with global generators in any state."""
+    (folder / "built.py").write_text(BUILT, encoding="utf-8")
+    scenario = {
+        "seed": seed,
+        "task": {
+            "dataset": f"{folder}/built.py:Points",
+            "partition": {"name": "iid", "clients": 3},
+            "model": f"{folder}/built.py:Net",
+        },
+        "training": {"local_steps": 2, "batch_size": 8},
+        "devices": {
+            "compute": {"name": "values", "step": "1s"},
+            "network": {"name": "static", "down": "1Mbps", "up": "1Mbps"},
+        },
+        "server": {"method": f"{folder}/built.py:Mine"},
+        "stop": {"rounds": 2},
+    }
+    return fedsim.run(scenario, folder / name)
+
+
+def test_what_is_drawn_while_something_is_built_is_the_same_in_every_run(tmp_path: Path) -> None:
+    first = built_run(tmp_path, "first")
+    random.seed(11)
+    np.random.seed(12)  # noqa: NPY002
+    torch.manual_seed(13)
+    states = [random.getstate(), torch.get_rng_state().tolist()]
+    second = built_run(tmp_path, "second")
+    assert [random.getstate(), torch.get_rng_state().tolist()] == states
+    assert first.folder.model.read_bytes() == second.folder.model.read_bytes()
+    assert first.metrics.equals(second.metrics)
+    other = built_run(tmp_path, "other", seed=1)
+    assert other.folder.model.read_bytes() != first.folder.model.read_bytes()
+
+
+def test_a_context_restores_the_generators_and_starts_from_a_seed() -> None:
+    def drawn() -> list[float]:
+        return [random.random(), float(np.random.normal()), float(torch.rand(1))]  # noqa: NPY002
+
+    with isolated(3):
+        first = drawn()
+    with unmoved("here", ""), isolated(3):
+        assert drawn() == first
+    assert drawn() != first
+
+
+def test_another_bit_generator_is_watched_too() -> None:
+    former = np.random.mtrand.get_bit_generator()
+    np.random.mtrand.set_bit_generator(np.random.PCG64(1))
+    try:
+        part = watched(Part(), "draws", hint="")
+        with pytest.raises(UserError, match="generator of numpy, so"):
+            part.draws("numpy")
+    finally:
+        np.random.mtrand.set_bit_generator(former)
+
+
+@pytest.mark.parametrize("draws", [1, 623, 624, 625, 1248])
+def test_every_number_of_draws_is_seen(draws: int) -> None:
+    with pytest.raises(UserError, match="generator of numpy, so"), unmoved("here", ""):
+        np.random.randint(0, 2**32, draws, dtype=np.uint32)  # noqa: NPY002
+
+
+def test_seeding_is_seen() -> None:
+    np.random.rand()  # noqa: NPY002
+    with pytest.raises(UserError, match="generator of numpy, so"), unmoved("here", ""):
+        np.random.seed(5)  # noqa: NPY002
+
+
+TASK = """\
+import random
+from fedsim.tasks.kinds.quadratic import Quadratic{name}
+
+
+class Mine(Quadratic{name}):
+    def measure(self, model):
+        random.random()
+        return super().measure(model)
+"""
+
+
+def test_a_task_that_draws_while_it_is_used_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "part.py").write_text(TASK.format(name="Task"), encoding="utf-8")
+    (tmp_path / "own.yaml").write_text(
+        SCENARIO.replace('server: {method: {name: "mine.py:Mine"}}\n', "").replace(
+            "name: quadratic", "name: 'part.py:Mine'"
+        ),
+        encoding="utf-8",
+    )
+    options = ["run", str(tmp_path / "own.yaml"), "-o", str(tmp_path / "out")]
+    result = CliRunner().invoke(cli, options)
+    assert result.exit_code == 2, result.output
+    assert "part.py:6: Mine.measure: draws from or seeds the global random generator" in (
+        result.stderr
+    )
+    assert "draw from the stream that initial and noise are given" in result.stderr

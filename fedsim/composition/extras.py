@@ -106,7 +106,7 @@ class Trackers:
         for tracker in list(self._trackers):
             try:
                 with unwatched():
-                    tracker.log(metrics, moment)
+                    tracker.log(dict(metrics), moment)
             except Exception as error:
                 self._trackers.remove(tracker)
                 _warn(tracker, error)

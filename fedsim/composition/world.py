@@ -24,7 +24,7 @@ from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError, raise_all
 from fedsim.formatting import format_count, format_counted, format_names
-from fedsim.global_generators import random_numbers, watched
+from fedsim.global_generators import isolated, random_numbers, watched
 from fedsim.methods.base import Method
 from fedsim.network.base import Direction, Network, NetworkContext
 from fedsim.network.columns import AccessParams
@@ -457,8 +457,12 @@ def build_task(scenario: Scenario, folder: Path, datasets: Datasets) -> Task:
     """
     context = TaskContext(scenario.training, scenario.seed, folder, datasets.load)
     kind = scenario.task.type
-    task: Task = returned(kind, "build", kind.build(scenario.task.params, context), Task)
-    return task
+    if is_bundled(kind):
+        return kind.build(scenario.task.params, context)
+    with isolated(scenario.seed):
+        task: Task = returned(kind, "build", kind.build(scenario.task.params, context), Task)
+    rules = [name for name in ("gradients", "losses", "noise", "measure") if hasattr(task, name)]
+    return watched(task, *rules, hint=random_numbers("task"))
 
 
 def _check_clients(part: Component, function: str, count: int, clients: int) -> None:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fedsim.components import Component, is_bundled, place
 from fedsim.errors import UserError
+from fedsim.global_generators import isolated
 from fedsim.signatures import returned, shown
 from fedsim.tasks.reading.arrays import first_not_finite
 
@@ -249,7 +250,10 @@ class DatasetComponent(Component, ABC):
             UserError: it fails, or a user's returns anything but a :class:`Dataset`.
         """
         try:
-            data = self.load(folder)
+            if is_bundled(type(self)):
+                return self.load(folder)
+            with isolated(0):
+                data = self.load(folder)
         except UserError as error:
             if is_bundled(type(self)):
                 raise

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from fedsim.global_generators import RANDOM_NUMBERS, watched
+from fedsim.global_generators import RANDOM_NUMBERS, isolated, watched
 from fedsim.learning.device import Execution, keep_freed_memory, reproducible
 from fedsim.learning.kernels import choose
 from fedsim.learning.local_training import LocalTrainer
@@ -82,7 +82,7 @@ class Station:
         self.task = task
         self.method = watched(
             method,
-            *("local_update", "aggregate"),
+            *("local_update", "aggregate", "personal_models"),
             hint=RANDOM_NUMBERS["method"],
         )
         self.training = training
@@ -96,12 +96,14 @@ class Station:
             )
             self.kernel = choice.kernel
             self.threads = choice.workers
-            model: Any = task.initial(Stream(seed, Purpose.INITIAL_MODEL), execution.dtype)
+            with isolated(seed):
+                model: Any = task.initial(Stream(seed, Purpose.INITIAL_MODEL), execution.dtype)
             shape, dtype = (task.layout.size,), execution.dtype
             if not isinstance(model, torch.Tensor) or (model.shape, model.dtype) != (shape, dtype):
                 hint = f"return a tensor of shape {shape} and type {dtype}"
                 raise wrong_return(type(task), "initial", shown(model), hint)
-            self.server = method.initial_state(model.to(execution.device))
+            with isolated(seed):
+                self.server = method.initial_state(model.to(execution.device))
         keep_attributes(method)
         self._rows = RowCheck(method, autocast=training.autocast != "none")
 

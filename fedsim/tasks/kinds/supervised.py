@@ -10,6 +10,7 @@ import numpy as np
 
 from fedsim.errors import UserError
 from fedsim.formatting import format_count
+from fedsim.global_generators import isolated
 from fedsim.parameters import Parameters
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Evaluation
@@ -232,11 +233,10 @@ class SupervisedTask(Task):
         import torch
 
         from fedsim.tasks.modules.checks import refuse_lazy
-        from fedsim.tasks.modules.initialization import isolated_torch_random
 
         seed = stream.hash(0) & _SEED_MASK
         generator = torch.Generator().manual_seed(seed)
-        with isolated_torch_random(seed):
+        with isolated(seed):
             module = self.model.build(self.dataset)
             refuse_lazy(module, self.model.name)
             with torch.no_grad():
