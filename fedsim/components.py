@@ -77,19 +77,19 @@ def place(user_class: type[Any], function: str = "") -> str:
     own = inspect.unwrap(own) if callable(own) else own
     if inspect.isfunction(own) and not is_bundled(own):
         return f"{defined_at(own)}: {name}"
-    line = _line_of_class(user_class)
+    line = _line_of_class(file, user_class.__name__)
     return f"{file}: {name}" if line is None else f"{file}:{line}: {name}"
 
 
 @functools.lru_cache(maxsize=64)
-def _line_of_class(user_class: type[Any]) -> int | None:
-    """The line of a class in its file; None if the file cannot be read, or if the class was made of a function."""
+def _line_of_class(file: str, name: str) -> int | None:
+    """The line of a class in a file; None if the file cannot be read or defines no class of this name."""
     try:
-        tree = ast.parse(Path(inspect.getfile(user_class)).read_bytes())
+        tree = ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError):
         return None
     classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
-    return next((node.lineno for node in classes if node.name == user_class.__name__), None)
+    return next((node.lineno for node in classes if node.name == name), None)
 
 
 def defined_at(function: Callable[..., Any]) -> str | None:

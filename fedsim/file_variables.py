@@ -1,5 +1,5 @@
 """The data that the functions of a user's class use, and that belongs to no object of it: variables of its file,
-attributes of classes and functions, and default values.
+attributes of classes and functions, default values, and results of cached functions.
 
 Such data outlives a run: no checkpoint contains it, and the next run of the same process begins with it.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import gc
 import inspect
 import io
 from collections.abc import Callable, Iterator
@@ -40,6 +41,7 @@ class FileVariables:
             if base.__module__ in walk.modules:
                 walk.visit_class(base)
         self._data = walk.data
+        self._caches = walk.caches
 
     def current(self) -> dict[str, Any]:
         """The data now, by the words for it in a message."""
@@ -48,14 +50,29 @@ class FileVariables:
 
     def values(self) -> dict[str, object]:
         """Values for :meth:`changed`."""
-        return values_of(self.current(), identical=True, owner=self._kind)
+        values = values_of(self.current(), identical=True, owner=self._kind)
+        return values | {words: self._of_cache(cache) for words, cache in self._caches.items()}
+
+    def _of_cache(self, cache: Any) -> dict[str, object]:
+        """The results that a cached function has stored; one that every use changes is never equal."""
+        results = {repr(key): value for key, value in _cached(cache)}
+        values = values_of(results, identical=True, owner=self._kind)
+        return {key: object() if is_iterator(results[key]) else values[key] for key in results}
 
     def changed(self, before: dict[str, object]) -> list[str]:
         """Words for the data that has changed since ``before``.
 
-        A variable that has become a module, class or function, as one that is imported late does, has not.
+        A variable that has become a module, class or function, as one that is imported late does, has not. Nor has the
+        cache of a function that has stored further results; these join ``before``.
         """
         after = self.values()
+        for words in self._caches:
+            stored, results = before[words], after[words]
+            assert isinstance(stored, dict)
+            assert isinstance(results, dict)
+            for key, value in results.items():
+                stored.setdefault(key, value)
+            after[words] = stored | results
         return [words for words in changed(before, after) if words in after]
 
 
@@ -124,6 +141,7 @@ class _Walk:
     def __init__(self, modules: set[str]) -> None:
         self.modules = modules
         self.data: dict[str, Callable[[], Any]] = {}
+        self.caches: dict[str, Any] = {}
         self._seen: set[object] = set()
 
     def visit_class(self, kind: type[Any]) -> None:
@@ -138,6 +156,8 @@ class _Walk:
                 self.data[words] = functools.partial(getattr, kind, key)
 
     def _visit_all(self, value: Any) -> None:
+        if isinstance(value, functools._lru_cache_wrapper):
+            self.caches[f"a result in the cache of the function {value.__qualname__}"] = value
         for function in _functions(value):
             if function not in self._seen and function.__module__ in self.modules:
                 self._seen.add(function)
@@ -163,6 +183,20 @@ class _Walk:
                 self._visit_all(value)
             elif key in variables:
                 self.data[f"the variable {key} of its file"] = functools.partial(variables.get, key)
+
+
+def _cached(cache: Any) -> Iterator[tuple[Any, Any]]:
+    """The arguments and results that a function with ``functools.cache`` or ``lru_cache`` has stored."""
+    referents = [item for item in gc.get_referents(cache) if item is not type(cache)]
+    if cache.cache_parameters()["maxsize"] is None:
+        tables = (item for item in referents if isinstance(item, dict) and item is not vars(cache))
+        yield from next(tables, {}).items()
+        return
+    # A cache of limited size refers first to the key, the result and the type of each of its links.
+    for key, result, kind in zip(*[iter(referents)] * 3, strict=False):
+        if getattr(kind, "__name__", "") != "_lru_list_elem":
+            return
+        yield key, result
 
 
 def _is_code(value: Any) -> bool:

@@ -41,6 +41,26 @@ def cached():
     return TABLE
 
 
+@functools.cache
+def table(name):
+    return {"name": name, "seen": []}
+
+
+@functools.lru_cache(maxsize=4)
+def generator():
+    return np.random.default_rng(0)
+
+
+@functools.cache
+def numbers():
+    return iter(range(100))
+
+
+@functools.cache
+def squares(count):
+    return tuple(one * one for one in range(count)), np.arange(count)
+
+
 class Part:
     made = []
     Inner = Helper
@@ -62,6 +82,19 @@ class Part:
         LOG.info("x")
         cached()
         return COUNT, len(SEEN), np.zeros(1)
+
+    def collects(self):
+        table("a")["seen"].append(1)
+
+    def draws(self):
+        return generator().random()
+
+    def counts(self):
+        return next(numbers())
+
+    def computes(self):
+        self.samples += 1
+        return squares(self.samples)
 
     def within(self):
         return [SEEN.append(one) for one in range(2)]
@@ -138,6 +171,27 @@ def test_a_change_is_seen(part: Any, name: str, words: list[str]) -> None:
     assert variables.changed(before) == []
     getattr(part, name)()
     assert variables.changed(before) == words
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [("collects", "table"), ("draws", "generator"), ("counts", "numbers"), ("computes", "")],
+)
+def test_a_result_in_a_cache_may_not_change(part: Any, name: str, function: str) -> None:
+    variables = FileVariables(type(part))
+    before = variables.values()
+    getattr(part, name)()
+    variables.changed(before)
+    getattr(part, name)()
+    expected = [f"a result in the cache of the function {function}"] if function else []
+    assert variables.changed(before) == expected
+
+
+def test_a_result_that_an_earlier_run_has_stored_may_not_change(part: Any) -> None:
+    part.collects()
+    keep_file_variables(part, "collects", kind="selection")
+    with pytest.raises(UserError, match="changes a result in the cache of the function table"):
+        part.collects()
 
 
 @pytest.mark.parametrize("name", ["looked_up", "once"])
