@@ -161,8 +161,11 @@ class Training(Parameters):
     def _workers_can_be(self) -> Training:
         if not isinstance(self.workers, ThreadWorkers) and self.executor == "plain":
             raise ValueError(
-                f"executor: plain trains one client at a time, so it cannot use workers: {self.workers.name}"
+                f"executor: plain trains one client at a time, so it cannot use workers: {self.workers.name}; "
+                "use executor: auto, or leave out workers"
             )
         if isinstance(self.workers, DeviceWorkers) and self.device == "cpu":
-            raise ValueError("workers: devices are CUDA devices, but device is cpu")
+            raise ValueError(
+                "workers: devices are CUDA devices, but device is cpu; use device: auto, or leave out workers"
+            )
         return self

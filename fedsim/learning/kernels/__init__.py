@@ -87,13 +87,16 @@ def choose(
         kind = LinearStackKernel
     elif by_hand and exact and SplitLinearKernel.fits(task):
         kind = SplitLinearKernel
-    elif vectorized and VmapKernel.fits(task):
+    elif vectorized and (misfit := VmapKernel.misfit(task)) is None:
         kind = VmapKernel
     elif executor == "stacked":
+        other = (
+            ", or group normalization instead of batch normalization" if task.layout.buffers else ""
+        )
         raise UserError(
-            f"model {task.model.name} cannot be vectorized over clients",
+            f"model {task.model.name} cannot train several clients in one tensor program: {misfit}",
             where="training.executor",
-            hint="use 'auto', 'parallel' or 'plain'",
+            hint=f"use auto or parallel, which train the clients on worker threads{other}",
         )
     elif by_hand and execution.device.type == "cpu" and ConvStackKernel.fits(task):
         kind = ConvStackKernel

@@ -111,10 +111,14 @@ class VmapKernel(SupervisedKernel):
         return result
 
     @staticmethod
-    def fits(task: SupervisedTask) -> bool:
-        """Whether the module has no buffers that training changes, and can be vectorized."""
+    def misfit(task: SupervisedTask) -> str | None:
+        """Why the clients of a task cannot be trained together; None if they can."""
         if task.layout.buffers:
-            return False
+            names = task.layout.buffers
+            return (
+                f"training changes its buffers ({names[0]}{', ...' if len(names) > 1 else ''}), such as the statistics "
+                "of batch normalization, client by client"
+            )
         execution = Execution(torch.device("cpu"), torch.float32, None, 1)
         samples = Samples(task, task.train_x[:1], task.train_y[:1], execution)
         order = BatchOrder(0, task.offsets[:2], task.rows[:1], 1, execution.device)
@@ -127,9 +131,10 @@ class VmapKernel(SupervisedKernel):
                 task.layout.views(torch.zeros(2, task.layout.size)), inputs, labels, mean_weights
             )
         # A module that works elsewhere may raise any exception here.
-        except Exception:
-            return False
-        return True
+        except Exception as error:
+            text = (str(error).strip().splitlines() or [""])[0]
+            return f"torch.func.vmap cannot run it ({type(error).__name__}: {text})"
+        return None
 
     def largest_group(self) -> int:
         """A part of the GPU's memory; a few clients on CPU."""

@@ -64,5 +64,31 @@ def test_what_cannot_be_stacked_is_refused() -> None:
     training = make_training(executor="stacked")
     execution = Execution.of(training)
     samples = Samples(task, task.train_x, task.train_y, execution)
-    with pytest.raises(UserError, match="cannot be vectorized"):
+    with pytest.raises(UserError, match="cannot train several clients in one tensor") as caught:
         choose(task, training, execution, samples, SEED)
+    assert "training changes its buffers (" in caught.value.message
+    assert "running_mean, ...), such as the statistics of batch norm" in caught.value.message
+    assert caught.value.hint == (
+        "use auto or parallel, which train the clients on worker threads, or group normalization instead of batch "
+        "normalization"
+    )
+
+
+def test_a_module_that_depends_on_values_is_refused_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = supervised_task("dropout")
+
+    def forward(self: nn.Module, x: Tensor) -> Tensor:
+        return x.flatten(1)[:, :10] if x.sum() > 0 else x.flatten(1)[:, 1:11]
+
+    monkeypatch.setattr(type(task.module), "forward", forward)
+    training = make_training(executor="stacked")
+    execution = Execution.of(training)
+    samples = Samples(task, task.train_x, task.train_y, execution)
+    with pytest.raises(
+        UserError, match=r"torch\.func\.vmap cannot run it \(RuntimeError: "
+    ) as caught:
+        choose(task, training, execution, samples, SEED)
+    assert caught.value.where == "training.executor"
+    assert caught.value.hint == "use auto or parallel, which train the clients on worker threads"
