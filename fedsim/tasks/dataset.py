@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fedsim.components import Component, is_bundled, place
 from fedsim.errors import UserError
+from fedsim.formatting import format_counted, format_names
 from fedsim.global_generators import isolated
 from fedsim.signatures import returned, shown
 from fedsim.tasks.reading.arrays import first_not_finite
@@ -180,16 +181,42 @@ class Dataset:
         return UserError(what, where=f"data set {self.name}", hint=hint)
 
     def doubts(self) -> list[UserError]:
-        """A warning if labels probably begin at 1: no sample has label 0."""
-        labels = (self.train_y, self.test_y)
-        if self.kind in ("regression", "next_character") or any((y == 0).any() for y in labels):
+        """Warnings if labels probably begin at 1 (no sample has label 0), and if classes may be one with two names."""
+        if self.kind in ("regression", "next_character"):
             return []
+        doubts = self._similar_classes()
+        if not any((y == 0).any() for y in (self.train_y, self.test_y)):
+            doubts.append(
+                UserError(
+                    f"class 0 of data set {self.name} has no samples",
+                    where="task.dataset",
+                    hint="number the classes 0, 1, 2, ..., because models have an output for each label from 0",
+                )
+            )
+        return doubts
+
+    def _similar_classes(self) -> list[UserError]:
+        """Warnings about classes whose names, of more than one letter, differ only in upper and lower case."""
+        by_letters: dict[str, list[int]] = {}
+        for label, name in enumerate(self.class_names):
+            if len(name) > 1:
+                by_letters.setdefault(name.casefold(), []).append(label)
+        samples = np.bincount(np.concatenate([self.train_y, self.test_y]), minlength=self.classes)
         return [
             UserError(
-                f"class 0 of data set {self.name} has no samples",
+                "the classes "
+                + format_names(
+                    [
+                        f"'{self.class_names[label]}' ({format_counted(int(samples[label]), 'sample')})"
+                        for label in labels
+                    ]
+                )
+                + f" of data set {self.name} differ only in upper and lower case",
                 where="task.dataset",
-                hint="number the classes 0, 1, 2, ..., because models have an output for each label from 0",
+                hint="if they are one class, write it in one way",
             )
+            for labels in by_letters.values()
+            if len(labels) > 1
         ]
 
     @property

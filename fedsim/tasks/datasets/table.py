@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,8 @@ class Table(DatasetComponent):
             target = {"classes": len(classes), "class_names": tuple(map(str, classes))}
         else:
             labels = _quantities(frame[params.target], path)
+        if params.group is not None:
+            _refuse_spaces(frame[params.group], path)
         if params.is_test is None:
             is_test = params.held_out(len(frame))
         else:
@@ -182,8 +185,26 @@ def _classes(column: pd.Series[Any], path: Path) -> tuple[npt.NDArray[Any], npt.
             hint="target must name a column of at least two classes: text, whole numbers, or true and false; "
             "to predict a number, set target_kind: quantity",
         )
+    _refuse_spaces(column, path)
     classes, labels = np.unique(values, return_inverse=True)
     return classes, labels.astype(np.int64)
+
+
+def _refuse_spaces(column: pd.Series[Any], path: Path) -> None:
+    """Refuse names of classes or groups that differ only in the spaces around them."""
+    if column.dtype.kind == "O":
+        rows = Counter(value for value in column if isinstance(value, str))
+        first = dict[str, str]()
+        for value in rows:
+            other = first.setdefault(value.strip(), value)
+            if other != value:
+                rare, common = sorted((value, other), key=rows.__getitem__)
+                raise UserError(
+                    f"column '{column.name}' contains {rare!r} ({format_counted(rows[rare], 'row')}) and {common!r} "
+                    f"({format_counted(rows[common], 'row')}), which differ only in spaces",
+                    where=row_place(path, column.tolist().index(rare)),
+                    hint="remove the spaces, as frame[column].str.strip() of pandas does",
+                )
 
 
 def _quantities(column: pd.Series[Any], path: Path) -> npt.NDArray[np.float32]:

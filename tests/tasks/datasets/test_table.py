@@ -65,6 +65,16 @@ def test_tables_become_data_sets(tmp_path: Path) -> None:
         ("a,b\n1,x\n,y\n", {"target": "b"}, "own.csv:3: 1 cell is empty, in column 'a'"),
         ("a,b\n1,x\n2,x\n", {"target": "b"}, "contains one class only"),
         (
+            "a,b\n1,cat\n2,dog\n3,cat \n4,cat\n",
+            {"target": "b"},
+            r"own.csv:4: column 'b' contains 'cat ' \(1 row\) and 'cat' \(2 rows\), which differ only in spaces",
+        ),
+        (
+            "a,b,g\n1,cat,x\n2,dog, x\n",
+            {"target": "b", "group": "g"},
+            r"own.csv:\d: column 'g' contains ' x' \(1 row\) and 'x' \(1 row\), which differ only",
+        ),
+        (
             "a,b\n1,0.5\n2,1.5\n",
             {"target": "b"},
             "own.csv:2: column 'b' contains 0.5, which is a quantity",
@@ -91,6 +101,18 @@ def test_a_table_that_does_not_fit_says_why(
     (tmp_path / "own.csv").write_text(text)
     with pytest.raises(UserError, match=message):
         load("table", path=tmp_path / "own.csv", **params)
+
+
+def test_classes_that_differ_in_case_have_a_warning_unless_they_are_letters(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "own.csv").write_text("a,b\n" + "1,cat\n2,dog\n3,Cat\n4,cat\n" * 5)
+    [warning] = load("table", path=tmp_path / "own.csv", target="b").doubts()
+    assert warning.message == (
+        "the classes 'Cat' (5 samples) and 'cat' (10 samples) of data set own differ only in upper and lower case"
+    )
+    (tmp_path / "own.csv").write_text("a,b\n" + "1,a\n2,A\n" * 5)
+    assert not load("table", path=tmp_path / "own.csv", target="b").doubts()
 
 
 def test_other_kinds_of_table_and_damaged_ones_are_refused(tmp_path: Path) -> None:
