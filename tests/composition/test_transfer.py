@@ -109,3 +109,67 @@ def test_a_buffer_that_every_step_changes_is_sent(users: Path) -> None:
     run = fedsim.run(scenario(task=scenario()["task"] | {"model": model}), users / "run")
     assert set(run.dispatches["bytes_up"]) == {4 * (64 * 10 + 10 + 1)}
     assert run.model()["count"] > 1
+
+
+NORMALIZED = """
+from torch import nn, arange, relu
+
+class Net(nn.Module):
+    def __init__(self, input_shape, classes, momentum=0.1):
+        super().__init__()
+        self.body, self.norm = nn.Linear(64, 8), nn.BatchNorm1d(8, momentum=momentum or None)
+        self.frozen = nn.Linear(8, 8, bias=False).requires_grad_(False)
+        self.head = nn.Linear(8, classes)
+        self.register_buffer("table", arange(100))
+
+    def forward(self, x):
+        return self.head(relu(self.frozen(self.norm(self.body(x.flatten(1))))))
+"""
+BODY, NORM, STATISTICS, FROZEN, HEAD = 64 * 8 + 8, 2 * 8, 2 * 8, 8 * 8, 8 * 10 + 10
+
+
+@pytest.mark.parametrize(
+    ("method", "transfer", "values", "first"),
+    [
+        ("fedavg", "changed", BODY + NORM + STATISTICS + HEAD, FROZEN),
+        ("fedavg", "all", BODY + NORM + STATISTICS + HEAD + FROZEN, 0),
+        ("fedrep", "changed", BODY + NORM + STATISTICS, FROZEN),
+        ("fedrep", "all", BODY + NORM + STATISTICS + FROZEN, 0),
+    ],
+)
+def test_what_is_charged_is_what_the_documentation_says(
+    tmp_path: Path, method: str, transfer: str, values: int, first: int
+) -> None:
+    """Statistics of batch normalization in both directions, frozen parameters once or always, integer buffers never."""
+    run = fedsim.run(normalized(tmp_path, method, transfer), tmp_path / "run")
+    assert run.info["bytes_up_per_dispatch"] == run.info["bytes_down_per_dispatch"] == 4 * values
+    assert run.info["bytes_down_first_dispatch"] == 4 * (values + first)
+    assert {"norm.running_mean", "norm.running_var", "frozen.weight"} <= run.model().keys()
+    assert not {"norm.num_batches_tracked", "table"} & run.model().keys()
+
+
+def test_batch_normalization_without_a_momentum_is_refused_with_the_fix(tmp_path: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"num_batches_tracked' \(int64\) of model Net changes"
+    ) as caught:
+        fedsim.run(normalized(tmp_path, "fedavg", "all", momentum=0), tmp_path / "run")
+    assert caught.value.hint == "give batch normalization a momentum, such as momentum=0.1"
+
+
+def normalized(folder: Path, method: str, transfer: str, momentum: float = 0.1) -> dict[str, Any]:
+    """A scenario with batch normalization, a frozen layer and a buffer of integers."""
+    (folder / "net.py").write_text(NORMALIZED)
+    return {
+        "task": {
+            "dataset": "digits",
+            "partition": {"name": "iid", "clients": 4, "test": "split"},
+            "model": {"name": f"{folder}/net.py:Net", "momentum": momentum},
+        },
+        "training": {"local_steps": 3, "batch_size": 32},
+        "devices": {
+            "compute": {"name": "values", "step": "1s"},
+            "network": {"name": "static", "down": "1Mbps", "up": "1Mbps"},
+        },
+        "server": {"method": method, "transfer": transfer},
+        "stop": {"rounds": 2},
+    }

@@ -47,11 +47,14 @@ class Constants:
             if now is value and now._version == version:
                 continue
             if now is not None and now.shape == before.shape and not torch.equal(now, before):
+                is_counter = key == "num_batches_tracked"
                 raise UserError(
                     f"'{name}' ({_kind(now)}) of model {self._model} changes during the run, but is not part of what "
                     "clients send: its changes would pass from one client to the next",
                     where="task.model",
-                    hint="make it a floating-point buffer with persistent=True that the first training step changes",
+                    hint="give batch normalization a momentum, such as momentum=0.1"
+                    if is_counter
+                    else "make it a floating-point buffer with persistent=True that the first training step changes",
                 )
 
 
