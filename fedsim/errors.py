@@ -41,6 +41,10 @@ class UserError(FedsimError):
         text = f"{self.where}: {self.message}" if self.where else self.message
         return f"{text}\n  {self.hint}" if self.hint else text
 
+    def _render_traceback_(self) -> list[str]:
+        """The lines that IPython shows for the error: its message and notes, without the frames of fedsim."""
+        return [f"UserError: {self}", *getattr(self, "__notes__", ())]
+
 
 def _printable(text: str) -> str:
     """Text with its control characters escaped, so that a name in a file cannot control the terminal."""

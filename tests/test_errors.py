@@ -73,3 +73,13 @@ def test_the_known_word_that_was_meant(word: str, meant: str | None) -> None:
     assert nearest(word, known) == (f"did you mean '{meant}'? " if meant else "")
     expected = f"did you mean '{meant}'?" if meant else "one of three"
     assert nearest_or_all(word, known, "one of three") == expected
+
+
+def test_a_notebook_shows_the_message_and_the_notes_without_frames() -> None:
+    """IPython shows the lines that this method returns, if an exception has it."""
+    error = UserErrors([UserError("is wrong", where="own.yaml:3", hint="fix it"), UserError("too")])
+    error.add_note("note: further checks follow")
+    assert error._render_traceback_() == [
+        "UserError: own.yaml:3: is wrong\n  fix it\ntoo",
+        "note: further checks follow",
+    ]

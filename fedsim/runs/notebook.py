@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from fedsim.errors import UserError
 from fedsim.formatting import format_duration
 from fedsim.runs.progress import Pace, progress_text
 
@@ -28,6 +29,8 @@ def notebook_bar(
 ) -> Iterator[Callable[[Any], None] | None]:
     """A function that shows progress below the cell as long as the context lasts; None outside a notebook.
 
+    Nothing stays of what is refused before it begins.
+
     Args:
         title: text before the bar.
         text_of: the text for a progress, an object with a ``share``, and the seconds left.
@@ -38,24 +41,31 @@ def notebook_bar(
         return
     from IPython.display import HTML, display
 
-    pace, began, shown_at = Pace(), time.monotonic(), 0.0
+    pace, began, shown_at, has_begun = Pace(), time.monotonic(), 0.0, False
     handle = display(HTML(_markup(title, 0.0, "starting")), display_id=True)
 
     def show(progress: Any) -> None:
-        nonlocal shown_at
+        nonlocal shown_at, has_begun
+        has_begun = True
         now = time.monotonic()
         if now - shown_at >= _REFRESH_S:
             shown_at = now
             text = text_of(progress, pace.left_s(progress.share))
             handle.update(HTML(_markup(title, progress.share, text)))
 
-    end = "stopped after"
-    try:
-        yield show
-        end = "done in"
-    finally:
+    def close(end: str) -> None:
         seconds = format_duration(int(time.monotonic() - began))
         handle.update(HTML(f"<div><b>{html.escape(title)}</b> {end} {seconds}</div>"))
+
+    try:
+        yield show
+    except BaseException as error:
+        if isinstance(error, UserError) and not has_begun:
+            handle.update(HTML(""))
+        else:
+            close("stopped after")
+        raise
+    close("done in")
 
 
 def show_figures() -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from matplotlib.figure import Figure
 
+from fedsim.errors import UserError
 from fedsim.runs import notebook
 from fedsim.runs.notebook import notebook_bar, show_figures
 from fedsim.runs.progress import Progress
@@ -83,6 +84,24 @@ def test_it_shows_the_progress_of_a_sweep(cells: list[Cell]) -> None:
 def test_it_ends_after_an_error(cells: list[Cell]) -> None:
     with pytest.raises(ZeroDivisionError), notebook_bar("run"):
         raise ZeroDivisionError
+    assert cells[0].shown[-1] == "<div><b>run</b> stopped after 0 s</div>"
+
+
+def test_nothing_stays_of_a_run_that_is_refused(cells: list[Cell]) -> None:
+    with pytest.raises(UserError), notebook_bar("run"):
+        raise UserError("there is no method named 'x'")
+    assert cells[0].shown[-1] == ""
+
+
+def test_a_run_that_is_stopped_by_a_mistake_keeps_its_last_line(cells: list[Cell]) -> None:
+    def run() -> None:
+        with notebook_bar("run") as show:
+            assert show is not None
+            show(progress(0.5))
+            raise UserError("draws from the global generator")
+
+    with pytest.raises(UserError):
+        run()
     assert cells[0].shown[-1] == "<div><b>run</b> stopped after 0 s</div>"
 
 
