@@ -458,9 +458,10 @@ def build_task(scenario: Scenario, folder: Path, datasets: Datasets) -> Task:
     context = TaskContext(scenario.training, scenario.seed, folder, datasets.load)
     kind = scenario.task.type
     if is_bundled(kind):
-        return kind.build(scenario.task.params, context)
+        task: Task = kind.build(scenario.task.params, context)
+        return task
     with isolated(scenario.seed):
-        task: Task = returned(kind, "build", kind.build(scenario.task.params, context), Task)
+        task = returned(kind, "build", kind.build(scenario.task.params, context), Task)
     rules = [name for name in ("gradients", "losses", "noise", "measure") if hasattr(task, name)]
     return watched(task, *rules, hint=random_numbers("task"))
 
