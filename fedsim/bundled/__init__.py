@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 from fedsim.errors import UserError, nearest_or_all, similar
 
@@ -45,8 +46,20 @@ def resolved(path: str | os.PathLike[str]) -> Path:
 
 
 def written(path: Path) -> str:
-    """A path as the user gave it: ``builtin:NAME`` for a folder among the bundled traces."""
-    return f"{PREFIX}{path.name}" if path.parent == folder("traces") else str(path)
+    """A path as the user gave it: ``builtin:NAME`` for a folder (or a file in one) among the bundled traces."""
+    root = folder("traces")
+    if path == root or not path.is_relative_to(root):
+        return str(path)
+    return f"{PREFIX}{path.relative_to(root).as_posix()}"
+
+
+def portable(data: Any) -> Any:
+    """Plain data in which the paths of bundled traces are :func:`written`: they hold in every installation."""
+    if isinstance(data, dict):
+        return {key: portable(item) for key, item in data.items()}
+    if isinstance(data, list):
+        return [portable(item) for item in data]
+    return written(Path(data)) if isinstance(data, str) and os.path.isabs(data) else data
 
 
 def suggested_trace(path: Path, folder: Path = Path()) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedsim import bundled
 from fedsim.checksums import data_sha256, file_sha256
 from fedsim.errors import UserError, raise_all
 from fedsim.formatting import format_command
@@ -109,7 +110,7 @@ def changed_files(folder: RunFolder, info: Mapping[str, Any]) -> list[UserError]
         if digest is not None and path.is_file() and file_sha256(path) != digest:
             changed.append(("the code has changed", path))
     for name, digest in info.get("data_files", {}).items():
-        path = Path(_in_moved_project(folder, info, name))
+        path = bundled.resolved(_in_moved_project(folder, info, name))
         if path.exists() and data_sha256(path) != digest:
             changed.append(("the data have changed", path))
     return [

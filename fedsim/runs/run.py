@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsim.arguments import argument_error
+from fedsim.bundled import portable
 from fedsim.errors import UserError
 from fedsim.metrics import DEFINITIONS_KEY, MetricDefinition, definition, from_document
 from fedsim.runs.checkpoint import load_model
@@ -114,7 +115,9 @@ class Run:
         content = parse_yaml(self.scenario_text, str(path)).data
         if not isinstance(content, dict):
             raise self.folder.damaged(path, "is not a scenario")
-        return content
+        # Earlier versions wrote the folders of bundled traces.
+        scenario: dict[str, Any] = portable(content)
+        return scenario
 
     @functools.cached_property
     def dispatches(self) -> pd.DataFrame:

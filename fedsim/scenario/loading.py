@@ -51,8 +51,14 @@ class LoadedScenario:
         return self.reading.folder
 
     def resolved(self) -> dict[str, Any]:
-        """Plain data with every default and absolute paths, which gives the same run from any folder."""
-        return self.scenario.model_dump(mode="json", by_alias=True)
+        """Plain data with every default, which gives the same run from any folder.
+
+        Paths are absolute, but for those of bundled traces (``builtin:NAME``).
+        """
+        data: dict[str, Any] = bundled.portable(
+            self.scenario.model_dump(mode="json", by_alias=True)
+        )
+        return data
 
     def resolved_yaml(self) -> str:
         """:meth:`resolved` as YAML, keys in the order of the reference."""
@@ -81,8 +87,12 @@ class LoadedScenario:
         return {part.name: part.user.digest for part in self.parts() if part.user}
 
     def data_files(self) -> dict[str, str]:
-        """:func:`fedsim.checksums.data_sha256` of every file and folder that the parameters name, by its path."""
-        return {str(path): data_sha256(path) for path in _paths(self.scenario) if path.exists()}
+        """:func:`fedsim.checksums.data_sha256` of every file and folder that the parameters name, by its path.
+
+        The path is that of :meth:`resolved`.
+        """
+        paths = [path for path in _paths(self.scenario) if path.exists()]
+        return {bundled.written(path): data_sha256(path) for path in paths}
 
     @contextmanager
     def locating_errors(self) -> Iterator[None]:

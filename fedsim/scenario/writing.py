@@ -10,7 +10,6 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 
-from fedsim.bundled import written
 from fedsim.components import is_user_reference
 
 
@@ -37,8 +36,6 @@ def relocated(value: Any, folder: Path) -> Any:
     if not isinstance(value, str) or not os.path.isabs(value):
         return value
     path = Path(value)
-    if written(path) != value:
-        return written(path)
     is_file = path.exists() or is_user_reference(value)
     shared = os.path.commonpath([path, folder]) != path.anchor
     return os.path.relpath(path, folder) if is_file and shared else value

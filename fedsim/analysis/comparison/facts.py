@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import costs_by, population
+from fedsim.bundled import PREFIX, written
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.formatting import Kind
 from fedsim.metrics import MetricDefinition, definition, meets
@@ -200,7 +201,9 @@ def compared_scenario(run: Run, scenario: dict[str, Any]) -> dict[str, Any]:
     the same part, and versions of one file are not. The same holds for data files.
     """
     info = run.info
-    scenario = _with_digests(scenario, info.get("user_code", {}), info.get("data_files", {}))
+    # As in Run.scenario, bundled traces have the name that they have everywhere.
+    files = {written(Path(path)): digest for path, digest in info.get("data_files", {}).items()}
+    scenario = _with_digests(scenario, info.get("user_code", {}), files)
     extra = {"app": {"name": run.info.get("app")}, "run_config": run.info.get("run_config")}
     return {**scenario, **extra} if extra["run_config"] is not None else scenario
 
@@ -215,7 +218,7 @@ def _with_digests(value: Any, code: Mapping[str, str | None], files: Mapping[str
         digest = (code if key == "name" else files).get(item) if isinstance(item, str) else None
         if digest:
             named = "code" if key == "name" else f"{key}_digest"
-            result |= {key: Path(item).name, named: digest[:8]}
+            result |= {key: Path(item).name.removeprefix(PREFIX), named: digest[:8]}
     return result
 
 
