@@ -6,6 +6,7 @@ Only mappings, lists and scalars of the YAML 1.2 core schema are built, never ob
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from ruamel.yaml.tokens import (
     FlowMappingStartToken,
     FlowSequenceEndToken,
     FlowSequenceStartToken,
+    ScalarToken,
 )
 
 from fedsim.errors import UserError
@@ -33,6 +35,10 @@ _INTEGER = re.compile(r"[-+]?[0-9]+\Z")
 _BASED_INTEGER = re.compile(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(r"([-+]?)\.(inf|nan)\Z", re.IGNORECASE)
+_WITHOUT_COLON = re.compile(
+    r"\s*(?P<key>[\w.-]+)(?:(?P<colon>:)(?=\S)|\s*=\s*|\s+|$)(?P<value>.*?)(?:\s+#.*|\s*)"
+)
+"""A line with a key and a value, but without the colon and the space between them."""
 _OPENING = {
     FlowMappingEndToken: FlowMappingStartToken,
     FlowSequenceEndToken: FlowSequenceStartToken,
@@ -88,7 +94,9 @@ def parse_yaml(text: str, label: str) -> Source:
     try:
         node = YAML(typ="safe", pure=True).compose(text)
     except MarkedYAMLError as error:
-        raise _unclosed(error, text, label) or _syntax_error(
+        raise (
+            _unclosed(error, text, label) or _without_colon(error, text, label)
+        ) or _syntax_error(
             str(error.problem or error.context),
             _location(label, error.problem_mark or error.context_mark),
         ) from None
@@ -184,6 +192,46 @@ def _never_closed(mark: Any, text: str, label: str) -> UserError:
         where=_location(label, mark),
         hint=f"add the missing {closing}",
     )
+
+
+def _without_colon(error: MarkedYAMLError, text: str, label: str) -> UserError | None:
+    """The error at a key without its colon; None if there is none.
+
+    The parser notices it only in a later line: it takes the key for a key that ends later, or for the first line of a
+    value.
+    """
+    problem, noticed = str(error.problem), error.problem_mark
+    if "could not find expected ':'" in problem:
+        mark = error.context_mark
+    elif "mapping values are not allowed" in problem or "expected <block end>" in problem:
+        mark = _scalar_before(noticed, text)
+    else:
+        return None
+    if mark is None or mark.line == noticed.line:
+        return None
+    line = text.splitlines()[mark.line]
+    if line[: mark.column].strip():
+        return None  # The text is the value of a key.
+    parts = _WITHOUT_COLON.fullmatch(line)
+    if parts is None:
+        return None
+    key, colon, value = parts["key"], parts["colon"], parts["value"]
+    return UserError(
+        "a space is missing after the colon" if colon else f"a ':' is missing after '{key}'",
+        where=_location(label, mark),
+        hint=f"write {key}: {value or '(its keys belong below it)'}",
+    )
+
+
+def _scalar_before(end: Any, text: str) -> Any:
+    """The beginning of the scalar that is the last token before ``end``; None if it is another token."""
+    last = None
+    with suppress(YAMLError):
+        for token in YAML(typ="safe", pure=True).scan(text):
+            if token.start_mark.index >= end.index:
+                break
+            last = token
+    return last.start_mark if isinstance(last, ScalarToken) else None
 
 
 def _syntax_error(problem: str, where: str) -> UserError:

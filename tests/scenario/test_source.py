@@ -111,6 +111,53 @@ def test_errors_say_where_and_what(text: str, place: str, message: str) -> None:
     assert message in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("text", "place", "message", "hint"),
+    [
+        # At the beginning of a section, the line and the next one look like one value.
+        ("name base\ntask: {}\n", "f:1:1", "a ':' is missing after 'name'", "write name: base"),
+        (
+            "a:\n  # x\n  method fedavg  # y\n\n  b: 1\n",
+            "f:3:3",
+            "a ':' is missing after 'method'",
+            "write method: fedavg",
+        ),
+        ("a: 1\n- b\nc: 1\n", "f:2:1", "this line does not fit", None),
+        # After a key, it looks like a key.
+        ("a: 1\nseed 3\n", "f:2:1", "a ':' is missing after 'seed'", "write seed: 3"),
+        ("a: 1\nseed=3\n", "f:2:1", "a ':' is missing after 'seed'", "write seed: 3"),
+        (
+            "a: 1\ntask\n  name: x\n",
+            "f:2:1",
+            "a ':' is missing after 'task'",
+            "write task: (its keys belong below it)",
+        ),
+        (
+            "a:\n  b: {c: 1,\n    d: 2}\n  lr 0.1  # note\ne: 1\n",
+            "f:4:3",
+            "a ':' is missing after 'lr'",
+            "write lr: 0.1",
+        ),
+        (
+            "a: 1\nname:base\nb: 1\n",
+            "f:2:1",
+            "a space is missing after the colon",
+            "write name: base",
+        ),
+        # The value is in the line above.
+        ("a:\n  b: 1\n    c: 2\n", "f:3:6", "a second ':' in what looks like one value", None),
+    ],
+)
+def test_a_missing_colon_is_named_in_its_line(
+    text: str, place: str, message: str, hint: str | None
+) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_yaml(text, "f")
+    assert caught.value.where == place
+    assert caught.value.message.startswith(message)
+    assert hint in (None, caught.value.hint)
+
+
 def test_alias_bomb_is_refused_quickly() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
