@@ -64,8 +64,9 @@ RATE_UNITS = {"bps": 1.0, "kbps": 1e3, "Mbps": 1e6, "Gbps": 1e9}
 _QUANTITY = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*\Z")
 _QUANTITIES = re.compile(r"(?:\s*(?:\d+(?:\.\d*)?|\.\d+)\s*[A-Za-z]+){2,}\s*\Z")
 _BITS = re.compile(r"([kMGT]i?)(?:b|(bits?))\Z")
+_WITH_COMMA = re.compile(r"([+-]?\d+),(\d+)((?:[eE][+-]?\d+)?\s*[A-Za-z%]*)")
 _OTHER_RATE = re.compile(
-    r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(([kmgt]?)(bit|byte|b)s?(?:/s|ps)?)\s*\Z", re.IGNORECASE
+    r"\s*(\d+(?:[.,]\d*)?|\.\d+)\s*(([kmgt]?)(bit|byte|b)s?(?:/s|ps)?)\s*\Z", re.IGNORECASE
 )
 
 
@@ -76,6 +77,18 @@ def share_of(value: object) -> str:
         return str(float(f"{text[:-1].strip()}e-2")) if text.endswith("%") else ""
     except ValueError:
         return ""
+
+
+def without_comma(value: object) -> str:
+    """How to write a number with a comma, as a hint: ``0.1`` for ``"0,1"``; empty if it is not one."""
+    match = _WITH_COMMA.fullmatch(str(value).strip())
+    if match is None:
+        return ""
+    whole, decimals, unit = match.groups()
+    number = f"{whole}.{decimals}{unit}"
+    if len(decimals) == 3 and whole.strip("+-0"):
+        return f"write {whole}{decimals}{unit}, or {number} if the comma is a decimal point"
+    return f"decimal numbers are written with a point: {number}"
 
 
 def parse_quantity(value: object, units: dict[str, float], kind: str, base: str) -> float:
@@ -91,9 +104,10 @@ def parse_quantity(value: object, units: dict[str, float], kind: str, base: str)
         match = _QUANTITY.match(value)
         if match is None:
             whole = _sum(value, units)
+            instead = f"write {whole}" if whole else without_comma(value)
             raise ValueError(
                 f"'{value}' is not a {kind}: "
-                + (f"write {whole}" if whole else f"write a number and a unit, such as {example}")
+                + (instead or f"write a number and a unit, such as {example}")
             )
         number, unit = float(match.group(1)), match.group(2)
         if unit and unit not in units:
@@ -182,7 +196,11 @@ def parse_rate_bps(value: object) -> float:
     ):
         number, _, prefix, base = match.groups()
         in_bytes = base == "B" or base.lower() == "byte"
-        bps = float(number) * SIZE_UNITS[f"{prefix.upper()}B"] * (8 if in_bytes else 1)
+        bps = (
+            float(number.replace(",", "."))
+            * SIZE_UNITS[f"{prefix.upper()}B"]
+            * (8 if in_bytes else 1)
+        )
         size, unit = max((size, unit) for unit, size in RATE_UNITS.items() if size <= max(bps, 1))
         suggested = f"{bps / size:.6g}{unit}"
         raise ValueError(

@@ -42,6 +42,12 @@ def test_sizes_and_rates() -> None:
     [
         (True, "is not a duration: give a number of seconds"),
         ("soon", "'soon' is not a duration"),
+        (
+            "1,5 h",
+            "'1,5 h' is not a duration: decimal numbers are written with a point: 1.5 h",
+        ),
+        ("1,500s", "write 1500s, or 1.500s if the comma is a decimal point"),
+        ("1,5,0s", "'1,5,0s' is not a duration: write a number and a unit"),
         ("3 months", "no known unit of a duration: use one of ns, us, ms, s, min, h, d"),
         (float("nan"), "not a finite duration"),
         ("1e400s", "not a finite duration"),
@@ -59,6 +65,7 @@ def test_what_is_not_a_duration_is_refused_with_the_reason(text: object, message
     [
         (parse_rate_bps, "20mbps", "did you mean 20Mbps?"),
         (parse_rate_bps, "20 Mbit/s", "did you mean 20Mbps?"),
+        (parse_rate_bps, "1,5 Mbit/s", "did you mean 1.5Mbps?"),
         (parse_rate_bps, "20MB", "rates are in bits per second: write 160Mbps"),
         (parse_rate_bps, "20MB/s", "rates are in bits per second: write 160Mbps"),
         (parse_rate_bps, "3parsec", "use one of bps, kbps"),

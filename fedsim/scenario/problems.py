@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from fedsim.errors import UserError, combined, nearest, nearest_or_all
 from fedsim.scenario.source import KeyPath, Source
-from fedsim.units import NS_PER_S, share_of
+from fedsim.units import NS_PER_S, share_of, without_comma
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,9 @@ def _translate(entry: _Entry) -> Problem:
         example = f"[{shown(value)}]"
         if path[-1] == "seeds":
             example += " for this seed, or [0, 1, 2] for three"
-    return Problem(path, message, f"write {example}" if example else None)
+    is_number = kind.startswith(("float", "int"))
+    hint = f"write {example}" if example else without_comma(value) if is_number else ""
+    return Problem(path, message, hint or None)
 
 
 def _words(quoted: str) -> list[str]:

@@ -23,7 +23,8 @@ from ruamel.yaml.tokens import (
     ScalarToken,
 )
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, raise_all
+from fedsim.units import without_comma
 
 KeyPath = tuple[str | int, ...]
 """Path of a value: mapping keys and list positions from the top."""
@@ -115,7 +116,9 @@ def parse_yaml(text: str, label: str) -> Source:
         raise UserError("lists or mappings are nested too deeply", where=label) from None
     source = Source(label)
     if node is not None:
-        source.data = _Builder(source, len(text)).build(node, (), ())
+        builder = _Builder(source, len(text))
+        source.data = builder.build(node, (), ())
+        raise_all(builder.commas)
     return source
 
 
@@ -264,6 +267,8 @@ class _Builder:
     def __init__(self, source: Source, text_length: int) -> None:
         self._source = source
         self._left = 10 * text_length + 10_000
+        self.commas: list[UserError] = []
+        """One error per number with a decimal comma in a flow mapping, ``{lr: 0,1}``."""
 
     def build(self, node: Node, path: KeyPath, around: tuple[Node, ...]) -> Any:
         """The value of ``node`` at ``path``; ``around`` holds the nodes that contain it."""
@@ -284,7 +289,19 @@ class _Builder:
             return items
         assert isinstance(node, MappingNode)
         result: dict[str, Any] = {}
+        previous = None
         for key_node, value_node in node.value:
+            if previous and (number := _around_comma(previous[1], key_node, value_node)):
+                key = ".".join(map(str, (*path, previous[0].value)))
+                self.commas.append(
+                    UserError(
+                        f"{key}: the number {number} has a comma",
+                        where=self._location(previous[1]),
+                        hint=without_comma(number),
+                    )
+                )
+                continue
+            previous = key_node, value_node
             key_location = self._location(key_node)
             if not isinstance(key_node, ScalarNode):
                 raise UserError("a key must be plain text", where=key_location)
@@ -315,6 +332,16 @@ class _Builder:
         if kind in ("str", "bool", "timestamp", "merge", "value"):
             return text
         raise _tag_error(str(node.tag), location)
+
+
+def _around_comma(value: Node, key: Node, nothing: Node) -> str:
+    """The number of which ``value`` and the next ``key``, which has no value, are the parts; empty if it is not one."""
+    parts = (value, key, nothing)
+    if not all(isinstance(part, ScalarNode) and not part.style for part in parts):
+        return ""
+    number = f"{value.value},{key.value}"
+    is_adjacent = key.start_mark.index == value.end_mark.index + 1
+    return number if is_adjacent and not nothing.value and without_comma(number) else ""
 
 
 def _tag_error(tag: str, location: str) -> UserError:

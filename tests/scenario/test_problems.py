@@ -69,6 +69,16 @@ stop: {}
             "s.yaml:6:35: devices.failures.upload_loss: must be a number, not '90%'\n  write 0.9",
         ),
         (
+            MINIMAL + "training:\n  optimizer:\n    lr: 0,1\n",
+            "s.yaml:8:9: training.optimizer.lr: must be a number, not '0,1'\n"
+            "  decimal numbers are written with a point: 0.1",
+        ),
+        (
+            MINIMAL + "training:\n  batch_size: 1,024\n",
+            "s.yaml:7:15: training.batch_size: must be an integer, not '1,024'\n"
+            "  write 1024, or 1.024 if the comma is a decimal point",
+        ),
+        (
             MINIMAL + "training: {local_steps: 1, local_epochs: 2}\n",
             "s.yaml:6:11: training: give only one of local_steps",
         ),

@@ -158,6 +158,20 @@ def test_a_missing_colon_is_named_in_its_line(
     assert hint in (None, caught.value.hint)
 
 
+def test_decimal_commas_in_braces_are_named_and_nothing_else_is() -> None:
+    text = "a: {lr: 0,1, mu: -2,25e3, c: '0',1: 2, d: 1, 5: , e: [0,1]}\nb: {every: 1,5h}\n"
+    with pytest.raises(UserError) as caught:
+        parse_yaml(text, "f")
+    assert str(caught.value).splitlines() == [
+        "f:1:9: a.lr: the number 0,1 has a comma",
+        "  decimal numbers are written with a point: 0.1",
+        "f:1:18: a.mu: the number -2,25e3 has a comma",
+        "  decimal numbers are written with a point: -2.25e3",
+        "f:2:12: b.every: the number 1,5h has a comma",
+        "  decimal numbers are written with a point: 1.5h",
+    ]
+
+
 def test_alias_bomb_is_refused_quickly() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]

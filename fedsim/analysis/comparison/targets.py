@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fedsim.analysis.comparison.facts import CLIENT_UPDATES, COSTS, RunFacts
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
-from fedsim.units import share_of
+from fedsim.units import share_of, without_comma
 
 Floats = npt.NDArray[np.float64]
 
@@ -52,7 +52,7 @@ class Target:
             raise UserError(
                 "write a metric, '=' and a number",
                 where=f"target {text}",
-                hint="for example accuracy=0.9 or accuracy=90%",
+                hint=without_comma(number) or "for example accuracy=0.9 or accuracy=90%",
             )
         return cls(metric.strip(), value)
 
