@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from fedsim.cli.options import json_option, path_type, print_json
-from fedsim.errors import UserError
+from fedsim.errors import UserError, raise_all
 from fedsim.formatting import format_counted
 
 
@@ -28,14 +28,14 @@ def command(folders: tuple[Path, ...], as_json: bool) -> int:
     )
     from fedsim.traces.bundle import MANIFEST_NAME
 
+    hint = "give the folder of a run, a sweep or a trace bundle"
+    raise_all(
+        UserError("no such folder", where=str(folder), hint=hint)
+        for folder in folders
+        if not folder.is_dir()
+    )
     verdicts = []
     for folder in folders:
-        if not folder.is_dir():
-            raise UserError(
-                "no such folder",
-                where=str(folder),
-                hint="give the folder of a run, a sweep or a trace bundle",
-            )
         if is_sweep(folder):
             verdicts += verify_sweep_folder(folder)
         elif (folder / MANIFEST_NAME).is_file():
@@ -55,7 +55,8 @@ def command(folders: tuple[Path, ...], as_json: bool) -> int:
             files = f" ({format_counted(verdict.files, 'file')})" if verdict.files else ""
             if verdict.problems:
                 files = f" ({len(verdict.problems)} of {format_counted(verdict.files, 'file')})"
-            click.echo(f"{verdict.path}: {verdict.state}{files}")
-            for problem in verdict.problems:
-                click.echo(f"  {problem}")
+            reason = f": {verdict.error}" if verdict.error else ""
+            click.echo(f"{verdict.path}: {verdict.state}{files}{reason}")
+            for line in (*verdict.problems, *filter(None, [verdict.next_step])):
+                click.echo(f"  {line}")
     return 2 if any(verdict.state == "damaged" for verdict in verdicts) else 0

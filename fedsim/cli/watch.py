@@ -83,6 +83,8 @@ def _is_going_on(folder: Path, shown: list[Snapshot]) -> bool:
 def _cells(one: Snapshot, paces: dict[str, Pace]) -> tuple[str, str]:
     if one.status == WAITING:
         return "", ""
+    if one.status == Status.FAILED and not one.progress.share:
+        return "", one.error
     left_s = paces.setdefault(one.name, Pace()).left_s(one.progress.share)
     text = progress_text(
         one.progress, left_s if one.status == Status.RUNNING else None, one.definitions
@@ -126,11 +128,12 @@ def _print_next(folder: Path, shown: list[Snapshot]) -> None:
             click.echo(diverged_runs(diverged))
         if statuses == {Status.COMPLETE}:
             click.echo(f"compare the runs with: {format_command('compare', folder)}")
+        elif Status.FAILED in statuses:
+            click.echo("after fixing the cause, repeat the command of the sweep")
         else:
             click.echo("to finish the other runs, repeat the command of the sweep")
-    elif statuses == {Status.INTERRUPTED}:
-        click.echo(f"continue with: {format_command('resume', folder)}")
     elif statuses == {Status.COMPLETE}:
         click.echo(f"report: {RunFolder(folder).report}")
-    elif statuses == {Status.FAILED}:
-        click.echo("after fixing the cause, run the scenario again; a failed run is replaced")
+    else:
+        run = RunFolder(folder)
+        click.echo(run.next_step(run.read_info()))

@@ -443,16 +443,34 @@ class RunFolder:
                 where=str(path),
                 hint=f"finish it: {format_command('resume', self.path)}",
             )
-        words = ["run", self.scenario, "-o", self.path, "--overwrite"]
+        return UserError(
+            "no such file, though the run is complete: the folder is damaged",
+            where=str(path),
+            hint=f"restore the file from a copy, or repeat the run: {self._repeated(info, '--overwrite')}",
+        )
+
+    def next_step(self, info: Mapping[str, Any]) -> str:
+        """What to do with a run that is not complete, with the command."""
+        status = self.status(info)
+        if status is Status.RUNNING:
+            return f"in progress; to watch it: {format_command('watch', self.path)}"
+        after_fixing = "after fixing the cause, " if status is Status.FAILED else ""
+        if is_sweep(self.path.parent):
+            return f"{after_fixing}repeat the command of the sweep"
+        if info.get("app") or not self.has_begun:
+            return f"{after_fixing}repeat the command that began the run"
+        if status is Status.INTERRUPTED:
+            return f"continue with: {format_command('resume', self.path)}"
+        return f"{after_fixing}run the scenario again: {self._repeated(info)}"
+
+    def _repeated(self, info: Mapping[str, Any], *options: str) -> str:
+        """The command that makes the run again."""
+        words = ["run", self.scenario, "-o", self.path, *options]
         if info.get("timing_only"):
             words.append("--timing-only")
         if info.get("timeline"):
             words += ["--timeline", info["timeline"]["run"]]
-        return UserError(
-            "no such file, though the run is complete: the folder is damaged",
-            where=str(path),
-            hint=f"restore the file from a copy, or repeat the run: {format_command(*words)}",
-        )
+        return format_command(*words)
 
     def damaged(self, path: Path, problem: str) -> UserError:
         """The error for a damaged file, with the ways to restore it."""

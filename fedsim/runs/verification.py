@@ -12,7 +12,7 @@ from fedsim.runs.folder import FIRST_WITH_CHECKSUMS, RunFolder, Status
 from fedsim.runs.sweep import read_sweep
 from fedsim.traces.bundle import compare_files
 
-State = Literal["intact", "damaged", "not verifiable", "unfinished"]
+State = Literal["intact", "damaged", "not verifiable", "unfinished", "failed"]
 
 
 @dataclass(frozen=True)
@@ -21,16 +21,20 @@ class Verdict:
 
     Attributes:
         path: the folder.
-        state: ``intact``, ``damaged``, ``not verifiable`` (an earlier version wrote none), or ``unfinished``: the files
-            that have checksums so far are intact, and the rest is written when the run ends.
+        state: ``intact``, ``damaged``, ``not verifiable`` (an earlier version wrote none), or ``unfinished`` or
+            ``failed``: the files that have checksums so far are intact, and the rest is written when the run ends.
         files: files compared.
         problems: one error per file that is missing or has changed.
+        error: why the run failed.
+        next_step: what to do with a run that is not complete.
     """
 
     path: Path
     state: State
     files: int
     problems: tuple[UserError, ...]
+    error: str = ""
+    next_step: str = ""
 
 
 def verify_run_folder(path: Path) -> Verdict:
@@ -46,9 +50,12 @@ def verify_run_folder(path: Path) -> Verdict:
     checkpoints = Checkpoints(folder.checkpoint)
     problems += [folder.damaged(file, message) for file, message in checkpoints.damaged()]
     files = 1 + len(info.get("files", {})) + checkpoints.count_files()
-    finished = info["status"] == Status.COMPLETE
-    state: State = "damaged" if problems else "intact" if finished else "unfinished"
-    return Verdict(path, state, files, tuple(problems))
+    if problems:
+        return Verdict(path, "damaged", files, tuple(problems))
+    if info["status"] == Status.COMPLETE:
+        return Verdict(path, "intact", files, ())
+    state: State = "failed" if info["status"] == Status.FAILED else "unfinished"
+    return Verdict(path, state, files, (), info.get("error") or "", folder.next_step(info))
 
 
 def verify_bundle_folder(path: Path) -> Verdict:

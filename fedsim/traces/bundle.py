@@ -11,6 +11,7 @@ import json
 import os
 import re
 import secrets
+import shlex
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -462,8 +463,27 @@ def _altered(file: Path, manifest: Manifest) -> UserError:
         message = (
             "the file has changed since fedsim wrote it: its SHA-256 is not the one in the manifest"
         )
-    command = f", or create it again: {manifest.command}" if manifest.command else ""
-    return UserError(message, where=str(file), hint=f"copy the bundle again{command}")
+    return UserError(message, where=str(file), hint=_restoring(file.parent, manifest))
+
+
+def _restoring(folder: Path, manifest: Manifest) -> str:
+    """How to restore a damaged bundle, with the command."""
+    if manifest.name in bundled.traces():
+        original = bundled.resolved(f"{bundled.PREFIX}{manifest.name}")
+        if folder.resolve() == original:
+            return "install fedsim again: pip install --force-reinstall --no-deps fedsim-des"
+        if json.loads((original / MANIFEST_NAME).read_bytes())["sha256"] == manifest.sha256:
+            # The tables of the same command may be encoded differently.
+            command = shlex.join(["cp", "-r", f"{original}{os.sep}.", str(folder)])
+            return f"copy the bundle again: {command}, or use {bundled.written(original)}"
+    if manifest.command is None:
+        return "copy the bundle again"
+    words = shlex.split(manifest.command)
+    if "-o" in words[:-1] or "--output" in words[:-1]:
+        name = "-o" if "-o" in words else "--output"
+        words[words.index(name) + 1] = str(folder)
+        words.append("--force")
+    return f"copy the bundle again, or create it again: {shlex.join(words)}"
 
 
 def _read_manifest(folder: Path) -> tuple[Manifest, bool]:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import random
+import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 import fedsim
+from fedsim import bundled
 from fedsim.cli import cli
 from fedsim.errors import UserError
+from fedsim.runs import Status
+from fedsim.runs.sweep import SweepEntry, SweepRecord
 from fedsim.sweeps import Sweep
+from tests.cli.invoking import assert_refused, invoke
 from tests.sweeps.worlds import (
     scenario,
 )
@@ -41,3 +49,71 @@ def test_damaged_files_are_counted_among_all(tmp_path: Path) -> None:
     table.write_bytes(table.read_bytes()[:100])
     result = CliRunner().invoke(cli, ["verify", str(run.path)])
     assert ": damaged (1 of " in result.output.splitlines()[0]
+
+
+def test_all_missing_folders_are_named(tmp_path: Path) -> None:
+    result = invoke("verify", tmp_path, tmp_path / "a", tmp_path / "b")
+    assert_refused(result, f"{tmp_path}/a: no such folder", f"{tmp_path}/b: no such folder")
+
+
+def test_a_failed_run_is_named_with_its_error_and_the_next_command(tmp_path: Path) -> None:
+    made = {**scenario(seeds=[0]), "sweep": None}
+    run = fedsim.run(made, tmp_path / "run", overrides={"stop.rounds": 2})
+    run.folder.update_info(status=Status.FAILED, error="RuntimeError: boom")
+    again = f"fedsim run {run.path}/scenario.yaml -o {run.path}"
+    first, second = invoke("verify", run.path).stdout.splitlines()
+    assert first.startswith(f"{run.path}: failed (")
+    assert first.endswith("): RuntimeError: boom")
+    assert second == f"  after fixing the cause, run the scenario again: {again}"
+    (verdict,) = json.loads(invoke("verify", run.path, "--json").stdout)
+    assert (verdict["state"], verdict["error"]) == ("failed", "RuntimeError: boom")
+    run.folder.update_info(status=Status.RUNNING, error=None)
+    first, second = invoke("verify", run.path).stdout.splitlines()
+    assert first.startswith(f"{run.path}: unfinished (")
+    assert second == f"  continue with: fedsim resume {run.path}"
+    (tmp_path / "sweep").mkdir()
+    entry = SweepEntry("run", 0, {}, "")
+    SweepRecord("s", None, (entry,)).write(tmp_path / "sweep")
+    run.path.rename(tmp_path / "sweep" / "run")
+    assert invoke("verify", tmp_path / "sweep").stdout.splitlines()[-1] == (
+        "  repeat the command of the sweep"
+    )
+
+
+def _pasted(text: str, tmp_path: Path) -> None:
+    subprocess.run(["sh", "-c", text], cwd=tmp_path, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("kind", ["bundled", "synthesized"])
+def test_the_commands_for_a_damaged_bundle_restore_it(kind: str, tmp_path: Path) -> None:
+    bundle = tmp_path / "my copy"
+    if kind == "bundled":
+        shutil.copytree(bundled.resolved("builtin:phones_week"), bundle)
+    else:
+        invoke("traces", "synthesize", "desktop", "-n", 3, "--days", 1, "-o", tmp_path / "first")
+        (tmp_path / "first").rename(bundle)
+    (bundle / "compute.parquet").write_bytes(b"")
+    result = invoke("verify", bundle)
+    assert result.exit_code == 2
+    hint = result.stdout.splitlines()[-1]
+    if kind == "bundled":
+        start, _, end = hint.strip().rpartition(", or use ")
+        assert end == "builtin:phones_week"
+        _pasted(start.removeprefix("copy the bundle again: "), tmp_path)
+    else:
+        words = shlex.split(hint.rpartition("create it again: fedsim ")[2])
+        assert invoke(*words).exit_code == 0
+    assert invoke("verify", bundle).exit_code == 0
+
+
+def test_a_damaged_bundle_of_the_installation_is_installed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "traces" / "phones_week"
+    shutil.copytree(bundled.resolved("builtin:phones_week"), site)
+    (site / "compute.parquet").write_bytes(b"")
+    monkeypatch.setattr(bundled, "HERE", tmp_path)
+    result = invoke("verify", site)
+    assert result.stdout.splitlines()[-1] == (
+        "  install fedsim again: pip install --force-reinstall --no-deps fedsim-des"
+    )

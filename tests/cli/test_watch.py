@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import fedsim
+from fedsim.cli import cli
 from fedsim.cli.watch import wrapped
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status
@@ -68,7 +70,21 @@ def test_a_failed_run_ends_with_what_replaces_it(run: RunFolder) -> None:
     run.update_info(status=Status.FAILED, error="UserError: stalled")
     first, last = invoke("watch", run.path).stdout.splitlines()
     assert first.startswith("run: failed, ")
-    assert last == "after fixing the cause, run the scenario again; a failed run is replaced"
+    again = f"fedsim run {run.path}/scenario.yaml -o {run.path}"
+    assert last == f"after fixing the cause, run the scenario again: {again}"
+    assert CliRunner().invoke(cli, again.split()[1:]).exit_code == 0
+
+
+def test_a_run_that_failed_at_once_shows_its_error_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from fedsim.scheduling.selections.uniform import Uniform\n"
+        "class Mine(Uniform):\n    def draw(self, count):\n        return 1 / 0\n"
+    )
+    server = "server: {selection: {name: 'mine.py:Mine', cohort: 2}}\n"
+    (tmp_path / "own.yaml").write_text(PARABOLAS + server)
+    assert invoke("run", tmp_path / "own.yaml", "-o", tmp_path / "out").exit_code == 2
+    line = invoke("watch", "--once", tmp_path / "out").stdout
+    assert line == "out: failed, ZeroDivisionError: division by zero\n"
 
 
 def test_a_run_that_writes_nothing_is_noticed(run: RunFolder) -> None:
@@ -98,7 +114,7 @@ def test_a_sweep_has_a_line_per_run(run: RunFolder) -> None:
     assert last == f"compare the runs with: fedsim compare {sweep}"
     run.update_info(status=Status.FAILED, error="UserError: stalled")
     *_, last = invoke("watch", sweep).stdout.splitlines()
-    assert last == "to finish the other runs, repeat the command of the sweep"
+    assert last == "after fixing the cause, repeat the command of the sweep"
 
 
 def test_long_names_break_at_separators() -> None:
