@@ -37,7 +37,7 @@ def require_drawable(path: Path) -> None:
     """
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(
-            f"cannot draw a '{path.suffix}' file",
+            f"cannot draw a '{path.suffix}' file" if path.suffix else "the name has no suffix",
             where=str(path),
             hint=f"use {', '.join(SUFFIXES)}",
         )

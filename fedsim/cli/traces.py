@@ -29,7 +29,7 @@ from fedsim.cli.options import (
     user_code_option,
 )
 from fedsim.cli.progress import advancing
-from fedsim.errors import UserError, nearest_or_all
+from fedsim.errors import UserError, nearest_or_all, raise_all
 from fedsim.formatting import format_bytes, format_command, format_count, format_counted
 from fedsim.scenario.overrides import apply_overrides
 from fedsim.scenario.problems import all_errors, problems
@@ -479,6 +479,15 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
         if plot.exists() and not force:
             raise UserError("the output already exists", where=str(plot), hint="use --force")
         require_drawable(plot)
+    raise_all(
+        UserError(
+            "no such trace bundle",
+            where=bundled.written(path),
+            hint=bundled.suggested_trace(path),
+        )
+        for path in bundles
+        if not path.exists()
+    )
     with advancing("measuring"):
         loaded = [TraceBundle.read(path) for path in bundles]
         described = [describe(bundle) for bundle in loaded]

@@ -24,7 +24,7 @@ from fedsim.sweeps import Sweep
 from tests.analysis.comparison import compared
 from tests.analysis.comparison.made import of, run
 from tests.analysis.comparison.test_groups import facts
-from tests.cli.invoking import invoke
+from tests.cli.invoking import assert_refused, invoke
 
 
 @pytest.fixture(scope="session")
@@ -218,3 +218,18 @@ def test_mistakes_name_the_option(
     assert result.exit_code == 2
     assert result.output.startswith("error: ")
     assert where in result.output
+
+
+def test_all_missing_folders_are_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    paths = [tmp_path / "a", tmp_path / "file", tmp_path / "b"]
+    assert_refused(
+        invoke("compare", *paths),
+        f"{paths[0]}: no such folder",
+        f"{paths[1]}: is a file, not a folder",
+        f"{paths[2]}: no such folder",
+    )
+    result = invoke("traces", "inspect", "builtin:phones_week", paths[0], paths[2])
+    assert_refused(result, f"{paths[0]}: no such trace", f"{paths[2]}: no such trace")
+    result = invoke("traces", "inspect", "builtin:phones_week", "--plot", paths[0])
+    assert_refused(result, f"{paths[0]}: the name has no suffix", "use .html, .png")

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast, get_args
 
 from fedsim.analysis.comparison.facts import COSTS, require_cost
-from fedsim.errors import UserError, nearest_or_all
+from fedsim.errors import UserError, nearest_or_all, similar
 from fedsim.formatting import Kind
-from fedsim.units import parse_duration_s, parse_size_bytes, share_of
+from fedsim.units import parse_duration_s, parse_size_bytes, share_of, without_comma
 
 Limits = tuple[float | None, float | None]
 """Ends of an axis; None if they follow from the data."""
@@ -95,7 +95,7 @@ class FigureStyle:
         metric = metric or self._first
         x_kind = COSTS[self.against][1]
         inset = self._enlarged(x_kind, kind) if metric == self._first else None
-        xlim = limits(self.xlim, x_kind, "xlim")
+        xlim = limits(self.xlim, x_kind, "xlim", self._x_axis)
         self._require_on_axis("x", xlim, "xlim", "--xlim ", self.xlim)
         stated = self._ylims().get(metric)
         ylim = limits(stated, kind, "ylim")
@@ -121,6 +121,11 @@ class FigureStyle:
         return inches(width, "width"), inches(self.height, "height")
 
     @property
+    def _x_axis(self) -> str:
+        """The horizontal axis in words."""
+        return f"{COSTS[self.against][0]} (--against {self.against})"
+
+    @property
     def _first(self) -> str | None:
         """The metric to which a range without a name, and the inset, belong."""
         return self.metrics[0] if self.metrics else None
@@ -131,7 +136,8 @@ class FigureStyle:
         stated: str | None = None
         if isinstance(region, str):
             across, _, up = region.partition(",")
-            region = (limits(across, x_kind, "inset"), limits(up, kind, "inset") if up else None)
+            x = limits(across, x_kind, "inset", self._x_axis)
+            region = (x, limits(up, kind, "inset") if up else None)
             before, stated = f"--inset {across},", up
         if region is not None and region[1] is not None:
             self._require_on_axis("y", region[1], "inset", before, stated)
@@ -225,8 +231,14 @@ def _each(ylim: str | Limits | Sequence[str] | None) -> Sequence[str | Limits]:
     return (cast(Limits, tuple(ylim)),)
 
 
-def limits(value: str | Limits | None, kind: Kind, where: str) -> Limits:
+def limits(value: str | Limits | None, kind: Kind, where: str, axis: str = "") -> Limits:
     """A range such as ``0:2d``, ``85%:95%`` or ``0.9:``.
+
+    Args:
+        value: the range.
+        kind: kind of the axis' values.
+        where: the setting that gives it.
+        axis: the axis in words, for messages.
 
     Raises:
         UserError: it is not two values of the axis' kind, the lower first.
@@ -234,21 +246,18 @@ def limits(value: str | Limits | None, kind: Kind, where: str) -> Limits:
     if value is None:
         return None, None
     example = {"time": "0:2d", "bytes": "0:500MB", "share": "85%:95%"}.get(kind, "0:100")
+    hint = f"write two values, the lower first: {example}" + (f"; the axis is {axis}" * bool(axis))
     lower: float | None
     upper: float | None
     try:
         ends = map(str.strip, value.split(":")) if isinstance(value, str) else value
         lower, upper = (None if end in (None, "") else _number(end, kind) for end in ends)
     except (ValueError, TypeError) as error:
-        if kind in ("time", "bytes") and isinstance(value, str) and value.count(":") == 1:
-            raise UserError(str(error), where=where, hint=f"for example {example}") from error
+        if isinstance(value, str) and value.count(":") == 1:
+            raise UserError(str(error), where=where, hint=hint) from error
         lower = upper = math.inf
     if lower is not None and upper is not None and not lower < upper:
-        raise UserError(
-            f"'{value}' is not a range",
-            where=where,
-            hint=f"write two values, the lower first: {example}",
-        )
+        raise UserError(f"'{value}' is not a range", where=where, hint=hint)
     # A little above 1 is room above the curves.
     if kind == "share" and max(lower or 0.0, upper or 0.0) >= 2:
         percents = [end if end is None or end >= 1 else 100 * end for end in (lower, upper)]
@@ -271,12 +280,16 @@ def _number(end: str | float | None, kind: Kind) -> float:
     if not isinstance(end, str):
         return float(cast(float, end))
     if kind not in ("time", "bytes"):
-        return float(share_of(end) or end)
+        try:
+            return float(share_of(end) or end)
+        except ValueError:
+            comma = without_comma(end)
+            raise ValueError(f"'{end}' is not a number{comma and f': {comma}'}") from None
     number = parse_duration_s(end) if kind == "time" else parse_size_bytes(end)
     if number and not end[-1].isalpha():
         # The axis is labeled in minutes, days or megabytes, and would seem to be meant.
         unit = "min" if kind == "time" else "MB"
-        raise ValueError(f"'{end}' has no unit: write, for example, {end}{unit}")
+        raise ValueError(f"'{end}' has no unit, as {end}{unit} has")
     return number
 
 
@@ -291,13 +304,22 @@ def inches(value: str | float | None, where: str) -> float | None:
     text = value.strip() if isinstance(value, str) else f"{value}in"
     match = re.fullmatch(r"([\d.]+)\s*(in|cm|mm|pt)", text)
     try:
-        length = float(match[1]) * _INCHES[match[2]] if match else 0.0
+        length = float(match[1]) * _INCHES[match[2]] if match else math.nan
     except ValueError:
-        length = 0.0
-    if not 0.5 <= length <= 100:
+        length = math.nan
+    if 0.5 <= length <= 100:
+        return length
+    is_width = where == "width"
+    venue = similar(text.removesuffix("-text"), VENUES) if is_width and text[:1].isalpha() else None
+    if venue is not None:
+        suffix = "-text" if text.endswith("-text") else ""
         raise UserError(
-            f"'{value}' is not a length from 0.5 to 100 inches",
-            where=where,
-            hint=f"write 84mm, 3.25in or 240pt; a width may be a venue: {', '.join(VENUES)}, or ieee-text for the text",
+            f"there is no venue '{value}'", where=where, hint=f"did you mean '{venue}{suffix}'?"
         )
-    return length
+    venues = f", or name a venue: {', '.join(VENUES)}; ieee-text is the width of its text"
+    raise UserError(
+        f"'{value}' is not a length{' from 0.5 to 100 inches' * math.isfinite(length)}",
+        where=where,
+        hint=without_comma(text)
+        or f"write a number and a unit, such as 84mm, 8.4cm, 3.25in or 240pt{venues * is_width}",
+    )

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedsim.analysis.comparison.facts import RunFacts, compared_scenario, read_facts
 from fedsim.analysis.comparison.reference import REFERENCE, Reference, read_reference
-from fedsim.errors import UserError
+from fedsim.errors import UserError, raise_all
 from fedsim.formatting import format_command, format_names
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.run import Run
@@ -69,6 +69,16 @@ def load(
         )
     named = [path.path if isinstance(path, Run) else Path(path) for path in paths]
     folders: dict[Path, Path] = {}
+    hint = "give run folders, or the folder of a sweep"
+    raise_all(
+        UserError(
+            "is a file, not a folder" if path.exists() else "no such folder",
+            where=str(path),
+            hint=hint,
+        )
+        for path in named
+        if not path.is_dir()
+    )
     for path in named:
         for folder in _run_folders(path, several=len(named) > 1):
             folders.setdefault(folder.resolve(), folder)
@@ -147,7 +157,7 @@ def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:
         # 'runs/*' also matches the comparison that an earlier command wrote there.
         if not folders and not (several and (path / PAGE).is_file()):
             raise UserError(
-                "no such folder" if not path.exists() else "the folder contains no run",
+                "the folder contains no run",
                 where=str(path),
                 hint="give run folders, or the folder of a sweep",
             )

@@ -31,7 +31,7 @@ def test_ranges(text: str, kind: Any, expected: tuple[float | None, float | None
 
 @pytest.mark.parametrize(
     ("text", "kind"),
-    [("2d", "time"), ("2d:1d", "time"), ("1:2:3", "number"), ("a:b", "share")]
+    [("2d", "time"), ("2d:1d", "time"), ("1:2:3", "number"), ("5", "share")]
     + [(value, "number") for value in (5, (1,), (2, 1), ("a", "b"), ([1], 2))],
 )
 def test_ranges_that_are_none(text: Any, kind: Any) -> None:
@@ -43,10 +43,13 @@ def test_ranges_that_are_none(text: Any, kind: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "message"),
     [
-        ("0:40", "time", "'40' has no unit: write, for example, 40min"),
-        ("0:500", "bytes", "'500' has no unit: write, for example, 500MB"),
+        ("0:40", "time", "'40' has no unit, as 40min has"),
+        ("0:500", "bytes", "'500' has no unit, as 500MB has"),
         ("0:2parsecs", "time", "'2parsecs' has no known unit of a duration: use one of"),
         ("a:b", "time", "'a' is not a duration"),
+        ("a:b", "share", "'a' is not a number"),
+        ("1h:2h", "count", "'1h' is not a number"),
+        ("0,5:1", "number", "'0,5' is not a number: decimal numbers are written with a point: 0.5"),
     ],
 )
 def test_ends_of_a_range_without_a_known_unit(text: str, kind: Any, message: str) -> None:
@@ -81,6 +84,38 @@ def test_lengths(text: str | float, expected: float) -> None:
 def test_lengths_that_are_none(length: str | float) -> None:
     with pytest.raises(UserError, match="is not a length"):
         inches(length, "width")
+
+
+@pytest.mark.parametrize(
+    ("length", "where", "message"),
+    [
+        ("ieeee", "width", "width: there is no venue 'ieeee'\n  did you mean 'ieee'?"),
+        ("neurip-text", "width", "there is no venue 'neurip-text'\n  did you mean 'neurips-text'?"),
+        ("3,5in", "width", "not a length\n  decimal numbers are written with a point: 3.5in"),
+        ("ieee", "height", "is not a length\n  write a number and a unit, such as 84mm, 8.4cm, "),
+        (
+            "9m",
+            "width",
+            "is not a length\n  write a number and a unit, such as 84mm, .* venue: acm, ",
+        ),
+        ("3mm", "height", "'3mm' is not a length from 0.5 to 100 inches\n  write [^:]*$"),
+    ],
+)
+def test_wrong_lengths_lead_to_right_ones(length: str, where: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        inches(length, where)
+
+
+def test_a_range_of_another_axis_names_the_axis() -> None:
+    for style in ({"xlim": "1h:2h"}, {"inset": "1h:2h,0.1:0.2"}):
+        with pytest.raises(UserError) as caught:
+            FigureStyle(against="version", **style).resolved("share")
+        assert str(caught.value).partition(": ")[2] == (
+            "'1h' is not a number\n"
+            "  write two values, the lower first: 0:100; the axis is server updates (--against version)"
+        )
+    with pytest.raises(UserError, match=r"0:500MB; the axis is data moved \(--against bytes\)"):
+        FigureStyle(against="bytes", xlim="1h:2h").resolved("share")
 
 
 def test_a_figure_has_the_width_of_a_venue(comparison: Comparison) -> None:
