@@ -46,7 +46,7 @@ def run_on_ray(
         while waiting or pending:
             while waiting and (jobs is None or len(pending) < jobs):
                 task = waiting.pop()
-                uses_gpu = bool(gpus) and task.scenario["training"]["device"] != "cpu"
+                uses_gpu = bool(gpus) and task.source.data["training"]["device"] != "cpu"
                 options = remote.options(num_cpus=1, num_gpus=int(uses_gpu), max_retries=0)
                 pending[options.remote(task)] = task
             done, _ = ray.wait(list(pending), num_returns=1, timeout=_LOOK_S)

@@ -126,7 +126,7 @@ def sweep(
         planned = record(path, loaded, planned, timing_only=timing_only)
         _write_sources(path, planned)
         tasks = [
-            Task(number, run.name, str(path.resolve() / run.name), run.resolved(), timing_only)
+            Task(number, run.name, str(path.resolve() / run.name), run.source(), timing_only)
             for number, run in enumerate(planned)
             if not is_done(path / run.name)
         ]

@@ -8,11 +8,11 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fedsim.components import users_line
 from fedsim.errors import UserError
 from fedsim.runs.folder import RunFolder, Status
+from fedsim.scenario.source import Source
 from fedsim.signatures import mistake_in_class
 
 ERRORS = "errors"
@@ -28,14 +28,14 @@ class Task:
         number: position of the run in the sweep.
         name: name of the run.
         folder: folder of the run.
-        scenario: resolved scenario, with every default written out.
+        source: resolved scenario, with every default written out and the locations of the user's values.
         timing_only: simulate time only.
     """
 
     number: int
     name: str
     folder: str
-    scenario: dict[str, Any]
+    source: Source
     timing_only: bool = False
 
 
@@ -102,9 +102,8 @@ class Performer:
         self, task: Task, report: Callable[[float], None] | None, warnings: list[str]
     ) -> None:
         from fedsim.analysis.run import Run
-        from fedsim.catalog import CATALOG
         from fedsim.composition.execution import Progress, execute, resume
-        from fedsim.scenario.loading import load_scenario_dict
+        from fedsim.scenario.loading import load_source
 
         reported_at = 0.0
 
@@ -118,7 +117,7 @@ class Performer:
         folder = RunFolder(task.folder)
         if not folder.has_begun or _files_have_changed(folder):
             # Resolved paths are absolute; only classes from Python refer to the sweep's folder.
-            loaded = load_scenario_dict(task.scenario, folder.path.parent, CATALOG)
+            loaded = load_source(task.source, folder.path.parent)
             execute(
                 loaded,
                 folder.path,

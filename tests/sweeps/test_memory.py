@@ -14,6 +14,7 @@ import torch
 import fedsim
 from fedsim.composition.assembly import Assembly
 from fedsim.learning.learner import Learner
+from fedsim.scenario.source import Source
 from fedsim.simulation.server import Server
 from fedsim.sweeps.task import Performer, Result, Task
 from tests.composition.worlds import digits
@@ -46,7 +47,9 @@ def perform(folder: Path, performer: Performer, seed: int, changes: dict[str, An
     world = digits(seed=seed, **changes)
     world["devices"]["memory"] = "1GB"
     loaded = fedsim.read_scenario(world)
-    return performer.perform(Task(seed, str(seed), str(folder / str(seed)), loaded.resolved()))
+    return performer.perform(
+        Task(seed, str(seed), str(folder / str(seed)), Source("scenario", loaded.resolved()))
+    )
 
 
 @pytest.mark.parametrize("method", ["fedavg", "scaffold_p"])

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import fedsim
 from fedsim.durable import TEMPORARY_PREFIX
 from fedsim.runs.folder import RunFolder
+from tests.cli.invoking import PARABOLAS, invoke
 from tests.sweeps.worlds import (
     scenario,
 )
@@ -30,3 +33,25 @@ def test_what_a_run_leaves_in_its_first_moments_is_cleared(tmp_path: Path) -> No
     )
     (folder / "scenario.yaml").write_text("half")
     assert fedsim.sweep(scenario(seeds=[0, 1]), tmp_path / "sweep", jobs=1).failures == {}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_warnings_and_errors_of_a_run_name_the_line_of_the_scenario(
+    jobs: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "own.yaml"
+    battery = "  energy: {battery_j: BATTERY}\n"
+    text = PARABOLAS.replace("stop:", f"{battery}stop:") + "sweep:\n  seeds: [0, 1]\n"
+    file.write_text(text.replace("BATTERY", "2"))
+    result = invoke("sweep", file, "-o", tmp_path / "sweep", "-j", str(jobs))
+    assert result.exit_code == 0, result.output
+    assert f"warning: {file}:6:23: devices.energy.battery_j: " in result.stderr
+    # Values that the sweep sets are at their place in the list.
+    varied = text.replace("BATTERY", "1e9") + "  grid: {devices.energy.battery_j: [2, 1e9]}\n"
+    file.write_text(varied)
+    result = invoke("sweep", file, "-o", tmp_path / "varied", "-j", str(jobs))
+    assert f"warning: {file}:10:37: devices.energy.battery_j: " in result.stderr
+    file.write_text(text.replace("BATTERY", "1e9").replace("down: 1Mbps, ", ""))
+    result = invoke("sweep", file, "-o", tmp_path / "refused", "-j", str(jobs))
+    assert result.exit_code == 2
+    assert f"{file}:5:12: devices.network" in result.stderr
