@@ -57,7 +57,10 @@ class Sweep:
 
     @functools.cached_property
     def index(self) -> pd.DataFrame:
-        """One row per run: ``run``, ``seed``, one column per varied path, ``status``, ``error``, and its summary."""
+        """One row per run: ``run``, ``seed``, one column per varied path, ``status``, ``error``, and its summary.
+
+        A run that the file lists as running has its present status: the sweep may have been killed since.
+        """
         path = self.path / f"{INDEX}.parquet"
         self.record.require_intact(self.path, path.name)
         try:
@@ -65,7 +68,13 @@ class Sweep:
             frame: pd.DataFrame = table.to_pandas()
         except (OSError, pa.ArrowException) as error:
             raise damaged(path, f"cannot be read: {error}") from error
+        running = frame["status"] == Status.RUNNING
+        frame.loc[running, "status"] = [self._status(name) for name in frame["run"][running]]
         return frame
+
+    def _status(self, name: str) -> str:
+        folder = RunFolder(self.path / name)
+        return str(folder.status(folder.read_info())) if folder.info.exists() else WAITING
 
     @property
     def runs(self) -> list[Run]:

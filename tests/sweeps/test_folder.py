@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -11,9 +12,12 @@ import pytest
 
 import fedsim
 from fedsim.errors import UserError
-from fedsim.runs.folder import RunFolder
+from fedsim.locks import locked
+from fedsim.runs.folder import RunFolder, Status
+from fedsim.scenario.loading import load_scenario_dict
 from fedsim.sweeps import Sweep
-from fedsim.sweeps.folder import claimed
+from fedsim.sweeps.folder import claimed, write_index
+from fedsim.sweeps.plan import plan_runs
 from tests.devices.worlds import LINKS, STEPS
 from tests.sweeps.worlds import (
     SMALL,
@@ -224,3 +228,23 @@ def test_complete_runs_of_other_code_or_data_are_not_taken_for_those_of_the_swee
     code.write_text(before)
     with pytest.raises(UserError, match="were made before this file changed"):
         fedsim.sweep(world, tmp_path / "sweep", jobs=1)
+
+
+def test_a_killed_sweep_has_interrupted_runs_and_its_index_is_repaired(tmp_path: Path) -> None:
+    path = tmp_path / "sweep"
+    made = scenario(seeds=[0, 1])
+    fedsim.sweep(made, path, jobs=1)
+    killed = RunFolder(path / "seed1")
+    # As after SIGKILL: the index was written while the run was in progress.
+    killed.update_info(status=Status.RUNNING)
+    with locked(killed.path):
+        planned = plan_runs(load_scenario_dict(made, tmp_path))
+        write_index(path, planned, {})
+        assert Sweep(path).index["status"].tolist() == ["complete", "running"]
+    assert "seed1,1,running" in (path / "index.csv").read_text()
+    assert Sweep(path).index["status"].tolist() == ["complete", "interrupted"]
+    shutil.rmtree(killed.path)
+    assert Sweep(path).index["status"].tolist() == ["complete", "waiting"]
+    fedsim.sweep(made, path, jobs=1)
+    assert Sweep(path).index["status"].tolist() == ["complete", "complete"]
+    assert "running" not in (path / "index.csv").read_text()
