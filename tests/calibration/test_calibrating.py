@@ -63,6 +63,29 @@ def test_the_estimates_are_the_truth_within_their_errors(calibration: Calibratio
         assert np.abs(z / estimates.rates_bps[way].error[seen]).max() < 4
 
 
+NETWORK = """
+import numpy as np
+from fedsim.network import NetworkKind
+from fedsim.network.static import StaticNetwork
+
+
+class Mine(NetworkKind):
+    def build(self, context):
+        rate = np.full(context.clients, 5e6)
+        return StaticNetwork(
+            latency_s=np.full(context.clients, 0.02), down_bps=rate, up_bps=rate, clients=context.clients
+        )
+"""
+
+
+def test_a_network_without_a_transport_is_accepted(folder: Path, tmp_path: Path) -> None:
+    """That of a user may have any parameters, or none."""
+    (tmp_path / "net.py").write_text(NETWORK)
+    devices = {**TRUTH["devices"], "network": f"{tmp_path}/net.py:Mine"}
+    scenario = load_scenario_dict({**TRUTH, "devices": devices}, folder)
+    assert calibrate(folder / "log.csv", tmp_path / "bundle", scenario).estimates.dispatches.sum()
+
+
 def test_the_simulation_has_the_distributions_of_the_log(calibration: Calibration) -> None:
     """Two-sample Kolmogorov-Smirnov tests, on the spread within each client, which the seed draws anew."""
     assert calibration.scenario is not None
