@@ -40,9 +40,10 @@ def _list() -> None:
         if section:
             click.secho(f"\n{section}", bold=True)
         print_rows({f"{page.name:<{width}}": page.title for page in members})
-    click.echo(
-        f"\nread one: fedsim docs scenarios; the Markdown files: {bundled.folder('docs')}", err=True
-    )
+    root = bundled.folder("docs")
+    for notebook in sorted(root.rglob("*.ipynb")):
+        click.echo(f"\nnotebook, to open with Jupyter: {notebook}", err=True)
+    click.echo(f"\nread one: fedsim docs scenarios; the Markdown files: {root}", err=True)
 
 
 def _rendered(text: str) -> str:

@@ -158,5 +158,7 @@ def _parts(progress: SweepProgress) -> Iterator[Row]:
         except UserError:
             yield folder.name, share, ""  # It has not begun, or is writing its files just now.
         else:
-            text = progress_text(shown.progress, definitions=shown.definitions)
+            # The first rows reach the disk in a batch; until then, only the share is known.
+            has_rows = shown.progress.simulated_s > 0
+            text = progress_text(shown.progress, definitions=shown.definitions) if has_rows else ""
             yield folder.name, max(share, shown.progress.share), text

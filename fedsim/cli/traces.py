@@ -574,7 +574,11 @@ def join(
     from fedsim.traces.combine import join as pair
 
     if compute is None and network is None:
-        raise UserError("give --compute, --network or both")
+        raise UserError(
+            "give --compute, --network or both",
+            hint=f"for example fedsim traces join {bundled.written(bundle)} --network builtin:phones_week -o "
+            "NEW_BUNDLE; fedsim traces synthesize and import make bundles",
+        )
     for correlation, other, option in (
         (compute_correlation, compute, "--compute"),
         (network_correlation, network, "--network"),

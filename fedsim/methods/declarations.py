@@ -41,7 +41,7 @@ def _check_vectors(kind: type[Method], function: str, value: Any) -> None:
         raise wrong_return(kind, function, repr(value), example)
     for vector in value:
         if not isinstance(vector.elements, int) or vector.elements < 0:
-            hint = "its elements are the length, an integer"
+            hint = "its elements are the length, a whole number"
             raise wrong_return(kind, function, repr(vector), hint)
         if vector.bits is not None and not 0 < vector.bits <= _MOST_BITS:
             hint = f"its bits are those of one entry, more than 0 and at most {_MOST_BITS}"

@@ -29,7 +29,7 @@ _UNITS = {parse_duration_s: "duration", parse_size_bytes: "size", parse_rate_bps
 _BASES = {"duration": "seconds", "size": "bytes", "rate": "bits per second"}
 _WORDS = {
     str: "text",
-    int: "integer",
+    int: "whole number",
     float: "number",
     bool: "true or false",
     Path: "path",
@@ -108,7 +108,7 @@ _EXAMPLES = {
     "duration": "10s",
     "size": "64MB",
     "rate": "20Mbps",
-    "integer": "10",
+    "whole": "10",
     "number": "0.5",
     "true": "true",
     "path": "my_file",
@@ -274,7 +274,7 @@ def _type_words(annotation: Any) -> str:
             return f"one of {', '.join(map(str, names))}"
         words = [_type_words(item) for item in arguments if item is not type(None)]
         if "number" in words:  # integers are numbers
-            words = [word for word in words if word != "integer"]
+            words = [word for word in words if word != "whole number"]
         return " or ".join(dict.fromkeys(words))
     if origin is Literal:
         return " or ".join(str(item) for item in arguments)
@@ -295,7 +295,7 @@ def _plural(words: str) -> str:
     plurals = {"list": "lists", "any": "any values"}
     if head in plurals:
         return " ".join([plurals[head], rest if head == "list" else ""]).strip()
-    return f"{words}s" if words.isalpha() and words != "text" else words
+    return f"{words}s" if words.removeprefix("whole ").isalpha() and words != "text" else words
 
 
 def _is_model(annotation: Any) -> bool:

@@ -309,7 +309,7 @@ class Scenario(Parameters):
     server: Server = _SECTION
     """The method, selection and schedule of the server."""
     stop: Stop
-    """When the run ends, such as `{rounds: 100}`."""
+    """The limits at which the run ends: write, for example, `stop: {rounds: 100}`."""
     evaluation: Evaluation = _SECTION
     """When and how the model is evaluated."""
     checkpoint_models: CheckpointModels | None = None

@@ -148,7 +148,7 @@ def _join_alternatives(messages: Sequence[str]) -> str:
     if len(tails) == 1 and all(message.startswith("must be ") for message in messages):
         heads = [message.rpartition(", not ")[0].removeprefix("must be ") for message in messages]
         if "a number" in heads:  # includes integers
-            heads = [head for head in heads if head != "an integer"]
+            heads = [head for head in heads if head != "a whole number"]
         return f"must be {' or '.join(dict.fromkeys(heads))}, not {tails.pop()}"
     heads = [
         message.rpartition(", not ")[0] if index else message
@@ -186,7 +186,7 @@ def _translate(entry: _Entry) -> Problem:
     if kind == "greater_than_equal" and context["ge"] == 1 / NS_PER_S:
         return Problem(path, f"must be longer than 0 s, not {shown(value)}")
     message = error["msg"].replace("Input should be", "must be").replace("a valid ", "a ")
-    message = message.replace("a integer", "an integer")
+    message = message.replace("a integer", "a whole number")
     message = f"{message[0].lower()}{message[1:].split(', ')[0]}, not {shown(value)}"
     example = share_of(value) if kind.startswith("float") else ""
     if example and path[-1] == "over_selection":

@@ -125,12 +125,12 @@ def test_the_bundle_without_the_mistakes_runs(run: Callable[..., Result], tmp_pa
         ),
         pytest.param(
             PARABOLAS.replace("local_steps: 2", "local_steps: many"),
-            ["s.yaml:2:25: training.local_steps: must be an integer, not 'many'"],
+            ["s.yaml:2:25: training.local_steps: must be a whole number, not 'many'"],
             id="text for a number",
         ),
         pytest.param(
             PARABOLAS.replace("local_steps: 2", "local_steps: true"),
-            ["s.yaml:2:25: training.local_steps: must be an integer, not true"],
+            ["s.yaml:2:25: training.local_steps: must be a whole number, not true"],
             id="true for a number",
         ),
         pytest.param(

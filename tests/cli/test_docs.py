@@ -21,6 +21,7 @@ def test_all_pages_are_listed_by_section() -> None:
     assert names == list(pages.pages())
     assert lines.index("Papers") < lines.index("Reference")
     assert str(folder("docs")) in result.stderr
+    assert f"open with Jupyter: {folder('docs')}/tutorials/compare.ipynb" in result.stderr
 
 
 def test_without_a_terminal_a_page_is_markdown() -> None:

@@ -89,6 +89,7 @@ def make_error(path):
         (["inspect", "{}/b", "--plot", "{}/p.doc"], "cannot draw"),
         (["sample", "{}/b", "-n", "13", "-o", "{}/x"], "fewer than 13"),
         (["join", "{}/b", "-o", "{}/x"], "give --compute"),
+        (["join", "{}/b", "-o", "{}/x"], "fedsim traces join {}/b --network builtin:phones_week"),
         (
             ["join", "{}/b", "--compute", "builtin:phone_week", "-o", "{}/x"],
             "did you mean 'builtin:phones_week'",
@@ -102,7 +103,7 @@ def make_error(path):
 def test_mistakes_end_with_code_2_and_a_message(tmp_path, arguments, message):
     make(tmp_path / "b")
     result = call(*(word.format(tmp_path) for word in arguments), code=2)
-    assert message in result.stderr
+    assert message.format(tmp_path) in result.stderr
     assert "Traceback" not in result.output
     assert not result.stdout, "nothing is printed before the refusal"
     assert not (tmp_path / "x").exists()

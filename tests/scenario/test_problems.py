@@ -23,14 +23,14 @@ stop: {}
 """
     assert errors(tmp_path, catalog, text) == [
         "s.yaml:1:1: nmae: unknown key\n  did you mean 'name'?",
-        "s.yaml:2:7: seed: must be an integer, not true",
+        "s.yaml:2:7: seed: must be a whole number, not true",
         "s.yaml:4:19: task.dataset.name: there is no data set named 'digitz'\n  did you mean 'digits'?",
         "s.yaml:5:32: task.partition.alfa: unknown key\n  did you mean 'alpha'?",
         "s.yaml:5:49: task.partition.wait: '3 parsecs' has no known unit of a duration: use one of ns, us, ms, s, min, "
         "h, d",
         "s.yaml:6:10: task.model: must be the name of a model, or a mapping of its name and parameters, not 3",
         "s.yaml:7:30: training.optimizer.name: there is no optimizer named 'sgf'\n  did you mean 'sgd'?",
-        "s.yaml:7:57: training.local_steps: must be an integer, not 3.5",
+        "s.yaml:7:57: training.local_steps: must be a whole number, not 3.5",
         "s.yaml:7:74: training.batch_size: must be a finite number, not nan",
         "s.yaml:7:88: training.device: must be 'auto', 'cpu' or 'cuda', not 'gppu'",
         "s.yaml:8:7: stop: give at least one of simulated_time, rounds, dispatches and arrivals, so that the run ends",
@@ -75,7 +75,7 @@ stop: {}
         ),
         (
             MINIMAL + "training:\n  batch_size: 1,024\n",
-            "s.yaml:7:15: training.batch_size: must be an integer, not '1,024'\n"
+            "s.yaml:7:15: training.batch_size: must be a whole number, not '1,024'\n"
             "  write 1024, or 1.024 if the comma is a decimal point",
         ),
         (

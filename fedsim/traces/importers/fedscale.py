@@ -61,8 +61,8 @@ class FedScale(Importer):
         counts: dict[str, int] = {}
         if behavior is not None and capacity is not None:
             ids = [key for key in behavior.records if key in capacity.records]
-            counts["behaviour_without_capacity"] = len(behavior.records) - len(ids)
-            counts["capacity_without_behaviour"] = len(capacity.records) - len(ids)
+            counts["behavior_without_capacity"] = len(behavior.records) - len(ids)
+            counts["capacity_without_behavior"] = len(capacity.records) - len(ids)
             if not ids:
                 raise UserError(
                     "no client is in both files",
@@ -78,7 +78,7 @@ class FedScale(Importer):
                 tables["devices"] = devices_table(capacity.ids, kind="phone")
             tables |= _capacity_tables(capacity, params)
         caveat = "time 0 is each device's own trace start: hours of different devices differ"
-        words = "active in FedScale's behaviour trace"
+        words = "active in FedScale's behavior trace"
         return Imported(tables, counts, [caveat], eligibility=words)
 
 

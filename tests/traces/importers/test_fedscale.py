@@ -129,8 +129,8 @@ def test_both_files_keep_clients_of_both(tmp_path: Path) -> None:
     for paths in ((first, second), (second, first)):
         bundle = import_("fedscale", *paths)
         assert bundle.device_ids.to_pylist() == ["2"]
-        assert bundle.manifest.counts["behaviour_without_capacity"] == 1
-        assert bundle.manifest.counts["capacity_without_behaviour"] == 2
+        assert bundle.manifest.counts["behavior_without_capacity"] == 1
+        assert bundle.manifest.counts["capacity_without_behavior"] == 2
 
 
 def test_no_client_in_common(tmp_path: Path) -> None:
