@@ -283,6 +283,6 @@ _FORMATS: dict[Kind, Callable[[float], str]] = {
 def natural_order(text: str) -> list[tuple[int, int, str]]:
     """A key by which texts are sorted with the numbers in them in their order."""
     return [
-        (0, int(part), "") if part.isdecimal() else (1, 0, part)
-        for part in re.findall(r"\d+|\D+", text)
+        (0, int(piece), "") if piece.isdecimal() else (1, 0, piece)
+        for piece in re.findall(r"\d+|\D+", text)
     ]

@@ -167,14 +167,14 @@ def mistake_in_class(error: BaseException) -> UserError | None:
 
 def _skipped_init(error: AttributeError, kind: Any) -> UserError | None:
     base = next(base for base in kind.__mro__ if is_bundled(base) and "__init__" in vars(base))
-    own = kind.__init__
-    if is_bundled(own) or error.name not in _names_in_inits(base):
+    init = kind.__init__
+    if is_bundled(init) or error.name not in _names_in_inits(base):
         return None
     arguments = list(inspect.signature(base.__init__).parameters)[1:]
     return UserError(
         f"{kind.__name__} has no attribute '{error.name}'",
-        where=defined_at(own),
-        hint=f"call super().__init__({', '.join(arguments)}) at the beginning of {own.__qualname__}",
+        where=defined_at(init),
+        hint=f"call super().__init__({', '.join(arguments)}) at the beginning of {init.__qualname__}",
     )
 
 

@@ -72,9 +72,9 @@ def suggested_trace(path: Path, folder: Path = Path()) -> str:
     known = {name: f"{PREFIX}{name}" for name in traces()}
     built_in = list(known.values())
     nearby = {}
-    for place in (Path(), folder.parent, folder, path.parent):
+    for start in (Path(), folder.parent, folder, path.parent):
         for pattern in ("*/manifest.json", "traces/*/manifest.json"):
-            for manifest in sorted(place.glob(pattern)):
+            for manifest in sorted(start.glob(pattern)):
                 bundle = manifest.parent
                 if written(bundle.resolve()) != f"{PREFIX}{bundle.name}":
                     nearby[bundle.name] = os.path.relpath(bundle, folder)

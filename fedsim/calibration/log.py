@@ -115,7 +115,7 @@ def read_log(path: Path) -> Log:
     return Log(_normalized(table, str(path), place), named_by)
 
 
-def _normalized(table: pd.DataFrame, where: str, place: _Place) -> pd.DataFrame:
+def _normalized(table: pd.DataFrame, where: str, place_of: _Place) -> pd.DataFrame:
     log = pd.DataFrame(index=table.index)
     local: dict[str, pd.Series] = {}
     for name, spellings in _NAMES.items():
@@ -135,27 +135,27 @@ def _normalized(table: pd.DataFrame, where: str, place: _Place) -> pd.DataFrame:
             column = pd.Series(np.nan, table.index, dtype=object if name == "outcome" else float)
         if name in ("client", "start_s") and (row := _first(column.isna())) is not None:
             hint = "every dispatch needs its client, and when it started"
-            raise UserError(f"{spelling} is empty", where=place(row), hint=hint)
+            raise UserError(f"{spelling} is empty", where=place_of(row), hint=hint)
         if name in _INSTANTS:
             local[spelling or name] = _is_local(column)
-            column = _seconds(column, spelling or name, place)
+            column = _seconds(column, spelling or name, place_of)
         elif name in _NUMBERS:
-            column = _numbers(column, spelling or name, place)
+            column = _numbers(column, spelling or name, place_of)
         log[name] = column
-    _check_offsets(pd.DataFrame(local), table, where, place)
+    _check_offsets(pd.DataFrame(local), table, where, place_of)
     log["client"] = log["client"].astype(str)
     origin_s = log["start_s"].min()
     for name in _INSTANTS:
         log[name] -= origin_s
-    errors = [*_disordered(log, place), *_impossible(log, place)]
+    errors = [*_disordered(log, place_of), *_impossible(log, place_of)]
     if log["ended_s"].isna().all():
         log["ended_s"] = log["end_s"].where(log["outcome"].isin(_UNDELIVERED))
         log["end_s"] = log["end_s"].where(log["ended_s"].isna())
     for name, (begin, end) in WORK.items():
         span_s = log[end] - log[begin]
-        errors += _beyond(log[name], span_s, name, place)
+        errors += _beyond(log[name], span_s, name, place_of)
         log[name] = log[name].where(span_s.notna()).fillna(span_s)
-    errors += _unknown_outcomes(log["outcome"], place)
+    errors += _unknown_outcomes(log["outcome"], place_of)
     raise_all(errors)
     if not log["end_s"].notna().any():
         raise UserError("no dispatch of the log ended", where=where)
@@ -176,7 +176,7 @@ def _name_unused(columns: Iterable[str], where: str) -> None:
             )
 
 
-def _disordered(log: pd.DataFrame, place: _Place) -> Iterator[UserError]:
+def _disordered(log: pd.DataFrame, place_of: _Place) -> Iterator[UserError]:
     """An error if the phases of a row do not follow each other; the first pair of instants is named."""
     for before, after in itertools.combinations(_PHASES, 2):
         backwards = log[after] < log[before]
@@ -186,7 +186,7 @@ def _disordered(log: pd.DataFrame, place: _Place) -> Iterator[UserError]:
             what = "ends before it starts" if is_whole else f"{names[0]} is before {names[1]}"
             yield from _error(
                 backwards,
-                place,
+                place_of,
                 what,
                 f"{', '.join(name.removesuffix('_s') for name in _PHASES)} are instants of one clock, in seconds or as "
                 "ISO 8601 timestamps",
@@ -194,12 +194,12 @@ def _disordered(log: pd.DataFrame, place: _Place) -> Iterator[UserError]:
             return
 
 
-def _impossible(log: pd.DataFrame, place: _Place) -> Iterator[UserError]:
+def _impossible(log: pd.DataFrame, place_of: _Place) -> Iterator[UserError]:
     """Errors for negative counts, and for steps that took time although there were none."""
     for name in ("steps", "bytes_down", "bytes_up"):
         yield from _error(
             log[name] < 0,
-            place,
+            place_of,
             f"{name} is {{:g}}, but cannot be negative",
             "correct it, or leave it empty if it is unknown",
             log[name],
@@ -208,7 +208,7 @@ def _impossible(log: pd.DataFrame, place: _Place) -> Iterator[UserError]:
     idle = (log["steps"] == 0) & (computed_s > 0) & ~log["outcome"].isin(_UNDELIVERED)
     yield from _error(
         idle,
-        place,
+        place_of,
         "steps is 0, but the client computed for {:g} s",
         "give the number of local steps that it did, or leave it empty if it is unknown",
         computed_s,
@@ -216,13 +216,13 @@ def _impossible(log: pd.DataFrame, place: _Place) -> Iterator[UserError]:
 
 
 def _beyond(
-    worked_s: pd.Series, span_s: pd.Series, name: str, place: _Place
+    worked_s: pd.Series, span_s: pd.Series, name: str, place_of: _Place
 ) -> Iterator[UserError]:
     """An error if a row worked in a phase for a negative time, or for longer than the phase lasted."""
     begin, end = (instant.removesuffix("_s") for instant in WORK[name])
     return _error(
         (worked_s < 0) | (worked_s > span_s + _ROUNDING_S),
-        place,
+        place_of,
         f"{name} is {{:g}} s, but it is {{:g}} s from {begin} to {end}",
         f"{name} is the time of work in this phase in seconds, without pauses; leave it empty if unknown",
         worked_s,
@@ -230,19 +230,19 @@ def _beyond(
     )
 
 
-def _unknown_outcomes(outcomes: pd.Series, place: _Place) -> Iterator[UserError]:
+def _unknown_outcomes(outcomes: pd.Series, place_of: _Place) -> Iterator[UserError]:
     unknown = outcomes.notna() & ~outcomes.isin(OUTCOME_LABELS)
     if (row := _first(unknown)) is not None:
         given = str(outcomes.iloc[row])
         every = f"outcomes are {', '.join(OUTCOME_LABELS)}; leave it empty if it is unknown"
         yield UserError(
             f"unknown outcome '{given}' ({format_counted(int(unknown.sum()), 'such row')})",
-            where=place(row),
+            where=place_of(row),
             hint=nearest_or_all(given, OUTCOME_LABELS, every),
         )
 
 
-def _seconds(column: pd.Series, name: str, place: _Place) -> pd.Series:
+def _seconds(column: pd.Series, name: str, place_of: _Place) -> pd.Series:
     """Instants in seconds, from numbers or timestamps."""
     if pd.api.types.is_numeric_dtype(column):
         return column.astype(float)
@@ -250,9 +250,9 @@ def _seconds(column: pd.Series, name: str, place: _Place) -> pd.Series:
     if not pd.api.types.is_datetime64_any_dtype(column):
         numbers = pd.to_numeric(column, errors="coerce").astype(float)
         if numbers.count() >= instants.count():
-            _require_known(column, numbers, name, place, _TIMES)
+            _require_known(column, numbers, name, place_of, _TIMES)
             return numbers
-    _require_known(column, instants, name, place, _TIMES)
+    _require_known(column, instants, name, place_of, _TIMES)
     seconds: pd.Series = (instants - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
     return seconds
 
@@ -266,7 +266,7 @@ def _is_local(column: pd.Series) -> pd.Series:
     return (~text.str.contains(_OFFSET)).reindex(column.index)
 
 
-def _check_offsets(local: pd.DataFrame, table: pd.DataFrame, where: str, place: _Place) -> None:
+def _check_offsets(local: pd.DataFrame, table: pd.DataFrame, where: str, place_of: _Place) -> None:
     """Refuse timestamps some of which have an offset from UTC, and note if none of them has."""
     without = local.eq(True)
     if not without.to_numpy().any():
@@ -282,31 +282,31 @@ def _check_offsets(local: pd.DataFrame, table: pd.DataFrame, where: str, place: 
     name = without.columns[without.iloc[row]][0]
     raise UserError(
         f"column {name}: '{table[name].iloc[row]}' has no offset from UTC, but other timestamps of the log have one",
-        where=place(row),
+        where=place_of(row),
         hint="write it in all of them: 2026-01-31T12:00:00Z, or 2026-01-31T12:00:00+02:00",
     )
 
 
-def _numbers(column: pd.Series, name: str, place: _Place) -> pd.Series:
+def _numbers(column: pd.Series, name: str, place_of: _Place) -> pd.Series:
     numbers = pd.to_numeric(column, errors="coerce").astype(float)
-    _require_known(column, numbers, name, place, "give a number, or leave it empty")
+    _require_known(column, numbers, name, place_of, "give a number, or leave it empty")
     return numbers
 
 
 def _require_known(
-    column: pd.Series, values: pd.Series, name: str, place: _Place, hint: str
+    column: pd.Series, values: pd.Series, name: str, place_of: _Place, hint: str
 ) -> None:
     """Refuse a cell that could not be read; an empty one is unknown."""
     if (row := _first(column.notna() & values.isna())) is not None:
         raise UserError(
             f"column {name}: cannot read '{column.iloc[row]}'",
-            where=place(row),
+            where=place_of(row),
             hint=hint,
         )
 
 
 def _error(
-    rows: pd.Series, place: _Place, message: str, hint: str, *values: pd.Series
+    rows: pd.Series, place_of: _Place, message: str, hint: str, *values: pd.Series
 ) -> Iterator[UserError]:
     """An error at the first of these rows, with their number; none if there are no such rows.
 
@@ -315,7 +315,7 @@ def _error(
     if (row := _first(rows)) is not None:
         text = message.format(*(column.iloc[row] for column in values))
         count = format_counted(int(rows.sum()), "such row")
-        yield UserError(f"{text} ({count})", where=place(row), hint=hint)
+        yield UserError(f"{text} ({count})", where=place_of(row), hint=hint)
 
 
 def _first(rows: pd.Series) -> int | None:

@@ -274,8 +274,8 @@ def _print_table(console: Console, comparison: Comparison) -> None:
     names = ["setting"] * (len(comparison.grouping.settings) > 1) + ["label"]
     # Without room for all columns, the client updates have a table of their own.
     together = _unbroken([*columns, *updates], names, console)
-    for part in [[*columns, *updates]] if together else filter(None, [columns, updates]):
-        console.print(_table(console, rows, names, part))
+    for table_columns in [[*columns, *updates]] if together else filter(None, [columns, updates]):
+        console.print(_table(console, rows, names, table_columns))
     targets = comparison.targets
     if (
         comparison.metrics
@@ -287,7 +287,7 @@ def _print_table(console: Console, comparison: Comparison) -> None:
 def _widths(columns: Sequence[_Column]) -> list[int]:
     """The width of each column whose values break between their parts."""
     return [
-        max(len(part) for parts in (heading.split(), *values) for part in parts)
+        max(len(word) for parts in (heading.split(), *values) for word in parts)
         for heading, values in columns
     ]
 

@@ -111,8 +111,8 @@ def _described(match: re.Match[str]) -> str:
     if inspect.isclass(subject):
         for member, value in inspect.getmembers(subject):
             shown = inspect.isfunction(value) or isinstance(value, property)
-            own = member in vars(subject) or match["inherited"]
-            if shown and own and not member.startswith("_") and value.__doc__:
+            is_listed = member in vars(subject) or match["inherited"]
+            if shown and is_listed and not member.startswith("_") and value.__doc__:
                 entries.append(_entry(f"{subject.__name__}.{member}", value, 4))
     return "\n".join(entries)
 

@@ -545,7 +545,7 @@ class _Execution:
             yield nothing_aggregated(scenario.server.schedule.type, self._server.arrived, late)
         elif isinstance(self._server, Server) and self._server.ran_out:
             yield nothing_left(scenario.server.schedule.type, self._server.version, end_ns)
-        recharging_s, idle_s = (run.clients[f"{part}_s"].sum() for part in ("recharging", "idle"))
+        recharging_s, idle_s = (run.clients[f"{state}_s"].sum() for state in ("recharging", "idle"))
         recharging = float(recharging_s / idle_s) if idle_s else 0.0
         yield from small_rounds(scenario.server, run.dispatches["round"].to_numpy(), recharging)
         if scenario.stop.simulated_time is None:

@@ -156,7 +156,7 @@ def _absences(
         away = _Absences(population.availability, chunk, end_ns)
         span, from_s, to_s = away.within(client_index[rows] - first, begin_s[rows], end_s[rows])
         parts.append((rows[span], from_s, to_s))
-    row, from_s, to_s = (np.concatenate(part) for part in zip(*parts, strict=True))
+    row, from_s, to_s = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))
     return row, from_s, to_s
 
 

@@ -225,7 +225,7 @@ def _clients(run: Run, messages: list[str]) -> None:
         table["recharging_s"].to_numpy() > table["idle_s"].to_numpy(),
         "recharged for longer than idle",
     )
-    parts = [f"{part}_s" for part in (*DISPATCH_PARTS, "idle", "offline")]
+    parts = [f"{phase}_s" for phase in (*DISPATCH_PARTS, "idle", "offline")]
     whole = table[parts].sum(axis=1).to_numpy()
     forbid(_differ(whole, run.simulated_s), "its seconds do not add up to the run's")
     _rules("dispatch", dispatches["dispatch_id"].to_numpy(), messages)(

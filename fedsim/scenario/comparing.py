@@ -117,9 +117,9 @@ class Namer:
         self._short = short_names(sorted(chosen, key=list(paths).index))
         for path, short in self._short.items():
             # If only some scenarios have a section, the name must show the section.
-            part, _, last = path.rpartition(".")
-            if short == last and any(part in flat for flat in every):
-                self._short[path] = f"{part.rpartition('.')[2]}.{last}"
+            section, _, last = path.rpartition(".")
+            if short == last and any(section in flat for flat in every):
+                self._short[path] = f"{section.rpartition('.')[2]}.{last}"
 
         # Values of null are left out, unless a name would be empty or two names equal without them.
         names = {self._name(flat, shows_null=False) for flat in every}

@@ -212,11 +212,13 @@ def example(kind: str, name: str, model: type[BaseModel]) -> str:
         options = " ".join(f"-s {key}={value}" for key, value in settings.items())
         return " ".join(["fedsim traces import", name, "FILE...", options, "-o my-trace"])
     written = f'"{name}"' if ":" in name else name
-    part = f"{{{', '.join([f'name: {written}', *(f'{k}: {v}' for k, v in settings.items())])}}}"
+    written_part = (
+        f"{{{', '.join([f'name: {written}', *(f'{k}: {v}' for k, v in settings.items())])}}}"
+    )
     if kind in _LISTED:
-        part = f"[{part}]"
+        written_part = f"[{written_part}]"
     lines = [f"{'  ' * depth}{key}:" for depth, key in enumerate(section_of(kind).split("."))]
-    return "\n".join([*lines[:-1], f"{lines[-1]} {part}"])
+    return "\n".join([*lines[:-1], f"{lines[-1]} {written_part}"])
 
 
 def _inheritance(model: type[BaseModel]) -> dict[str, int]:

@@ -90,37 +90,37 @@ def _apply(source: Source, override: Override) -> None:
     parts = override.path.split(".")
     target: Any = source.data
     path: KeyPath = ()
-    for depth, part in enumerate(parts):
+    for depth, key in enumerate(parts):
         last = depth == len(parts) - 1
         if isinstance(target, dict):
-            path = (*path, part)
+            path = (*path, key)
             source.keys.setdefault(path, override.where)
             if last:
-                target[part] = copy.deepcopy(override.value)
-            elif isinstance(target.get(part), str):
+                target[key] = copy.deepcopy(override.value)
+            elif isinstance(target.get(key), str):
                 # A part in its short form, whose parameter this is.
                 source.values[(*path, "name")] = source.value_place(path)
-                target[part] = {"name": target[part]}
-            elif target.get(part) is None:
-                target[part] = {}
+                target[key] = {"name": target[key]}
+            elif target.get(key) is None:
+                target[key] = {}
                 source.keys[path] = source.values[path] = override.where
             if not last:
-                target = target[part]
+                target = target[key]
         elif isinstance(target, list):
-            if not part.isdigit() or int(part) >= len(target):
+            if not key.isdigit() or int(key) >= len(target):
                 raise UserError(
                     f"'{'.'.join(parts[:depth])}' is a list of {len(target)} items",
                     where=override.where,
-                    hint=f"'{part}' must be a number from 0 to {len(target) - 1}",
+                    hint=f"'{key}' must be a number from 0 to {len(target) - 1}",
                 )
-            path = (*path, int(part))
+            path = (*path, int(key))
             if last:
-                target[int(part)] = copy.deepcopy(override.value)
+                target[int(key)] = copy.deepcopy(override.value)
             else:
-                target = target[int(part)]
+                target = target[int(key)]
         else:
             raise UserError(
-                f"'{'.'.join(parts[:depth])}' is {target!r} and has no key '{part}'"
+                f"'{'.'.join(parts[:depth])}' is {target!r} and has no key '{key}'"
                 if depth
                 else "the scenario is not a mapping",
                 where=override.where,

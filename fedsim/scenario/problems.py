@@ -33,7 +33,7 @@ class Problem:
     def to_error(self, source: Source) -> UserError:
         """The error, with its location in ``source``."""
         locate = source.key_place if self.at == "key" else source.value_place
-        dotted = ".".join(str(part) for part in self.path)
+        dotted = ".".join(str(key) for key in self.path)
         return error_at(locate(self.path), dotted, self.message, self.hint)
 
 

@@ -234,8 +234,8 @@ def _progress(run: Run) -> pd.DataFrame:
     entered = entered[entered > 0]
     aggregated = np.searchsorted(entered, frame["version"].to_numpy(), side="right")
     spent = {**costs_by(run, times), CLIENT_UPDATES: aggregated}
-    for place, (name, values) in enumerate(spent.items(), start=3):
-        frame.insert(place, name, values)
+    for column, (name, values) in enumerate(spent.items(), start=3):
+        frame.insert(column, name, values)
     return frame
 
 

@@ -381,9 +381,9 @@ def time_spent(comparison: ComparisonTables) -> Figure:
     spent = comparison.spent.pivot(index=key, columns="part", values=["seconds", "share"])
     wide = comparison.summary[key].merge(spent["seconds"].reset_index(), how="left")
     parts = [
-        part
-        for part in PHASE_LABELS
-        if part in wide and (part not in RARE_PHASES or wide[part].any())
+        phase
+        for phase in PHASE_LABELS
+        if phase in wide and (phase not in RARE_PHASES or wide[phase].any())
     ]
     order = [(group.setting, group.label) for group in comparison.groups]
     rows = spent["share"].reindex(order)[parts].fillna(0.0).to_numpy().tolist()
@@ -407,7 +407,7 @@ def time_spent(comparison: ComparisonTables) -> Figure:
     return Figure(
         "time",
         finding,
-        _table(comparison, wide, [(part, PHASE_LABELS[part], "time") for part in parts]),
+        _table(comparison, wide, [(phase, PHASE_LABELS[phase], "time") for phase in parts]),
         {"bars": bars, "parts": parts},
     )
 

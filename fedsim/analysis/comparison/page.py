@@ -57,7 +57,7 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
     drawn = page_figures(comparison)
     settings = comparison.grouping.settings
     variants = looks(group.label for group in comparison.groups)
-    places = {label: place for place, label in enumerate(variants)}
+    places = {label: index for index, label in enumerate(variants)}
     groups = [{**group.names, "place": places[group.label]} for group in comparison.groups]
     targets = [{"metric": goal.metric, "value": goal.value} for goal in comparison.goals]
     curves = plain(curves_document(comparison))
@@ -68,8 +68,8 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
             "settings": settings,
             "targets": targets,
             "looks": [
-                {"color": f"g{place % len(LOOKS)}", "dash": look.dash, "symbol": look.symbol}
-                for place, look in enumerate(variants.values())
+                {"color": f"g{index % len(LOOKS)}", "dash": look.dash, "symbol": look.symbol}
+                for index, look in enumerate(variants.values())
             ],
             "view": _view(comparison, style or FigureStyle()),
         },

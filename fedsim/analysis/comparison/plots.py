@@ -665,29 +665,31 @@ def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> int 
     dpi = axes.get_figure().dpi
     labels = np.array([0.3 * dpi / box.width, 0.16 * dpi / box.height])
 
-    def frame(place: Any) -> Any:
-        return np.array([place + labels, np.add(place, _INSET) - 0.03])
+    def frame(position: Any) -> Any:
+        return np.array([position + labels, np.add(position, _INSET) - 0.03])
 
-    hidden = [_hidden(np.asarray(place), region, covered) for place in places]
-    free = [place for place, count in zip(places, hidden, strict=True) if count == min(hidden)]
-    corner = min(free, key=lambda place: sum(_leaders(frame(place), region, curves).values()))
+    hidden = [_hidden(np.asarray(position), region, covered) for position in places]
+    free = [
+        position for position, count in zip(places, hidden, strict=True) if count == min(hidden)
+    ]
+    corner = min(free, key=lambda position: sum(_leaders(frame(position), region, curves).values()))
     low_left, high_right = frame(corner)
-    part = axes.inset_axes((*low_left, *(high_right - low_left)))
-    draw(part)
-    part.set_xlim(begin, end)
-    part.set_ylim(low, high)
-    for axis in (part.xaxis, part.yaxis):
+    inset_axes = axes.inset_axes((*low_left, *(high_right - low_left)))
+    draw(inset_axes)
+    inset_axes.set_xlim(begin, end)
+    inset_axes.set_ylim(low, high)
+    for axis in (inset_axes.xaxis, inset_axes.yaxis):
         if axis.get_scale() == "linear":
             axis.set_major_locator(MaxNLocator(_INSET_TICKS))
         elif axis.get_scale() == "log":
             axis.set_major_locator(_LogTicks(_INSET_TICKS))
-    part.tick_params(labelsize="x-small", pad=1.5, length=2)
-    part.grid(True, color="#dddddd", linewidth=0.4)
-    part.set_in_layout(False)
+    inset_axes.tick_params(labelsize="x-small", pad=1.5, length=2)
+    inset_axes.grid(True, color="#dddddd", linewidth=0.4)
+    inset_axes.set_in_layout(False)
     # The labels of the inset are above the grid and the lines that lead to it.
-    for text in (*part.get_xticklabels(), *part.get_yticklabels()):
+    for text in (*inset_axes.get_xticklabels(), *inset_axes.get_yticklabels()):
         text.set_path_effects([withStroke(linewidth=2, foreground="white")])
-    indicator = axes.indicate_inset_zoom(part, edgecolor="#666666")
+    indicator = axes.indicate_inset_zoom(inset_axes, edgecolor="#666666")
     leaders = _leaders(frame(corner), region, curves)
     clear = [number for number, crossings in leaders.items() if not crossings]
     for number, connector in enumerate(indicator.connectors):

@@ -52,8 +52,8 @@ class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
         ]
         for step, rows in enumerate(active.tolist()):
             for row in range(rows):
-                mini_batch, own = self.mini_batch(step, row, rows), given[row]
-                losses[row] += self._take(*mini_batch, weights[row], own.change, -own.rate, own)
+                mini_batch, term = self.mini_batch(step, row, rows), given[row]
+                losses[row] += self._take(*mini_batch, weights[row], term.change, -term.rate, term)
         return losses
 
     # A step has dozens of operations, which start sooner without the bookkeeping of autograd.
@@ -76,7 +76,7 @@ class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
         precision = kernel.precision
         tensors = kernel.tensors(model.to(precision))
         values = channels_last(inputs.to(precision))
-        outputs, kept = forward(kernel.layers, tensors, values, by_onednn=kernel.by_onednn)
+        outputs, saved = forward(kernel.layers, tensors, values, by_onednn=kernel.by_onednn)
         outputs = outputs.to(model.dtype)
         log_shares = torch.log_softmax(outputs, 1)
         losses = log_shares.gather(1, labels.unsqueeze(1))
@@ -85,11 +85,11 @@ class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
         delta.mul_(factor / len(labels))
         # The deltas below need the weights before the step.
         deltas = backward(
-            kernel.layers, tensors, kept, delta.to(precision), by_onednn=kernel.by_onednn
+            kernel.layers, tensors, saved, delta.to(precision), by_onednn=kernel.by_onednn
         )
         pull(model, correction.target, correction.share)
         add_gradients(
-            kernel.layers, kernel.tensors(change), kept, deltas, by_onednn=kernel.by_onednn
+            kernel.layers, kernel.tensors(change), saved, deltas, by_onednn=kernel.by_onednn
         )
         shift(model, *correction[2:])
         return losses.square().sum() if kernel.squared_losses else losses.mean().neg_()
@@ -153,35 +153,35 @@ def forward(
         by_onednn: whether oneDNN computes large products.
     """
     parameters = iter(tensors)
-    kept: list[tuple[Tensor, ...]] = []
+    saved: list[tuple[Tensor, ...]] = []
     for layer in layers:
         match layer:
             case Conv(padding=padding):
-                kept.append((values,))
+                saved.append((values,))
                 values = torch.conv2d(values, next(parameters), next(parameters), padding=padding)
             case Linear():
-                kept.append((values,))
+                saved.append((values,))
                 weight, bias = next(parameters), next(parameters)
                 if by_onednn and weight.numel() >= ONEDNN_FROM:
                     values = onednn_product(values, weight, bias)
                 else:
                     values = torch.addmm(bias, values, weight.t())
             case "relu":
-                kept.append((values.relu_(),))
+                saved.append((values.relu_(),))
             case "pool":
                 pooled, places = _aten.max_pool2d_with_indices.default(values, *_WINDOW)
-                kept.append((values, places))
+                saved.append((values, places))
                 values = pooled
             case "flatten":
-                kept.append((values,))
+                saved.append((values,))
                 values = values.flatten(1)
-    return values, kept
+    return values, saved
 
 
 def backward(
     layers: Sequence[Layer],
     tensors: Sequence[Tensor],
-    kept: Sequence[tuple[Tensor, ...]],
+    saved: Sequence[tuple[Tensor, ...]],
     delta: Tensor,
     *,
     by_onednn: bool,
@@ -194,7 +194,7 @@ def backward(
     """
     deltas: list[Tensor] = []
     at = len(tensors)
-    for layer, (values, *more) in zip(reversed(layers), reversed(kept), strict=True):
+    for layer, (values, *more) in zip(reversed(layers), reversed(saved), strict=True):
         match layer:
             case Conv() | Linear():
                 at -= 2
@@ -228,7 +228,7 @@ def backward(
 def add_gradients(
     layers: Sequence[Layer],
     tensors: Sequence[Tensor],
-    kept: Sequence[tuple[Tensor, ...]],
+    saved: Sequence[tuple[Tensor, ...]],
     deltas: Sequence[Tensor],
     *,
     by_onednn: bool,
@@ -236,7 +236,7 @@ def add_gradients(
     """Add the products of inputs and :func:`backward`'s ``deltas`` to ``tensors``, shaped as weights and biases."""
     at = 0
     remaining = list(deltas)
-    for layer, (values, *_) in zip(layers, kept, strict=True):
+    for layer, (values, *_) in zip(layers, saved, strict=True):
         if not isinstance(layer, Conv | Linear):
             continue
         delta, weight, bias = remaining.pop(), tensors[at], tensors[at + 1]
@@ -283,11 +283,21 @@ def _by_columns(layer: Conv, delta: Tensor, values: Tensor) -> tuple[Tensor, Ten
 
 
 def _convolution_backward(
-    layer: Conv, delta: Tensor, values: Tensor, weight: Tensor, wanted: list[bool]
+    layer: Conv, delta: Tensor, values: Tensor, weight: Tensor, output_mask: list[bool]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients with respect to inputs, weight and bias."""
     padding = [layer.padding, layer.padding]
     result: tuple[Tensor, Tensor, Tensor] = _aten.convolution_backward.default(
-        delta, values, weight, [layer.channels], [1, 1], padding, [1, 1], False, [0, 0], 1, wanted
+        delta,
+        values,
+        weight,
+        [layer.channels],
+        [1, 1],
+        padding,
+        [1, 1],
+        False,
+        [0, 0],
+        1,
+        output_mask,
     )
     return result

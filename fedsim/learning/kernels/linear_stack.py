@@ -66,7 +66,7 @@ class _LinearStackSession(StackedSession["LinearStackKernel"]):
     ) -> Tensor:
         # Summed one by one, because the number of steps in a piece depends on the group.
         losses = [0.0] * len(weights)
-        own = [
+        corrections = [
             ClientCorrection.of(correction, row, rate, weights[row])
             for row, rate in enumerate(rates.tolist())
         ]
@@ -78,7 +78,7 @@ class _LinearStackSession(StackedSession["LinearStackKernel"]):
             rows, _ = self.draw(begin, int((self._steps > begin).sum()))
             end = min(begin + piece, self._first + len(self._labels), most)
             ends = np.minimum(self._steps[: len(rows)], end).tolist()
-            numbers = self._descend_piece(weights, begin, ends, rates, own)
+            numbers = self._descend_piece(weights, begin, ends, rates, corrections)
             for row, until in enumerate(ends):
                 for step_losses in numbers[: until - begin]:
                     losses[row] += step_losses[row]

@@ -34,11 +34,11 @@ def adapt_calls(module: nn.Module, input_shape: tuple[int, ...], inputs: Any = N
         UserError: a part cannot be understood or exceeds the samples, or forward takes other arguments.
     """
     if inputs is not None:
-        part = _reader(inputs, _INPUTS, input_shape)
+        arguments_of = _reader(inputs, _INPUTS, input_shape)
     _check_arguments(module, inputs)
     if inputs is not None:
         module.register_forward_pre_hook(
-            lambda _, args, kwargs: ((), part(args[0])), with_kwargs=True
+            lambda _, args, kwargs: ((), arguments_of(args[0])), with_kwargs=True
         )
     module.register_forward_hook(lambda _, args, output: _scores(output))
 
@@ -115,8 +115,8 @@ def _reader(described: Any, where: str, shape: tuple[int, ...]) -> Callable[[Ten
         )
 
     def read(x: Tensor) -> Tensor:
-        part = x if index is None else x[:, index]
-        part = part.long() if match["whole"] else part
-        return part if match["padding"] is None else (part != int(match["padding"])).long()
+        values = x if index is None else x[:, index]
+        values = values.long() if match["whole"] else values
+        return values if match["padding"] is None else (values != int(match["padding"])).long()
 
     return read

@@ -54,8 +54,10 @@ class StackedGenerators:
         leading = shape[0] if shape else 0
         padded = leading > 0 and leading % self._width == 0
         for row, size in enumerate(self._sizes):
-            part = result[row, : leading // self._width * size] if padded else result[row]
-            part.copy_(torch.rand(part.shape, generator=self._generators[row], device=self._device))
+            drawn = result[row, : leading // self._width * size] if padded else result[row]
+            drawn.copy_(
+                torch.rand(drawn.shape, generator=self._generators[row], device=self._device)
+            )
         return result
 
 

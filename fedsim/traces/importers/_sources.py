@@ -333,13 +333,13 @@ class Sources:
         if self._head >= 0:
             return content.read(self._head)
         parts = []
-        while part := content.read(_CHUNK_BYTES):
-            self._left -= len(part)
+        while chunk := content.read(_CHUNK_BYTES):
+            self._left -= len(chunk)
             if self._left < 0:
                 raise UserError(
                     f"unpacks to more than {self.max_unpacked / 2**30:.3g} GiB",
                     where=where,
                     hint="if the file is correct, raise the limit: -s max_unpacked=16GiB",
                 )
-            parts.append(part)
+            parts.append(chunk)
         return b"".join(parts)
