@@ -30,9 +30,9 @@ def described() -> list[BundleStatistics]:
 
 
 def data_of(page: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
-    assert found
-    data: dict[str, Any] = json.loads(found.group(1))
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    assert match
+    data: dict[str, Any] = json.loads(match.group(1))
     return data
 
 

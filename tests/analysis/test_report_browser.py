@@ -451,9 +451,9 @@ def test_contrast_in_both_themes(page: Page) -> None:
         page.prefer(scheme)
         dark = page.run("getComputedStyle(document.body).backgroundColor") == "rgb(15, 19, 24)"
         assert dark == (scheme == "dark")
-        found = page.run(CONTRASTS)
-        assert found["checked"] > 150, scheme
-        assert found["poor"] == [], scheme
+        contrasts = page.run(CONTRASTS)
+        assert contrasts["checked"] > 150, scheme
+        assert contrasts["poor"] == [], scheme
 
 
 def test_theme_can_be_switched(page: Page) -> None:

@@ -15,9 +15,9 @@ def test_run_and_comparison_in_python(sweep: Sweep) -> None:
     assert run.plot().axes[0].get_lines()[0].get_ydata()[-1] == pytest.approx(
         100 * run.metrics["accuracy"].iloc[-1]
     )
-    found = sweep.compare(targets=["accuracy=0.5"])
-    assert isinstance(found, fedsim.Comparison)
-    assert "time_s" in found._repr_html_()
-    assert repr(found) == "<Comparison: 12 runs, 4 groups>"
+    comparison = sweep.compare(targets=["accuracy=0.5"])
+    assert isinstance(comparison, fedsim.Comparison)
+    assert "time_s" in comparison._repr_html_()
+    assert repr(comparison) == "<Comparison: 12 runs, 4 groups>"
     with pytest.raises(UserError, match="curves cannot be drawn against 'joules'"):
-        found.curves("accuracy", "joules")
+        comparison.curves("accuracy", "joules")

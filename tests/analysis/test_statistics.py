@@ -61,9 +61,9 @@ def slow_delays(rounds: Sequence[Sequence[int]], clients: int) -> list[int]:
 
 def test_delay_oracles() -> None:
     rounds = [[0], [1], [0, 1], [2], [0], [1, 2]]
-    found = delays(log_frame(rounds), 3, 6)
-    assert found.tau.tolist() == [1, 2, 3, 1, 2, 1]
-    assert (found.tau_max, found.tau_avg) == (3, 10 / 6)
+    measured_delays = delays(log_frame(rounds), 3, 6)
+    assert measured_delays.tau.tolist() == [1, 2, 3, 1, 2, 1]
+    assert (measured_delays.tau_max, measured_delays.tau_avg) == (3, 10 / 6)
     never = delays(log_frame([[0]] * 4), 2, 4)
     assert never.tau.tolist() == [1, 2, 3, 4]
     assert (never.tau_max, never.tau_avg) == (4, 2.5)
@@ -75,9 +75,9 @@ def test_delay_oracles() -> None:
 def test_cyclic_participation_has_the_closed_form() -> None:
     groups, updates = 5, 2000
     rounds = [range(20 * (t % groups), 20 * (t % groups) + 20) for t in range(updates)]
-    found = delays(log_frame(rounds), 100, updates)
-    assert found.tau_max == groups - 1
-    assert found.tau_avg == pytest.approx(
+    measured_delays = delays(log_frame(rounds), 100, updates)
+    assert measured_delays.tau_max == groups - 1
+    assert measured_delays.tau_avg == pytest.approx(
         (groups - 1) * (updates + 1 - groups / 2) / updates, rel=1e-14
     )
 
@@ -143,12 +143,12 @@ def test_term_equals_its_definition(rounds: list[list[int]], window: int) -> Non
     dense = np.zeros(weights.shape)
     np.add.at(dense, (weights.update, weights.client), weights.weight)
     np.testing.assert_allclose(dense, equal, atol=1e-15)
-    found = replace(weights, weight=q[weights.update, weights.client])
+    replaced = replace(weights, weight=q[weights.update, weights.client])
     expected = [
         6 * ((q[k * window : (k + 1) * window].mean(axis=0) - 1 / 6) ** 2).sum()
         for k in range(len(rounds) // window)
     ]
-    np.testing.assert_allclose(participation_term(found, window), expected, atol=1e-12)
+    np.testing.assert_allclose(participation_term(replaced, window), expected, atol=1e-12)
 
 
 def test_gini_of_known_distributions() -> None:
@@ -206,17 +206,17 @@ def test_counts_and_work(run: Run) -> None:
 
 
 def test_staleness(run: Run) -> None:
-    found = staleness(run.dispatches, run.aggregations)
+    measured_staleness = staleness(run.dispatches, run.aggregations)
     aggregated = run.dispatches[run.dispatches["outcome"] == "aggregated"]
     merged = aggregated.merge(run.aggregations, left_on="aggregated_version", right_on="version")
-    assert found.versions.tolist() == aggregated["staleness"].tolist()
+    assert measured_staleness.versions.tolist() == aggregated["staleness"].tolist()
     expected = (merged["time_s"] - merged["dispatched_s"]).sort_values()
-    np.testing.assert_allclose(np.sort(found.seconds), expected)
+    np.testing.assert_allclose(np.sort(measured_staleness.seconds), expected)
 
 
 def test_delays_of_a_run_equal_the_recorded_ones(run: Run) -> None:
-    found = delays(run.dispatches, 25, len(run.aggregations))
-    assert found.tau.tolist() == run.aggregations["delay_max"].tolist()
+    measured_delays = delays(run.dispatches, 25, len(run.aggregations))
+    assert measured_delays.tau.tolist() == run.aggregations["delay_max"].tolist()
 
 
 def test_at_work_and_running_sums(run: Run) -> None:

@@ -159,8 +159,8 @@ def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator
 @cache
 def _written_arguments(func: Any) -> list[tuple[int, str]]:
     return [
-        (place, argument.name)
-        for place, argument in enumerate(func._schema.arguments)
+        (index, argument.name)
+        for index, argument in enumerate(func._schema.arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
     ]
 

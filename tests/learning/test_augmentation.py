@@ -56,12 +56,12 @@ def test_images_are_those_cut_by_hand(
         inputs = session.inputs(step, rows).view(2, 8, 3, 5, 7)
         assert torch.equal(session.inputs(step, rows[1:2, :5], first=1), inputs[1, :5])
         for b, client in enumerate(clients):
-            for place in range(8):
-                key = (sequences[b], phase, step, place)
-                image = task.dataset.train_x[int(rows[b, place])]
+            for index in range(8):
+                key = (sequences[b], phase, step, index)
+                image = task.dataset.train_x[int(rows[b, index])]
                 expected = by_hand(image, augmentation, client, key)
                 raw = torch.from_numpy(np.ascontiguousarray(expected))
-                assert torch.equal(inputs[b, place], task.inputs(raw))
+                assert torch.equal(inputs[b, index], task.inputs(raw))
                 seen.append(not np.array_equal(expected, image))
     assert np.mean(seen) > 0.3
 

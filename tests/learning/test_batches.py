@@ -87,10 +87,10 @@ def test_group_and_starting_step_do_not_matter(data: st.DataObject) -> None:
     first = data.draw(st.integers(0, 12))
     last = first + data.draw(st.integers(1, 12))
     together = draw(order, clients, first, last)
-    for place, client in enumerate(clients):
+    for index, client in enumerate(clients):
         alone = draw(order, [client], 0, last)
         for step in range(first, last):
-            assert drawn_rows(together, step, place) == drawn_rows(alone, step, 0)
+            assert drawn_rows(together, step, index) == drawn_rows(alone, step, 0)
 
 
 def test_dispatches_phases_and_epochs_have_orders_of_their_own() -> None:

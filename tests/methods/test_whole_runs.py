@@ -47,9 +47,9 @@ def test_fedsum_in_a_run_folder(tmp_path: Path) -> None:
     """The model, the delays and the bytes that a run leaves behind."""
     run = fedsim.run(world(*Q2, method="fedsum", rounds=LOG, steps=2), tmp_path / "run")
     close(run.model()["x"].item(), -0.01897981328125)
-    found = delays(run.dispatches, clients=2, updates=4)
-    assert found.tau.tolist() == [1, 1, 1, 0]
-    assert (found.tau_max, found.tau_avg) == (1, 0.75)
+    measured_delays = delays(run.dispatches, clients=2, updates=4)
+    assert measured_delays.tau.tolist() == [1, 1, 1, 0]
+    assert (measured_delays.tau_max, measured_delays.tau_avg) == (1, 0.75)
     assert (run.dispatches["bytes_down"] == 16).all()
     assert (run.dispatches["bytes_up"] == 8).all()
 
@@ -539,17 +539,17 @@ def books(rounds: list[list[int]], clients: int) -> Any:
 )
 def test_delays_of_small_logs(rounds: list[list[int]], clients: int, tau: list[int]) -> None:
     """Section 3 of the FedSUM card."""
-    found = delays(books(rounds, clients), clients, len(rounds))
-    assert found.tau.tolist() == tau
-    assert found.tau_max == max(tau)
-    assert found.tau_avg == pytest.approx(sum(tau) / len(tau), rel=1e-12)
+    measured_delays = delays(books(rounds, clients), clients, len(rounds))
+    assert measured_delays.tau.tolist() == tau
+    assert measured_delays.tau_max == max(tau)
+    assert measured_delays.tau_avg == pytest.approx(sum(tau) / len(tau), rel=1e-12)
 
 
 def test_delays_of_cyclic_participation() -> None:
     """B = 5 blocks: tau_max = B - 1, tau_avg = (B - 1)(T + 1 - B / 2) / T."""
-    found = delays(books([[t % 5] for t in range(60)], 5), 5, 60)
-    assert found.tau_max == 4
-    assert found.tau_avg == pytest.approx(4 * (61 - 2.5) / 60, rel=1e-12)
+    measured_delays = delays(books([[t % 5] for t in range(60)], 5), 5, 60)
+    assert measured_delays.tau_max == 4
+    assert measured_delays.tau_avg == pytest.approx(4 * (61 - 2.5) / 60, rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from fedsim.runs.environment import environment
 
 
 def test_environment_names_what_results_depend_on() -> None:
-    found = environment()
-    assert found["versions"]["torch"].startswith(torch.__version__.split("+")[0])
-    assert found["hardware"]["cores"] == os.cpu_count()
-    json.dumps(found)
+    recorded = environment()
+    assert recorded["versions"]["torch"].startswith(torch.__version__.split("+")[0])
+    assert recorded["hardware"]["cores"] == os.cpu_count()
+    json.dumps(recorded)

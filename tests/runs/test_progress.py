@@ -81,8 +81,8 @@ def test_an_interrupted_run_is_as_far_as_its_checkpoint(tmp_path: Path) -> None:
     assert (snapshot(folder).progress.version, snapshot(folder).progress.share) == (4, 1.0)
     state = {"version": 236, "simulated_s": 500.0, "share": 0.42}
     Checkpoints(folder.checkpoint).save({"model": torch.ones(2)}, state)
-    found = snapshot(folder).progress
-    assert (found.version, found.simulated_s, found.share) == (236, 500.0, 0.42)
+    progress = snapshot(folder).progress
+    assert (progress.version, progress.simulated_s, progress.share) == (236, 500.0, 0.42)
     Checkpoints(folder.checkpoint).save({"model": torch.ones(2)}, {**state, "version": 3})
     assert snapshot(folder).progress.version == 4
 

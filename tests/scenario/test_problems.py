@@ -109,6 +109,6 @@ stop: {}
     ],
 )
 def test_one_error(tmp_path: Path, catalog: Catalog, text: str, expected: str) -> None:
-    found = errors(tmp_path, catalog, text)
-    assert len(found) == 1
-    assert found[0].startswith(expected)
+    error = errors(tmp_path, catalog, text)
+    assert len(error) == 1
+    assert error[0].startswith(expected)

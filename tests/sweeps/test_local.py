@@ -190,9 +190,9 @@ def test_a_process_of_the_pool_keeps_to_one_core(
     data = scenario(grid={"server.method": [{"name": broken(tmp_path, body)}]}, seeds=[0, 1])
     before = dict(os.environ)
     assert fedsim.sweep(data, tmp_path / "sweep", jobs=2).failures == {}
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert found
-    assert [each["num_threads"] for each in found] == [1] * len(found)
+    report = json.loads((tmp_path / "found.json").read_text())
+    assert report
+    assert [each["num_threads"] for each in report] == [1] * len(report)
     # A fork of a process with several threads could wait forever for a lock that another thread held.
     assert int((tmp_path / "threads").read_text()) <= 1
     assert dict(os.environ) == before

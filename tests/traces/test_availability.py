@@ -115,8 +115,8 @@ def make_index(case):
 
 
 def first_where(states, begin, value):
-    found = np.flatnonzero(states[begin:] == value)
-    return begin + int(found[0]) if len(found) else None
+    matches = np.flatnonzero(states[begin:] == value)
+    return begin + int(matches[0]) if len(matches) else None
 
 
 def reference_finish(states, t_ns, work_ns):

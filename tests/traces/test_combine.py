@@ -148,10 +148,10 @@ def test_join_correlates_ranks_as_asked(asked):
         devices, parts, parts, seed=1, compute_correlation=asked, network_correlation=-asked
     )
     speeds = device_speeds(joined)
-    found = spearmanr(device_shares(joined), speeds).statistic
-    assert found == pytest.approx(asked, abs=0.03)
-    found = spearmanr(speeds, device_bandwidths(joined)).statistic
-    assert found == pytest.approx(-asked, abs=0.03)
+    correlation = spearmanr(device_shares(joined), speeds).statistic
+    assert correlation == pytest.approx(asked, abs=0.03)
+    correlation = spearmanr(speeds, device_bandwidths(joined)).statistic
+    assert correlation == pytest.approx(-asked, abs=0.03)
     # The drawn speeds keep their distribution.
     assert np.percentile(speeds, [10, 50, 90]) == pytest.approx(
         np.percentile(device_speeds(parts), [10, 50, 90]), rel=0.1

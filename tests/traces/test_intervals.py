@@ -27,5 +27,7 @@ def test_ranks_count_within_each_run(counts: list[int]) -> None:
 def test_the_first_time_at_or_after_an_instant(times: list[int], instants: list[int]) -> None:
     """On regular grids, which are divided, and on others, which are searched."""
     expected = [sum(time < instant for time in times) for instant in instants]
-    found = first_at_or_after(np.array(times, dtype=np.int64), np.array(instants, dtype=np.int64))
-    assert found.tolist() == expected
+    first_rows = first_at_or_after(
+        np.array(times, dtype=np.int64), np.array(instants, dtype=np.int64)
+    )
+    assert first_rows.tolist() == expected

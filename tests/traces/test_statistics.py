@@ -18,9 +18,9 @@ from .cases import DAY, HOUR, bundle_of
 
 
 def test_a_case_worked_by_hand(hand):
-    found = describe(hand)
-    assert (found.devices, found.valid_devices, found.device_days) == (3, 2, 4.0)
-    online = found.availability
+    statistics = describe(hand)
+    assert (statistics.devices, statistics.valid_devices, statistics.device_days) == (3, 2, 4.0)
+    online = statistics.availability
     assert online.online_share == pytest.approx(8 / 96)
     assert online.share.samples.tolist() == pytest.approx([4 / 48, 4 / 48])
     assert online.never_online == 0
@@ -40,19 +40,19 @@ def test_a_case_worked_by_hand(hand):
     assert online.remaining_s.percentile(50) == pytest.approx(4 / 3 * 3600, rel=0.02)
     assert online.remaining_s.mean == pytest.approx(1.5 * 3600)
     assert online.remaining_s.percentile(100) == pytest.approx(4 * 3600, rel=0.05)
-    assert found.speed_bandwidth_rank_correlation is None
-    assert found.network_series_bps["both"].mean == pytest.approx(1.5e6)
-    assert (found.network_series_bps["both"].samples == 0).mean() == pytest.approx(0.25)
-    assert found.network["bandwidth_bps up"].samples.tolist() == [1e5, 3e5]
+    assert statistics.speed_bandwidth_rank_correlation is None
+    assert statistics.network_series_bps["both"].mean == pytest.approx(1.5e6)
+    assert (statistics.network_series_bps["both"].samples == 0).mean() == pytest.approx(0.25)
+    assert statistics.network["bandwidth_bps up"].samples.tolist() == [1e5, 3e5]
 
 
 def test_a_bundle_without_availability_is_described():
     bundle = bundle_of({"a": []}, tables={"rtt_matrix": {"src": [], "dst": [], "rtt_s": []}})
     del bundle.tables["availability"]
-    found = describe(bundle)
-    assert found.availability is None
+    statistics = describe(bundle)
+    assert statistics.availability is None
     out = io.StringIO()
-    write_text([found], Console(file=out))
+    write_text([statistics], Console(file=out))
     assert "device-days" in out.getvalue()
     empty = describe(bundle_of({"a": []}, days=1))
     assert empty.availability.online_share == 0
@@ -65,11 +65,13 @@ def test_only_the_time_of_a_step_that_a_bundle_gives_is_described():
     columns = {"task": ["*"] * 2, "phase": ["training"] * 2}
     fixed = {**columns, "sample_s": [0.0] * 2, "step_fixed_s": [1.25, 3600.0]}
     bundle = bundle_of({"a": [], "b": []}, tables={"compute": {"device_id": ["a", "b"], **fixed}})
-    found = describe(bundle)
-    assert list(found.compute) == ["step_fixed_s"]
-    assert [panel.label for panel in _panels([found]) if panel.id == "compute"] == ["time per step"]
+    statistics = describe(bundle)
+    assert list(statistics.compute) == ["step_fixed_s"]
+    assert [panel.label for panel in _panels([statistics]) if panel.id == "compute"] == [
+        "time per step"
+    ]
     out = io.StringIO()
-    write_text([found], Console(file=out, width=120))
+    write_text([statistics], Console(file=out, width=120))
     assert "1 h" in out.getvalue()
     assert "e+0" not in out.getvalue()
 
@@ -79,9 +81,13 @@ def test_only_the_time_of_a_step_that_a_bundle_gives_is_described():
 def test_flash_phones(fedsim_data):
     importer = CATALOG.parts("importer")["flash"]
     path = fedsim_data / "traces" / "flash_state_1k" / "cached_timers.json"
-    found = describe(import_bundle(importer, [path], importer.Params()))
-    online = found.availability
-    assert (found.devices, found.valid_devices, found.device_days) == (1000, 710, 3376.0)
+    statistics = describe(import_bundle(importer, [path], importer.Params()))
+    online = statistics.availability
+    assert (statistics.devices, statistics.valid_devices, statistics.device_days) == (
+        1000,
+        710,
+        3376.0,
+    )
     assert online.online_share == pytest.approx(0.094, abs=0.0005)
     shares = [online.share.percentile(percent) for percent in (10, 25, 50, 75, 90)]
     assert shares == pytest.approx([0.001, 0.013, 0.055, 0.131, 0.255], abs=0.0006)
@@ -117,21 +123,21 @@ def test_flash_phones(fedsim_data):
 def test_fedscale_phones(fedsim_data):
     importer = CATALOG.parts("importer")["fedscale"]
     folder = fedsim_data / "traces" / "fedscale_100"
-    found = describe(import_bundle(importer, sorted(folder.glob("*.json")), importer.Params()))
-    online = found.availability
+    statistics = describe(import_bundle(importer, sorted(folder.glob("*.json")), importer.Params()))
+    online = statistics.availability
     assert online.online_share == pytest.approx(0.732, abs=0.0006)
     shares = [online.share.percentile(percent) for percent in (10, 25, 50, 75, 90)]
     assert shares == pytest.approx([0.61, 0.67, 0.74, 0.82, 0.89], abs=0.006)
-    speeds = [found.compute["sample_s"].percentile(percent) for percent in (5, 50, 95)]
+    speeds = [statistics.compute["sample_s"].percentile(percent) for percent in (5, 50, 95)]
     assert speeds == pytest.approx([0.018, 0.0465, 0.192], rel=0.01)
-    assert found.compute["sample_s"].fits[0].ks == pytest.approx(0.23, abs=0.006)
-    rates = found.network["bandwidth_bps both"]
+    assert statistics.compute["sample_s"].fits[0].ks == pytest.approx(0.23, abs=0.006)
+    rates = statistics.network["bandwidth_bps both"]
     assert [rates.percentile(percent) / 1e6 for percent in (5, 50, 95)] == pytest.approx(
         [1.13, 5.39, 43.4], rel=0.01
     )
     mu_kbps = rates.fits[0].parameters["mu"] - np.log(1000)
     assert (mu_kbps, rates.fits[0].parameters["sigma"]) == pytest.approx((8.779, 1.164), abs=0.002)
-    assert abs(found.speed_bandwidth_rank_correlation) < 0.05
+    assert abs(statistics.speed_bandwidth_rank_correlation) < 0.05
 
 
 def test_shares_are_of_each_devices_own_window_not_of_the_whole_time():
@@ -141,13 +147,13 @@ def test_shares_are_of_each_devices_own_window_not_of_the_whole_time():
         days=6,
         devices={"window_end_us": [24 * HOUR, 6 * 24 * HOUR]},
     )
-    found = describe(bundle)
-    assert found.device_days == 7.0
-    assert found.observed_days.samples.tolist() == [1.0, 6.0]
-    assert found.availability is not None
-    assert found.availability.share.samples.tolist() == [0.5, 1.0]
-    assert found.availability.online_share == pytest.approx(4 / 7)
-    assert found.availability.by_hour == pytest.approx(np.full(24, 4 / 7))
+    statistics = describe(bundle)
+    assert statistics.device_days == 7.0
+    assert statistics.observed_days.samples.tolist() == [1.0, 6.0]
+    assert statistics.availability is not None
+    assert statistics.availability.share.samples.tolist() == [0.5, 1.0]
+    assert statistics.availability.online_share == pytest.approx(4 / 7)
+    assert statistics.availability.by_hour == pytest.approx(np.full(24, 4 / 7))
     # Gaps end where the observation does: the short device's further days are not a gap.
-    assert found.availability.gaps_s.count == 0
-    assert found.availability.sessions_s.samples.tolist() == [24 * 3600.0, 72 * 3600.0]
+    assert statistics.availability.gaps_s.count == 0
+    assert statistics.availability.sessions_s.samples.tolist() == [24 * 3600.0, 72 * 3600.0]

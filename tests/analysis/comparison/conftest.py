@@ -14,9 +14,9 @@ from fedsim.analysis.comparison.page import render
 
 @pytest.fixture(scope="session")
 def document(comparison: Comparison) -> dict[str, Any]:
-    found = re.search(
+    match = re.search(
         r'<script type="application/json" id="data">(.*?)</script>', render(comparison), re.S
     )
-    assert found
-    data: dict[str, Any] = json.loads(found.group(1))
+    assert match
+    data: dict[str, Any] = json.loads(match.group(1))
     return data

@@ -16,5 +16,5 @@ def of(*runs: RunFacts, goals: tuple[Target, ...] = (), **arguments: Any) -> Com
 def run(
     method: str, seed: int = 0, accuracy: tuple[float, ...] = (0.1, 0.9), **more: Any
 ) -> RunFacts:
-    times = tuple(10.0 * (place + seed) for place in range(len(accuracy)))
+    times = tuple(10.0 * (index + seed) for index in range(len(accuracy)))
     return facts({**server(method), **more}, seed, f"{method}{seed}", times, accuracy)

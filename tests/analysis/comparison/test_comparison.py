@@ -50,14 +50,14 @@ def test_runs_that_are_not_complete_are_left_out_and_named(sweep: Sweep, tmp_pat
         path = next((tmp_path / "sweep").glob(f"alpha5.0_fedavg_*seed{int(name == 'killed')}"))
         RunFolder(path).update_info(status=status, error="no luck")
     shutil.rmtree(next((tmp_path / "sweep").glob("alpha5.0_fedavg_*seed2")))
-    found = compare(tmp_path / "sweep")
-    assert [(g.setting, g.label) for g in found.groups] == GROUPS[1:2] + GROUPS[2:]
-    assert [item.reason for item in found.left_out] == [
+    comparison = compare(tmp_path / "sweep")
+    assert [(g.setting, g.label) for g in comparison.groups] == GROUPS[1:2] + GROUPS[2:]
+    assert [item.reason for item in comparison.left_out] == [
         "failed (no luck)",
         "was interrupted",
         "was not started",
     ]
-    assert "3 runs left out" in render(found)
+    assert "3 runs left out" in render(comparison)
     output = CliRunner().invoke(command, [str(tmp_path / "sweep")]).output
     assert "3 runs left out" in output
 
@@ -88,14 +88,14 @@ def test_folders_without_runs_are_refused(tmp_path: Path) -> None:
 
 def test_timing_only_runs_are_compared_without_learning(tmp_path: Path) -> None:
     runs = [build_run(tmp_path / f"{seed}", hours=6, learning=False, seed=seed) for seed in (0, 1)]
-    found = compare(runs)
-    page = found.write(tmp_path / "out").read_text()
+    comparison = compare(runs)
+    page = comparison.write(tmp_path / "out").read_text()
     assert "timing-only runs" in page
     assert not (tmp_path / "out" / "curves.pdf").exists()
     assert (tmp_path / "out" / "timing.pdf").exists()
-    assert found.summary["runs"].tolist() == [2]
+    assert comparison.summary["runs"].tolist() == [2]
     with pytest.raises(UserError, match="timing-only"):
-        found.plot("accuracy")
+        comparison.plot("accuracy")
 
 
 def test_figures_and_files_take_the_labels_of_the_command(tmp_path: Path) -> None:

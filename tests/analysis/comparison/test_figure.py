@@ -456,8 +456,8 @@ def test_nothing_hides_the_grid_and_the_lines_to_an_inset(with_loss: Comparison)
 
 def test_a_logarithmic_axis_begins_where_the_first_curve_is_visible() -> None:
     times = tuple(float(2**power) for power in range(12))
-    first = facts(server("fedavg"), 0, "a", times, tuple(0.05 * place for place in range(12)))
-    second = facts(server("fedbuff"), 0, "b", times, tuple(0.04 * place for place in range(12)))
+    first = facts(server("fedavg"), 0, "a", times, tuple(0.05 * index for index in range(12)))
+    second = facts(server("fedbuff"), 0, "b", times, tuple(0.04 * index for index in range(12)))
     comparison = Comparison(((first, second), (), None))
     (axes,) = comparison.plot("accuracy", against="version", log="x", ylim="40%:").axes
     # 40% after 256 s, at version 512.

@@ -37,12 +37,12 @@ def test_all_that_is_alike_is_named_once(sweep: Sweep, tmp_path: Path) -> None:
     """Three copies of one run and one other run: one group of three, not three pairs."""
     first, other = folders(sweep, *GROUPS[0])[0], folders(sweep, *GROUPS[1])[0]
     copies = [shutil.copytree(first, tmp_path / name) for name in ("one", "two")]
-    found = compare([first, other, *copies])
-    assert [[group.label for group in groups] for groups in found.alike] == [
+    comparison = compare([first, other, *copies])
+    assert [[group.label for group in groups] for groups in comparison.alike] == [
         [first.name, "one", "two"]
     ]
-    assert not found.no_difference
-    assert f"Bit-identical results: {first.name}; one; two." in render(found)
+    assert not comparison.no_difference
+    assert f"Bit-identical results: {first.name}; one; two." in render(comparison)
 
 
 def test_a_key_without_effect_makes_no_difference(tmp_path: Path) -> None:

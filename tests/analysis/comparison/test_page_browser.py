@@ -278,9 +278,9 @@ def test_numbers_follow_what_is_chosen(page: Page, comparison: Comparison) -> No
 def test_contrast_in_both_themes(page: Page) -> None:
     for scheme in ("light", "dark"):
         page.prefer(scheme)
-        found = page.run(CONTRASTS)
-        assert found["checked"] > 200, scheme
-        assert found["poor"] == [], scheme
+        contrasts = page.run(CONTRASTS)
+        assert contrasts["checked"] > 200, scheme
+        assert contrasts["poor"] == [], scheme
 
 
 LINES = r"""(() => {

@@ -32,18 +32,22 @@ tables:
   - {title: Table 2, quantity: final, values: {mild: {FedAvg: 0.97}}}
 """
     )
-    found = compare(tmp_path / "sweep")
-    assert (found.baseline, [str(goal) for goal in found.goals]) == ("Buffered", ["accuracy=0.5"])
-    page = render(found)
+    comparison = compare(tmp_path / "sweep")
+    assert (comparison.baseline, [str(goal) for goal in comparison.goals]) == (
+        "Buffered",
+        ["accuracy=0.5"],
+    )
+    page = render(comparison)
     ours = {
-        setting: row(found.targets, setting, "FedAvg")["relative"] for setting in ("mild", "harsh")
+        setting: row(comparison.targets, setting, "FedAvg")["relative"]
+        for setting in ("mild", "harsh")
     }
     assert cells(page, "reference-0") == [
         ["FedAvg", "1.40×", f"{ours['mild']:.2f}×", "–", f"{ours['harsh']:.2f}×"],
         ["Buffered", "1.00×", "1.00×", "1.00×", "1.00×"],
         ["FedNova", "2.00×", "not run", "–", "not run"],
     ]
-    final = row(found.summary, "mild", "FedAvg")["final_accuracy"]
+    final = row(comparison.summary, "mild", "FedAvg")["final_accuracy"]
     assert cells(page, "reference-1") == [["FedAvg", "97.0%", f"{100 * final:.1f}%"]]
     assert compare(tmp_path / "sweep", baseline="FedAvg").baseline == "FedAvg"
 

@@ -58,19 +58,19 @@ def test_curves_carry_the_last_value_forward(
         curves = [(parquet(run, "metrics")[metric], cost(run, against)) for run in runs]
         end = max(costs.max() for _, costs in curves)
         shown = document["charts"]["settings"][setting][metric][against]
-        for place in range(0, len(group), max(1, len(group) // 7)):
-            x = float(group["x"].iloc[place])
+        for index in range(0, len(group), max(1, len(group) // 7)):
+            x = float(group["x"].iloc[index])
             values = np.array([value_at(measured, costs, x) for measured, costs in curves])
             if x > end * (1 + 1e-9):
                 values[:] = np.nan
             expected = values.mean()
-            assert group["mean"].iloc[place] == pytest.approx(expected, nan_ok=True)
+            assert group["mean"].iloc[index] == pytest.approx(expected, nan_ok=True)
             spread = values.std(ddof=1)
-            assert group["low"].iloc[place] == pytest.approx(expected - spread, nan_ok=True)
-            assert group["high"].iloc[place] == pytest.approx(expected + spread, nan_ok=True)
+            assert group["low"].iloc[index] == pytest.approx(expected - spread, nan_ok=True)
+            assert group["high"].iloc[index] == pytest.approx(expected + spread, nan_ok=True)
             # The page holds seven and five significant digits.
-            assert shown["x"][place] == pytest.approx(x, rel=1e-6)
-            drawn = shown["groups"][number]["mean"][place]
+            assert shown["x"][index] == pytest.approx(x, rel=1e-6)
+            drawn = shown["groups"][number]["mean"][index]
             assert drawn == (None if math.isnan(expected) else pytest.approx(expected, rel=1e-4))
             checked += not math.isnan(expected)
     assert checked > 16
@@ -272,7 +272,7 @@ def test_fairness_over_clients(
             each.append(
                 [len(own), own.mean(), own.std(), worst, *np.quantile(own, [0.1, 0.5, 0.9]), jain]
             )
-            below.append([(own <= place / 40).mean() for place in range(41)])
+            below.append([(own <= index / 40).mean() for index in range(41)])
         names = ["clients", "mean", "sd", "worst_tenth", "p10", "median", "p90", "jain"]
         assert shown[names].tolist() == pytest.approx(np.mean(each, axis=0).tolist())
         assert document["client_accuracy"]["groups"][number] == pytest.approx(

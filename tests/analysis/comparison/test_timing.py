@@ -57,8 +57,8 @@ def test_the_summary_has_the_spread_over_seeds() -> None:
 
 
 def test_the_figures_of_a_run_are_those_of_its_page(folder: Path) -> None:
-    found = compare([folder / "0"])
-    values = found.runs.iloc[0]
+    comparison = compare([folder / "0"])
+    values = comparison.runs.iloc[0]
     loaded = build_run(folder.parent / "again", hours=6, learning=False, seed=0)
     by_name = {column.key: column.values for column in report_figures(loaded)["durations"].columns}
     names = list(by_name["statistic"])

@@ -75,15 +75,19 @@ def test_tensorboard_events(run: Run, tmp_path: Path) -> None:
     assert ".tfevents." in path.name
     events = read_events(path)
     assert events[0][3] == b"brain.Event:2"
-    found = scalars(events)
+    read_scalars = scalars(events)
     metrics, updates = parquet(run, "metrics"), parquet(run, "aggregations")
     for name in ("accuracy", "loss"):
         expected = zip(
             metrics["time_s"], metrics["version"], np.float32(metrics[name]), strict=True
         )
-        assert found[name] == [(t, v, float(value)) for t, v, value in expected]
-    assert [step for _, step, _ in found["server/contributors"]] == updates["version"].tolist()
-    assert [value for *_, value in found["server/contributors"]] == updates["contributors"].tolist()
+        assert read_scalars[name] == [(t, v, float(value)) for t, v, value in expected]
+    assert [step for _, step, _ in read_scalars["server/contributors"]] == updates[
+        "version"
+    ].tolist()
+    assert [value for *_, value in read_scalars["server/contributors"]] == updates[
+        "contributors"
+    ].tolist()
 
 
 @pytest.mark.skipif(

@@ -23,12 +23,12 @@ def test_learning_curve(run: Run, document: dict[str, Any]) -> None:
     )
     for name in ("time_s", "version", "round", "accuracy", "loss"):
         assert shown[name] == metrics[name].tolist()
-    for place in (0, 3, len(metrics) - 1):
-        past = dispatches[dispatches["ended_s"] <= metrics["time_s"][place]]
-        assert shown["bytes"][place] == past["bytes_down"].sum() + past["bytes_up"].sum()
+    for index in (0, 3, len(metrics) - 1):
+        past = dispatches[dispatches["ended_s"] <= metrics["time_s"][index]]
+        assert shown["bytes"][index] == past["bytes_down"].sum() + past["bytes_up"].sum()
         begun = past.dropna(subset="downloaded_s")
         computed = (begun["computed_s"].fillna(begun["ended_s"]) - begun["downloaded_s"]).sum()
-        assert shown["compute_s"][place] == pytest.approx(computed)
+        assert shown["compute_s"][index] == pytest.approx(computed)
     reached = metrics.loc[metrics["accuracy"] >= 0.8, "time_s"].min()
     assert document["learning"]["targets"] == {"accuracy": {"target": 0.8, "time_s": reached}}
 

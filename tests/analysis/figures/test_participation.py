@@ -25,12 +25,12 @@ def test_online_and_at_work(run: Run, document: dict[str, Any]) -> None:
     )
     assert shown["time_s"] == online["time_s"].tolist()
     assert shown["online"] == online["online"].tolist()
-    for place in (0, 10, 100):
-        begin, end = shown["time_s"][place : place + 2]
+    for index in (0, 10, 100):
+        begin, end = shown["time_s"][index : index + 2]
         worked = dispatches["ended_s"].clip(begin, end) - dispatches["dispatched_s"].clip(
             begin, end
         )
-        assert shown["working"][place] == pytest.approx(worked.sum() / (end - begin), abs=1e-9)
+        assert shown["working"][index] == pytest.approx(worked.sum() / (end - begin), abs=1e-9)
     # The finding gives the highest point of the curve beside the most clients at one moment.
     highest = format_mean_count(max(mean for mean in shown["working"] if mean is not None))
     figure = time.online(run)
@@ -163,6 +163,6 @@ def test_the_finding_on_delays_is_about_the_clients_that_are_drawn(
         "server": {"selection": {"name": "scripted", "rounds": rounds}},
         "stop": {"rounds": 4},
     }
-    found = participation.delay(fedsim.run(scenario, tmp_path / "run"))
-    assert found is not None
-    assert found.finding == f"{said} (tau avg) and at most 4 (tau max)."
+    figure = participation.delay(fedsim.run(scenario, tmp_path / "run"))
+    assert figure is not None
+    assert figure.finding == f"{said} (tau avg) and at most 4 (tau max)."

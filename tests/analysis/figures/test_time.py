@@ -32,11 +32,11 @@ def test_time_spent_and_work(run: Run, document: dict[str, Any]) -> None:
     )
     assert sum(share for share in shown["work_share"] if share is not None) == pytest.approx(1.0)
     shown, dispatches = columns(document, "work"), parquet(run, "dispatches")
-    for place, label in enumerate(shown["outcome"]):
+    for index, label in enumerate(shown["outcome"]):
         rows = dispatches[dispatches["outcome"] == label]
-        assert shown["dispatches"][place] == len(rows)
-        assert shown["steps"][place] == rows["steps_done"].sum()
-        assert shown["bytes"][place] == rows["bytes_down"].sum() + rows["bytes_up"].sum()
+        assert shown["dispatches"][index] == len(rows)
+        assert shown["steps"][index] == rows["steps_done"].sum()
+        assert shown["bytes"][index] == rows["bytes_down"].sum() + rows["bytes_up"].sum()
 
 
 def test_outcomes_over_time(run: Run, document: dict[str, Any]) -> None:
@@ -171,8 +171,8 @@ def test_late_updates_of_over_selection_are_told_from_those_after_the_deadline(
     """Three clients that take 1, 2 and 400 s for one update: the second is spare, the third misses the 10 s."""
     schedule = {"name": "sync", "deadline": "10s", "over_selection": 3, "pause": "500s"}
     scenario = three_clients("400s", 1, schedule, {"simulated_time": "450s"})
-    found = time.work(fedsim.run(scenario, tmp_path / "run")).finding
-    assert found.endswith(
+    figure = time.work(fedsim.run(scenario, tmp_path / "run")).finding
+    assert figure.endswith(
         "1 of 2 late updates arrived before the deadline, in rounds that over-selection had filled earlier."
     )
     # Two of three clients are aggregated, so only the one after the deadline is late.

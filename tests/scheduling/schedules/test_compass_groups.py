@@ -39,18 +39,18 @@ def test_join_takes_most_steps_within_bounds() -> None:
     made = groups()
     for target in (50, 190, 205):
         put(made, target)
-    found = made.join(client(made, 2), 0)
-    assert found is not None
-    assert (found[0].number, found[1]) == (2, 95)
+    joined_group = made.join(client(made, 2), 0)
+    assert joined_group is not None
+    assert (joined_group[0].number, joined_group[1]) == (2, 95)
 
 
 def test_join_of_equals_takes_the_newest() -> None:
     made = groups()
     put(made, 100.2)
     put(made, 100.9)
-    found = made.join(client(made, 1), 0)
-    assert found is not None
-    assert (found[0].number, found[1]) == (2, 100)
+    joined_group = made.join(client(made, 1), 0)
+    assert joined_group is not None
+    assert (joined_group[0].number, joined_group[1]) == (2, 100)
 
 
 def test_nobody_joins_a_group_that_was_expected_before_now() -> None:
@@ -62,9 +62,9 @@ def test_nobody_joins_a_group_that_was_expected_before_now() -> None:
 def test_join_slack() -> None:
     made = groups(join_slack=1.2)
     put(made, 110)
-    found = made.join(client(made, 1), 0)
-    assert found is not None
-    assert found[1] == 110
+    joined_group = made.join(client(made, 1), 0)
+    assert joined_group is not None
+    assert joined_group[1] == 110
 
 
 def test_create_fits_the_next_round_of_the_others() -> None:
@@ -137,9 +137,9 @@ def test_steps_that_fit_exactly_are_not_lost_to_rounding() -> None:
     assert (20 * 0.07 + 100 * 0.07 - 20 * 0.07) / 0.07 < 100
     made = groups()
     put(made, 20 * 0.07 + 100 * 0.07)
-    found = made.join(client(made, 0.07), round(20 * 0.07 * S))
-    assert found is not None
-    assert found[1] == 100
+    joined_group = made.join(client(made, 0.07), round(20 * 0.07 * S))
+    assert joined_group is not None
+    assert joined_group[1] == 100
 
 
 @pytest.mark.parametrize("speed_ns", [1e9 / 7, 12345678.9, 1.0, 3e11 + 0.3])

@@ -318,15 +318,15 @@ def test_real_timers_are_value_exact(real_traces: Path) -> None:
     source = real_traces / "flash_state_1k" / "cached_timers.json"
     data = json.loads(source.read_text())
     bundle = import_("flash", source)
-    found = intervals(bundle)
-    assert list(found) == list(data)
+    read_intervals = intervals(bundle)
+    assert list(read_intervals) == list(data)
     for key, record in data.items():
         kept = [(s, e) for s, e in record["ready_time"] if e > s]
-        assert [(s / US, e / US) for s, e in found[key]] == kept
+        assert [(s / US, e / US) for s, e in read_intervals[key]] == kept
     counts = bundle.manifest.counts
     assert (counts["zero_length"], counts["invalid_devices"]) == (844, 290)
     assert {key for key, count in counts.items() if count} == {"zero_length", "invalid_devices"}
-    assert sum(map(len, found.values())) == 14139 - 844
+    assert sum(map(len, read_intervals.values())) == 14139 - 844
 
 
 @pytest.mark.real_data
@@ -353,12 +353,12 @@ def test_real_replay_agrees_with_flashs_own_rule(real_traces: Path) -> None:
 def test_synthetic_raw_fixture_matches_the_loop(real_traces: Path) -> None:
     source = real_traces / "format_fixtures" / "flash_state_traces.json"
     bundle = import_("flash", source)
-    found = intervals(bundle)
+    read_intervals = intervals(bundle)
     for key, record in json.loads(source.read_text()).items():
         events = []
         for line in record["messages"].splitlines():
             stamp, event = line.split("\t")
             moment = datetime.strptime(stamp, "%Y-%m-%d %H:%M:%S")
             events.append((int((moment - START).total_seconds()), event))
-        assert found[key] == flash_by_loop(events)
-        assert found[key]
+        assert read_intervals[key] == flash_by_loop(events)
+        assert read_intervals[key]

@@ -66,8 +66,8 @@ def test_real_pensieve(real_traces: Path) -> None:
             time_s = generator.uniform(0, raw[-1][0] - zero)
             # The rate of the interval that ends at the first later time.
             expected = next(rate for end, rate in raw[1:] if end - zero > time_s)
-            found = rate_at(bundle, path.name, "down", int(time_s * 1e6))
-            assert found == expected * 1e6
+            rate_bps = rate_at(bundle, path.name, "down", int(time_s * 1e6))
+            assert rate_bps == expected * 1e6
 
 
 @pytest.mark.real_data

@@ -87,14 +87,14 @@ def test_real_planetlab(real_traces: Path) -> None:
     files = sorted((real_traces / "netlatency").glob("PlanetLab*.gz"))
     bundle = import_("rtt_matrix", *files, unit="ms")
     stack = np.array([np.loadtxt(io.BytesIO(gzip.decompress(path.read_bytes()))) for path in files])
-    found = pairs(bundle)
-    assert len(found) == 490 * 489
+    read_pairs = pairs(bundle)
+    assert len(read_pairs) == 490 * 489
     generator = random.Random(0)
     for _ in range(200):
         src, dst = generator.sample(range(490), 2)
         expected = sorted(stack[:, src, dst])[1] / 1000
-        assert found[f"n{src}", f"n{dst}"] == pytest.approx(expected, rel=1e-6)
-    assert np.median(list(found.values())) == pytest.approx(0.135, abs=0.002)
+        assert read_pairs[f"n{src}", f"n{dst}"] == pytest.approx(expected, rel=1e-6)
+    assert np.median(list(read_pairs.values())) == pytest.approx(0.135, abs=0.002)
 
 
 @pytest.mark.real_data
