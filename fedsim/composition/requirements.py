@@ -263,10 +263,10 @@ def small_rounds(
         recharging: share of the clients' idle time in which their batteries were below the floor.
     """
     cohort = cohort_of(server.selection.params)
-    could_wait = server.schedule.type.demands(server.schedule.params).cohort == 1
+    demands = server.schedule.type.demands(server.schedule.params)
     sizes = np.bincount(round_of_dispatch)
     sizes = sizes[sizes > 0]
-    if not cohort or not could_wait:
+    if not cohort or demands.cohort != 1:
         return
     small = int(np.count_nonzero(sizes < _FEW_ONLINE * cohort))
     if small <= _FEW_ONLINE * len(sizes):
@@ -275,11 +275,12 @@ def small_rounds(
     if recharging >= _OFTEN_RECHARGING:
         reason = f"; for {format_share(recharging)} of their idle time, clients recharged their batteries"
         fix = "; or give the devices more energy (devices.energy: battery_j, recharge_w)"
+    waiting = "raise it" if demands.updates else "raise it, with a min_updates of at least 1"
     yield UserError(
         f"{format_count(small)} of {format_counted(len(sizes), 'round')} began with less than half of the cohort of "
         f"{cohort}, because few clients were available{reason}",
         where="server.schedule.min_cohort",
-        hint=f"raise it, so that rounds wait for more clients, or give a smaller cohort than {cohort}{fix}",
+        hint=f"{waiting}, so that rounds wait for more clients, or give a smaller cohort than {cohort}{fix}",
     )
 
 

@@ -362,6 +362,7 @@ def test_doubtful_data_are_reported(arrays: dict[str, Any], message: str, tmp_pa
         ([0, 1, 2, 2], {}, "3 of 3 rounds"),
         ([0, 1, 3, 3, 3], {}, "2 of 3 rounds"),
         ([0, 1, 1, 1, 2, 2, 2], {}, ""),
+        ([0, 1, 2], {"min_updates": 0}, "3 of 3 rounds"),
         ([0, 1, 2], {"min_cohort": 2}, ""),
         ([0, 1, 2], {"name": "async"}, ""),
         ([], {}, ""),
@@ -379,11 +380,18 @@ def test_rounds_of_few_clients_are_named(
         "stop": {"rounds": 1},
     }
     server, numbers = read_scenario(scenario).scenario.server, np.array(rounds, np.int64)
-    found = list(small_rounds(server, numbers, recharging=0.099))
-    assert [str(each).partition(" began")[0] for each in found] == (
+    warnings = list(small_rounds(server, numbers, recharging=0.099))
+    assert [str(each).partition(" began")[0] for each in warnings] == (
         [f"server.schedule.min_cohort: {warned}"] if warned else []
     )
-    assert not any("batteries" in str(each) for each in found)
+    assert not any("batteries" in str(each) for each in warnings)
+    # A round that may be empty cannot wait for a cohort.
+    advice = (
+        "\n  raise it, with a min_updates of at least 1, so"
+        if schedule == {"min_updates": 0}
+        else "\n  raise it, so"
+    )
+    assert all(advice in str(each) for each in warnings)
     for each in small_rounds(server, numbers, recharging=0.1):
         assert "few clients were available; for 10.0% of their idle time, clients rec" in str(each)
         assert "devices.energy: battery_j, recharge_w" in str(each)
