@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.composition.requirements import demands_of
 from fedsim.devices.availability.trace import TraceAvailabilityParams
 from fedsim.devices.population import Population
 from fedsim.errors import UserError
@@ -29,7 +30,6 @@ from fedsim.network.shared import SharedNetwork
 from fedsim.network.topology import Topology
 from fedsim.scenario.model import Scenario
 from fedsim.scheduling.base import Demands, cohort_of
-from fedsim.signatures import returned
 from fedsim.simulation.facts import Work
 from fedsim.units import NEVER, NS_PER_S, duration_at_least, to_ns
 
@@ -133,8 +133,10 @@ class Feasibility:
                 yield UserError(
                     f"a version needs {format_count(updates)} updates, but the run ends after "
                     f"{format_count(allowed)} {limit}",
-                    where=f"server.schedule.{server.schedule.type.updates_needed}",
-                    hint=f"set at most {allowed}, or raise stop.{limit}",
+                    where=_key(needed := server.schedule.type.updates_needed),
+                    hint=f"set at most {allowed}, or raise stop.{limit}"
+                    if needed
+                    else f"raise stop.{limit} to at least {updates}",
                 )
 
     def warnings(self) -> Iterator[UserError]:
@@ -314,9 +316,7 @@ class Feasibility:
 
     @cached_property
     def _demands(self) -> Demands:
-        schedule = self.scenario.server.schedule
-        demands: Demands = schedule.type.demands(schedule.params)
-        return returned(schedule.type, "demands", demands, Demands)
+        return demands_of(self.scenario.server.schedule)
 
     # -- which clients can participate --------------------------------------------------------------------------------
 
@@ -418,7 +418,7 @@ class Feasibility:
     @property
     def _limit_key(self) -> str:
         """The parameter that limits the time of a dispatch."""
-        return f"server.schedule.{self.scenario.server.schedule.type.patience}"
+        return _key(self.scenario.server.schedule.type.patience)
 
     @property
     def _limit_s(self) -> float | None:
@@ -437,9 +437,9 @@ class Feasibility:
     def _more_time(self, needed_s: float) -> str:
         if math.isinf(needed_s):
             return "give every link a rate above zero"
-        return (
-            f"raise {self._limit_key} to at least {duration_at_least(needed_s)}, or give less work"
-        )
+        limited = self.scenario.server.schedule.type.patience
+        wait = f"raise {self._limit_key} to" if limited else "let the schedule wait"
+        return f"{wait} at least {duration_at_least(needed_s)}, or give less work"
 
     @cached_property
     def _late(self) -> npt.NDArray[np.bool_]:
@@ -534,6 +534,11 @@ def drifting_hours(population: Population, until_ns: int) -> Iterator[UserError]
             where="devices.availability",
             hint="end the run within the trace, import the trace with a window of whole days, or set on_end",
         )
+
+
+def _key(parameter: str) -> str:
+    """The key of a parameter of the schedule; that of the schedule if it names none."""
+    return f"server.schedule.{parameter}" if parameter else "server.schedule"
 
 
 def _duration(seconds: float) -> str:

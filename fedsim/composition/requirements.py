@@ -23,8 +23,9 @@ from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
 from fedsim.metrics import METRICS, MetricDefinition
 from fedsim.scenario.model import Evaluation, Server, Stop
-from fedsim.scheduling.base import Schedule, Selection, cohort_of
-from fedsim.signatures import called
+from fedsim.scenario.parts import Part
+from fedsim.scheduling.base import Demands, Schedule, Selection, cohort_of
+from fedsim.signatures import called, returned
 from fedsim.tasks.base import Task
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
@@ -252,6 +253,16 @@ def nothing_left(schedule: type[Schedule], version: int, end_ns: int) -> UserErr
     )
 
 
+def demands_of(schedule: Part[Schedule]) -> Demands:
+    """The demands of the scenario's schedule.
+
+    Raises:
+        UserError: a user's class returns something else, or names a parameter that there is not.
+    """
+    demands: Demands = schedule.type.demands(schedule.params)
+    return returned(schedule.type, "demands", demands, Demands)
+
+
 def small_rounds(
     server: Server, round_of_dispatch: npt.NDArray[np.int64], recharging: float
 ) -> Iterator[UserError]:
@@ -263,7 +274,7 @@ def small_rounds(
         recharging: share of the clients' idle time in which their batteries were below the floor.
     """
     cohort = cohort_of(server.selection.params)
-    demands = server.schedule.type.demands(server.schedule.params)
+    demands = demands_of(server.schedule)
     sizes = np.bincount(round_of_dispatch)
     sizes = sizes[sizes > 0]
     if not cohort or demands.cohort != 1:
@@ -324,7 +335,7 @@ def _needs_of_method(method: Method, schedule: Any) -> tuple[_Need, ...]:
 
 
 def _needs_of_schedule(server: Server, clients: int) -> Iterator[_Need]:
-    schedule, params, selection = server.schedule.type, server.schedule.params, server.selection
+    schedule, selection = server.schedule.type, server.selection
     name = called(schedule)
     cohort = cohort_of(selection.params)
     yield (
@@ -342,7 +353,7 @@ def _needs_of_schedule(server: Server, clients: int) -> Iterator[_Need]:
     yield (
         bool(schedule.patience)
         and server.failure_detection == "never"
-        and schedule.demands(params).limit_s is None,
+        and demands_of(server.schedule).limit_s is None,
         f"the {name} schedule waits forever for a client that has gone offline",
         "server.schedule",
         f"give a {schedule.patience}, or a server.failure_detection other than never",

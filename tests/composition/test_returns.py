@@ -18,6 +18,7 @@ from fedsim.devices.availability.base import AvailabilityModel, AvailabilityPara
 from fedsim.devices.compute.base import ComputeModel, ComputeParams
 from fedsim.learning.optimizers import Optimizer, OptimizerParams
 from fedsim.learning.rates import RateSchedule
+from fedsim.scheduling.base import Demands, Schedule
 from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.partition import Assignment, CountedParameters, Partitioner
 
@@ -76,6 +77,52 @@ class Online(AvailabilityModel):
     def index(self):
         """No index."""
         return np.ones(self.context.clients, bool)
+
+class Waits(Schedule):
+    """Rounds of all clients."""
+    class Params(Parameters):
+        deadline: float = 3.0
+        rush: float = 1.0
+    def start(self):
+        """The first round."""
+        for client in self.selection.cohort():
+            self.server.dispatch(client)
+    def on_arrival(self, dispatch):
+        """One version per update."""
+        self.server.aggregate([dispatch], closes_round=True)
+
+class Misspelled(Waits):
+    """Names a parameter that there is not."""
+    patience = "deadlin"
+
+class Seconds(Waits):
+    """Gives a value instead of a name."""
+    patience = 60.0
+
+class Minimum(Waits):
+    """Names another parameter that there is not."""
+    updates_needed = "count"
+
+class Nothing(Waits):
+    """Demands nothing."""
+    patience = "deadline"
+    @classmethod
+    def demands(cls, params):
+        """No demands."""
+
+class Hurries(Waits):
+    """Waits for a millisecond, which no parameter says."""
+    @classmethod
+    def demands(cls, params):
+        """A limit."""
+        return Demands(limit_s=0.001)
+
+class Many(Waits):
+    """Needs many updates, which no parameter says."""
+    @classmethod
+    def demands(cls, params):
+        """A minimum."""
+        return Demands(updates=50)
 '''
 CASES: list[tuple[str, Any, str]] = [
     ("training.lr_schedule", {"name": "own.py:Rate"}, r"own\.py:\d+: Rate\.factor: returns None"),
@@ -125,3 +172,39 @@ def test_a_wrong_return_value_is_the_users(
     world[section][name] = part
     with pytest.raises(UserError, match=message):
         fedsim.run(world, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Misspelled", r"own\.py:\d+: Misspelled: patience = 'deadlin', but .*\n.*'deadline'\?"),
+        ("Seconds", r"Seconds: patience = 60\.0, but .*\n.*name one of .*: deadline, rush"),
+        ("Minimum", r"Minimum: updates_needed = 'count', but its Params have no parameter"),
+        ("Nothing", r"own\.py:\d+: Nothing\.demands: returns None\n.*return a .*Demands"),
+        (
+            "Many",
+            r"server\.schedule: a version needs 50 .*\n.*raise stop\.dispatches to at least 50",
+        ),
+    ],
+)
+def test_demands_of_a_schedule_that_cannot_be_read_or_met(
+    name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own.py").write_text(PARTS)
+    monkeypatch.chdir(tmp_path)
+    world = digits(stop={"dispatches": 10})
+    world["server"].update(schedule=f"own.py:{name}", failure_detection="never")
+    with pytest.raises(UserError, match=message):
+        fedsim.run(world, tmp_path / "run")
+
+
+def test_a_limit_that_no_parameter_sets_is_that_of_the_schedule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "own.py").write_text(PARTS)
+    monkeypatch.chdir(tmp_path)
+    world = digits(stop={"dispatches": 10})
+    world["server"]["schedule"] = "own.py:Hurries"
+    fedsim.run(world, tmp_path / "run")
+    assert "server.schedule: at nominal speed, 12 of 12 clients cannot finish" in caplog.text
+    assert "let the schedule wait at least " in caplog.text

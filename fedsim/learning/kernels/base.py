@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -134,6 +135,10 @@ class Kernel(ABC):
     def fixed_memory(self) -> bool:
         """Whether models and gradients must lie in the same memory for every group."""
         return False
+
+    def notes(self) -> Mapping[str, str]:
+        """Deviations from the scenario that have no effect on the results, by topic."""
+        return {}
 
     def shape_class(self, clients: IntArray) -> IntArray:
         """A number for each client; only clients with equal numbers may share a group."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -78,6 +79,11 @@ class SupervisedKernel(Kernel):
     def fixed_memory(self) -> bool:
         """True if steps are recorded."""
         return self.replay.records
+
+    def notes(self) -> Mapping[str, str]:
+        """Why steps are not recorded, although they should be."""
+        failure = self.replay.failure
+        return {} if failure is None else {"cuda_graphs": f"off: {failure}"}
 
     def cuda_group(self, activations: int = 0) -> int:
         """Number of clients whose training takes a fixed part of the GPU's memory.

@@ -140,9 +140,3 @@ class Station:
     def describe(self) -> Mapping[str, str | int]:
         """Everything that the bits of the results may depend on."""
         return {**self.execution.describe(), **self.identity()}
-
-    def notes(self) -> Mapping[str, str]:
-        """Deviations from the scenario that have no effect on the results, by topic."""
-        replay = getattr(self.kernel, "replay", None)
-        failure = None if replay is None else replay.failure
-        return {} if failure is None else {"cuda_graphs": f"off: {failure}"}
