@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -19,7 +20,8 @@ from fedsim.formatting import format_command, format_duration
 from fedsim.locks import is_owned
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.progress import WAITING, Pace, Snapshot, progress_text, snapshot
-from fedsim.runs.sweep import is_sweep, read_sweep
+from fedsim.runs.sweep import is_sweep
+from fedsim.sweeps.folder import Sweep
 
 _LOOK_S = 2.0
 _SILENT_S = 180.0
@@ -64,14 +66,27 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
     if not is_sweep(folder):
         yield snapshot(RunFolder(folder))
         return
-    for entry in read_sweep(folder).runs:
+    sweep = Sweep(folder)
+    for entry in sweep.record.runs:
         path = folder / entry.run
         try:
             yield snapshot(RunFolder(path))
         except UserError:
             if (path / "run.json").exists():
                 raise
-            yield Snapshot.waiting(entry.run)
+            waiting = Snapshot.waiting(entry.run)
+            if error := _refusals(sweep).get(entry.run):
+                yield replace(waiting, status=Status.FAILED, error=error.partition("\n")[0])
+            else:
+                yield waiting
+
+
+def _refusals(sweep: Sweep) -> dict[str, str]:
+    """Errors of failed runs by name; they include those of runs that were refused before they had a folder."""
+    try:
+        return sweep.failures
+    except UserError:
+        return {}  # The index has not been written yet, or is being replaced.
 
 
 def _is_going_on(folder: Path, shown: list[Snapshot]) -> bool:

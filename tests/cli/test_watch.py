@@ -117,6 +117,25 @@ def test_a_sweep_has_a_line_per_run(run: RunFolder) -> None:
     assert last == "after fixing the cause, repeat the command of the sweep"
 
 
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_run_of_a_sweep_that_was_refused_before_it_had_a_folder_has_failed(
+    jobs: str, tmp_path: Path
+) -> None:
+    sweep = "sweep: {grid: {server.selection.cohort: [2, 50, 60]}}\n"
+    (tmp_path / "own.yaml").write_text(PARABOLAS + sweep)
+    options = ("-o", tmp_path / "out", "--jobs", jobs)
+    assert invoke("sweep", tmp_path / "own.yaml", *options).exit_code == 2
+    assert len(list((tmp_path / "out").glob("*/run.json"))) == 1
+    *lines, last = invoke("watch", tmp_path / "out").stdout.splitlines()
+    assert [line.partition(",")[0] for line in lines] == [
+        "cohort2_seed0: complete",
+        "cohort50_seed0: failed",
+        "cohort60_seed0: failed",
+    ]
+    assert "a cohort of 50 cannot be drawn from 3 clients" in lines[1]
+    assert last == "after fixing the cause, repeat the command of the sweep"
+
+
 def test_long_names_break_at_separators() -> None:
     name = "fedavg-local_steps10_dirichlet-alpha0.1_seed3"
     assert wrapped(name, 60) == name
