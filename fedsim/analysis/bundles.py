@@ -12,7 +12,7 @@ import numpy as np
 from fedsim.analysis.figures.base import Column, Figure
 from fedsim.analysis.figures.lines import Line, Panel, cumulative, line_figure, places
 from fedsim.analysis.headline import Tile
-from fedsim.analysis.pages import embedded, environment, write_page
+from fedsim.analysis.pages import embedded, environment, refuse_folder, write_page
 from fedsim.analysis.palette import LOOKS
 from fedsim.errors import UserError, writing
 from fedsim.formatting import (
@@ -33,8 +33,9 @@ def require_drawable(path: Path) -> None:
     """Check that :func:`write_plot` can draw a file of this name.
 
     Raises:
-        UserError: it has another suffix.
+        UserError: it has another suffix, or is a folder.
     """
+    refuse_folder(path, "traces.html")
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(
             f"cannot draw a '{path.suffix}' file" if path.suffix else "the name has no suffix",

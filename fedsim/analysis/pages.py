@@ -27,8 +27,17 @@ def write_page(path: Path, page: str) -> None:
     """Write a page, and create its folder if necessary.
 
     Raises:
-        UserError: a file that is not a page of fedsim exists under this name, or the page cannot be written.
+        UserError: the name is not that of a page, a file that is not a page of fedsim exists under this name, or the
+            page cannot be written.
     """
+    refuse_folder(path, "report.html")
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UserError(
+            "the page is HTML, so its name ends with .html",
+            where=str(path),
+            hint=f"write {path.with_suffix('.html')}"
+            + ("; a browser prints it as a PDF" if path.suffix.lower() == ".pdf" else ""),
+        )
     with writing(path, "cannot write the page", "choose another path with -o"):
         if (path.exists() or path.is_symlink()) and not is_own_page(path):
             raise UserError(
@@ -38,6 +47,22 @@ def write_page(path: Path, page: str) -> None:
             )
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, page)
+
+
+def refuse_folder(path: Path, file: str) -> None:
+    """Check that the path of a file to write is not that of a folder.
+
+    Args:
+        path: the path.
+        file: name of a file in the folder, for the hint.
+
+    Raises:
+        UserError: it is.
+    """
+    if path.is_dir():
+        raise UserError(
+            "is a folder", where=str(path), hint=f"name a file in it, such as {path / file}"
+        )
 
 
 def is_own_page(path: Path) -> bool:

@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import json
 import os
+import re
 import signal
 import sys
 import traceback
@@ -18,7 +19,7 @@ import click
 
 from fedsim.cli.groups import Suggesting
 from fedsim.durable import is_disk_full
-from fedsim.errors import FedsimError, UserError, UserErrors
+from fedsim.errors import FedsimError, UserError, UserErrors, nearest
 from fedsim.stopping import Stopped, install
 
 # The short help is here, so that listing the commands imports none of them (and no torch).
@@ -166,8 +167,28 @@ def _as_user_error(error: click.ClickException) -> UserError:
         if error.option_name == "--seed" and "'--set'" in names:
             near = "give it with -s seed=NUMBER; "
         return UserError(f"there is no option '{error.option_name}'", hint=near + command_help)
+    if type(error) is click.BadParameter and error.param is not None:
+        return _of_value(error.message, error.param, command_help)
     text = error.format_message().removesuffix(".")
+    if extra := re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", text):
+        spaces = "put a name with spaces in quotation marks; "
+        return UserError(f"unexpected argument: {extra[1]}", hint=spaces + command_help)
+    if isinstance(error, click.BadOptionUsage):
+        text = text.removeprefix(f"Option '{error.option_name}' ")
+        return UserError(text, where=error.option_name, hint=command_help or None)
     return UserError(f"{text[:1].lower()}{text[1:]}", hint=command_help or None)
+
+
+def _of_value(message: str, parameter: click.Parameter, command_help: str) -> UserError:
+    """The error for a wrong value of an option or argument; names the choice that was meant if one is similar."""
+    is_option = isinstance(parameter, click.Option)
+    where = max(parameter.opts, key=len) if is_option else parameter.human_readable_name
+    text, kind, near = message.removesuffix("."), parameter.type, ""
+    if isinstance(kind, click.Choice) and (value := re.match("'(.*)' is not one of ", text)):
+        near = nearest(value[1], kind.choices)
+    text = text.replace("a valid integer range", "a whole number")
+    text = text.replace("a valid float range", "a number")
+    return UserError(text, where=where, hint=near + command_help or None)
 
 
 def _show(errors: Iterable[UserError]) -> None:

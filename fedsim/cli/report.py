@@ -11,10 +11,7 @@ from fedsim.cli.options import output_option, run_argument
 
 @click.command(name="report")
 @run_argument
-@output_option(
-    "Where to write the page; report.html in the run folder by default.",
-    type=click.Path(path_type=Path, dir_okay=False),
-)
+@output_option("Where to write the page; report.html in the run folder by default.")
 def command(run: Path, output: Path | None) -> None:
     """Write the report page of RUN, a run folder.
 

@@ -476,9 +476,13 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
     if plot is not None:
         from fedsim.analysis.bundles import require_drawable, write_plot
 
-        if plot.exists() and not force:
-            raise UserError("the output already exists", where=str(plot), hint="use --force")
         require_drawable(plot)
+        if plot.exists() and not force:
+            raise UserError(
+                "the output already exists",
+                where=str(plot),
+                hint="name another file, or use --force to replace this one",
+            )
     raise_all(
         UserError(
             "no such trace bundle",

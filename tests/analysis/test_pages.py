@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,27 @@ def test_a_report_replaces_a_report_and_nothing_else(tmp_path: Path) -> None:
     diary.write_text("<!doctype html><title>Dear diary</title>")
     link = tmp_path / "link.html"
     link.symlink_to(page)
-    for path in (diary, link, tmp_path / "run"):
+    for path in (diary, link):
         with pytest.raises(UserError, match="not written by fedsim") as caught:
             run.report(path)
         assert "-o" in str(caught.value.hint)
     assert diary.read_text().endswith("Dear diary</title>")
     assert link.is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a.pdf", "HTML.*\n  write {}/a.html; a browser prints it as a PDF"),
+        ("a.png", "HTML.*\n  write {}/a.html$"),
+        ("a", "HTML.*\n  write {}/a.html$"),
+        ("", "{}: is a folder\n  name a file in it, such as {}/report.html"),
+    ],
+)
+def test_a_page_has_the_suffix_of_a_page(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(UserError, match=message.replace("{}", re.escape(str(tmp_path)))):
+        write_page(tmp_path / name, "")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_page_that_cannot_be_written_is_the_users_error(tmp_path: Path) -> None:

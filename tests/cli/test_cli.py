@@ -164,6 +164,34 @@ def run_raising(monkeypatch: pytest.MonkeyPatch, raised: BaseException) -> Resul
             ["run", "--outptu", "x"],
             "there is no option '--outptu'\n  did you mean '--output'? see ",
         ),
+        (
+            ["compare", "a", "b", "--log", "z"],
+            "--log: 'z' is not one of 'x', 'y', 'xy', 'logit'\n  see cli compare --help",
+        ),
+        (
+            ["compare", "a", "b", "--log", "logi"],
+            "--log: 'logi' is not one of 'x', 'y', 'xy', 'logit'\n  did you mean 'logit'? see cli compare --help",
+        ),
+        (
+            ["traces", "synthesize", "desktop", "--devices", "many"],
+            "--devices: 'many' is not a whole number\n  see cli traces synthesize --help",
+        ),
+        (
+            ["traces", "synthesize", "desktop", "-n", "0"],
+            "--devices: 0 is not in the range x>=1\n  see cli traces synthesize --help",
+        ),
+        (
+            ["traces", "join", "b", "--compute-correlation", "x"],
+            "--compute-correlation: 'x' is not a number\n",
+        ),
+        (["sweep", "quickstart", "--jobs"], "--jobs: requires an argument"),
+        (["run", "quickstart", "--timing-only=3"], "--timing-only: does not take a value"),
+        (
+            ["run", "my", "night.yaml"],
+            "unexpected argument: night.yaml\n"
+            "  put a name with spaces in quotation marks; see cli run --help",
+        ),
+        (["run", "my", "long", "night.yaml"], "unexpected argument: long night.yaml\n"),
     ],
 )
 def test_usage_errors_are_the_users_and_look_like_all_others(args: list[str], message: str) -> None:

@@ -85,7 +85,12 @@ def make_error(path):
         (["export", "avt", "{}/none", "-o", "{}/x"], "no such trace bundle"),
         (["validate", "{}/none"], "no such trace bundle"),
         (["inspect", "{}/none"], "no such trace bundle"),
-        (["inspect", "{}/b", "--plot", "{}/b/manifest.json"], "already exists"),
+        (
+            ["inspect", "{}/b", "--plot", "{}"],
+            "error: {}: is a folder\n  name a file in it, such as {}/traces.html\n",
+        ),
+        (["inspect", "{}/b", "--plot", "{}/old.html"], "already exists\n  name another file"),
+        (["inspect", "{}/b", "--plot", "{}/b/manifest.json"], "cannot draw"),
         (["inspect", "{}/b", "--plot", "{}/p.doc"], "cannot draw"),
         (["sample", "{}/b", "-n", "13", "-o", "{}/x"], "fewer than 13"),
         (["join", "{}/b", "-o", "{}/x"], "give --compute"),
@@ -102,8 +107,9 @@ def make_error(path):
 )
 def test_mistakes_end_with_code_2_and_a_message(tmp_path, arguments, message):
     make(tmp_path / "b")
+    (tmp_path / "old.html").touch()
     result = call(*(word.format(tmp_path) for word in arguments), code=2)
-    assert message.format(tmp_path) in result.stderr
+    assert message.replace("{}", str(tmp_path)) in result.stderr
     assert "Traceback" not in result.output
     assert not result.stdout, "nothing is printed before the refusal"
     assert not (tmp_path / "x").exists()
