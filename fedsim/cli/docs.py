@@ -41,9 +41,7 @@ def _list() -> None:
             click.secho(f"\n{section}", bold=True)
         print_rows({f"{page.name:<{width}}": page.title for page in members})
     root = bundled.folder("docs")
-    for notebook in sorted(root.rglob("*.ipynb")):
-        click.echo(f"\nnotebook, to open with Jupyter: {notebook}", err=True)
-    click.echo(f"\nread one: fedsim docs scenarios; the Markdown files: {root}", err=True)
+    click.echo(f"\nread one: fedsim docs scenarios; the files: {root}", err=True)
 
 
 def _rendered(text: str) -> str:

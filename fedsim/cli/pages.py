@@ -1,12 +1,13 @@
 """The pages of the documentation, which also come with a wheel.
 
 Pages are Markdown. Where a page includes another file or is filled from docstrings when the site is built, the text
-read here is complete as well.
+read here is complete as well. Notebooks are read as Markdown, without the results of their cells.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
 import pydoc
 import re
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from fedsim import bundled
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.parameters import without_markup
 
+_NOTEBOOK = ".ipynb"
 # A file that a page includes, from one of its lines on.
 _INCLUDED = re.compile(r'^--8<-- "(?P<path>[^":]+)(?::(?P<line>\d+):)?"$', re.MULTILINE)
 # An object whose docstrings a page shows, and the members to show of it.
@@ -33,7 +35,7 @@ class Page:
     """A page of the documentation.
 
     Attributes:
-        name: its file in the folder of the documentation without the suffix, such as ``tutorials/compare``.
+        name: its file in the folder of the documentation, such as ``tutorials/compare``; only a notebook has a suffix.
         title: its title in the navigation.
         section: titles of the sections that it belongs to, joined by colons; empty at the top.
         file: its file.
@@ -46,12 +48,19 @@ class Page:
 
 
 def pages() -> dict[str, Page]:
-    """All pages by name, in the order of the navigation."""
+    """All pages by name, in the order of the navigation, and the notebooks."""
     from ruamel.yaml import YAML
 
     settings = bundled.file("mkdocs.yml").read_text(encoding="utf-8")
     root = bundled.folder("docs")
-    return {page.name: page for page in _listed(YAML(typ="safe").load(settings)["nav"], "", root)}
+    listed = _listed(YAML(typ="safe").load(settings)["nav"], "", root)
+    return {page.name: page for page in (*listed, *_notebooks(root))}
+
+
+def _notebooks(root: Path) -> Iterator[Page]:
+    for file in sorted(root.rglob(f"*{_NOTEBOOK}")):
+        title = _markdown(file).partition("\n")[0].lstrip("# ")
+        yield Page(file.relative_to(root).as_posix(), title, "Notebooks", file)
 
 
 def _listed(entries: list[dict[str, Any]], section: str, root: Path) -> Iterator[Page]:
@@ -88,9 +97,18 @@ def find(name: str) -> Page:
 
 def text(page: Page) -> str:
     """The Markdown of a page, with included files and docstrings."""
+    if page.file.suffix == _NOTEBOOK:
+        return _markdown(page.file)
     written = page.file.read_text(encoding="utf-8")
     written = _INCLUDED.sub(_included, written)
     return _OBJECT.sub(_described, written)
+
+
+def _markdown(notebook: Path) -> str:
+    """The cells of a notebook; those with code are blocks of Python."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    sources = [(cell["cell_type"] == "code", "".join(cell["source"])) for cell in cells]
+    return "\n\n".join(f"```python\n{text}\n```" if code else text for code, text in sources)
 
 
 def _included(match: re.Match[str]) -> str:

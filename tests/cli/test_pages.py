@@ -15,13 +15,18 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_every_page_is_in_the_navigation() -> None:
-    files = {path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")}
+    docs = ROOT / "docs"
+    files = {
+        path.relative_to(docs) for suffix in ("md", "ipynb") for path in docs.rglob(f"*.{suffix}")
+    }
     known = pages.pages()
     assert {page.file.relative_to(ROOT / "docs") for page in known.values()} == files
     assert next(iter(known)) == "index"
     compare = known["tutorials/compare"]
     assert (compare.title, compare.section) == ("Compare methods", "")
     assert known["papers/fedsum"].section == "Papers"
+    notebook = known["tutorials/compare.ipynb"]
+    assert (notebook.title, notebook.section) == ("Compare methods in Python", "Notebooks")
 
 
 @pytest.mark.parametrize(
