@@ -157,7 +157,10 @@ def join(
             source = compute or availability
             speeds = device_speeds(source)
             if speeds is None:
-                raise UserError("a network correlation needs a compute table", where=source.where)
+                raise source.error(
+                    "a network correlation needs a compute table, which the trace bundle lacks",
+                    hint=f"{_giving('compute')}, or leave out --network-correlation",
+                )
             speeds = speeds[rows]
         link_rows = _paired(
             network, "network", speeds, network_correlation, len(ids), seed, _NETWORK
@@ -236,11 +239,16 @@ def _paired(
 ) -> Ints:
     """For each of ``count`` devices, a device of ``bundle`` that has rows in ``table``."""
     if table not in bundle.tables:
-        raise bundle.error(f"the trace bundle has no table {table}")
+        other = next((name for name in ("compute", "network") if name in bundle.tables), None)
+        raise bundle.error(
+            f"the trace bundle has no table {table}",
+            hint=_giving(table)
+            + (f"; this one has a table {other}, for --{other}" if other else ""),
+        )
     candidates = np.unique(bundle.device_rows(table))
     candidates = candidates[candidates >= 0]
     if not len(candidates):
-        raise bundle.error(f"the table {table} is empty")
+        raise bundle.error(f"the table {table} is empty", hint=_giving(table))
     stream = Stream(seed, Purpose.TRACE, key)
     if base is None:
         uniform = stream.uniforms(np.arange(count))
@@ -264,6 +272,10 @@ def _paired(
     positions = (ndtr(drawn) * len(ordered)).astype(np.int64)
     chosen: Ints = ordered[np.minimum(positions, len(ordered) - 1)]
     return chosen
+
+
+def _giving(table: str) -> str:
+    return f"give --{table} (in Python: {table}) a trace bundle with a table {table}, such as builtin:phones_week"
 
 
 def _derived(

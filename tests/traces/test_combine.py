@@ -160,11 +160,20 @@ def test_join_correlates_ranks_as_asked(asked):
 
 def test_join_refuses_what_is_not_there(phones):
     bare = bundle_of({"a": [(0, HOUR)]})
-    with pytest.raises(UserError, match="has no table compute"):
+    instead = r"\n  give --compute .* with a table compute, such as builtin:phones_week"
+    with pytest.raises(UserError, match=f"has no table compute{instead}$"):
         join(phones, compute=bare)
+    links = bundle_of(
+        {"a": []},
+        tables={"network": {"device_id": ["a"], "direction": ["both"], "bandwidth_bps": [1e6]}},
+    )
+    with pytest.raises(UserError, match=f"{instead}; this one has a table network, for --network"):
+        join(phones, compute=links)
     with pytest.raises(UserError, match="outside -1 to 1"):
         join(phones, compute=phones, compute_correlation=1.5)
-    with pytest.raises(UserError, match="needs a compute table"):
+    with pytest.raises(
+        UserError, match=f"needs a compute table.*{instead}, or leave out --network"
+    ):
         join(bare, network=phones, network_correlation=0.5)
     unknown = bundle_of(
         {"a": [], "b": []},
