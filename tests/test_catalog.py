@@ -107,15 +107,15 @@ def test_every_path_of_every_part_is_absolute_once_loaded(tmp_path: Path) -> Non
 
 
 def _models(model: type[BaseModel]) -> set[type[BaseModel]]:
-    found = {model}
+    models = {model}
     for info in model.model_fields.values():
         inner = alternatives(info.annotation)
         for annotation in list(inner):
             inner += [one for group in element_types(annotation) for one in group]
         for one in inner:
-            if isinstance(one, type) and issubclass(one, BaseModel) and one not in found:
-                found |= _models(one)
-    return found
+            if isinstance(one, type) and issubclass(one, BaseModel) and one not in models:
+                models |= _models(one)
+    return models
 
 
 def test_every_parameter_model_refuses_unknown_keys_and_is_frozen() -> None:

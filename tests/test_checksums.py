@@ -21,14 +21,14 @@ def test_a_file_and_a_text_have_the_checksum_of_the_standard(tmp_path: Path) -> 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
 def test_data_have_the_checksum_of_their_files_or_of_their_manifest(tmp_path: Path) -> None:
-    part = tmp_path / "part"
-    part.mkdir()
-    (part / "b.json").write_text("b")
+    subfolder = tmp_path / "part"
+    subfolder.mkdir()
+    (subfolder / "b.json").write_text("b")
     (tmp_path / "a.json").write_text("a")
     plain = data_sha256(tmp_path)
     assert plain == text_sha256(f"{text_sha256('a')} a.json\n{text_sha256('b')} part/b.json\n")
-    assert data_sha256(part / "b.json") == text_sha256("b")
-    (part / "b.json").write_text("bb")
+    assert data_sha256(subfolder / "b.json") == text_sha256("b")
+    (subfolder / "b.json").write_text("bb")
     assert data_sha256(tmp_path) != plain
     (tmp_path / "manifest.json").write_text("{}")
     assert data_sha256(tmp_path) == text_sha256("{}")

@@ -120,17 +120,17 @@ def test_the_check_for_loaded_libraries_can_see_them() -> None:
 
 def imports_by_string(path: Path) -> list[int]:
     """Lines of a file that import a module whose name is text."""
-    found = []
+    lines = []
     for node in ast.walk(syntax_of(path)):
         if isinstance(node, ast.Call):
             match node.func:
                 case ast.Name("import_module" | "__import__"):
-                    found.append(node.lineno)
+                    lines.append(node.lineno)
                 case ast.Attribute(ast.Name("importlib"), "import_module") | ast.Attribute(
                     ast.Name("pydoc"), "locate"
                 ):
-                    found.append(node.lineno)
-    return found
+                    lines.append(node.lineno)
+    return lines
 
 
 def imports_of(node: ast.AST, *, types: bool) -> Iterator[ast.Import | ast.ImportFrom]:
@@ -139,8 +139,8 @@ def imports_of(node: ast.AST, *, types: bool) -> Iterator[ast.Import | ast.Impor
         if isinstance(child, ast.Import | ast.ImportFrom):
             yield child
         elif isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
-            for part in [*(child.body if types else ()), *child.orelse]:
-                yield from imports_of(ast.Module([part], []), types=types)
+            for statement in [*(child.body if types else ()), *child.orelse]:
+                yield from imports_of(ast.Module([statement], []), types=types)
         else:
             yield from imports_of(child, types=types)
 
@@ -185,12 +185,12 @@ def circles(folder: Path, *, types: bool = False) -> set[frozenset[str]]:
 
 
 def test_only_registries_import_by_string(checkout: Path) -> None:
-    found = {
+    files = {
         str(path.relative_to(checkout))
         for path in (checkout / "fedsim").rglob("*.py")
         if imports_by_string(path)
     }
-    assert found == set(REGISTRIES)
+    assert files == set(REGISTRIES)
 
 
 def test_imports_have_no_circle(checkout: Path) -> None:
@@ -198,9 +198,9 @@ def test_imports_have_no_circle(checkout: Path) -> None:
 
 
 def test_annotations_close_no_circle_but_the_known_ones(checkout: Path) -> None:
-    found, known = circles(checkout / "fedsim", types=True), set(CIRCLES_OF_TYPES)
-    assert [sorted(circle) for circle in found - known] == []
-    assert [sorted(circle) for circle in known - found] == [], "opened: remove it from the table"
+    closed, known = circles(checkout / "fedsim", types=True), set(CIRCLES_OF_TYPES)
+    assert [sorted(circle) for circle in closed - known] == []
+    assert [sorted(circle) for circle in known - closed] == [], "opened: remove it from the table"
 
 
 def test_circles_are_seen_inside_functions_and_not_for_types(tmp_path: Path) -> None:

@@ -104,10 +104,10 @@ def test_an_unknown_metric_is_a_number_of_which_more_is_better() -> None:
 
 def test_a_run_carries_the_definitions_of_its_own_metrics(tmp_path: Path) -> None:
     run = fedsim.run(QUADRATIC, tmp_path / "run")
-    own = MetricDefinition("distance", higher_is_better=True, unit="share")
-    run.folder.update_info(metric_definitions=to_document([own]))
+    distance = MetricDefinition("distance", higher_is_better=True, unit="share")
+    run.folder.update_info(metric_definitions=to_document([distance]))
     again = fedsim.load(run.path)
-    assert again.metric_definition("distance") == own
+    assert again.metric_definition("distance") == distance
     assert again.metric_definition("loss") == METRICS["loss"]
     first = float(again.metrics["distance"].iloc[0])
     assert again.time_to("distance", first) == again.metrics["time_s"].iloc[0]
@@ -115,6 +115,6 @@ def test_a_run_carries_the_definitions_of_its_own_metrics(tmp_path: Path) -> Non
 
 
 def test_definitions_are_read_back_and_unknown_units_become_numbers() -> None:
-    own = MetricDefinition("auroc", higher_is_better=False, unit="share")
-    assert from_document(to_document([own])) == {"auroc": own}
+    auroc = MetricDefinition("auroc", higher_is_better=False, unit="share")
+    assert from_document(to_document([auroc])) == {"auroc": auroc}
     assert from_document({"x": {"unit": "furlongs"}}) == {"x": MetricDefinition("x")}

@@ -33,8 +33,8 @@ def page(chromium: Page, run: Run) -> Page:
 
 def test_loads_in_silence_and_without_network(page: Page, run: Run) -> None:
     assert page.complaints == []
-    own = run.folder.report.as_uri()
-    assert [url for url in page.urls if url != own and not url.startswith("data:")] == []
+    page_url = run.folder.report.as_uri()
+    assert [url for url in page.urls if url != page_url and not url.startswith("data:")] == []
     assert page.run("document.querySelectorAll('.chart svg path, .chart svg rect').length") > 20
     assert page.run("document.title") == "night-shift – fedsim"
 

@@ -183,12 +183,14 @@ def test_a_small_fit_is_flagged_and_its_total_time_stays_within_reason(tmp_path:
     }
     log = simulated_log(load_scenario_dict(truth, tmp_path))
     log.to_csv(tmp_path / "log.csv", index=False)
-    found = calibrate(tmp_path / "log.csv", tmp_path / "b", load_scenario_dict(truth, tmp_path))
+    calibrated = calibrate(
+        tmp_path / "log.csv", tmp_path / "b", load_scenario_dict(truth, tmp_path)
+    )
     assert (
         "The cross-validation is fitted to only 6 rounds with completed dispatches of 15 of 24 clients: its bands"
         " are wide, and assume that the other clients are like these."
-    ) in found.flags
-    (total,) = (each for each in found.predictions if each.name == "total time (s)")
+    ) in calibrated.flags
+    (total,) = (each for each in calibrated.predictions if each.name == "total time (s)")
     assert total.coverage == 1
     assert total.high[0] < 3 * total.logged[0]
 
@@ -327,10 +329,10 @@ def test_a_trained_run_whose_scenario_has_a_target(tmp_path: Path) -> None:
     """Time alone is simulated, until the log ends; the scenario that is written keeps the target."""
     path = tmp_path / "run"
     run = fedsim.run("quickstart", path, overrides=["stop={target: {accuracy: 0.9}, rounds: 3}"])
-    found = calibrate(path, tmp_path / "bundle", load_scenario(run.folder.scenario))
-    assert found.scenario is not None
-    assert found.scenario["stop"]["target"] == {"accuracy": 0.9}
-    assert found.distributions["dispatch to arrival (s)"][1]
+    calibrated = calibrate(path, tmp_path / "bundle", load_scenario(run.folder.scenario))
+    assert calibrated.scenario is not None
+    assert calibrated.scenario["stop"]["target"] == {"accuracy": 0.9}
+    assert calibrated.distributions["dispatch to arrival (s)"][1]
 
 
 def test_a_log_that_begins_long_after_the_scenario(tmp_path: Path) -> None:
@@ -352,9 +354,9 @@ def test_a_log_that_begins_long_after_the_scenario(tmp_path: Path) -> None:
         "stop": {"rounds": 20, "target": {"accuracy": 0.999}},
     }
     run = fedsim.run(scenario, tmp_path / "run")
-    found = calibrate(run.path, tmp_path / "bundle", load_scenario(run.folder.scenario))
-    assert not [flag for flag in found.flags if "has only" in flag]
-    assert len(found.distributions["dispatch to arrival (s)"][1]) > 0.8 * len(run.dispatches)
+    calibrated = calibrate(run.path, tmp_path / "bundle", load_scenario(run.folder.scenario))
+    assert not [flag for flag in calibrated.flags if "has only" in flag]
+    assert len(calibrated.distributions["dispatch to arrival (s)"][1]) > 0.8 * len(run.dispatches)
 
 
 def test_power_and_memory_are_those_of_the_devices(tmp_path: Path) -> None:
@@ -363,13 +365,13 @@ def test_power_and_memory_are_those_of_the_devices(tmp_path: Path) -> None:
     overrides = [f"devices.energy.classes={{phone: {watts}}}", "stop={rounds: 3}"]
     run = fedsim.run("quickstart", tmp_path / "run", overrides=overrides)
     logged = load_scenario(run.folder.scenario)
-    found = calibrate(run.path, tmp_path / "bundle", logged)
-    assert found.scenario is not None
+    calibrated = calibrate(run.path, tmp_path / "bundle", logged)
+    assert calibrated.scenario is not None
     before, after = (
         assemble(loaded, timing_only=True)
-        for loaded in (logged, load_scenario_dict(found.scenario, tmp_path))
+        for loaded in (logged, load_scenario_dict(calibrated.scenario, tmp_path))
     )
-    assert list(found.scenario["devices"]["energy"]["classes"]) == ["phone"]
+    assert list(calibrated.scenario["devices"]["energy"]["classes"]) == ["phone"]
     phone = before.population.power.of_client == 1
     assert phone.sum() > 0
     assert (after.population.power.of_client == before.population.power.of_client).all()
@@ -410,11 +412,11 @@ def test_estimates_belong_to_clients_and_availability_to_their_devices(
     )
     log = simulated_log(logged)
     log.to_csv(tmp_path / "log.csv", index=False)
-    found = calibrate(tmp_path / "log.csv", tmp_path / "bundle", logged)
-    assert found.scenario is not None
+    calibrated = calibrate(tmp_path / "log.csv", tmp_path / "bundle", logged)
+    assert calibrated.scenario is not None
     before, after = (
         assemble(loaded, timing_only=True).population
-        for loaded in (logged, load_scenario_dict(found.scenario, tmp_path))
+        for loaded in (logged, load_scenario_dict(calibrated.scenario, tmp_path))
     )
     assert after.compute.step_s == pytest.approx([1.0, 2.0, 3.0, 4.0])
     last_ns = [
@@ -507,13 +509,17 @@ def test_the_names_of_the_devices_change_no_result(
     named = log.drop(columns="ended_s")
     named[column] = [ids[number] for number in named.pop("client")]
     named.to_csv(tmp_path / "log.csv", index=False)
-    found = calibrate(tmp_path / "log.csv", tmp_path / "b", load_scenario_dict(truth, tmp_path))
-    late, expected = found.lateness, calibration.lateness
+    calibrated = calibrate(
+        tmp_path / "log.csv", tmp_path / "b", load_scenario_dict(truth, tmp_path)
+    )
+    late, expected = calibrated.lateness, calibration.lateness
     assert late is not None
     assert expected is not None
     assert (late.right, len(late.late)) == (expected.right, len(expected.late))
-    assert found.predictions == calibration.predictions
-    np.testing.assert_array_equal(found.estimates.step_s.mean, calibration.estimates.step_s.mean)
+    assert calibrated.predictions == calibration.predictions
+    np.testing.assert_array_equal(
+        calibrated.estimates.step_s.mean, calibration.estimates.step_s.mean
+    )
 
 
 def test_the_command_says_that_names_are_paired_in_order(tmp_path: Path) -> None:

@@ -53,8 +53,8 @@ def test_a_latency_longer_than_the_transfers_is_flagged(tmp_path: Path, latency_
     (tmp_path / "log.csv").write_text(_phases("b,60,60.5,63,65,4,1e6,1e6,"))
     log = numbered(read_log(tmp_path / "log.csv").dispatches, ["a", "b"])
     facts = Assumptions(Fluid(Parameters()), np.full(2, latency_s))
-    found = estimate(log, ["a", "b"], facts)
-    assert [flag for flag in found.flags if "devices.network.latency" in flag] == (
+    estimates = estimate(log, ["a", "b"], facts)
+    assert [flag for flag in estimates.flags if "devices.network.latency" in flag] == (
         [
             "The log's transfers are shorter than the scenario's latency allows for 1 of 2 clients, so the rates of"
             " these links mean nothing. Correct devices.network.latency."
@@ -62,8 +62,8 @@ def test_a_latency_longer_than_the_transfers_is_flagged(tmp_path: Path, latency_
         if latency_s > 0.5
         else []
     )
-    assert found.latency_from == "scenario"
-    assert math.isnan(found.medians[1, 3]), "a given latency has no error"
+    assert estimates.latency_from == "scenario"
+    assert math.isnan(estimates.medians[1, 3]), "a given latency has no error"
 
 
 def test_a_client_is_offline_from_a_drop_to_its_next_dispatch(tmp_path: Path) -> None:
@@ -120,16 +120,18 @@ def _estimates(seconds: np.ndarray) -> Estimates:
 def test_the_error_of_the_variation_is_that_of_repeated_logs() -> None:
     generator = np.random.default_rng(1)
     sigma = math.sqrt(math.log(1 + 0.3**2))
-    found = [
+    repeated = [
         _estimates(2 * np.exp(sigma * generator.standard_normal(200) - sigma**2 / 2))
         for _ in range(30)
     ]
-    spread = np.std([each.step_s.cv for each in found]) / 0.3
-    assert spread == pytest.approx(np.mean([each.step_s.cv_error for each in found]), rel=0.4)
-    drawn = [found[0].perturbed(generator).step_s.cv for _ in range(200)]
-    assert np.std(drawn) / found[0].step_s.cv == pytest.approx(found[0].step_s.cv_error, rel=0.2)
-    spread = np.std([np.median(each.step_s.mean) for each in found])
-    assert spread == pytest.approx(found[0].medians[1, 0], rel=0.5)
+    spread = np.std([each.step_s.cv for each in repeated]) / 0.3
+    assert spread == pytest.approx(np.mean([each.step_s.cv_error for each in repeated]), rel=0.4)
+    drawn = [repeated[0].perturbed(generator).step_s.cv for _ in range(200)]
+    assert np.std(drawn) / repeated[0].step_s.cv == pytest.approx(
+        repeated[0].step_s.cv_error, rel=0.2
+    )
+    spread = np.std([np.median(each.step_s.mean) for each in repeated])
+    assert spread == pytest.approx(repeated[0].medians[1, 0], rel=0.5)
 
 
 def test_a_client_that_the_log_does_not_show_is_drawn_from_the_others() -> None:

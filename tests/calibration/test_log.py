@@ -187,9 +187,9 @@ def test_pauses_of_a_run_are_not_taken_for_slow_steps_or_links(tmp_path: Path) -
     run = simulate(tmp_path, "pause", [(0, 4), (30, 60)])
     log = read_log(run.path).dispatches
     assert log[["download_s", "compute_s", "upload_s"]].to_numpy().tolist() == [[1, 10, 2]]
-    found = estimate(numbered(log, ["0"]), ["0"], Assumptions(Fluid(Parameters()), np.zeros(1)))
-    assert found.step_s.mean.tolist() == pytest.approx([1.0])
-    assert [rates.mean.item() for rates in found.rates_bps] == pytest.approx([8e6, 4e6])
+    estimates = estimate(numbered(log, ["0"]), ["0"], Assumptions(Fluid(Parameters()), np.zeros(1)))
+    assert estimates.step_s.mean.tolist() == pytest.approx([1.0])
+    assert [rates.mean.item() for rates in estimates.rates_bps] == pytest.approx([8e6, 4e6])
 
 
 def test_a_column_that_is_read_is_not_taken_for_a_misspelled_one(

@@ -45,10 +45,14 @@ def test_dispatches_that_did_not_arrive_are_not_predicted() -> None:
     logged = log((0, 0, "late"), (1, 0, "late"), (1, 1, "aggregated"), (1, 2, "dropped"))
     one = log((1, 0, "late"), (1, 1, "aggregated"), (1, 2, "late"))
     two = log((1, 0, "aggregated"), (1, 1, "dropped"), (1, 2, "late"))
-    found = _lateness(logged, [one, two, one], 1)
-    assert found is not None
-    assert (found.client, found.round, found.late.tolist()) == ([0, 1], [1, 1], [True, False])
-    assert found.probability == pytest.approx([2 / 3, 0])
+    lateness = _lateness(logged, [one, two, one], 1)
+    assert lateness is not None
+    assert (lateness.client, lateness.round, lateness.late.tolist()) == (
+        [0, 1],
+        [1, 1],
+        [True, False],
+    )
+    assert lateness.probability == pytest.approx([2 / 3, 0])
     never = logged.replace("late", "aggregated")
     assert _lateness(never, [never], 1) is None
 

@@ -47,10 +47,10 @@ def test_sizes_that_differ_show_the_transport(
 def test_two_sizes_cannot_tell_latency_from_slow_start() -> None:
     """8 Mbit/s and 50 ms: 1 MB takes 1.05 s, 2 MB 2.05 s, as with slow start and a shorter latency."""
     link = Link(np.array([1e6, 2e6] * 5), np.array([1.05, 2.05] * 5))
-    found = identify([(link, link)], Fluid(Parameters()), None)
-    assert found.latency_s == pytest.approx([0.05])
-    assert found.transport.name == "fluid"
-    assert found.flags == (
+    links = identify([(link, link)], Fluid(Parameters()), None)
+    assert links.latency_s == pytest.approx([0.05])
+    assert links.transport.name == "fluid"
+    assert links.flags == (
         "The transfers fit tcp (connection: reuse) and tcp about as well as fluid; the latter is used.",
     )
 

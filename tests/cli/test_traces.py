@@ -123,8 +123,8 @@ def test_validate_names_the_rows_and_says_so_with_its_exit_code(tmp_path):
     table = bundle.tables["compute"]
     values = table.column("sample_s").to_numpy().copy()
     values[[2, 5]] = [-1.0, np.nan]
-    place = table.column_names.index("sample_s")
-    bundle.tables["compute"] = table.set_column(place, table.schema.field(place), [values])
+    index = table.column_names.index("sample_s")
+    bundle.tables["compute"] = table.set_column(index, table.schema.field(index), [values])
     bundle.write(tmp_path / "b", overwrite=True)
     problems = json.loads(call("validate", tmp_path / "b", "--json", code=2).stdout)
     assert {(item["table"], item["row"]) for item in problems} == {("compute", 2), ("compute", 5)}
@@ -223,6 +223,6 @@ def test_what_an_import_cannot_know_is_printed(tmp_path: Path) -> None:
     command = ["traces", "import", "csv", str(tmp_path / "s.csv"), "-s", "time_unit=h"]
     guessed = CliRunner().invoke(cli, [*command, "-o", str(tmp_path / "a")])
     assert "note: no window was given (option window)" in guessed.stdout
-    told = CliRunner().invoke(cli, [*command, "-s", "window=1d", "-o", str(tmp_path / "b")])
-    assert told.exit_code == 0, told.output
-    assert "note:" not in told.stdout
+    with_window = CliRunner().invoke(cli, [*command, "-s", "window=1d", "-o", str(tmp_path / "b")])
+    assert with_window.exit_code == 0, with_window.output
+    assert "note:" not in with_window.stdout

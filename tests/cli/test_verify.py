@@ -32,12 +32,12 @@ def test_every_flipped_bit_of_a_sweep_is_noticed(name: str, tmp_path: Path) -> N
     assert CliRunner().invoke(cli, ["verify", str(path)]).exit_code == 0
     content = (path / name).read_bytes()
     places = random.Random(0).sample(range(len(content)), 8)
-    for place in places:
+    for offset in places:
         changed = bytearray(content)
-        changed[place] ^= 1 << place % 8
+        changed[offset] ^= 1 << offset % 8
         (path / name).write_bytes(changed)
         result = CliRunner().invoke(cli, ["verify", str(path)])
-        assert result.exit_code == 2, (place, result.output)
+        assert result.exit_code == 2, (offset, result.output)
         if name == "index.parquet":
             with pytest.raises(UserError, match="changed since fedsim wrote it"):
                 _ = Sweep(path).index

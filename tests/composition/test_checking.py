@@ -38,7 +38,7 @@ def test_a_warning_has_the_place_in_the_file(tmp_path: Path) -> None:
         "stop: {simulated_time: 1h}\n"
     )
     places = {warning.where for warning in check(read_scenario(file))}
-    assert any(str(place).startswith(f"{file}:5:") for place in places), places
+    assert any(str(where).startswith(f"{file}:5:") for where in places), places
 
 
 def test_a_model_that_the_executor_cannot_train_is_refused_unless_nothing_is_trained() -> None:

@@ -304,13 +304,13 @@ def test_traces_that_repeat_at_another_hour_are_named(
 def test_devices_that_the_trace_marks_as_invalid_are_counted(tmp_path: Path) -> None:
     bundle = online_bundle([(0.0, 86_400.0)], [], [])
     devices = bundle.devices
-    place = devices.column_names.index("valid")
+    index = devices.column_names.index("valid")
     valid = pa.array([True, False, False])
-    tables = {**bundle.tables, "devices": devices.set_column(place, "valid", valid)}
+    tables = {**bundle.tables, "devices": devices.set_column(index, "valid", valid)}
     TraceBundle(bundle.manifest, tables).write(tmp_path / "trace")
     scenario = world(devices={"trace": str(tmp_path / "trace")})
-    found = [warning.message for warning in check(read_scenario(scenario))]
-    assert found == ["devices.trace: 2 of 3 clients are devices that the trace marks as invalid"]
+    messages = [warning.message for warning in check(read_scenario(scenario))]
+    assert messages == ["devices.trace: 2 of 3 clients are devices that the trace marks as invalid"]
 
 
 @pytest.mark.parametrize(

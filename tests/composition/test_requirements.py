@@ -106,8 +106,8 @@ def test_messages_name_the_method_and_the_reason() -> None:
 def test_a_schedule_that_the_paper_does_not_use_is_named(
     name: str, schedule: str, papers: str
 ) -> None:
-    found = list(doubts(made(name, PLAIN), sections(schedule).server))
-    assert [error.message.rpartition("its paper uses ")[2] for error in found] == (
+    warnings = list(doubts(made(name, PLAIN), sections(schedule).server))
+    assert [error.message.rpartition("its paper uses ")[2] for error in warnings] == (
         [papers] if papers else []
     )
 
@@ -418,6 +418,6 @@ def test_personal_models_that_nothing_measures_are_named(
         "server": {"method": method},
         "stop": {"rounds": 1},
     }
-    found = [str(each) for each in check(read_scenario(scenario)) if "personal" in str(each)]
-    assert len(found) == warned
-    assert all("task.partition.test: FedPer trains a personal model" in each for each in found)
+    warnings = [str(each) for each in check(read_scenario(scenario)) if "personal" in str(each)]
+    assert len(warnings) == warned
+    assert all("task.partition.test: FedPer trains a personal model" in each for each in warnings)

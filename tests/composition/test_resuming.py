@@ -44,7 +44,7 @@ def test_damage_to_an_interrupted_run_is_noticed_and_resuming_does_not_hide_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fedsim.composition.execution.CHECKPOINT_INTERVAL_S", 0.0)
-    path, kept = tmp_path / "run", "models/version-00000001.safetensors"
+    path, model_file = tmp_path / "run", "models/version-00000001.safetensors"
 
     def interrupt(progress: Progress) -> None:
         if progress.rounds == 4:
@@ -55,7 +55,7 @@ def test_damage_to_an_interrupted_run_is_noticed_and_resuming_does_not_hide_it(
     with pytest.raises(KeyboardInterrupt):
         fedsim.run(world, path, on_progress=interrupt)
     assert verify_run_folder(path).state == "unfinished"
-    for name in (kept, "dispatches.arrows"):
+    for name in (model_file, "dispatches.arrows"):
         content = bytearray((path / name).read_bytes())
         content[-9] ^= 1
         (path / name).write_bytes(content)
@@ -64,7 +64,7 @@ def test_damage_to_an_interrupted_run_is_noticed_and_resuming_does_not_hide_it(
     # The tables are written again; the model is not, because it comes from before the checkpoint.
     fedsim.resume(path)
     (problem,) = verify_run_folder(path).problems
-    assert problem.where == str(path / kept)
+    assert problem.where == str(path / model_file)
 
 
 def test_a_run_is_resumed_after_its_project_was_moved(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def blocks(path: Path) -> list[Block]:
     """The fenced blocks of a page that name a language."""
     text = path.read_text(encoding="utf-8")
     return [
-        Block(path.name, number, *found.groups())
-        for number, found in enumerate(_FENCE.finditer(text), start=1)
+        Block(path.name, number, *fence.groups())
+        for number, fence in enumerate(_FENCE.finditer(text), start=1)
     ]
 
 
@@ -54,13 +54,13 @@ def commands(block: Block) -> list[Command]:
     lines = block.text.splitlines()
     if not block.text.startswith("$ "):
         return [Command(line, None) for line in lines if line.strip()]
-    found: list[Command] = []
+    listed: list[Command] = []
     for line in lines:
         if line.startswith("$ "):
-            found.append(Command(line[2:], ""))
+            listed.append(Command(line[2:], ""))
         else:
-            found[-1] = replace(found[-1], output=f"{found[-1].output}{line}\n")
-    return found
+            listed[-1] = replace(listed[-1], output=f"{listed[-1].output}{line}\n")
+    return listed
 
 
 def fedsim(command: str, *more: str) -> str:

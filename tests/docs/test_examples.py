@@ -289,8 +289,8 @@ def test_every_figure_of_the_report_is_explained(tmp_path: Path) -> None:
         render(fedsim_run(scenario, tmp_path / "run")),
         render(fedsim_run(one_of_four, tmp_path / "one")),
     ]
-    found = re.findall(r'<h3 id="title-.*?">(.*?)</h3>', "".join(pages))
-    titles = set(map(html.unescape, found))
+    headings = re.findall(r'<h3 id="title-.*?">(.*?)</h3>', "".join(pages))
+    titles = set(map(html.unescape, headings))
     assert len(titles) == 17
     text = (CHECKOUT / "docs" / "runs.md").read_text(encoding="utf-8")
     explained = set(re.findall(r"^- \*\*(.+?)\*\*:", text, flags=re.MULTILINE))

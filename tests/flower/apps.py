@@ -214,7 +214,7 @@ def fedbuff_server(updates: int, buffer: int, log: list[tuple[float, int]]) -> S
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         arrays = ArrayRecord(model().state_dict())
-        began, kept, pending = time.time(), [], set()
+        began, states, pending = time.time(), [], set()
 
         def message(node: int) -> Message:
             content = RecordDict({"arrays": arrays, "config": ConfigRecord({"lr": 0.1})})
@@ -228,10 +228,10 @@ def fedbuff_server(updates: int, buffer: int, log: list[tuple[float, int]]) -> S
                 pending.discard(reply.metadata.reply_to_message_id)
                 log.append((time.time() - began, reply.metadata.src_node_id))
                 seen += 1
-                kept.append(reply.content["arrays"].to_torch_state_dict())
-                if len(kept) == buffer:
-                    mean = {k: sum(s[k] for s in kept) / buffer for k in kept[0]}
-                    arrays, kept = ArrayRecord(mean), []
+                states.append(reply.content["arrays"].to_torch_state_dict())
+                if len(states) == buffer:
+                    mean = {k: sum(s[k] for s in states) / buffer for k in states[0]}
+                    arrays, states = ArrayRecord(mean), []
                 pending.update(grid.push_messages([message(reply.metadata.src_node_id)]))
             if not replies:
                 sleep(0.01)

@@ -25,12 +25,12 @@ def test_errors_of_clientapps(
     caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = run_app(apps.strategy_server(rounds=2), apps.failing_client())
-    assert found.info["client_errors"] == 16
+    run = run_app(apps.strategy_server(rounds=2), apps.failing_client())
+    assert run.info["client_errors"] == 16
     # The errors have arrived, and brought no update.
-    assert found.dispatches["outcome"].eq("discarded").all()
-    assert "failed on 16 messages" in found.path.joinpath("report.html").read_text()
-    print_summary(found)
+    assert run.dispatches["outcome"].eq("discarded").all()
+    assert "failed on 16 messages" in run.path.joinpath("report.html").read_text()
+    print_summary(run)
     printed = capsys.readouterr().out
     assert "ClientApp errors" in printed
     assert "no update reached the model: the ClientApp failed on 16 messages" in printed

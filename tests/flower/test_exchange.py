@@ -36,7 +36,7 @@ def test_late_lost_and_expired_messages(run_app: Callable[..., Any], tmp_path: P
         seen.append((time.monotonic(), late[0].error.code))
         sleep(100)
 
-    found = run_app(
+    run = run_app(
         own_loop(main),
         apps.torch_client(),
         {
@@ -46,14 +46,14 @@ def test_late_lost_and_expired_messages(run_app: Callable[..., Any], tmp_path: P
         },
     )
     assert seen == [(12.0, {0}), [5], (15.0, 3)]
-    outcomes = found.dispatches.set_index(["client_id", "sequence"])["outcome"].astype(str)
+    outcomes = run.dispatches.set_index(["client_id", "sequence"])["outcome"].astype(str)
     assert outcomes.to_dict() == {
         (0, 0): "aggregated",
         (1, 0): "dropped",
         (2, 0): "late",
         (0, 1): "late",
     }
-    dropped = found.dispatches.query("client_id == 1").iloc[0]
+    dropped = run.dispatches.query("client_id == 1").iloc[0]
     assert (dropped["ended_s"], dropped["steps_done"]) == (2.0, 1)
 
 
@@ -77,9 +77,9 @@ def test_a_message_waits_for_a_busy_node_until_its_time_to_live(
     work = {"train": 5, "reply": "1kB"}
     section = devices("1s", "example")
     section["compute"]["work"] = work
-    found = run_app(own_loop(main), client.app, {"task": {"clients": 1}, "devices": section})
+    run = run_app(own_loop(main), client.app, {"task": {"clients": 1}, "devices": section})
     assert [(which, failed) for _, which, failed in seen] == [(1, True), (0, False), (2, False)]
-    assert len(found.dispatches) == len(client.nodes) == 2
+    assert len(run.dispatches) == len(client.nodes) == 2
 
 
 @pytest.mark.parametrize("offline", ["reject", "wait"])
@@ -93,7 +93,7 @@ def test_messages_to_nodes_that_are_offline(
         replies = grid.send_and_receive([ask(list(grid.get_node_ids())[1])])
         seen.append((time.monotonic(), [reply.has_error() for reply in replies]))
 
-    found = run_app(
+    run = run_app(
         own_loop(main),
         apps.torch_client(),
         {
@@ -101,7 +101,7 @@ def test_messages_to_nodes_that_are_offline(
             "devices": devices(**availability),
         },
     )
-    assert found.info["offline_messages"] == (1 if offline == "reject" else 0)
+    assert run.info["offline_messages"] == (1 if offline == "reject" else 0)
     at, errors = seen[0]
     assert (round(at), errors) == ((0, [True]) if offline == "reject" else (11, [False]))
 
@@ -143,10 +143,10 @@ def test_only_work_that_matters_is_run(run_app: Callable[..., Any], tmp_path: Pa
     for name, work in (("declared", {"train": 10, "reply": "1kB"}), ("counted", None)):
         client = Counting()
         section["compute"]["work"] = work
-        found = run_app(server, client.app, {"devices": section})
+        run = run_app(server, client.app, {"devices": section})
         counts[name] = client.nodes
         if name == "declared":
-            outcomes = found.dispatches.set_index(["client_id", "sequence"])["outcome"]
+            outcomes = run.dispatches.set_index(["client_id", "sequence"])["outcome"]
             assert outcomes.astype(str).sort_index().to_dict() == {
                 (0, 0): "aggregated",
                 (0, 1): "aggregated",

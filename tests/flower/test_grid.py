@@ -48,7 +48,7 @@ def test_waiting_for_nodes_takes_simulated_time(
 def test_asynchronous_loop_by_hand(run_app: Callable[..., Any]) -> None:
     """Nodes that need 5, 10 and 20 s arrive at the multiples of these; two replies make a version."""
     log: list[tuple[float, int]] = []
-    found = run_app(
+    run = run_app(
         apps.fedbuff_server(7, 2, log),
         apps.torch_client(),
         {"task": {"clients": 3}, "devices": devices(["1s", "2s", "4s"])},
@@ -56,9 +56,9 @@ def test_asynchronous_loop_by_hand(run_app: Callable[..., Any]) -> None:
     assert [round(at) for at, _ in log] == [5, 10, 10, 15, 20, 20, 20]
     # The app looks every 10 ms, so that a node loses up to 10 ms with each message.
     assert all(0 <= at - round(at) < 0.05 for at, _ in log)
-    assert found.aggregations["contributors"].tolist() == [2, 2, 2]
-    assert found.aggregations["time_s"].round().tolist() == [10, 15, 20]
-    stale = found.dispatches.query("outcome == 'aggregated'")["staleness"].tolist()
+    assert run.aggregations["contributors"].tolist() == [2, 2, 2]
+    assert run.aggregations["time_s"].round().tolist() == [10, 15, 20]
+    stale = run.dispatches.query("outcome == 'aggregated'")["staleness"].tolist()
     assert max(stale) == 2
 
 
@@ -76,7 +76,7 @@ def test_polling_without_a_pause_goes_on(run_app: Callable[..., Any]) -> None:
                 mark_version(replies, metrics={"accuracy": len(marks) / 4})
                 marks.append(time.monotonic())
 
-    found = run_app(
+    run = run_app(
         own_loop(main),
         apps.torch_client(),
         {"task": {"clients": 2}, "devices": devices(["1s", "2s"])},
@@ -84,10 +84,10 @@ def test_polling_without_a_pause_goes_on(run_app: Callable[..., Any]) -> None:
     assert [round(at) for at in marks] == [5, 10]
     # From event to event, and at most by a second, because this app reads the time in every turn.
     assert len(polls) < 40
-    assert found.aggregations["contributors"].tolist() == [1, 1]
-    measured = found.metrics[["version", "accuracy"]]
+    assert run.aggregations["contributors"].tolist() == [1, 1]
+    measured = run.metrics[["version", "accuracy"]]
     assert measured.to_numpy().tolist() == [[1, 0], [2, 0.25]]
-    assert found.info["metrics"] == {"accuracy": 0.25}
+    assert run.info["metrics"] == {"accuracy": 0.25}
 
 
 def test_time_passes_without_messages(run_app: Callable[..., Any], tmp_path: Path) -> None:
@@ -126,26 +126,24 @@ def test_time_passes_without_messages(run_app: Callable[..., Any], tmp_path: Pat
 def test_scikit_learn(
     run_app: Callable[..., Any], unit: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    found = run_app(
-        apps.sklearn_server(), apps.sklearn_client(), {"devices": devices("100ms", unit)}
-    )
-    spent = found.dispatches["computed_s"] - found.dispatches["downloaded_s"]
+    run = run_app(apps.sklearn_server(), apps.sklearn_client(), {"devices": devices("100ms", unit)})
+    spent = run.dispatches["computed_s"] - run.dispatches["downloaded_s"]
     if unit == "example":
         assert spent.to_numpy() == pytest.approx(0.1 * apps.EXAMPLES)
     else:
         assert (spent > 0).all()
         assert "this run cannot be repeated exactly" in caplog.text
-    assert found.metrics["train_score"].iloc[-1] > 0.5
+    assert run.metrics["train_score"].iloc[-1] > 0.5
 
 
 def test_xgboost_bagging(run_app: Callable[..., Any]) -> None:
     pytest.importorskip("xgboost", reason="needs xgboost")
-    found = run_app(
+    run = run_app(
         apps.xgboost_server(), apps.xgboost_client(), {"devices": devices("1s", "example")}
     )
-    assert found.dispatches["outcome"].eq("aggregated").all()
+    assert run.dispatches["outcome"].eq("aggregated").all()
     # A model of four more trees is larger.
-    assert found.dispatches.groupby("round")["bytes_down"].first().is_monotonic_increasing
+    assert run.dispatches.groupby("round")["bytes_down"].first().is_monotonic_increasing
 
 
 def test_the_same_run_twice(run_app: Callable[..., Any]) -> None:

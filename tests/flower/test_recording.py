@@ -13,22 +13,22 @@ from tests.flower import apps
 
 def test_the_run_folder_is_a_normal_one(run_app: Callable[..., Any]) -> None:
     server = apps.strategy_server(rounds=2, evaluate_fn=apps.server_evaluation)
-    found = run_app(server, apps.torch_client(), {"devices": {"compute": {"step": "1s"}}})
-    assert found.dispatches["outcome"].eq("aggregated").all()
-    assert found.dispatches["steps_done"].eq(apps.STEPS).all()
-    assert found.aggregations["contributors"].tolist() == [4, 4]
-    metrics = found.metrics
+    run = run_app(server, apps.torch_client(), {"devices": {"compute": {"step": "1s"}}})
+    assert run.dispatches["outcome"].eq("aggregated").all()
+    assert run.dispatches["steps_done"].eq(apps.STEPS).all()
+    assert run.aggregations["contributors"].tolist() == [4, 4]
+    metrics = run.metrics
     assert {"accuracy", "client_accuracy", "train_train_loss"} <= set(metrics.columns)
     # The model is measured by the ServerApp once before the first round, and then after every evaluation.
     measured = metrics.dropna(subset="accuracy")
     assert measured["round"].tolist() == [0, 1, 2]
-    assert (measured["time_s"].to_numpy()[1:] > found.aggregations["time_s"].to_numpy()).all()
-    assert found.path.joinpath("report.html").exists()
-    assert set(found.model()) == set(apps.model().state_dict())
-    assert found.clients["samples"].eq(apps.EXAMPLES).all()
+    assert (measured["time_s"].to_numpy()[1:] > run.aggregations["time_s"].to_numpy()).all()
+    assert run.path.joinpath("report.html").exists()
+    assert set(run.model()) == set(apps.model().state_dict())
+    assert run.clients["samples"].eq(apps.EXAMPLES).all()
     # An evaluation is one forward pass of one batch: a third of a step.
     link_s = 2 * 0.05
-    spent = measured["time_s"].to_numpy()[1] - found.aggregations["time_s"].to_numpy()[0]
+    spent = measured["time_s"].to_numpy()[1] - run.aggregations["time_s"].to_numpy()[0]
     assert spent == pytest.approx(1 / 3 + link_s, abs=0.01)
 
 

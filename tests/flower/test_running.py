@@ -38,8 +38,8 @@ def test_same_times_as_the_native_scenario(
         trace = {"name": "trace", "trace": str(tmp_path / "trace"), "on_disconnect": "pause"}
         devices = {**SLOW, "availability": trace}
     server = apps.strategy_server(rounds=3, fraction_evaluate=0.0)
-    found = run_app(server, apps.torch_client(), {"task": {"clients": 3}, "devices": devices})
-    (down,), (up,) = (set(found.dispatches[name]) for name in ("bytes_down", "bytes_up"))
+    app_run = run_app(server, apps.torch_client(), {"task": {"clients": 3}, "devices": devices})
+    (down,), (up,) = (set(app_run.dispatches[name]) for name in ("bytes_down", "bytes_up"))
     native = fedsim.run(
         {
             "name": "native",
@@ -60,11 +60,11 @@ def test_same_times_as_the_native_scenario(
     keys = ["client_id", "sequence"]
     ours, theirs = (
         run.dispatches.sort_values(keys)[[*keys, *columns]].reset_index(drop=True)
-        for run in (found, native)
+        for run in (app_run, native)
     )
     assert len(ours) == 9
     assert ours.equals(theirs)
-    assert found.aggregations["time_s"].equals(native.aggregations["time_s"])
+    assert app_run.aggregations["time_s"].equals(native.aggregations["time_s"])
 
 
 class _Backend:
@@ -129,11 +129,11 @@ def test_same_weights_as_flowers_engine(run_app: Callable[..., Any], name: str) 
 
 def test_what_stop_says_ends_the_app(run_app: Callable[..., Any]) -> None:
     server = apps.strategy_server(rounds=100, fraction_evaluate=0.0)
-    found = run_app(server, apps.torch_client(), {"stop": {"simulated_time": "3s"}})
-    assert found.simulated_s == 3.0
-    assert (found.dispatches["outcome"] == "unfinished").sum() == 4
-    found = run_app(server, apps.torch_client(), {"stop": {"rounds": 2}})
-    assert found.info["rounds"] == 2
+    run = run_app(server, apps.torch_client(), {"stop": {"simulated_time": "3s"}})
+    assert run.simulated_s == 3.0
+    assert (run.dispatches["outcome"] == "unfinished").sum() == 4
+    run = run_app(server, apps.torch_client(), {"stop": {"rounds": 2}})
+    assert run.info["rounds"] == 2
 
 
 def test_users_code_can_be_refused(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:

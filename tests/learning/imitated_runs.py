@@ -15,9 +15,9 @@ from tests.learning.timelines import execute
 Result = tuple[dict[str, Tensor], Any]
 
 
-def home(found: Result) -> Result:
+def home(result: Result) -> Result:
     """The result as plain tensors; the model was on the device."""
-    tensors, rows = found
+    tensors, rows = result
     assert isinstance(tensors["model"], There)
     return {n: t.inner if isinstance(t, There) else t for n, t in tensors.items()}, rows
 
@@ -34,11 +34,11 @@ def on_device(task: Any, timeline: Timeline, **options: Any) -> Result:
     )
 
 
-def assert_same(found: Result, expected: Result) -> None:
-    assert found[0].keys() == expected[0].keys()
+def assert_same(actual: Result, expected: Result) -> None:
+    assert actual[0].keys() == expected[0].keys()
     for name, value in expected[0].items():
-        assert torch.equal(found[0][name].nan_to_num(7), value.nan_to_num(7)), name
-    for (version, metrics), (same, values) in zip(found[1], expected[1], strict=True):
+        assert torch.equal(actual[0][name].nan_to_num(7), value.nan_to_num(7)), name
+    for (version, metrics), (same, values) in zip(actual[1], expected[1], strict=True):
         # Modules see images that lie otherwise in memory when they are evaluated, which changes the last bit.
         assert version == same
         assert metrics == pytest.approx(values, rel=1e-6)

@@ -152,8 +152,8 @@ def _dispatch(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 
 def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[Tensor]:
     """The arguments that an operation changes."""
-    for place, name in _written_arguments(func):
-        yield from _tensors(args[place] if place < len(args) else kwargs.get(name))
+    for index, name in _written_arguments(func):
+        yield from _tensors(args[index] if index < len(args) else kwargs.get(name))
 
 
 @cache

@@ -23,8 +23,8 @@ def by_hand(
     image: np.ndarray, augmentation: Augmentation, client: int, key: tuple[int, int, int, int]
 ) -> np.ndarray:
     """Pad with black, cut, turn: one 8-bit image (c, h, w)."""
-    sequence, phase, step, place = key
-    bits = Stream(SEED, Purpose.AUGMENTATION, client, sequence, phase).hash(step, place)
+    sequence, phase, step, index = key
+    bits = Stream(SEED, Purpose.AUGMENTATION, client, sequence, phase).hash(step, index)
     pad = augmentation.crop_padding
     down = ((bits >> 1) % 2**31) * (2 * pad + 1) // 2**31
     right = ((bits >> 32) % 2**31) * (2 * pad + 1) // 2**31
@@ -87,11 +87,13 @@ def test_group_and_threads_do_not_matter(model: str, executor: Any) -> None:
     # In double precision, since vectorized sums differ in the last bit with the group.
     options["dtype"] = "float64" if executor == "stacked" else "float32"
     expected = execute(task, timeline, training=make_training(threads=1, **options), eager=True)
-    found = execute(task, timeline, training=make_training(threads=2, **options))
+    threaded = execute(task, timeline, training=make_training(threads=2, **options))
     if executor == "stacked":
-        torch.testing.assert_close(found[0]["model"], expected[0]["model"], atol=1e-12, rtol=1e-12)
+        torch.testing.assert_close(
+            threaded[0]["model"], expected[0]["model"], atol=1e-12, rtol=1e-12
+        )
     else:
-        assert_same(found, expected)
+        assert_same(threaded, expected)
     plain = execute(task, timeline, training=make_training(**(options | {"augmentation": None})))
     assert not torch.allclose(plain[0]["model"], expected[0]["model"])
 

@@ -37,9 +37,9 @@ def expected_order(client: int, sequence: int, phase: int, epoch: int) -> list[i
     key = Stream(9, Purpose.DATA_ORDER).key
     for counter in (client, sequence, phase, epoch):
         key = mix64((key + (counter + 1) * GOLDEN) & MASK)
-    own = ROWS[OFFSETS[client] : OFFSETS[client + 1]].tolist()
-    hashes = [mix64((key + (j + 1) * GOLDEN) & MASK) >> 21 for j in range(len(own))]
-    return [own[j] for j in sorted(range(len(own)), key=lambda j: hashes[j])]
+    client_rows = ROWS[OFFSETS[client] : OFFSETS[client + 1]].tolist()
+    hashes = [mix64((key + (j + 1) * GOLDEN) & MASK) >> 21 for j in range(len(client_rows))]
+    return [client_rows[j] for j in sorted(range(len(client_rows)), key=lambda j: hashes[j])]
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))

@@ -121,9 +121,9 @@ def test_personal_methods_report_personal_metrics() -> None:
 
 def test_what_a_client_has_goes_by_one_name_whoever_the_model_belongs_to() -> None:
     task = supervised_task("linear", own_test=True)
-    _, own = execute(task, buffered(10), method=Remembering)
+    _, personal = execute(task, buffered(10), method=Remembering)
     _, common = execute(task, buffered(10), per_client=True)
-    assert own[0][1].keys() == common[0][1].keys()
+    assert personal[0][1].keys() == common[0][1].keys()
 
 
 def test_client_metrics_on_request() -> None:
@@ -139,14 +139,14 @@ def test_last_accuracy_of_clients_is_that_of_their_own_models() -> None:
     buffered(10).play(learner)
     measured = learner.client_metrics()
     assert measured is not None
-    own = learner.store["own"].get(list(range(task.clients)))
+    models = learner.store["own"].get(list(range(task.clients)))
     for client in range(task.clients):
         assert task.client_test_rows is not None
         assert task.client_test_offsets is not None
         picked = task.client_test_rows[
             task.client_test_offsets[client] : task.client_test_offsets[client + 1]
         ]
-        model = (learner.server["model"] - 0.1 * own[client]).double()
+        model = (learner.server["model"] - 0.1 * models[client]).double()
         outputs = outputs_of(task, model, task.test_x[picked])
         right = (outputs.argmax(1) == task.test_y[picked]).double().mean().item()
         assert measured.accuracy[client] == pytest.approx(right)

@@ -101,8 +101,8 @@ def test_two_devices_have_the_bits_of_one(
     # Modes are a thread's own, so that one thread must do for both devices.
     monkeypatch.setattr("fedsim.learning.workers.local.Pool.map", lambda pool, *work: map(*work))
     expected = home(execute(task, timeline, training=one, method=Remembering))
-    found = execute(task, timeline, training=one, method=Remembering, execution=twice)
-    assert_same(home(found), expected)
+    spread = execute(task, timeline, training=one, method=Remembering, execution=twice)
+    assert_same(home(spread), expected)
 
 
 @pytest.mark.parametrize(("model", "numbers"), [("mlp", 4 * 1617), ("conv", 4 * 275)])

@@ -248,9 +248,9 @@ def test_client_accuracies_are_a_barrier_and_answered_again() -> None:
     learner = timeline.play(make_learner(task))
     accuracies = learner.client_accuracies(2)
     assert learner.version == 2
-    own = learner.client_metrics()
-    assert own is not None
-    assert accuracies.tolist() == own.accuracy.tolist()
+    per_client = learner.client_metrics()
+    assert per_client is not None
+    assert accuracies.tolist() == per_client.accuracy.tolist()
     tensors, meta = learner.state()
     resumed = make_learner(task, checkpoint=(tensors, meta))
     resumed._measurement = None  # type: ignore[assignment]

@@ -178,10 +178,10 @@ def test_results_are_new_tensors() -> None:
     start = torch.tensor([4.0, -4.0], dtype=F64)
     cohort: Cohort = make_cohort(Execution.of(QUADRATIC), start, [0], [1], 0.5)
     first = trainer.run(cohort, cohort.down["model"], collect=("mean_gradient",))
-    kept = first.model.clone(), first.mean_gradient.clone()  # type: ignore[union-attr]
+    copies = first.model.clone(), first.mean_gradient.clone()  # type: ignore[union-attr]
     trainer.run(cohort, first.model, collect=("mean_gradient",))
-    assert torch.equal(first.model, kept[0])
-    assert torch.equal(first.mean_gradient, kept[1])  # type: ignore[arg-type]
+    assert torch.equal(first.model, copies[0])
+    assert torch.equal(first.mean_gradient, copies[1])  # type: ignore[arg-type]
 
 
 def test_root_mean_squared_losses_by_hand() -> None:

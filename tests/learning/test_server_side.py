@@ -23,8 +23,8 @@ def server_side(**memories: bool) -> ServerSide:
 
         class Keeping(Remembering):
             def memories(self) -> Mapping[str, Memory]:
-                own = Memory(self.context.layout.size, kept_when_lost=True)
-                return super().memories() | {"own": own}
+                memory = Memory(self.context.layout.size, kept_when_lost=True)
+                return super().memories() | {"own": memory}
 
         method = Keeping
     return ServerSide(make_station(quadratic_task(), TRAINING, method))

@@ -12,7 +12,7 @@ from tests.learning.problems import Timeline, make_learner, quadratic_task, supe
 def test_old_versions_are_freed() -> None:
     learner = make_learner(supervised_task("mlp"), max_pending=1)
     timeline = Timeline()
-    kept = timeline.dispatch(7)
+    pending = timeline.dispatch(7)
     for client in range(5):
         timeline.aggregate(timeline.dispatch(client))
         timeline.evaluate()
@@ -20,7 +20,7 @@ def test_old_versions_are_freed() -> None:
     learner.flush()
     versions = learner._side.versions
     assert sorted(versions.kept()) == [0, 5]
-    learner.drop(kept.version)
+    learner.drop(pending.version)
     assert sorted(versions.kept()) == [5]
     with pytest.raises(KeyError):
         versions.whole(5)

@@ -14,7 +14,7 @@ from tests.methods.personal_descent import LOG, RATE, START, gradient, phases, s
 def test_ditto(attraction: float, ratio: float, weights: str) -> None:
     """Li et al. 2021, Algorithm 1 with FedAvg as solver of the global problem:
     v_k <- v_k - eta (grad F_k(v_k) + lambda (v_k - w^t))."""
-    w, own = START, [START] * 3
+    w, personal = START, [START] * 3
     versions = [w]
     for round_ in LOG:
         ends = []
@@ -25,13 +25,15 @@ def test_ditto(attraction: float, ratio: float, weights: str) -> None:
                 x = x - RATE * gradient(i, x)
             ends.append(x)
             for _ in range(on_personal):
-                own[i] = own[i] - RATE * (gradient(i, own[i]) + attraction * (own[i] - w))
+                personal[i] = personal[i] - RATE * (
+                    gradient(i, personal[i]) + attraction * (personal[i] - w)
+                )
         w = share([i for i, _ in round_], weights) @ np.array(ends)
         versions.append(w)
     params = {"attraction": attraction, "personal_steps": ratio, "weights": weights}
-    found_versions, found = told("ditto", **params)
-    np.testing.assert_allclose(found_versions, versions, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(found, own, rtol=1e-12, atol=1e-13)
+    actual_versions, actual_models = told("ditto", **params)
+    np.testing.assert_allclose(actual_versions, versions, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(actual_models, personal, rtol=1e-12, atol=1e-13)
 
 
 def test_ditto_joins_training_alone_and_the_global_model() -> None:
@@ -41,8 +43,8 @@ def test_ditto_joins_training_alone_and_the_global_model() -> None:
     for attraction in (0.0, 1.0, 8.0):
         player = Player("ditto", task, lr=0.1, steps=1, attraction=attraction)
         played = player.play([[0, 1]] * 200)
-        own, server = played.memory("personal")[:, 0], played.models[-1, 0]
+        personal, server = played.memory("personal")[:, 0], played.models[-1, 0]
         # At rest grad F_k(v_k) + lambda (v_k - w) = 0.
-        np.testing.assert_allclose(own, (np.array([0, 4]) + attraction * 2) / (1 + attraction))
-        gaps.append(np.abs(own - server).max())
+        np.testing.assert_allclose(personal, (np.array([0, 4]) + attraction * 2) / (1 + attraction))
+        gaps.append(np.abs(personal - server).max())
     assert gaps[0] > gaps[1] > gaps[2]

@@ -63,10 +63,10 @@ def results(learner: Learner) -> dict[str, torch.Tensor]:
     return state | {f"memory/{name}": rows for name, rows in learner.store.tensors().items()}
 
 
-def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
-    assert found.keys() == expected.keys()
+def assert_same(actual: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+    assert actual.keys() == expected.keys()
     for name, value in expected.items():
-        assert torch.equal(found[name].nan_to_num(7), value.nan_to_num(7)), name
+        assert torch.equal(actual[name].nan_to_num(7), value.nan_to_num(7)), name
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=label)

@@ -9,5 +9,5 @@ def test_fedalt_of_case_a() -> None:
     """K steps on v with u frozen, then K steps on u with the new v frozen."""
     story = Story("fedalt", coupled(CASE_A)).rounds([[0, 1]] * 2)
     expected = ["-9/2048 15/32 0", "-382875/8388608 108615/131072 135/131072"]
-    for row, wanted in zip(told(story, "uv"), expected, strict=True):
-        close(row, exact(wanted))
+    for row, numbers in zip(told(story, "uv"), expected, strict=True):
+        close(row, exact(numbers))

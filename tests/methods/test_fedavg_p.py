@@ -26,13 +26,13 @@ def test_gradient_norms_after_the_rounds_of_a1() -> None:
     """G_u = |mean of the u-gradients|^2 and G_v = mean of |v-gradient|^2 at (u, v_i)."""
     task = coupled(CASE_A)
     story = Story("fedavg_p", task)
-    found = []
+    norms = []
     for _ in range(3):
         story.round([0, 1])
         gradients = task.gradients(story.clients, story.models).numpy()
-        found.append((gradients[:, 0].mean() ** 2, (gradients[:, 1] ** 2).mean()))
+        norms.append((gradients[:, 0].mean() ** 2, (gradients[:, 1] ** 2).mean()))
     expected = [(0.107666, 1.199463), (0.163456, 0.793296), (0.159922, 0.550389)]
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(norms, expected, atol=1e-6)
 
 
 B1 = [
@@ -45,8 +45,8 @@ B1 = [
 def test_fedavg_p_of_case_b() -> None:
     """B1: the client that is left out keeps its part, and the mean is over those who took part."""
     story = Story("fedavg_p", coupled(CASE_B)).rounds(ROUNDS_B)
-    for row, wanted in zip(told(story, "uv"), B1, strict=True):
-        close(row, exact(wanted))
+    for row, numbers in zip(told(story, "uv"), B1, strict=True):
+        close(row, exact(numbers))
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ def test_fedprox(mu: float, weights: str) -> None:
         ]
         w = share(clients, weights) @ np.array(ends)
         expected.append(w)
-    found = played("fedprox", mu=mu, weights=weights).models
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+    models = played("fedprox", mu=mu, weights=weights).models
+    np.testing.assert_allclose(models, expected, rtol=1e-12, atol=1e-13)
 
 
 def test_a_strong_proximal_term_holds_clients_back() -> None:

@@ -313,15 +313,15 @@ def test_the_window_sum_is_the_way_gone(
         before = player.played.x[-1]
         u = player.played.learner.server["window_sum"].item()
         close(before - start, u)
-        own = play("fedavg", moved(before), [clients], steps=2, weights="uniform").x
+        fedavg = play("fedavg", moved(before), [clients], steps=2, weights="uniform").x
         player.aggregate([player.dispatch(client) for client in clients])
         rounds += bool(clients) or empty == "count"
         after = player.played.x[-1]
         if rounds == period and (clients or empty == "count"):
-            close(after - start, eta * (u + own[1] - own[0]))
+            close(after - start, eta * (u + fedavg[1] - fedavg[0]))
             start, rounds = after, 0
         else:
-            close(after, own[1])
+            close(after, fedavg[1])
 
 
 def moved(start: float) -> QuadraticTask:

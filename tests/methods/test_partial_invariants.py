@@ -205,8 +205,8 @@ def test_clients_that_share_nothing_train_alone() -> None:
             timeline.aggregate(timeline.dispatch(client, 2 + client % 3))
         alone = timeline.play(make_learner(supervised_task("mlp")))
         alone.close()
-        own = together.store["personal"].get(np.array([client]))[0]
-        torch.testing.assert_close(own, alone.server["model"], rtol=1e-6, atol=1e-7)
+        personal = together.store["personal"].get(np.array([client]))[0]
+        torch.testing.assert_close(personal, alone.server["model"], rtol=1e-6, atol=1e-7)
 
 
 def test_every_control_variate_is_the_mean_of_its_clients_gradients() -> None:
@@ -233,8 +233,8 @@ def with_lost_work() -> Timeline:
     """A prologue, then rounds some of whose work is lost after it was done."""
     timeline = Timeline()
     timeline.aggregate(*[timeline.dispatch(client) for client in range(8)])
-    for used, kept in (([0, 3, 5], [1, 2]), ([1, 3], [0]), ([], [4, 5]), ([4, 2], [1, 3])):
-        trains = [timeline.dispatch(client, 2 + client % 3) for client in (*used, *kept)]
+    for used, unused in (([0, 3, 5], [1, 2]), ([1, 3], [0]), ([], [4, 5]), ([4, 2], [1, 3])):
+        trains = [timeline.dispatch(client, 2 + client % 3) for client in (*used, *unused)]
         for train in trains[len(used) :]:
             timeline.calls.append(("submit", replace(train, used=False)))
         timeline.aggregate(*trains[: len(used)])
@@ -379,14 +379,14 @@ def test_the_personal_part_is_found(personal: Any, names: Sequence[str]) -> None
     split = Split(LAYOUT, personal, torch.device("cpu"))
     assert list(split.personal_names) == names
     models = torch.arange(2.0 * LAYOUT.size).reshape(2, -1)
-    shared, own = split.shared(models), split.personal(models)
-    assert (split.shared_size, split.personal_size) == (shared.shape[1], own.shape[1])
-    assert shared.shape[1] + own.shape[1] == LAYOUT.size
-    assert torch.equal(split.join(shared, own), models)
+    shared, personal_values = split.shared(models), split.personal(models)
+    assert (split.shared_size, split.personal_size) == (shared.shape[1], personal_values.shape[1])
+    assert shared.shape[1] + personal_values.shape[1] == LAYOUT.size
+    assert torch.equal(split.join(shared, personal_values), models)
     moved = models.clone()
     split.add_to_shared(moved, torch.ones_like(shared))
     assert torch.equal(split.shared(moved), shared + 1)
-    assert torch.equal(split.personal(moved), own)
+    assert torch.equal(split.personal(moved), personal_values)
     trainable = models[:, : LAYOUT.trainable]
     assert split.shared_trainable + split.personal_trainable == trainable.shape[1]
 

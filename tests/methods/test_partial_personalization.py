@@ -41,8 +41,8 @@ A4 = ["0 1/4 0", "-1/64 15/32 0", "-5/128 339/512 1/512"]
 def test_iterates_of_case_a(method: str, options: dict[str, Any], expected: list[str]) -> None:
     """A1, A2, A2b and A4: u and both v_i."""
     story = Story(method, coupled(CASE_A), **options).rounds([[0, 1]] * len(expected))
-    for row, wanted in zip(told(story, "uv"), expected, strict=True):
-        close(row, exact(wanted))
+    for row, numbers in zip(told(story, "uv"), expected, strict=True):
+        close(row, exact(numbers))
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,10 @@ def tape(first: int) -> list[dict[str, Any]]:
 def test_noise_tape() -> None:
     """One draw serves both gradients of a step; the prologue is noise-free."""
     story = Story("fedavg_p", coupled(CASE_A, noise_tape=tape(0))).rounds([[0, 1]] * 2)
-    for row, wanted in zip(
+    for row, numbers in zip(
         told(story, "uv"), ["3/128 101/256 19/256", "-823/16384 2859/4096 525/4096"], strict=True
     ):
-        close(row, exact(wanted))
+        close(row, exact(numbers))
     story = Story("scaffold_p", coupled(CASE_A, noise_tape=tape(1))).rounds([[0, 1]] * 2)
     close(told(story, ("u", "v", "c", "ci"))[0], exact("-3/128 113/256 7/256 3/32 -179/64 191/64"))
     close(told(story, ("u", "v", "c"))[1], exact("-1899/16384 3233/4096 223/4096 1515/4096"))

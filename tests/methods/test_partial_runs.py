@@ -271,11 +271,11 @@ def test_each_client_is_measured_with_a_model_of_its_own(method: str, tmp_path: 
         assert rows.shape == (len(clients), *model[name].shape)
         own_rows = rows[[client in set(trained["client_id"]) for client in clients]]
         assert len({row.numpy().tobytes() for row in own_rows}) == len(own_rows)
-    own = run.clients.set_index("client_id")["last_accuracy"]
-    known = own.dropna()
+    accuracies = run.clients.set_index("client_id")["last_accuracy"]
+    known = accuracies.dropna()
     assert last["client_accuracy"] == pytest.approx(known.mean(), rel=1e-12)
     untouched = sorted(set(range(12)) - set(clients))
-    assert method == "ditto" or not untouched or own[untouched].notna().any()
+    assert method == "ditto" or not untouched or accuracies[untouched].notna().any()
 
 
 def test_personal_parts_are_what_the_final_metrics_measured(tmp_path: Path) -> None:
@@ -286,15 +286,15 @@ def test_personal_parts_are_what_the_final_metrics_measured(tmp_path: Path) -> N
     assert task is not None
     parts, model = run.personal_parts(), run.model()
     row, client = 0, int(parts["clients"][0])
-    own = {**model, **{name: rows[row] for name, rows in parts.items() if name != "clients"}}
+    state = {**model, **{name: rows[row] for name, rows in parts.items() if name != "clients"}}
     offsets, rows = task.client_test_offsets, task.client_test_rows  # type: ignore[attr-defined]
     mine = torch.from_numpy(rows[offsets[client] : offsets[client + 1]])
     hidden = task.inputs(task.client_test_x[mine]).flatten(1)  # type: ignore[attr-defined]
-    hidden = torch.relu(hidden @ own["layers.0.weight"].T + own["layers.0.bias"])
-    outputs = hidden @ own["layers.1.weight"].T + own["layers.1.bias"]
+    hidden = torch.relu(hidden @ state["layers.0.weight"].T + state["layers.0.bias"])
+    outputs = hidden @ state["layers.1.weight"].T + state["layers.1.bias"]
     right = outputs.argmax(1) == task.client_test_y[mine]  # type: ignore[attr-defined]
-    found = run.clients.set_index("client_id")["last_accuracy"][client]
-    assert found == pytest.approx(right.double().mean().item(), rel=1e-12)
+    recorded = run.clients.set_index("client_id")["last_accuracy"][client]
+    assert recorded == pytest.approx(right.double().mean().item(), rel=1e-12)
 
 
 @pytest.mark.parametrize("method", ["fedsim", "fedalt", "ditto", "fedavg"])

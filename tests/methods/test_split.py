@@ -27,22 +27,22 @@ def joint(personal: slice, weights: str) -> tuple[FloatArray, FloatArray]:
     Pillutla et al. 2022, Algorithm 3 (FedSim); Arivazhagan et al. 2019, Algorithms 1 and 2 (FedPer: personal layers
     are the last ones); Liang et al. 2020, Algorithm 1 (LG-FedAvg: they are the first ones).
     """
-    own = [START.copy() for _ in range(3)]
+    models = [START.copy() for _ in range(3)]
     shared = np.setdiff1d(np.arange(3), np.arange(3)[personal])
     s = START[shared]
     versions = [s]
     for round_ in LOG:
         ends = []
         for i, steps in round_:
-            own[i][shared] = s
+            models[i][shared] = s
             for _ in range(steps):
-                own[i] = own[i] - RATE * gradient(i, own[i])
-            ends.append(own[i][shared])
+                models[i] = models[i] - RATE * gradient(i, models[i])
+            ends.append(models[i][shared])
         s = share([i for i, _ in round_], weights) @ np.array(ends)
         versions.append(s)
-    for model in own:
+    for model in models:
         model[shared] = s
-    return np.array(versions), np.array(own)
+    return np.array(versions), np.array(models)
 
 
 @pytest.mark.parametrize(
@@ -56,10 +56,10 @@ def joint(personal: slice, weights: str) -> tuple[FloatArray, FloatArray]:
     ],
 )
 def test_joint_training(method: str, params: Any, personal: slice, weights: str) -> None:
-    versions, own = joint(personal, weights)
-    found_versions, found = told(method, **params)
-    np.testing.assert_allclose(found_versions, versions, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(found, own, rtol=1e-12, atol=1e-13)
+    versions, models = joint(personal, weights)
+    actual_versions, actual_models = told(method, **params)
+    np.testing.assert_allclose(actual_versions, versions, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(actual_models, models, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -74,22 +74,22 @@ def test_joint_training(method: str, params: Any, personal: slice, weights: str)
 def test_alternating_training(method: str, params: Any, ratio: float, weights: str) -> None:
     """Pillutla et al. 2022, Algorithm 2 (FedAlt) and Collins et al. 2021, Algorithm 1 (FedRep): first the personal part
     with the received shared one, then the shared part with the new personal one."""
-    u, own = START[U], [START[V]] * 3
+    u, personal_parts = START[U], [START[V]] * 3
     versions = [u]
     for round_ in LOG:
         ends = []
         for i, steps in round_:
-            x = np.concatenate([u, own[i]])
+            x = np.concatenate([u, personal_parts[i]])
             on_personal, on_shared = phases(ratio, 1, steps)
             for _ in range(on_personal):
                 x[V] = x[V] - RATE * gradient(i, x)[V]
             for _ in range(on_shared):
                 x[U] = x[U] - RATE * gradient(i, x)[U]
-            own[i] = x[V].copy()
+            personal_parts[i] = x[V].copy()
             ends.append(x[U].copy())
         u = share([i for i, _ in round_], weights) @ np.array(ends)
         versions.append(u)
-    found_versions, found = told(method, **params)
-    np.testing.assert_allclose(found_versions, versions, rtol=1e-12, atol=1e-13)
-    expected = [np.concatenate([u, v]) for v in own]
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+    actual_versions, actual_models = told(method, **params)
+    np.testing.assert_allclose(actual_versions, versions, rtol=1e-12, atol=1e-13)
+    expected = [np.concatenate([u, v]) for v in personal_parts]
+    np.testing.assert_allclose(actual_models, expected, rtol=1e-12, atol=1e-13)

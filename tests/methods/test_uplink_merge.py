@@ -351,12 +351,12 @@ def test_vectors_and_memory() -> None:
     for name, (down, up, client, server) in expected.items():
         player = Player(name, task)
         method = player.played.learner.station.method
-        kept = [
+        counts = [
             memory.elements for memory in method.memories().values() if memory.keeper != "server"
         ]
         assert sum(vector.elements for vector in method.download()) == 100 * down
         assert sum(vector.elements for vector in method.upload()) == 100 * up
-        assert sum(kept) // 100 == client
+        assert sum(counts) // 100 == client
         assert sum(value.numel() for value in player.played.learner.server.values()) == (
             100 * server
         )

@@ -247,65 +247,65 @@ def features(case: dict[str, Any]) -> set[str]:
     scenario = case["scenario"]
     devices, server = scenario["devices"], scenario["server"]
     schedule = server["schedule"]
-    found = {
+    names = {
         f"schedule {schedule['name']}",
         f"network {devices['network']['name']}",
         f"selection {server['selection']['name']}",
     }
     availability = devices["availability"]
-    found.add(f"disconnect {availability.get('on_disconnect', 'never offline')}")
+    names.add(f"disconnect {availability.get('on_disconnect', 'never offline')}")
     failures = devices.get("failures", {})
-    found |= {f"failure {name}" for name in ("upload_loss", "crash_rate") if failures.get(name)}
-    found |= {
+    names |= {f"failure {name}" for name in ("upload_loss", "crash_rate") if failures.get(name)}
+    names |= {
         f"schedule {schedule['name']} {name}"
         for name in ("deadline", "timeout", "over_selection", "max_staleness", "length")
         if schedule.get(name)
     }
     if schedule["name"] == "sync":
-        found.add(f"stragglers {schedule['stragglers']}")
-        found.add(f"min_updates {schedule['min_updates']}")
+        names.add(f"stragglers {schedule['stragglers']}")
+        names.add(f"min_updates {schedule['min_updates']}")
     if "next_client" in schedule:
-        found.add(f"next_client {schedule['next_client']}")
-    found |= {name for name in ("aggregation_time", "failure_detection") if server.get(name)}
+        names.add(f"next_client {schedule['next_client']}")
+    names |= {name for name in ("aggregation_time", "failure_detection") if server.get(name)}
     if server.get("failure_detection") == "never":
-        found.add("failure_detection never")
+        names.add("failure_detection never")
     if "energy" in devices:
-        found.add("battery")
+        names.add("battery")
     if server.get("partial_work") == "send":
-        found.add("partial_work send")
-        found.add("foresight" if server.get("foresight") else "no foresight")
+        names.add("partial_work send")
+        names.add("foresight" if server.get("foresight") else "no foresight")
     if server.get("partial_unit") == "epoch":
-        found.add("partial_unit epoch")
-    found |= {name for name in ("time_budget", "local_epochs") if name in scenario["training"]}
-    found |= {f"stop {name}" for name in scenario["stop"]}
+        names.add("partial_unit epoch")
+    names |= {name for name in ("time_budget", "local_epochs") if name in scenario["training"]}
+    names |= {f"stop {name}" for name in scenario["stop"]}
     if devices["compute"].get("perturbations"):
-        found.add("perturbations")
+        names.add("perturbations")
     if not devices["network"]["latency"]:
-        found.add("no latency")
-    return found
+        names.add("no latency")
+    return names
 
 
 def ties(case: dict[str, Any], rows: list[dict[str, Any]]) -> set[str]:
     """Which things happen at one instant in the run with these dispatches."""
-    found = set()
+    names = set()
     arrivals = [row["arrived"] for row in rows if row["arrived"] is not None]
     starts = [row["dispatched"] for row in rows]
     if len(set(arrivals)) < len(arrivals):
-        found.add("tie arrival and arrival")
+        names.add("tie arrival and arrival")
     if set(arrivals) & set(starts):
-        found.add("tie arrival and hand-out")
+        names.add("tie arrival and hand-out")
     schedule = case["scenario"]["server"]["schedule"]
     if schedule["name"] == "sync" and "deadline" in schedule:
         length = round(schedule["deadline"] * SECOND)
         if any(row["arrived"] == row["dispatched"] + length for row in rows):
-            found.add("tie arrival and deadline")
+            names.add("tie arrival and deadline")
     intervals = case["tables"].get("availability") or []
     ends = {(client, end) for client, _, end, _ in intervals}
     begins = {(client, start) for client, start, _, _ in intervals}
     if any((row["client_id"], row["arrived"]) in ends for row in rows):
-        found.add("tie arrival and end of interval")
+        names.add("tie arrival and end of interval")
     if any((row["client_id"], row["dispatched"]) in begins for row in rows):
-        found.add("tie hand-out and check-in")
+        names.add("tie hand-out and check-in")
     if any(row["outcome"] == "cut" and row["arrived"] is None and row["computed"] for row in rows):
-        found.add("cut after its steps")
-    return found
+        names.add("cut after its steps")
+    return names

@@ -64,8 +64,10 @@ class SharedLinks:
         passes: dict[Transfer, list[object]] = {}
         for flow in flows:
             client = flow.dispatch.client
-            own = self.devices.down_nominal if flow.kind == "download" else self.devices.up_nominal
-            links[client, flow.kind] = own[client]
+            rates = (
+                self.devices.down_nominal if flow.kind == "download" else self.devices.up_nominal
+            )
+            links[client, flow.kind] = rates[client]
             passes[flow] = [(client, flow.kind)]
             limit = self.limit[flow.kind]
             if limit is not None:

@@ -146,9 +146,9 @@ def build_run(
                 number += 1
                 plans.append(p)
             arrivals = sorted(p["arrived"] for p in plans if not np.isnan(p["arrived"]))
-            wanted = int(cohort * 0.7)
+            quorum = int(cohort * 0.7)
             deadline = now + 900
-            close = min(deadline, arrivals[wanted - 1] if len(arrivals) >= wanted else deadline)
+            close = min(deadline, arrivals[quorum - 1] if len(arrivals) >= quorum else deadline)
             close = min(close, duration_s)
             ended = close >= duration_s
             taken = sorted(

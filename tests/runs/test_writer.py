@@ -142,9 +142,9 @@ def test_stream_cut_anywhere_gives_its_whole_batches(tmp_path: Path, kept: float
     stream = folder.stream("dispatches")
     content = stream.read_bytes()
     stream.write_bytes(content[: int(kept * len(content))])
-    found = load_run(folder.path).dispatches["dispatch_id"].tolist()
-    assert found == list(range(len(found)))
-    assert kept * 40 - 5 <= len(found) <= 40
+    dispatch_ids = load_run(folder.path).dispatches["dispatch_id"].tolist()
+    assert dispatch_ids == list(range(len(dispatch_ids)))
+    assert kept * 40 - 5 <= len(dispatch_ids) <= 40
 
 
 def test_resume_writes_the_tables_anew_and_keeps_the_rest(tmp_path: Path) -> None:

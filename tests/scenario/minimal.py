@@ -28,6 +28,6 @@ def load(tmp_path: Path, catalog: Catalog, text: str, *overrides: str) -> Loaded
 def errors(tmp_path: Path, catalog: Catalog, text: str, *overrides: str) -> list[str]:
     with pytest.raises(UserError) as caught:
         load(tmp_path, catalog, text, *overrides)
-    found = caught.value
-    all_of_them = found.errors if isinstance(found, UserErrors) else (found,)
+    raised = caught.value
+    all_of_them = raised.errors if isinstance(raised, UserErrors) else (raised,)
     return [str(error).replace(f"{tmp_path}/", "") for error in all_of_them]

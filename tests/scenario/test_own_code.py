@@ -210,8 +210,8 @@ def test_a_class_that_cannot_be_imported_again_is_refused_politely(
     doubled = notebook_class(CELL, "Doubled", monkeypatch, FedAvg=FedAvg)
     linecache.cache.pop("<cell>")
     interrupt(scenario(doubled), tmp_path / "run")
-    kept = fedsim.load(tmp_path / "run").info["user_code"]
-    assert kept == {"python_parts/Doubled.py:Doubled": None}, "there is no source to keep"
+    user_code = fedsim.load(tmp_path / "run").info["user_code"]
+    assert user_code == {"python_parts/Doubled.py:Doubled": None}, "there is no source to keep"
     with pytest.raises(
         UserError, match=r"a class that was defined in Python.*no such file"
     ) as caught:
@@ -282,6 +282,6 @@ def test_what_a_class_of_a_notebook_needs_is_kept_with_it(
     assert sweep.failures == {}
     [run] = sweep.runs
     assert run.metrics["loss"].tolist() == [8.0, 0.0], "half of the way, doubled"
-    kept = (sweep.path / "python_parts" / "Scaled.py").read_text()
-    assert "FACTOR = 2\n" in kept
-    assert "NOT_NEEDED" not in kept
+    source = (sweep.path / "python_parts" / "Scaled.py").read_text()
+    assert "FACTOR = 2\n" in source
+    assert "NOT_NEEDED" not in source

@@ -44,8 +44,10 @@ def grouped(path: Path) -> Grouping:
         )
         for run in planned(path)
     ]
-    place = path.parent / REFERENCE
-    reference = read_reference(place) if place.is_file() else Reference(source="none")
+    reference_file = path.parent / REFERENCE
+    reference = (
+        read_reference(reference_file) if reference_file.is_file() else Reference(source="none")
+    )
     return group_runs(runs, renamed=reference.labels, settings=reference.settings)
 
 

@@ -24,10 +24,10 @@ def draws(selection: dict[str, Any], *, clients: int, rounds: int, **world: Any)
 
 def by_round(book: Book) -> list[list[int]]:
     """Clients of each round in order of dispatching; rounds without clients are left out."""
-    found: dict[int, list[int]] = {}
+    clients: dict[int, list[int]] = {}
     for row in sorted(book.rows, key=lambda row: int(row["dispatch_id"])):
-        found.setdefault(row["round"], []).append(row["client"])
-    return [found[key] for key in sorted(found)]
+        clients.setdefault(row["round"], []).append(row["client"])
+    return [clients[key] for key in sorted(clients)]
 
 
 def flat(rounds: list[list[int]]) -> list[int]:

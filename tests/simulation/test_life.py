@@ -216,11 +216,11 @@ def test_a_plan_is_what_a_client_lives_through(world: World) -> None:
         plan = planner.live(handed_out(0, 0, world.steps), None, stop_ns=10 * END_MS * MS)
     else:
         assert plan.end_ns == pytest.approx(float(walk.ended * MS), abs=5)
-    for mark, found in (("downloaded", plan.downloaded_ns), ("computed", plan.computed_ns)):
+    for mark, planned_ns in (("downloaded", plan.downloaded_ns), ("computed", plan.computed_ns)):
         if mark in walk.marks:
-            assert found == pytest.approx(float(walk.marks[mark] * MS), abs=5)
+            assert planned_ns == pytest.approx(float(walk.marks[mark] * MS), abs=5)
         else:
-            assert found == -1
+            assert planned_ns == -1
     assert plan.steps_done == walk.steps_done
     assert plan.bytes_down == pytest.approx(float(walk.moved.get("down", 0)), abs=1e-3)
     assert plan.bytes_up == pytest.approx(float(walk.moved.get("up", 0)), abs=1e-3)

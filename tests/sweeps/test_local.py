@@ -38,11 +38,11 @@ def long_scenario() -> dict[str, Any]:
 
 def descendants(process: int) -> list[int]:
     """Processes that a process has started, and those that these have started."""
-    found: list[int] = []
+    pids: list[int] = []
     for thread in Path(f"/proc/{process}/task").glob("*/children"):
         for child in map(int, thread.read_text().split()):
-            found += [child, *descendants(child)]
-    return found
+            pids += [child, *descendants(child)]
+    return pids
 
 
 def alive(process: int) -> bool:

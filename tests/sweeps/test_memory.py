@@ -38,7 +38,7 @@ def held() -> Counter[str]:
     """Objects of :data:`PARTS` in memory, also those that only wait for the collector."""
     counts: Counter[str] = Counter()
     for kind, count in Counter(map(type, gc.get_objects())).items():
-        counts.update({part.__name__: count for part in PARTS if issubclass(kind, part)})
+        counts.update({base.__name__: count for base in PARTS if issubclass(kind, base)})
     return counts
 
 

@@ -37,10 +37,10 @@ def test_every_combination_of_grid_rows_and_seeds() -> None:
             seeds=[3, 4],
         )
     )
-    found = [(*run.values.values(), run.seed) for run in runs]
+    combinations = [(*run.values.values(), run.seed) for run in runs]
     rows = [({"name": "fedavg"}, "never"), ({"name": "fedavgm", "momentum": 0.5}, 0)]
     expected = itertools.product([0.1, 0.2], [1, 2], rows, [3, 4])
-    assert found == [(lr, steps, *row, seed) for lr, steps, row, seed in expected]
+    assert combinations == [(lr, steps, *row, seed) for lr, steps, row, seed in expected]
     assert runs[0].name == "lr0.1_local_steps1_fedavg_never_seed3"
     assert runs[3].name == "lr0.1_local_steps1_fedavgm-momentum0.5_failure_detection0_seed4"
     assert all(run.loaded.scenario.seed == run.seed for run in runs)
@@ -109,8 +109,8 @@ LONG = {"name": "scripted", "rounds": [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 2, 1
 def test_what_is_swept_has_a_name_that_people_can_read(
     path: str, values: list[Any], words: list[str]
 ) -> None:
-    found = name_words(path, path.rpartition(".")[2], values)
-    assert [found[text(value)] for value in values if value is not None] == words
+    names = name_words(path, path.rpartition(".")[2], values)
+    assert [names[text(value)] for value in values if value is not None] == words
 
 
 @pytest.mark.parametrize(
@@ -185,5 +185,5 @@ def test_a_wrong_value_is_reported_once_with_its_place(tmp_path: Path) -> None:
     lines = path.read_text().splitlines()
     places = [error.where for error in caught.value.errors]
     expected = [number for number, line in enumerate(lines, 1) if line.strip() in ("- -1", "- -2")]
-    assert [int(str(place).split(":")[-2]) for place in places] == expected
+    assert [int(str(where).split(":")[-2]) for where in places] == expected
     assert len(expected) == 2

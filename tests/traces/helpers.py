@@ -80,13 +80,13 @@ def export(format_: str, bundle: Any, path: Path, **options: Any) -> dict[str, i
 
 def rate_at(bundle: Any, series: str, direction: str, time_us: int) -> float | None:
     """The rate of a series at a time."""
-    found = [
+    rates = [
         rate
         for start, dur, rate in series_rows(bundle, series, direction)
         if start <= time_us < start + dur
     ]
-    assert len(found) == 1
-    return found[0]
+    assert len(rates) == 1
+    return rates[0]
 
 
 def put(path: Path, text: str) -> Path:

@@ -456,9 +456,9 @@ def plain_draw(index, stream, k, t_ns, busy, draw, everybody):
 def draws_while_clients_come_and_go(draw):
     """Numbers wanted at instants that mostly grow, and how many more of those online are free then."""
     steps = st.sampled_from([0, 0, 1, 10**6, 10**8, 10**9, 4 * 10**9, 10**11, -(10**9), -(10**10)])
-    wanted = st.sampled_from([1, 1, 2, 3, 5, 9, 30])
+    counts = st.sampled_from([1, 1, 2, 3, 5, 9, 30])
     more = st.sampled_from([-2, -1, 0, 0, 1, 1, 4, 60])
-    asked = draw(st.lists(st.tuples(steps, wanted, more), min_size=1, max_size=40))
+    asked = draw(st.lists(st.tuples(steps, counts, more), min_size=1, max_size=40))
     return (
         draw(st.integers(0, 2**32)),
         draw(st.integers(0, 10) | st.integers(10**11, 10**12)),

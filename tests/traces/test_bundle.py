@@ -166,16 +166,16 @@ def test_every_flipped_byte_is_noticed_by_the_digest_and_ends_in_a_message_witho
     file = tmp_path / "b" / f"{name}.parquet"
     content = file.read_bytes()
     places = np.random.default_rng(0).choice(len(content), 25, replace=False)
-    for place in places:
+    for offset in places:
         damaged = bytearray(content)
-        damaged[place] ^= 1 << (place % 8)
+        damaged[offset] ^= 1 << (offset % 8)
         file.write_bytes(damaged)
         with pytest.raises(UserError, match="has changed since fedsim wrote it"):
             TraceBundle.read(tmp_path / "b")
     forget_digests(tmp_path / "b")
-    for place in places:
+    for offset in places:
         damaged = bytearray(content)
-        damaged[place] ^= 1 << (place % 8)
+        damaged[offset] ^= 1 << (offset % 8)
         file.write_bytes(damaged)
         try:
             bundle = TraceBundle.read(tmp_path / "b")

@@ -29,25 +29,25 @@ def phones():
 
 def columns(bundle, table, device):
     rows = bundle.device_rows(table) == device
-    part = bundle.tables[table].filter(rows).to_pydict()
-    del part["device_id"]
-    return part
+    row_columns = bundle.tables[table].filter(rows).to_pydict()
+    del row_columns["device_id"]
+    return row_columns
 
 
 def test_a_sample_is_a_part_of_the_bundle_and_depends_on_the_seed_alone(phones):
-    part = sample(phones, 40, seed=3)
-    assert validate_bundle(part) == []
-    ids = part.device_ids.to_pylist()
+    sampled = sample(phones, 40, seed=3)
+    assert validate_bundle(sampled) == []
+    ids = sampled.device_ids.to_pylist()
     assert len(set(ids)) == 40
     assert ids == sorted(ids)
     everybody = phones.device_ids.to_pylist()
     for row in (0, 17, 39):
         source = everybody.index(ids[row])
         for table in ("availability", "compute", "network", "network_assign"):
-            assert columns(part, table, row) == columns(phones, table, source)
+            assert columns(sampled, table, row) == columns(phones, table, source)
     assert sample(phones, 40, seed=3).device_ids.to_pylist() == ids
     assert sample(phones, 40, seed=4).device_ids.to_pylist() != ids
-    assert part.tables["network_series"].num_rows == phones.tables["network_series"].num_rows
+    assert sampled.tables["network_series"].num_rows == phones.tables["network_series"].num_rows
     with pytest.raises(UserError, match="fewer than 301"):
         sample(phones, 301)
 
@@ -78,14 +78,14 @@ def test_a_shift_moves_by_whole_days_and_keeps_the_hour_of_the_day(phones):
     for row in range(0, 800, 8):
         source = everybody.index(large.device_ids[row].as_py().split("~")[0])
         states = [new.is_online(row, t) for t in hours.tolist()]
-        found = [
+        matching = [
             days
             for days in range(7)
             if [old.is_online(source, t + days * day_ns) for t in hours.tolist()] == states
         ]
-        assert found
-        if len(found) == 1:
-            shifts.append(found[0])
+        assert matching
+        if len(matching) == 1:
+            shifts.append(matching[0])
     assert np.bincount(shifts, minlength=7).min() > 0
     before, after = describe(phones).availability, describe(large).availability
     assert after.online_share == pytest.approx(before.online_share, rel=0.2)
@@ -95,7 +95,7 @@ def test_a_shift_moves_by_whole_days_and_keeps_the_hour_of_the_day(phones):
 def test_a_shift_cuts_traces_to_whole_days_and_splits_at_the_seam():
     bundle = bundle_of({"a": [(20 * HOUR, 30 * HOUR), (50 * HOUR, 52 * HOUR)]}, days=2.5)
     shifted = [scale(bundle, 1, seed=seed) for seed in range(12)]
-    found = {
+    sessions = {
         tuple(
             zip(
                 (item.numpy("availability", "start_us") // HOUR).tolist(),
@@ -106,7 +106,7 @@ def test_a_shift_cuts_traces_to_whole_days_and_splits_at_the_seam():
         for item in shifted
     }
     # Two days remain; a shift by one day cuts the session at midnight and moves its evening to the second day.
-    assert found == {((20, 30),), ((0, 6), (44, 48))}
+    assert sessions == {((20, 30),), ((0, 6), (44, 48))}
     for item in shifted:
         assert item.numpy("devices", "window_end_us").tolist() == [2 * DAY]
         assert item.manifest.counts["device_seconds_cut_to_whole_days"] == 43_200

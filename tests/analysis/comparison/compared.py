@@ -109,17 +109,17 @@ def cost(folder: Path, against: str) -> pd.Series:
     )
 
 
-def value_at(values: pd.Series, costs: pd.Series, place: float) -> float:
-    """The last of a run's values measured at a cost of at most ``place``, up to the rounding of sums."""
-    reached = values[costs <= place * (1 + 1e-9)]
+def value_at(values: pd.Series, costs: pd.Series, limit: float) -> float:
+    """The last of a run's values measured at a cost of at most ``limit``, up to the rounding of sums."""
+    reached = values[costs <= limit * (1 + 1e-9)]
     return float(reached.iloc[-1]) if len(reached) else np.nan
 
 
 def row(frame: pd.DataFrame, setting: str, variant: str, **more: Any) -> Any:
-    wanted = {"setting": setting, "label": variant, **more}
-    found = frame[np.logical_and.reduce([frame[key] == value for key, value in wanted.items()])]
-    assert len(found) == 1
-    return found.iloc[0]
+    keys = {"setting": setting, "label": variant, **more}
+    rows = frame[np.logical_and.reduce([frame[key] == value for key, value in keys.items()])]
+    assert len(rows) == 1
+    return rows.iloc[0]
 
 
 def cells(page: str, figure: str) -> list[list[str]]:

@@ -61,8 +61,10 @@ def test_other_weights_are_a_caution_if_clients_hold_unequal_numbers_of_samples(
     ]
     assert cautions(of(*unequal[1:])) == []
     # Nothing is known about the weights of a user's own method.
-    own = facts({"server": {"method": {"name": "top_k.py:TopK"}}}, 0, "top_k")
-    assert cautions(of(unequal[0], dataclasses.replace(own, unequal_samples=True))) == []
+    of_users_method = facts({"server": {"method": {"name": "top_k.py:TopK"}}}, 0, "top_k")
+    assert (
+        cautions(of(unequal[0], dataclasses.replace(of_users_method, unequal_samples=True))) == []
+    )
 
 
 def test_other_data_are_told_of() -> None:

@@ -52,8 +52,8 @@ def page(chromium: Page, written: Path) -> Page:
 
 def test_loads_in_silence_and_without_network(page: Page, written: Path) -> None:
     assert page.complaints == []
-    own = written.as_uri()
-    assert [url for url in page.urls if url != own and not url.startswith("data:")] == []
+    page_url = written.as_uri()
+    assert [url for url in page.urls if url != page_url and not url.startswith("data:")] == []
     assert page.run("document.querySelectorAll('.chart svg path').length") > 12
     text = page.run("document.body.innerText")
     assert "undefined" not in text
@@ -136,9 +136,9 @@ def test_arrow_keys_read_the_curves(page: Page, comparison: Comparison) -> None:
     page.press("ArrowRight")
     frame = comparison.curves("accuracy", "time_s")
     here = frame[frame["setting"] == "alpha=5"]
-    place = sorted(here["x"].unique())[1]
+    second_x = sorted(here["x"].unique())[1]
     said = page.run("document.getElementById('live').textContent")
-    for row in here[here["x"] == place].itertuples():
+    for row in here[here["x"] == second_x].itertuples():
         low, high = 100 * row.low, 100 * row.high
         assert f"{row.label} {100 * row.mean:.1f}% ({low:.1f}% to {high:.1f}%)" in said
 

@@ -266,13 +266,20 @@ def test_fairness_over_clients(
         shown = row(comparison.fairness, setting, variant)
         each, below = [], []
         for run in folders(sweep, setting, variant):
-            own = parquet(run, "clients")["last_accuracy"].dropna().to_numpy()
-            worst = np.sort(own)[: math.ceil(len(own) / 10)].mean()
-            jain = own.sum() ** 2 / len(own) / (own**2).sum()
+            accuracies = parquet(run, "clients")["last_accuracy"].dropna().to_numpy()
+            worst = np.sort(accuracies)[: math.ceil(len(accuracies) / 10)].mean()
+            jain = accuracies.sum() ** 2 / len(accuracies) / (accuracies**2).sum()
             each.append(
-                [len(own), own.mean(), own.std(), worst, *np.quantile(own, [0.1, 0.5, 0.9]), jain]
+                [
+                    len(accuracies),
+                    accuracies.mean(),
+                    accuracies.std(),
+                    worst,
+                    *np.quantile(accuracies, [0.1, 0.5, 0.9]),
+                    jain,
+                ]
             )
-            below.append([(own <= index / 40).mean() for index in range(41)])
+            below.append([(accuracies <= index / 40).mean() for index in range(41)])
         names = ["clients", "mean", "sd", "worst_tenth", "p10", "median", "p90", "jain"]
         assert shown[names].tolist() == pytest.approx(np.mean(each, axis=0).tolist())
         assert document["client_accuracy"]["groups"][number] == pytest.approx(

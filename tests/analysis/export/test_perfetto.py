@@ -31,8 +31,15 @@ def test_slices_are_the_phases_of_the_dispatches(run: Run, trace: list[dict[str,
         "upload": ("computed_s", "arrived_s"),
     }
     carried = {"download": "bytes_down", "compute": "steps_done", "upload": "bytes_up"}
-    told = ["round", "version", "aggregated_version", "staleness", "steps_assigned", "steps_done"]
-    told += ["bytes_down", "bytes_up", "energy_j", "cause"]
+    arguments = [
+        "round",
+        "version",
+        "aggregated_version",
+        "staleness",
+        "steps_assigned",
+        "steps_done",
+    ]
+    arguments += ["bytes_down", "bytes_up", "energy_j", "cause"]
     of_clients = [event for event in trace if event["ph"] == "X" and event["cat"] != "version"]
     dispatches: dict[int, list[dict[str, Any]]] = {}
     for event in of_clients:
@@ -45,7 +52,7 @@ def test_slices_are_the_phases_of_the_dispatches(run: Run, trace: list[dict[str,
         row = rows[number]
         assert whole["name"] == row["outcome"]
         assert whole["args"] == {"dispatch_id": number} | {
-            name: row[name] for name in told if pd.notna(row[name])
+            name: row[name] for name in arguments if pd.notna(row[name])
         }
         assert {event["tid"] for event in (whole, *inner)} == {10_000_000 + row["client_id"]}
         for event in inner:
@@ -78,9 +85,9 @@ def test_the_trace_keeps_to_its_format(trace: list[dict[str, Any]]) -> None:
 
 
 def test_the_check_of_the_format_can_fail(trace: list[dict[str, Any]]) -> None:
-    place = next(i for i, event in enumerate(trace) if event.get("cat") == "dispatch")
+    index = next(i for i, event in enumerate(trace) if event.get("cat") == "dispatch")
     for spoiled in (
-        {"dur": trace[place]["dur"] / 2},
+        {"dur": trace[index]["dur"] / 2},
         {"tid": 0},
         {"tid": 5},
         {"ts": -1.0},
@@ -88,7 +95,7 @@ def test_the_check_of_the_format_can_fail(trace: list[dict[str, Any]]) -> None:
         {"pid": 7},
     ):
         broken = [*trace]
-        broken[place] = {**trace[place], **spoiled}
+        broken[index] = {**trace[index], **spoiled}
         with pytest.raises(AssertionError):
             check_format(broken)
 
@@ -135,12 +142,12 @@ def test_pauses_interrupt_phases(tmp_path: Path) -> None:
     paused = simulate(tmp_path, "pause", [(float(a), float(b)) for a, b in sessions], until=28)
     trace = read_trace(export(paused, "perfetto"))
     check_format(trace)
-    found = [
+    slices = [
         (event["name"], event["ts"] / 1e6, (event["ts"] + event["dur"]) / 1e6)
         for event in trace
         if event["ph"] == "X" and event["cat"] == "phase"
     ]
-    assert found == [
+    assert slices == [
         ("download", 0, 1),
         *(("compute", 1, 3), ("paused", 3, 10)),
         *(("compute", 10, 13), ("paused", 13, 20)),

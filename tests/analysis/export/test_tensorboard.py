@@ -28,7 +28,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 def fields(data: bytes) -> list[tuple[int, Any]]:
     """A protocol buffer message as numbers and raw values, by the wire format alone."""
-    found, at = [], 0
+    numbered, at = [], 0
     while at < len(data):
         key, at = read_varint(data, at)
         kind = key & 7
@@ -43,8 +43,8 @@ def fields(data: bytes) -> list[tuple[int, Any]]:
         else:
             size, at = read_varint(data, at)
             value, at = data[at : at + size], at + size
-        found.append((key >> 3, value))
-    return found
+        numbered.append((key >> 3, value))
+    return numbered
 
 
 def read_events(path: Path) -> list[dict[int, Any]]:
@@ -59,14 +59,14 @@ def read_events(path: Path) -> list[dict[int, Any]]:
 
 
 def scalars(events: list[dict[int, Any]]) -> dict[str, list[tuple[float, int, float]]]:
-    found: dict[str, list[tuple[float, int, float]]] = {}
+    curves: dict[str, list[tuple[float, int, float]]] = {}
     for event in events:
         for number, value in fields(event.get(5, b"")):
             assert number == 1
             parts = dict(fields(value))
             point = (event.get(1, 0.0), event.get(2, 0), parts[2])
-            found.setdefault(parts[1].decode(), []).append(point)
-    return found
+            curves.setdefault(parts[1].decode(), []).append(point)
+    return curves
 
 
 def test_tensorboard_events(run: Run, tmp_path: Path) -> None:

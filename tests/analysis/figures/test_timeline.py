@@ -28,9 +28,7 @@ def test_timeline_shows_rows_of_dispatches(run: Run, document: dict[str, Any]) -
         np.testing.assert_allclose(table[name].to_numpy(dtype=float), rows[name], atol=5.1e-4)
     assert table["outcome"].tolist() == rows["outcome"].tolist()
     clients = document["timeline"]["clients"]
-    assert [clients[place] for place in document["timeline"]["order"]] == table[
-        "client_id"
-    ].tolist()
+    assert [clients[row] for row in document["timeline"]["order"]] == table["client_id"].tolist()
     assert len(table) == min(dispatches["client_id"].isin(clients).sum(), MAX_BARS_SHOWN)
 
 
@@ -93,7 +91,7 @@ def test_presence_of_the_shown_clients(tmp_path: Path) -> None:
     run.presence = rows
     document = embedded(render(run))["timeline"]
     shown = document["presence"]
-    assert [document["clients"][place] for place in shown["row"]] == [2, 2, 4]
+    assert [document["clients"][row] for row in shown["row"]] == [2, 2, 4]
     assert (shown["from_s"], shown["to_s"]) == ([0.0, 7200.0, 60.0], [3600.0, 9000.0, 90.0])
     assert shown["gap_s"] == 0
 

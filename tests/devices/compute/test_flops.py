@@ -17,8 +17,8 @@ from tests.devices.compute.population import context, times
 
 def test_step_times_from_counted_flops() -> None:
     """10 samples of 1e6 operations at 1e8 a second, plus 5 ms: 105 ms."""
-    own = times("flops", context(flops_per_sample=1e6), flops_per_s=1e8, fixed="5ms", sigma=0)
-    assert own.step_s[0] == pytest.approx(0.105)
+    compute = times("flops", context(flops_per_sample=1e6), flops_per_s=1e8, fixed="5ms", sigma=0)
+    assert compute.step_s[0] == pytest.approx(0.105)
 
 
 def test_counted_flops_are_needed() -> None:

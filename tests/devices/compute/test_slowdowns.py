@@ -127,11 +127,11 @@ def _contended(on_end: str, *pieces: tuple[int, int, float], **population: Any) 
 
 def _slow_seconds(on_end: str, offset_s: int, *pieces: tuple[int, int, float]) -> list[int]:
     """Seconds of simulated time, to 250 s, in which work takes longer."""
-    own = _contended(on_end, *pieces, offset_ns=offset_s * NS_PER_S)
+    slowdowns = _contended(on_end, *pieces, offset_ns=offset_s * NS_PER_S)
     return [
         second
         for second in range(250)
-        if own.worked(0, second * NS_PER_S, (second + 1) * NS_PER_S) < NS_PER_S
+        if slowdowns.worked(0, second * NS_PER_S, (second + 1) * NS_PER_S) < NS_PER_S
     ]
 
 
@@ -139,10 +139,10 @@ def test_a_piece_of_contention_lasts_as_long_as_it_says() -> None:
     """From 10 to 20 s of a window of 100 s that repeats: a factor of 3 there, and 1 from 20 to 110 s."""
     piece = (110, 10, 3.0)
     assert _slow_seconds("wrap", 100, piece) == [*range(10, 20), *range(110, 120), *range(210, 220)]
-    own = _contended("wrap", piece, offset_ns=100 * NS_PER_S)
+    slowdowns = _contended("wrap", piece, offset_ns=100 * NS_PER_S)
     # 10 s before, 10/3 s of work within, and the rest of 20 s after
-    assert own.finish(0, 0, 20 * NS_PER_S) == 20 * NS_PER_S + round((10 - 10 / 3) * NS_PER_S)
-    assert not own.steady
+    assert slowdowns.finish(0, 0, 20 * NS_PER_S) == 20 * NS_PER_S + round((10 - 10 / 3) * NS_PER_S)
+    assert not slowdowns.steady
 
 
 def test_contention_beyond_the_window_follows_the_trace() -> None:

@@ -29,9 +29,14 @@ def test_step_times_from_relative_speeds(tmp_path: Path) -> None:
     assert steps({"reference_step": "3s"}) == [3.0, 1.5, 6.0, 0.75]
     flops = {"name": "flops", "speed": "bundle", "flops_per_s": 8e9, "fixed": 1}
     assert steps(flops, flops_per_sample=2e9) == [5.0, 2.5, 10.0, 1.25]
-    own = {"device_id": ["d3"], "task": ["*"], "phase": ["training"], "relative_speed": [1.0]}
+    compute_table = {
+        "device_id": ["d3"],
+        "task": ["*"],
+        "phase": ["training"],
+        "relative_speed": [1.0],
+    }
     bundle = TraceBundle.read(folder)
-    bundle_of({f"d{i}": [(0, DAY)] for i in range(4)}, tables={"compute": own}).write(
+    bundle_of({f"d{i}": [(0, DAY)] for i in range(4)}, tables={"compute": compute_table}).write(
         tmp_path / "gaps"
     )
     assert bundle.device_count == 4

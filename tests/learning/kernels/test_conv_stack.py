@@ -168,11 +168,11 @@ def test_steps_by_onednn_are_those_of_blas(name: str, monkeypatch: pytest.Monkey
         with reproducible(), torch.no_grad():
             return session.gradients(0, weights, out), out
 
-    losses, found = gradients(by_onednn=True)
+    losses, actual = gradients(by_onednn=True)
     expected_losses, expected = gradients(by_onednn=False)
     torch.testing.assert_close(losses, expected_losses, atol=1e-6, rtol=1e-5)
     for row in range(4):
-        assert _largest_difference(task, found[row], expected[row]) < 1e-4
+        assert _largest_difference(task, actual[row], expected[row]) < 1e-4
 
 
 @pytest.mark.skipif(not multiplies_bfloat16(), reason="the CPU has no bfloat16 products")
@@ -230,12 +230,12 @@ def test_plain_steps_are_gradient_steps(name: str, squared: bool) -> None:
     )
     losses = torch.zeros(4, dtype=torch.float64)
     with torch.no_grad():
-        found = one.descend(moved, rates, active_rows(STEPS))
+        sums = one.descend(moved, rates, active_rows(STEPS))
         for step, rows in enumerate(active_rows(STEPS).tolist()):
             losses[:rows] += other.gradients(step, followed[:rows], out[:rows])
             followed[:rows] -= rates[:rows].unsqueeze(1) * out[:rows]
     torch.testing.assert_close(moved, followed, atol=1e-12, rtol=1e-10)
-    torch.testing.assert_close(found, losses, atol=1e-12, rtol=1e-10)
+    torch.testing.assert_close(sums, losses, atol=1e-12, rtol=1e-10)
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -266,9 +266,9 @@ def test_results_are_bitwise_the_same_in_every_group(
 
     together, losses, gradients = run([0, 1, 2, 3, 4])
     for pick in ([0], [4], [1, 3], [1, 2, 3, 4]):
-        apart, own, its = run(pick)
+        apart, group_losses, its = run(pick)
         assert torch.equal(apart, together[pick])
-        assert torch.equal(own, losses[pick])
+        assert torch.equal(group_losses, losses[pick])
         assert torch.equal(its, gradients[pick])
 
 

@@ -178,9 +178,9 @@ def test_fused_steps_are_bitwise_the_same_in_every_group(
 
     together, losses = run(list(range(12)))
     for pick in ([0], [7], [11], [2, 3], [0, 5, 9], list(range(1, 12))):
-        apart, own = run(pick)
+        apart, group_losses = run(pick)
         assert torch.equal(apart, together[pick])
-        assert torch.equal(own, losses[pick])
+        assert torch.equal(group_losses, losses[pick])
 
 
 @pytest.mark.parametrize(("kind", "model"), [pair for pair in PAIRS if pair[0] != "vmap"])

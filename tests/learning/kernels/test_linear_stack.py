@@ -26,9 +26,9 @@ def test_gradients_after_fused_steps() -> None:
         kernel.session(np.arange(2), np.zeros(2, int), steps, 0).descend(
             weights.clone(), torch.full((2,), 0.1), active_rows(steps)
         )
-    found = run_gradients(kernel, weights, np.arange(2), steps)
+    one_by_one = run_gradients(kernel, weights, np.arange(2), steps)
     expected = run_gradients(build("linear_stack", task), weights, np.arange(2), steps)
-    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+    assert all(torch.equal(one, other) for one, other in zip(one_by_one, expected, strict=True))
 
 
 @pytest.mark.skipif(

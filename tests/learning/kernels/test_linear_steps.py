@@ -46,6 +46,6 @@ def test_torchscript_has_the_bits_of_python(
 
     scripted = [run() for _ in range(4)]
     monkeypatch.setattr("fedsim.learning.kernels.linear_stack.compiled", lambda: PYTHON_STEPS)
-    for found in scripted:
-        for part, expected in zip(found, run(), strict=True):
-            assert torch.equal(part, expected)
+    for tensors in scripted:
+        for tensor, expected in zip(tensors, run(), strict=True):
+            assert torch.equal(tensor, expected)

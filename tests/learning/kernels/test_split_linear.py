@@ -46,7 +46,7 @@ def test_the_binary_linear_model_by_hand_and_by_automatic_differentiation(
     task = binary_task(**params)
     clients, steps = np.array([4, 1, 2, 0, 3]), np.array([7, 6, 6, 4, 1])
     weights = models_of(task, 5, torch.float64)
-    found = []
+    results = []
     for executor, expected in (("auto", SplitLinearKernel), ("plain", LoopKernel)):
         kernel = built_for(task, executor, "float64")
         assert type(kernel) is expected
@@ -54,8 +54,8 @@ def test_the_binary_linear_model_by_hand_and_by_automatic_differentiation(
         for width in np.unique(kernel.shape_class(clients)):
             alike = np.flatnonzero(kernel.shape_class(clients) == width)
             collected += run_gradients(kernel, weights[alike], clients[alike], steps[alike])
-        found.append(collected)
-    for by_hand, automatic in zip(*found, strict=True):
+        results.append(collected)
+    for by_hand, automatic in zip(*results, strict=True):
         torch.testing.assert_close(by_hand, automatic, atol=1e-14, rtol=1e-12)
 
 
@@ -69,5 +69,5 @@ def test_the_binary_linear_model_is_bitwise_the_same_in_every_group() -> None:
         together = run_gradients(kernel, weights, clients, steps)
         for pick in ([0], [3], [6], [1, 4], [0, 2, 5], list(range(1, 7))):
             apart = run_gradients(kernel, weights[pick], clients[pick], steps[pick])
-            for row, place in enumerate(pick):
-                assert torch.equal(apart[row], together[place])
+            for row, picked in enumerate(pick):
+                assert torch.equal(apart[row], together[picked])

@@ -106,8 +106,12 @@ CASES: dict[str, Case] = {
 
 
 def method_of(name: str) -> type[Method]:
-    own: dict[str, type[Method]] = {"remembering": Remembering, "failing": Failing, "dying": Dying}
-    return own.get(name) or CATALOG.parts("method")[name]
+    defined_here: dict[str, type[Method]] = {
+        "remembering": Remembering,
+        "failing": Failing,
+        "dying": Dying,
+    }
+    return defined_here.get(name) or CATALOG.parts("method")[name]
 
 
 def training_of(changes: dict[str, Any]) -> Training:

@@ -40,9 +40,9 @@ def test_every_method_trains_large_models_client_by_client(
     task, timeline = make_task(), synchronous()
     expected = execute(task, timeline, **with_threads(case, 1))[0]["model"]
     monkeypatch.setattr(LinearStackKernel, "client_by_client", True)
-    found = execute(task, timeline, **with_threads(case, 1))
-    torch.testing.assert_close(found[0]["model"], expected, atol=1e-5, rtol=1e-4)
-    assert_same(execute(task, timeline, **with_threads(case, 2)), found)
+    by_client = execute(task, timeline, **with_threads(case, 1))
+    torch.testing.assert_close(by_client[0]["model"], expected, atol=1e-5, rtol=1e-4)
+    assert_same(execute(task, timeline, **with_threads(case, 2)), by_client)
 
 
 def test_description() -> None:

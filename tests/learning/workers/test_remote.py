@@ -69,8 +69,8 @@ def test_processes_of_ray_give_the_same_bits(name: str, ray: Any) -> None:
     case = CASES[name]
     task, timeline = case[0](), case[4]()
     expected = execute(task, timeline, **with_threads(case, 1))
-    found = execute(task, timeline, **options_of(case), workers=ray_workers(case))
-    assert_same(found, expected)
+    remote = execute(task, timeline, **options_of(case), workers=ray_workers(case))
+    assert_same(remote, expected)
 
 
 @pytest.mark.parametrize("name", CATALOG.parts("method"))
@@ -82,8 +82,8 @@ def test_every_method_works_in_copies(name: str) -> None:
     expected = execute(task, timeline, **with_threads(case, 1))
     assert_same(execute(task, timeline, **on_devices(case, 2)), expected)
     with imitated():
-        found = execute(task, timeline, **options_of(case), workers=ray_workers(case))
-    assert_same(found, expected)
+        remote = execute(task, timeline, **options_of(case), workers=ray_workers(case))
+    assert_same(remote, expected)
 
 
 def test_processes_of_ray_with_threads_and_at_once(ray: Any) -> None:
@@ -95,17 +95,17 @@ def test_processes_of_ray_with_threads_and_at_once(ray: Any) -> None:
 
 
 def resumed(task: Task, timeline: Timeline, taken: Any, **options: Any) -> Any:
-    found: list[tuple[int, dict[str, float]]] = []
+    measured: list[tuple[int, dict[str, float]]] = []
     learner = make_learner(
         task,
-        on_metrics=lambda what, metrics: found.append((what.version, dict(metrics))),
+        on_metrics=lambda what, metrics: measured.append((what.version, dict(metrics))),
         checkpoint=taken,
         **options,
     )
     timeline.play(learner)
     learner.close()
     state: dict[str, Tensor] = {name: value.clone() for name, value in learner.server.items()}
-    return state | {f"memory/{k}": v for k, v in learner.store.tensors().items()}, found
+    return state | {f"memory/{k}": v for k, v in learner.store.tensors().items()}, measured
 
 
 def test_a_checkpoint_of_one_sort_is_continued_by_another(ray: Any) -> None:

@@ -67,7 +67,7 @@ def test_folders_that_begin_with_a_dot_are_no_classes(tmp_path: Path) -> None:
 
 
 def test_a_class_of_test_images_alone_is_refused(tmp_path: Path) -> None:
-    for place in ("train/a", "train/b", "test/a", "test/z"):
-        save_image(tmp_path / place / "1.png", 1)
+    for folder in ("train/a", "train/b", "test/a", "test/z"):
+        save_image(tmp_path / folder / "1.png", 1)
     with pytest.raises(UserError, match=r"no class 'z' in .*train"):
         load("image_folder", root=tmp_path)

@@ -16,9 +16,9 @@ def test_shifted_logistic_has_a_model_a_group() -> None:
     # Least squares on one group's samples predicts that group's labels and not another's.
     weights = []
     for group in range(4):
-        own = dataset.train_groups == group
-        x = np.c_[dataset.train_x[own], np.ones(own.sum())]
-        weights.append(np.linalg.lstsq(x, dataset.train_y[own] - 0.5, rcond=None)[0])
+        of_group = dataset.train_groups == group
+        x = np.c_[dataset.train_x[of_group], np.ones(of_group.sum())]
+        weights.append(np.linalg.lstsq(x, dataset.train_y[of_group] - 0.5, rcond=None)[0])
     cosines = [
         weights[a] @ weights[b] / np.linalg.norm(weights[a]) / np.linalg.norm(weights[b])
         for a in range(4)

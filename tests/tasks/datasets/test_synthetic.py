@@ -18,8 +18,8 @@ def test_synthetic_follows_its_law() -> None:
     assert sizes.min() >= 45, "50 samples or more, a tenth set aside"
     # Variance of feature j around its device's mean is j ^ -1.2.
     largest = int(np.argmax(sizes))
-    own = dataset.train_x[dataset.train_groups == largest]
-    assert own.var(axis=0)[[0, 9, 59]] == pytest.approx(np.array([1, 10, 60]) ** -1.2, rel=0.5)
+    group_x = dataset.train_x[dataset.train_groups == largest]
+    assert group_x.var(axis=0)[[0, 9, 59]] == pytest.approx(np.array([1, 10, 60]) ** -1.2, rel=0.5)
     assert equal(dataset, load("synthetic", alpha=0.5, beta=0.5, devices=20))
     assert not equal(dataset, load("synthetic", alpha=0.5, beta=0.5, devices=20, seed=1))
 

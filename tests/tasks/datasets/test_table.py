@@ -44,9 +44,9 @@ def test_tables_become_data_sets(tmp_path: Path) -> None:
     assert raw.test_y.tolist() == (np.arange(50) % 2)[is_test].tolist()
     frame["later"] = frame.age >= 45
     frame.to_parquet(tmp_path / "later.parquet")
-    told = load("table", path=tmp_path / "later.parquet", is_test="later", **params)
-    assert told.train_x.shape == (45, 2), "the column is no feature"
-    assert told.test_y.tolist() == [1, 0, 1, 0, 1]
+    divided = load("table", path=tmp_path / "later.parquet", is_test="later", **params)
+    assert divided.train_x.shape == (45, 2), "the column is no feature"
+    assert divided.test_y.tolist() == [1, 0, 1, 0, 1]
 
 
 @pytest.mark.parametrize(

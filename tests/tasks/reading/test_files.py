@@ -87,7 +87,7 @@ def test_only_the_files_needed_are_taken_out_of_an_archive(
     archive = Archive((f"{address}{file}",), digest(content), inner="inner", ending=".gz")
     (path,) = locate("toy", ["numbers"], None, None, archive)
     assert path.read_bytes() == b"12345"
-    assert sorted(found.name for found in path.parent.iterdir()) == sorted([file, "numbers.gz"])
+    assert sorted(each.name for each in path.parent.iterdir()) == sorted([file, "numbers.gz"])
     (folder / file).unlink()
     assert locate("toy", ["numbers"], None, None, archive) == [path]
     with pytest.raises(UserError, match=r"damaged.*letters"):

@@ -83,10 +83,10 @@ def test_real_round_trip(real_traces: Path, tmp_path: Path) -> None:
         clean = 0
         for key, record in original.items():
             pairs = list(zip(record["active"], record["inactive"], strict=True))
-            kept = sorted((s, e) for s, e in pairs if e > s)
-            clean += kept == pairs
+            positive = sorted((s, e) for s, e in pairs if e > s)
+            clean += positive == pairs
             # Dropping the empty intervals is all that normalising does here.
-            starts, ends = [s for s, _ in kept], [e for _, e in kept]
+            starts, ends = [s for s, _ in positive], [e for _, e in positive]
             assert back[key] == record | {"active": starts, "inactive": ends}
         assert clean == 91
 

@@ -32,10 +32,10 @@ def test_the_window_is_an_option_not_the_last_stop_of_a_node(tmp_path: Path) -> 
     ends = [row["window_end_us"] for row in guessed.devices.to_pylist()]
     assert ends == [40 * US, 40 * US]
     assert any("no window was given" in caveat for caveat in guessed.manifest.caveats)
-    told = import_("avt", path, window="60s")
-    assert [row["window_end_us"] for row in told.devices.to_pylist()] == [60 * US, 60 * US]
-    assert told.manifest.caveats == []
-    assert online(told, 45 * US) == set()
+    with_window = import_("avt", path, window="60s")
+    assert [row["window_end_us"] for row in with_window.devices.to_pylist()] == [60 * US, 60 * US]
+    assert with_window.manifest.caveats == []
+    assert online(with_window, 45 * US) == set()
     assert online(guessed, 45 * US) == {"x", "y"}
     cut = import_("avt", path, window=30)
     assert intervals(cut)["y"] == [(0, 30 * US)]

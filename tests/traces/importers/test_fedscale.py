@@ -69,10 +69,10 @@ def test_origin_is_kept_in_the_manifest(tmp_path: Path) -> None:
         "license": "Apache-2.0",
         "citation": "Lai et al.",
     }
-    told = import_("fedscale", path, caveat="picked, not drawn", **options).manifest
-    assert {key: getattr(told, key) for key in options} == options
-    assert told.caveats[-1] == "picked, not drawn"
-    assert told.options == {"bits_per_kbit": 1000}
+    manifest = import_("fedscale", path, caveat="picked, not drawn", **options).manifest
+    assert {key: getattr(manifest, key) for key in options} == options
+    assert manifest.caveats[-1] == "picked, not drawn"
+    assert manifest.options == {"bits_per_kbit": 1000}
     plain = import_("fedscale", path).manifest
     assert plain.name == "b"
     digest = hashlib.sha256(path.read_bytes()).hexdigest()

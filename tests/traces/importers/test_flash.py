@@ -59,7 +59,7 @@ def flash_by_loop(events: list[tuple[int, str]]) -> list[tuple[int, int]]:
     """FLASH's rule, read line by line: states, then sorted and merged where they touch, empty ones dropped."""
     charged = wifi = locked = False
     opened: int | None = None
-    found: list[list[int]] = []
+    joined: list[list[int]] = []
     for second, event in events:
         if event.startswith("battery"):
             charged = event.endswith("_on")
@@ -71,12 +71,12 @@ def flash_by_loop(events: list[tuple[int, str]]) -> list[tuple[int, int]]:
         if ready and opened is None:
             opened = second
         elif not ready and opened is not None:
-            if found and opened <= found[-1][1]:
-                found[-1][1] = second
+            if joined and opened <= joined[-1][1]:
+                joined[-1][1] = second
             else:
-                found.append([opened, second])
+                joined.append([opened, second])
             opened = None
-    return [(us(low), us(high)) for low, high in found if high > low]
+    return [(us(low), us(high)) for low, high in joined if high > low]
 
 
 def timers(path: Path, **devices: Any) -> Path:
@@ -321,8 +321,8 @@ def test_real_timers_are_value_exact(real_traces: Path) -> None:
     read_intervals = intervals(bundle)
     assert list(read_intervals) == list(data)
     for key, record in data.items():
-        kept = [(s, e) for s, e in record["ready_time"] if e > s]
-        assert [(s / US, e / US) for s, e in read_intervals[key]] == kept
+        positive = [(s, e) for s, e in record["ready_time"] if e > s]
+        assert [(s / US, e / US) for s, e in read_intervals[key]] == positive
     counts = bundle.manifest.counts
     assert (counts["zero_length"], counts["invalid_devices"]) == (844, 290)
     assert {key for key, count in counts.items() if count} == {"zero_length", "invalid_devices"}

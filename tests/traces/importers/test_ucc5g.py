@@ -112,10 +112,10 @@ def test_real_ucc(real_traces: Path) -> None:
     for row in rows:
         if "D" in row["State"]:
             by_second.setdefault(row["Timestamp"], []).append(float(row["DL_bitrate"]))
-    found = [
+    rates = [
         rate
         for _, _, rate in series_rows(bundle, "B_2020.02.27_18.39.27", "down")
         if rate is not None
     ]
     means = {round(float(np.mean(values)), 6) for values in by_second.values()}
-    assert {round(rate / 1000, 6) for rate in found} == means
+    assert {round(rate / 1000, 6) for rate in rates} == means

@@ -42,8 +42,8 @@ def test_every_population_is_sound_reproducible_and_extensible(population, tmp_p
     larger = make(population, 200, days=3, seed=5)
     for name in ("availability", "compute", "network"):
         rows = larger.device_rows(name) < 60
-        part = larger.tables[name].filter(rows).to_pydict()
-        assert part == bundle.tables[name].to_pydict()
+        columns = larger.tables[name].filter(rows).to_pydict()
+        assert columns == bundle.tables[name].to_pydict()
     other = make(population, 60, days=3, seed=6)
     assert other.tables["compute"].to_pydict() != bundle.tables["compute"].to_pydict()
 
