@@ -21,6 +21,7 @@ class Watcher:
     def __init__(self) -> None:
         self.assigned = 0
         self.groups: dict[int, ArrivalGroup] = {}
+        self.created_ns: dict[int, int] = {}
         self.at_work: Counter[int] = Counter()
 
     def __call__(self, schedule: Any, server: Any) -> None:
@@ -65,8 +66,10 @@ class Watcher:
             if all(time_ns <= now_ns for time_ns in horizon):
                 assert steps == rules.max_steps
             self.groups[group.number] = group
-        waits = group.target_ns - group.created_ns
-        assert group.latest_ns - group.created_ns == round(rules.params.latest_factor * waits)
+            self.created_ns[group.number] = now_ns
+        created_ns = self.created_ns[group.number]
+        waits = group.target_ns - created_ns
+        assert group.latest_ns - created_ns == round(rules.params.latest_factor * waits)
         self.assigned += 1
         return group, steps
 

@@ -171,7 +171,6 @@ class ArrivalGroup:
 
     Attributes:
         number: groups are numbered from 1.
-        created_ns: when it was created.
         target_ns: when its members are expected (the paper's T_a).
         latest_ns: how long it waits for them (T_max).
         pending: clients whose update has not arrived, in order of joining (CL).
@@ -180,7 +179,6 @@ class ArrivalGroup:
     """
 
     number: int
-    created_ns: int
     target_ns: int
     latest_ns: int
     pending: list[int] = field(default_factory=list)
@@ -249,7 +247,6 @@ class ArrivalGroups:
         self._made += 1
         group = ArrivalGroup(
             self._made,
-            now_ns,
             now_ns + wait_ns,
             now_ns + round(self.params.latest_factor * wait_ns),
         )

@@ -21,7 +21,7 @@ def put(
     """An open group with one member of this speed, a client nobody else uses."""
     number = len(made.open) + 1
     group = ArrivalGroup(
-        number, 0, round(target * S), round((latest if latest is not None else target) * S)
+        number, round(target * S), round((latest if latest is not None else target) * S)
     )
     group.pending.append(1000 + number)
     made.step_ns[1000 + number] = fastest * S
@@ -158,7 +158,7 @@ def test_fig_22_with_the_arrival_the_paper_prints() -> None:
     minute = 60 * S
     made = groups()
     made.step_ns |= {1: 6.0 * S, 2: 12.0 * S, 3: 24.0 * S, 4: 24.0 * S, 5: 30.0 * S}
-    second = ArrivalGroup(2, 8 * minute, 22 * minute, round(24.8 * minute))
+    second = ArrivalGroup(2, 22 * minute, round(24.8 * minute))
     second.pending += [4, 5, 1, 2]
     made.open[2], made._made = second, 2
     now = round(15.2 * minute)
