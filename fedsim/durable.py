@@ -25,12 +25,11 @@ _FULL_TEXTS = tuple(os.strerror(code) for code in _FULL)
 
 
 @contextlib.contextmanager
-def replacing(path: Path, mode: int = 0o644) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary path to write to, which replaces ``path`` when the block ends without an error.
 
     Args:
         path: the file to make or replace; a symbolic link there is replaced, not followed.
-        mode: permissions of the file.
 
     Raises:
         OSError: the file cannot be written.
@@ -41,7 +40,7 @@ def replacing(path: Path, mode: int = 0o644) -> Iterator[Path]:
         yield temporary
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
-        os.chmod(temporary, mode)
+        os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -23,6 +23,7 @@ from fedsim.runs import Run
 MAX_POINTS = 1000
 _NUMBER = re.compile(r"[−+±]?[\d.]+|–$")
 MAX_BINS = 96
+_MAX_INTEGER_BINS = 40
 LATE = 0.15
 """Where the late part of a curve begins, as a share of its length."""
 COMPRESSED = 0.6
@@ -217,11 +218,11 @@ def time_bins(duration_s: float, limit: int = MAX_BINS) -> npt.NDArray[np.float6
     return np.arange(math.ceil(duration_s / width) + 1, dtype=np.float64) * width
 
 
-def integer_bins(values: npt.NDArray[np.int64], limit: int = 40) -> npt.NDArray[np.int64]:
+def integer_bins(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Edges of equal bins of whole numbers that cover 0 to the largest value."""
     top = int(values.max(initial=0))
     width = 1
-    while math.ceil((top + 1) / width) > limit:
+    while math.ceil((top + 1) / width) > _MAX_INTEGER_BINS:
         width = next(w for w in (10**k * m for k in range(19) for m in (1, 2, 5)) if w > width)
     return np.arange(math.ceil((top + 1) / width) + 1) * width
 

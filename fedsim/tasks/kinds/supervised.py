@@ -122,7 +122,7 @@ class SupervisedTask(Task):
 
         if self._outline is None:
             return key_dropout(self._drawn(Stream(self._seed, Purpose.INITIAL_MODEL)))
-        with isolated_torch_random(0):
+        with isolated_torch_random():
             return key_dropout(self.model.build(self.dataset))
 
     def _layout_of_module(self) -> Layout:

@@ -247,7 +247,7 @@ def _is_library(layer: type[nn.Module]) -> bool:
 def _keyed_outputs(module: nn.Module, inputs: Tensor) -> Tensor:
     """Outputs in training, with the same masks of dropout at every call."""
     seed_dropout(module, 0)
-    with isolated_torch_random(0):
+    with isolated_torch_random():
         outputs: Tensor = module(inputs)
     return outputs
 
@@ -320,7 +320,7 @@ def _training_loss(
     trained = copy.deepcopy(module).train()
     seed_dropout(trained, 0)
     inputs, labels = probe(samples)
-    with isolated_torch_random(0):
+    with isolated_torch_random():
         return trained, loss.per_sample(trained(inputs), labels).mean()
 
 
