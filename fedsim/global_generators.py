@@ -11,9 +11,11 @@ import functools
 import random
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from types import MappingProxyType
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import MappingProxyType, ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -179,7 +181,8 @@ def unwatched() -> Iterator[None]:
 def isolated(seed: int) -> Iterator[None]:
     """Context in which the global generators start from ``seed``; afterward, they have their former states.
 
-    For users' functions that build something before the run: what they draw is the same in every run.
+    For users' functions that build something before the run: what they draw is the same in every run, also if they are
+    the first to import torch.
     """
     former, numpy_former = random.getstate(), np.random.get_state()  # noqa: NPY002 - the global one is meant
     torch = sys.modules.get("torch")
@@ -192,15 +195,43 @@ def isolated(seed: int) -> Iterator[None]:
         torch.default_generator.manual_seed(seed)
         if on_cuda:
             torch.cuda.manual_seed_all(seed)
+    first_import = _SeededTorch(seed)
+    sys.meta_path.insert(0, first_import)
     try:
         yield
     finally:
+        sys.meta_path.remove(first_import)
         random.setstate(former)
         np.random.set_state(numpy_former)  # noqa: NPY002
         if torch is not None:
             torch.default_generator.set_state(torch_former)
             if on_cuda:
                 torch.cuda.set_rng_state_all(cuda_former)
+
+
+class _SeededTorch(MetaPathFinder):
+    """Seeds torch's global generator when torch is imported; otherwise, it starts from a state that nobody chose."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The place from which torch is imported, with a loader that seeds it; None for all other modules."""
+        if fullname != "torch":
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def seeded(module: ModuleType) -> None:
+            execute(module)
+            module.default_generator.manual_seed(self._seed)
+
+        spec.loader.exec_module = seeded  # type: ignore[method-assign]
+        return spec
 
 
 class _Watch:

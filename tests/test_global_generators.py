@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -486,6 +489,20 @@ def test_a_context_restores_the_generators_and_starts_from_a_seed() -> None:
     with unmoved("here", ""), isolated(3):
         assert drawn() == first
     assert drawn() != first
+
+
+def test_a_function_that_is_the_first_to_import_torch_starts_from_the_seed_too() -> None:
+    code = (
+        "import sys; from fedsim.global_generators import isolated; assert 'torch' not in sys.modules\n"
+        "before = list(sys.meta_path)\n"
+        "with isolated(3), isolated(5):\n"
+        "    import torch; print(torch.rand(4).tolist())\n"
+        "assert sys.meta_path == before"
+    )
+    command = [sys.executable, "-c", code]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    with isolated(5):
+        assert json.loads(printed) == torch.rand(4).tolist()
 
 
 def test_another_bit_generator_is_watched_too() -> None:
