@@ -26,6 +26,7 @@ REGISTRIES = {
     "fedsim/cli/__init__.py": "the commands, by name",
     "fedsim/cli/pages.py": "the objects whose docstrings the Python page shows",
     "fedsim/components.py": "the modules of a package, each of which is a part",
+    "fedsim/preloading.py": "what a fork server loads, of the layers that the forked processes use",
 }
 """The files that may import by string, which the import rule cannot see, and what for."""
 

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from fedsim import stopping
+from fedsim import preloading, stopping
 from fedsim.sweeps.task import Performer, Result, Task
 
 _NOT_STARTED = -1.0
@@ -31,14 +31,6 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 
 # Otherwise pyarrow starts a thread when it is imported.
 _NO_THREADS = {**ONE_THREAD, "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-# Loaded once by a process without threads, from which the processes of the pool are forked.
-_PRELOADED = (
-    "torch",
-    "fedsim.catalog",
-    "fedsim.composition.execution",
-    "fedsim.learning.learner",
-    "fedsim.analysis.report",
-)
 _CONTEXT: Any = multiprocessing.get_context(
     "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 )
@@ -68,15 +60,18 @@ class Shares:
 
 
 def prepare() -> None:
-    """Start loading what the processes of a pool need, which takes a second or two."""
+    """Start loading what the processes of a pool need, which takes a second or two.
+
+    A process without threads loads it once, and those of the pool are forked from it. It ends soon after this one.
+    """
     if _CONTEXT.get_start_method() == "forkserver":
-        _CONTEXT.set_forkserver_preload(list(_PRELOADED))
+        _CONTEXT.set_forkserver_preload([preloading.__name__])
         # Processes inherit blocked signals: those that a terminal or a scheduler sends to all reach only this one.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             resource_tracker.ensure_running()
             signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # The tracker unblocks some.
-            with _environment(_NO_THREADS):
+            with _environment({**_NO_THREADS, preloading.PARENT: str(os.getpid())}):
                 forkserver.ensure_running()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
