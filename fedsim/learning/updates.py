@@ -26,7 +26,6 @@ class WaitingUpdates:
         dtype: floating-point type of the run.
         device: the compute device.
         folder: folder for vectors on disk; the system's temporary folder if None.
-        most_bytes: budget in memory; a part of the machine's memory if None.
         others: further vectors, which clients send back in a prologue.
     """
 
@@ -37,15 +36,13 @@ class WaitingUpdates:
         device: torch.device,
         *,
         folder: Path | None = None,
-        most_bytes: int | None = None,
         others: Iterable[Vector] = (),
     ) -> None:
         self.dtype = dtype
         self.device = device
         bytes_each = sum(vector.elements for vector in vectors) * dtype.itemsize
         self.elements = {vector.name: vector.elements for vector in (*others, *vectors)}
-        budget = host_budget(_WAITING_BYTES, _WAITING_SHARE) if most_bytes is None else most_bytes
-        self.room = max(1, budget // max(1, bytes_each))
+        self.room = max(1, host_budget(_WAITING_BYTES, _WAITING_SHARE) // max(1, bytes_each))
         # By dispatch: the matrices of its group, and its row in them.
         self._near: dict[int, tuple[Mapping[str, Tensor], int]] = {}
         self._far = {

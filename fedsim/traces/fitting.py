@@ -37,12 +37,12 @@ class Fit:
     cdf: Callable[[Floats], Floats]
 
 
-def thinned(samples: npt.NDArray[np.floating], most: int = MOST_SAMPLES) -> Floats:
-    """At most ``most`` of the samples, ascending and evenly spaced in rank, without randomness."""
+def thinned(samples: npt.NDArray[np.floating]) -> Floats:
+    """At most :data:`MOST_SAMPLES` of the samples, ascending and evenly spaced in rank, without randomness."""
     ordered = np.sort(np.asarray(samples, dtype=np.float64))
-    if len(ordered) <= most:
+    if len(ordered) <= MOST_SAMPLES:
         return ordered
-    ranks = ((np.arange(most) + 0.5) * len(ordered) / most).astype(np.int64)
+    ranks = ((np.arange(MOST_SAMPLES) + 0.5) * len(ordered) / MOST_SAMPLES).astype(np.int64)
     return ordered[ranks]
 
 

@@ -16,10 +16,9 @@ ELEMENTS = 6
 ROW_BYTES = 4 * ELEMENTS
 
 
-def test_waiting_updates_over_the_budget_go_to_disk() -> None:
-    waiting = WaitingUpdates(
-        [Vector("delta", ELEMENTS)], torch.float32, CPU, most_bytes=3 * ROW_BYTES
-    )
+def test_waiting_updates_over_the_budget_go_to_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedsim.learning.updates.host_budget", lambda most, share: 3 * ROW_BYTES)
+    waiting = WaitingUpdates([Vector("delta", ELEMENTS)], torch.float32, CPU)
     rows = torch.randn(5, ELEMENTS)
     waiting.put([4, 5], {"delta": rows[:2]})
     waiting.put([6, 7, 8], {"delta": rows[2:]})

@@ -64,4 +64,8 @@ def test_a_mixture_is_taken_apart():
 def test_few_or_equal_samples_are_not_fitted():
     assert fit_all(np.array([3.0] * 500)) == []
     assert fit_all(np.array([1.0, 2.0])) == []
-    assert thinned(np.arange(10.0), 5).tolist() == [1.0, 3.0, 5.0, 7.0, 9.0]
+
+
+def test_many_samples_are_thinned_evenly(monkeypatch):
+    monkeypatch.setattr("fedsim.traces.fitting.MOST_SAMPLES", 5)
+    assert thinned(np.arange(10.0)).tolist() == [1.0, 3.0, 5.0, 7.0, 9.0]
