@@ -23,31 +23,26 @@ _RENAMED = {"partial_personalisation": "partial_personalization"}
 """Earlier names of bundled scenarios."""
 
 
-def folder(name: str) -> Path:
-    """The bundled folder ``traces``, ``scenarios`` or ``docs``."""
-    return file(name)
-
-
-def file(path: str) -> Path:
-    """A bundled file or folder by its path in the source tree."""
+def located(path: str) -> Path:
+    """A bundled file or folder by its path in the source tree, such as ``docs`` or ``mkdocs.yml``."""
     packed = HERE / path
     return packed if packed.exists() else HERE.parent.parent / path
 
 
 def traces() -> list[str]:
     """Names of the bundled traces."""
-    return sorted(path.parent.name for path in folder("traces").glob("*/manifest.json"))
+    return sorted(path.parent.name for path in located("traces").glob("*/manifest.json"))
 
 
 def resolved(path: str | os.PathLike[str]) -> Path:
     """``path``, with ``builtin:NAME`` replaced by the folder of that trace."""
     text = os.fspath(path)
-    return folder("traces") / text.removeprefix(PREFIX) if text.startswith(PREFIX) else Path(path)
+    return located("traces") / text.removeprefix(PREFIX) if text.startswith(PREFIX) else Path(path)
 
 
 def written(path: Path) -> str:
     """A path as the user gave it: ``builtin:NAME`` for a folder (or a file in one) among the bundled traces."""
-    root = folder("traces")
+    root = located("traces")
     if path == root or not path.is_relative_to(root):
         return str(path)
     return f"{PREFIX}{path.relative_to(root).as_posix()}"
@@ -87,7 +82,7 @@ def suggested_trace(path: Path, folder: Path = Path()) -> str:
 
 def scenarios() -> dict[str, Path]:
     """The bundled scenarios by name, such as ``quickstart`` or ``papers/fedsum/trace_small``."""
-    root = folder("scenarios")
+    root = located("scenarios")
     files = sorted(root.glob("*.yaml")) + sorted(root.glob("*/**/*.yaml"))
     return {
         path.relative_to(root).with_suffix("").as_posix(): path

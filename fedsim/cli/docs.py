@@ -40,7 +40,7 @@ def _list() -> None:
         if section:
             click.secho(f"\n{section}", bold=True)
         print_rows({f"{page.name:<{width}}": page.title for page in members})
-    root = bundled.folder("docs")
+    root = bundled.located("docs")
     click.echo(f"\nread one: fedsim docs scenarios; the files: {root}", err=True)
 
 

@@ -51,8 +51,8 @@ def pages() -> dict[str, Page]:
     """All pages by name, in the order of the navigation, and the notebooks."""
     from ruamel.yaml import YAML
 
-    settings = bundled.file("mkdocs.yml").read_text(encoding="utf-8")
-    root = bundled.folder("docs")
+    settings = bundled.located("mkdocs.yml").read_text(encoding="utf-8")
+    root = bundled.located("docs")
     listed = _listed(YAML(typ="safe").load(settings)["nav"], "", root)
     return {page.name: page for page in (*listed, *_notebooks(root))}
 
@@ -112,7 +112,7 @@ def _markdown(notebook: Path) -> str:
 
 
 def _included(match: re.Match[str]) -> str:
-    lines = bundled.file(match["path"]).read_text(encoding="utf-8").splitlines()
+    lines = bundled.located(match["path"]).read_text(encoding="utf-8").splitlines()
     return "\n".join(lines[int(match["line"] or 1) - 1 :])
 
 

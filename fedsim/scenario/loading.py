@@ -156,7 +156,7 @@ def load_scenario(
         UserError: a single error that lists every problem with its file, line and column, or its option.
     """
     file = bundled.scenario_file(Path(path))
-    by_name = file != Path(path) and file.parent == bundled.folder("scenarios")
+    by_name = file != Path(path) and file.parent == bundled.located("scenarios")
     # Files that the user names in the overrides of a bundled scenario are in the working directory.
     folder = Path.cwd() if by_name else file.resolve().parent
     source = apply_overrides(read_yaml(file), overrides)

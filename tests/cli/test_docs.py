@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from fedsim.bundled import folder
+from fedsim.bundled import located
 from fedsim.cli import cli, pages
 from fedsim.cli import docs as command
 
@@ -20,14 +20,14 @@ def test_all_pages_are_listed_by_section() -> None:
     names = [line.split()[0] for line in lines if re.match(r"\S+ {2,}\S", line)]
     assert names == list(pages.pages())
     assert lines.index("Papers") < lines.index("Reference")
-    assert str(folder("docs")) in result.stderr
+    assert str(located("docs")) in result.stderr
     assert "tutorials/compare.ipynb" in names
 
 
 def test_without_a_terminal_a_page_is_markdown() -> None:
     result = CliRunner().invoke(cli, ["docs", "schedules"])
     assert result.exit_code == 0
-    assert result.stdout == (folder("docs") / "schedules.md").read_text(encoding="utf-8") + "\n"
+    assert result.stdout == (located("docs") / "schedules.md").read_text(encoding="utf-8") + "\n"
 
 
 @pytest.mark.parametrize("name", ["compare.ipynb", "tutorials/compare.ipynb"])

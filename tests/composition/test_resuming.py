@@ -124,7 +124,7 @@ def test_the_scenario_of_a_run_names_bundled_traces_as_any_installation_does(
         fedsim.run(scenario, tmp_path / "interrupted", on_progress=interrupt)
     text = complete.scenario_text
     assert text.count(f"trace: {trace}\n") == 4
-    assert str(bundled.folder("traces")) not in text + json.dumps(dict(complete.info))
+    assert str(bundled.located("traces")) not in text + json.dumps(dict(complete.info))
     elsewhere = tmp_path / "site-packages" / "fedsim" / "bundled"
     shutil.copytree(bundled.resolved(trace), elsewhere / "traces" / bundled.resolved(trace).name)
     monkeypatch.setattr(bundled, "HERE", elsewhere)
