@@ -265,7 +265,7 @@ def run_part(tmp_path: Path, file: str, text: str, section: str, value: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("place", "function"),
+    ("moment", "function"),
     [
         ("in_init", "__init__"),
         ("in_start", "start"),
@@ -282,9 +282,9 @@ def run_part(tmp_path: Path, file: str, text: str, section: str, value: str) -> 
     ],
 )
 def test_a_schedule_that_draws_from_a_global_generator_is_refused(
-    tmp_path: Path, place: str, function: str, draw: str, library: str
+    tmp_path: Path, moment: str, function: str, draw: str, library: str
 ) -> None:
-    draws = dict.fromkeys(("in_init", "in_start", "in_arrival", "in_call"), "pass") | {place: draw}
+    draws = dict.fromkeys(("in_init", "in_start", "in_arrival", "in_call"), "pass") | {moment: draw}
     text = SCHEDULE.format(**draws)
     result = run_part(tmp_path, "waits.py", text, "server.schedule", "waits.py:Waits")
     assert result.exit_code == 2, result.output

@@ -35,16 +35,16 @@ def by_hand(
     return piece[:, :, ::-1] if augmentation.flip and bits & 1 else piece
 
 
-@pytest.mark.parametrize("kept", ["converted", "raw"])
+@pytest.mark.parametrize("stored", ["converted", "raw"])
 @pytest.mark.parametrize(
     "augmentation",
     [CROP_AND_FLIP, Augmentation(crop_padding=4), Augmentation(flip=True)],
     ids=["crop and flip", "crop", "flip"],
 )
 def test_images_are_those_cut_by_hand(
-    augmentation: Augmentation, kept: str, monkeypatch: pytest.MonkeyPatch
+    augmentation: Augmentation, stored: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if kept == "raw":
+    if stored == "raw":
         monkeypatch.setattr("fedsim.learning.samples._CONVERTED_BYTES", 0)
     task = colour_task()
     training = make_training(augmentation=augmentation, batch_size=8, executor="plain")

@@ -26,10 +26,10 @@ def draw(order: BatchOrder, clients: list[int], first: int, last: int, **keys: i
     return order.batches(np.array(clients), sequences, first=first, last=last, **keys)
 
 
-def drawn_rows(batches: Batches, step: int, place: int) -> list[int]:
+def drawn_rows(batches: Batches, step: int, row: int) -> list[int]:
     """The samples of one batch, without padding."""
-    count = int(batches.counts[step - batches.first, place])
-    return batches.rows[step - batches.first, place, :count].tolist()
+    count = int(batches.counts[step - batches.first, row])
+    return batches.rows[step - batches.first, row, :count].tolist()
 
 
 def expected_order(client: int, sequence: int, phase: int, epoch: int) -> list[int]:

@@ -83,11 +83,11 @@ def test_vectors_wait_for_their_aggregation_and_memories_are_kept_at_once() -> N
     assert torch.allclose(server.current["model"], expected, rtol=1e-15)
 
 
-@pytest.mark.parametrize("kept", [False, True])
-def test_an_unused_update_leaves_only_the_memory_that_outlives_it(kept: bool) -> None:
-    server = server_side(kept_when_lost=True) if kept else server_side()
+@pytest.mark.parametrize("outlives", [False, True])
+def test_an_unused_update_leaves_only_the_memory_that_outlives_it(outlives: bool) -> None:
+    server = server_side(kept_when_lost=True) if outlives else server_side()
     receive(server, [train_of(0, 1, used=False), train_of(1, 2)], 1.0, 3.0)
-    expected = [100.0 if kept else 0.0, 300.0]
+    expected = [100.0 if outlives else 0.0, 300.0]
     assert server.store.rows([1, 2])["own"][:, 0].tolist() == expected
 
 

@@ -177,12 +177,12 @@ def test_clients_that_are_offline_at_the_start_have_no_prologue(
     )
 
 
-@pytest.mark.parametrize("wanted", [1.0, 2])
+@pytest.mark.parametrize("c0_clients", [1.0, 2])
 def test_a_prologue_can_wait_for_clients_that_are_offline(
-    links: Path, wanted: float, tmp_path: Path
+    links: Path, c0_clients: float, tmp_path: Path
 ) -> None:
     """A checks in after a minute and answers 10.6 s later; the deadline of the rounds does not apply."""
-    method = {"name": "scaffold_p", "c0_clients": wanted}
+    method = {"name": "scaffold_p", "c0_clients": c0_clients}
     schedule = {"name": "sync", "deadline": "30s"}
     scenario = two_links(links, {}, server={"method": method, "schedule": schedule})
     scenario["stop"] = {"rounds": 1}

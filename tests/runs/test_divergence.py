@@ -23,7 +23,7 @@ NAN = math.nan
 
 def run_of(
     columns: dict[str, list[float]],
-    own: tuple[Any, ...] = (),
+    metrics_of_scenario: tuple[Any, ...] = (),
     **info: Any,
 ) -> Any:
     """A run with evaluations of versions 0, 1, ... at 0 s, 10 s, ..."""
@@ -33,7 +33,7 @@ def run_of(
         "version": list(range(count)),
         "round": list(range(count)),
     }
-    scenario = {"evaluation": {"metrics": list(own)}}
+    scenario = {"evaluation": {"metrics": list(metrics_of_scenario)}}
     return SimpleNamespace(metrics=pd.DataFrame({**whens, **columns}), info=info, scenario=scenario)
 
 
@@ -71,7 +71,9 @@ def test_a_flower_app_may_leave_out_a_metric() -> None:
 
 @pytest.mark.parametrize("metric", ["rare.py:share", {"name": "rare.py:share"}])
 def test_a_metric_of_the_user_may_be_undefined(metric: Any) -> None:
-    run = run_of({"loss": [1.0, 1.0], "share": [0.5, NAN]}, own=(metric, "accuracy"))
+    run = run_of(
+        {"loss": [1.0, 1.0], "share": [0.5, NAN]}, metrics_of_scenario=(metric, "accuracy")
+    )
     assert own_metrics(run.scenario) == ["rare.py:share"]
     assert lost_metrics(run) == ["share"]
     assert not has_diverged(run)

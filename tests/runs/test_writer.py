@@ -132,8 +132,8 @@ def test_killed_run_is_readable_up_to_its_last_flush(tmp_path: Path) -> None:
     assert len(run.aggregations) == 1
 
 
-@pytest.mark.parametrize("kept", [0.0, 0.2, 0.5, 0.9, 0.999])
-def test_stream_cut_anywhere_gives_its_whole_batches(tmp_path: Path, kept: float) -> None:
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.9, 0.999])
+def test_stream_cut_anywhere_gives_its_whole_batches(tmp_path: Path, share: float) -> None:
     folder, writer = started(tmp_path / "run")
     for number in range(40):
         writer.append_dispatch((number, *FIRST[1:]))
@@ -141,10 +141,10 @@ def test_stream_cut_anywhere_gives_its_whole_batches(tmp_path: Path, kept: float
     writer.close()
     stream = folder.stream("dispatches")
     content = stream.read_bytes()
-    stream.write_bytes(content[: int(kept * len(content))])
+    stream.write_bytes(content[: int(share * len(content))])
     dispatch_ids = load_run(folder.path).dispatches["dispatch_id"].tolist()
     assert dispatch_ids == list(range(len(dispatch_ids)))
-    assert kept * 40 - 5 <= len(dispatch_ids) <= 40
+    assert share * 40 - 5 <= len(dispatch_ids) <= 40
 
 
 def test_resume_writes_the_tables_anew_and_keeps_the_rest(tmp_path: Path) -> None:

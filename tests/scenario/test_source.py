@@ -78,7 +78,7 @@ def test_aliases_are_copies_with_the_place_of_the_anchor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "message"),
+    ("text", "where", "message"),
     [
         ("a:\n\tb: 1\n", "f:2:1", "a tab where YAML requires spaces"),
         ("a: 1\nb: 2\na: 3\n", "f:3:1", "'a' appears twice"),
@@ -103,16 +103,16 @@ def test_aliases_are_copies_with_the_place_of_the_anchor() -> None:
         ("[" * 1200, "f", "too deeply"),
     ],
 )
-def test_errors_say_where_and_what(text: str, place: str, message: str) -> None:
+def test_errors_say_where_and_what(text: str, where: str, message: str) -> None:
     with pytest.raises(UserError) as caught:
         parse_yaml(text, "f")
     assert caught.value.where is not None
-    assert caught.value.where.startswith(place)
+    assert caught.value.where.startswith(where)
     assert message in caught.value.message
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "message", "hint"),
+    ("text", "where", "message", "hint"),
     [
         # At the beginning of a section, the line and the next one look like one value.
         ("name base\ntask: {}\n", "f:1:1", "a ':' is missing after 'name'", "write name: base"),
@@ -149,11 +149,11 @@ def test_errors_say_where_and_what(text: str, place: str, message: str) -> None:
     ],
 )
 def test_a_missing_colon_is_named_in_its_line(
-    text: str, place: str, message: str, hint: str | None
+    text: str, where: str, message: str, hint: str | None
 ) -> None:
     with pytest.raises(UserError) as caught:
         parse_yaml(text, "f")
-    assert caught.value.where == place
+    assert caught.value.where == where
     assert caught.value.message.startswith(message)
     assert hint in (None, caught.value.hint)
 
