@@ -45,6 +45,6 @@ def test_a_model_that_the_executor_cannot_train_is_refused_unless_nothing_is_tra
     scenario = digits()
     scenario["task"]["model"] = {"name": "resnet20", "norm": "batch"}
     scenario["training"] = {**scenario["training"], "executor": "stacked"}
-    with pytest.raises(UserError, match="model resnet20 cannot be vectorized over clients"):
+    with pytest.raises(UserError, match="resnet20 cannot train several clients in one tensor"):
         check(read_scenario(scenario))
     check(read_scenario(scenario), timing_only=True)
