@@ -131,6 +131,11 @@ def format_level(value: float, kind: Kind) -> str:
     return format_value(value, kind)
 
 
+def format_decimals(value: float, decimals: int) -> str:
+    """A number with a fixed number of decimals: ``56.67``."""
+    return _signed(value, lambda size: f"{_rounded(size, decimals):,f}")
+
+
 def format_ratio(ratio: float) -> str:
     """A ratio: ``1.47×``."""
     return _signed(ratio, lambda size: f"{_fixed(size, 2)}×")

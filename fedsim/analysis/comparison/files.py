@@ -17,7 +17,16 @@ from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.pages import write_page
 from fedsim.durable import replacing, write_text
 from fedsim.errors import UserError, writing
-from fedsim.formatting import ABSENT, axis_unit, format_mean, format_mean_count, format_number
+from fedsim.formatting import (
+    ABSENT,
+    Kind,
+    axis_unit,
+    format_decimals,
+    format_mean,
+    format_mean_count,
+    format_number,
+    format_ratio,
+)
 from fedsim.runs.tables import csv_text
 
 _ABSENT = "--"
@@ -95,11 +104,9 @@ def latex(comparison: ComparisonTables) -> str:
         frame = comparison.summary
         names = comparison.main_metrics if comparison.goals else comparison.metrics
         for metric in map(comparison.definition, names):
-            share = metric.unit == "share"
-            head = f"final {metric.label}{' (%)' if share else ''}"
-            columns.append(
-                (head, frame, frame.apply(_final, axis=1, name=metric.name, share=share))
-            )
+            head = f"final {metric.label}{' (%)' if metric.unit == 'share' else ''}"
+            texts = frame.apply(_final, axis=1, name=metric.name, kind=metric.unit)
+            columns.append((head, frame, texts))
     table = pd.DataFrame(index=labels)
     for setting, (head, frame, texts) in itertools.product(settings, columns):
         rows = frame["setting"] == setting
@@ -120,16 +127,25 @@ def _latex_of_timing(comparison: ComparisonTables) -> str:
     table = frame[index].set_index(index)
     table.index.names = [None] * len(index)
     for name, (label, kind) in TIMING.items():
-        scale, unit = (0.01, "%") if kind == "share" else axis_unit(frame[name].median(), kind)
+        scale, unit = (1.0, "%") if kind == "share" else axis_unit(frame[name].median(), kind)
         pairs = zip(frame[name] / scale, frame[f"{name}_sd"] / scale, strict=True)
         head = f"{label} ({unit})" if unit else label
-        table[head] = [_plus_minus(format_mean(*pair, "number")) for pair in pairs]
+        written: Kind = "share" if kind == "share" else "number"
+        table[head] = [_in_latex(format_mean(*pair, written)) for pair in pairs]
     return _latex(table, ["Mean and standard deviation over seeds."], "l" * len(index))
 
 
-def _plus_minus(text: str) -> str:
-    """A mean with its deviation, or a dash, in LaTeX."""
-    return text.replace(ABSENT, _ABSENT).replace("±", r"$\pm$")
+def _in_latex(text: str) -> str:
+    """A number as on the page, in LaTeX; the heading of its column states the percent sign."""
+    for sign, command in {
+        ABSENT: _ABSENT,
+        "%": "",
+        "±": r"$\pm$",
+        "×": r"$\times$",
+        "−": "$-$",
+    }.items():
+        text = text.replace(sign, command)
+    return text
 
 
 def _latex(table: pd.DataFrame, captions: list[str], names: str) -> str:
@@ -170,11 +186,12 @@ def _time(row: pd.Series[Any], scale: float) -> str:
     """A row of the targets: mean, interval and ratio, in units of ``scale`` seconds."""
     if not math.isfinite(row["time_s"]):
         return _ABSENT
-    text = f"{row['time_s'] / scale:.2f}"
-    if math.isfinite(row["time_low_s"]):
-        text += f" [{row['time_low_s'] / scale:.2f}, {row['time_high_s'] / scale:.2f}]"
+    mean, low, high = (
+        format_decimals(row[name] / scale, 2) for name in ("time_s", "time_low_s", "time_high_s")
+    )
+    text = mean if low == ABSENT else f"{mean} [{low}, {high}]"
     if math.isfinite(row["relative"]):
-        text += rf" ({row['relative']:.2f}$\times$)"
+        text += f" ({_in_latex(format_ratio(row['relative']))})"
     if row["reached"] < row["runs"]:
         text += f" {{[{row['reached']:.0f}/{row['runs']:.0f}]}}"
     return text
@@ -191,11 +208,6 @@ def _updates(row: pd.Series[Any]) -> str:
     return f"{number} ({rate})"
 
 
-def _final(row: pd.Series[Any], name: str, *, share: bool) -> str:
+def _final(row: pd.Series[Any], name: str, kind: Kind) -> str:
     """A row of the summary: mean and standard deviation of a metric's last values; of shares in percent."""
-    mean, spread = row[f"final_{name}"], row[f"final_{name}_sd"]
-    if not math.isfinite(mean):
-        return _ABSENT
-    factor, digits = (100, 2) if share else (1, 4)
-    text = f"{mean * factor:.{digits}f}"
-    return text + (rf" $\pm$ {spread * factor:.{digits}f}" if math.isfinite(spread) else "")
+    return _in_latex(format_mean(row[f"final_{name}"], row[f"final_{name}_sd"], kind))

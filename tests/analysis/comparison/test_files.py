@@ -10,7 +10,7 @@ import pytest
 
 from fedsim.analysis.comparison import Comparison, compare, files
 from fedsim.errors import UserError
-from fedsim.formatting import format_mean_count, format_number
+from fedsim.formatting import format_mean, format_mean_count, format_number, format_ratio
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison.compared import SETTINGS, TARGETS, VARIANTS, row
 
@@ -55,18 +55,36 @@ def test_latex_table(comparison: Comparison, page: Path) -> None:
     assert (
         f"{shown['time_s']:.2f} [{shown['time_low_s']:.2f}, {shown['time_high_s']:.2f}]" in body[1]
     )
-    assert rf"({shown['relative']:.2f}$\times$)" in body[1]
+    assert f"({format_ratio(shown['relative'])})".replace("×", r"$\times$") in body[1]
     cells = body[1].removesuffix(r" \\").split(" & ")
     updates, rate = shown["client_updates"], shown["client_updates_per_h"]
     assert cells[2] == f"{format_mean_count(updates)} ({format_number(rate)})"
     assert cells[-2] == "--"
     last = row(comparison.summary, SETTINGS[1], "fedbuff")
-    mean, spread = 100 * last["final_accuracy"], 100 * last["final_accuracy_sd"]
-    assert cells[-1] == rf"{mean:.2f} $\pm$ {spread:.2f}"
+    final = format_mean(last["final_accuracy"], last["final_accuracy_sd"], "share")
+    assert cells[-1] == final.replace("%", "").replace("±", r"$\pm$")
+
+
+def test_numbers_are_rounded_in_latex_as_on_the_page() -> None:
+    row = {"time_s": 97.5, "time_low_s": 37.5, "time_high_s": 127.5, "relative": 0.625}
+    times = pd.Series({**row, "reached": 3, "runs": 3})
+    assert format_ratio(0.625) == "0.63×"
+    assert files._time(times, 60) == r"1.63 [0.63, 2.13] (0.63$\times$)"
+    values = {"final_accuracy": 0.90625, "final_accuracy_sd": 0.01, "final_r2": -0.0125}
+    ends = pd.Series({**values, "final_r2_sd": math.nan})
+    assert files._final(ends, "accuracy", "share") == r"90.6 $\pm$ 1.0"
+    assert files._final(ends, "r2", "number") == "$-$0.0125"
 
 
 def test_a_mean_over_some_of_the_seeds_is_marked_in_latex() -> None:
-    row = {"time_s": 90.0, "time_low_s": math.nan, "relative": 1.0, "reached": 2, "runs": 2}
+    row = {
+        "time_s": 90.0,
+        "time_low_s": math.nan,
+        "time_high_s": math.nan,
+        "relative": 1.0,
+        "reached": 2,
+        "runs": 2,
+    }
     assert files._time(pd.Series(row), 60) == r"1.50 (1.00$\times$)"
     assert files._time(pd.Series({**row, "reached": 1}), 60) == r"1.50 (1.00$\times$) {[1/2]}"
 

@@ -106,7 +106,7 @@ def test_the_latex_table_has_one_row_per_setting_and_variant() -> None:
     assert rows[0].split(" & ")[2] == r"63.0 $\pm$ 4.2"
     one = latex(_made(settings=(2,), seeds=(0,))).splitlines()
     assert one[1] == r"\begin{tabular}{lrrrr}"
-    assert [line for line in one if line.startswith("a")] == [r"a & 60 & 100 & 25 & 4 \\"]
+    assert [line for line in one if line.startswith("a")] == [r"a & 60 & 100 & 25.0 & 4 \\"]
 
 
 def test_the_figure_has_a_bar_per_setting_and_variant() -> None:
