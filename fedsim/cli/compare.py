@@ -214,23 +214,12 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _print(comparison: Comparison, page: Path) -> None:
     from fedsim.analysis.comparison.cautions import cautions
-    from fedsim.analysis.comparison.headline import (
-        explanations,
-        main_target,
-        other_targets,
-        statement,
-    )
+    from fedsim.analysis.comparison.headline import other_targets, statement
 
     console = Console(highlight=False)
     head = statement(comparison)
     console.print(str(head), style="bold")
-    target = main_target(comparison)
-    if head.cause:
-        console.print(head.cause)
-    elif target is not None and len(comparison.grouping.settings) > 1:
-        for sentence in explanations(comparison, target):
-            console.print(sentence)
-    for sentence in other_targets(comparison):
+    for sentence in (*head.sentences, *other_targets(comparison)):
         console.print(sentence)
     for caution in cautions(comparison):
         console.print(caution, style="yellow")

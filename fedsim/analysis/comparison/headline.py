@@ -33,14 +33,15 @@ from fedsim.formatting import (
 
 
 class Statement(NamedTuple):
-    """A statement of a headline: the main clause, the clauses that qualify it, and a sentence on the cause.
+    """A statement of a headline: the main clause, the clauses that qualify it, and sentences on the cause.
 
-    The text of a statement does not contain the cause, which is a sentence of its own or empty.
+    The text of a statement does not contain the sentences. With several settings, they are one per setting, on the
+    cause or the uncertainty of the lead there.
     """
 
     main: str
     qualifiers: tuple[str, ...] = ()
-    cause: str = ""
+    sentences: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return "; ".join((self.main, *self.qualifiers))
@@ -61,7 +62,10 @@ def statement(comparison: ComparisonTables) -> Statement:
     if not comparison.metrics:
         return Statement(most_updates(comparison))
     if (target := main_target(comparison)) is not None:
-        return _goal(comparison, target)
+        head = _goal(comparison, target)
+        if len(comparison.grouping.settings) > 1:
+            return head._replace(sentences=tuple(explanations(comparison, target)))
+        return head
     return Statement(best_at_the_end(comparison))
 
 
@@ -229,9 +233,9 @@ def _first(comparison: ComparisonTables, target: Target) -> Statement:
         text += f": {_times_as(cause.speedup, 'fast')} as {cause.second}"
         row = frame[frame["label"] == cause.second].iloc[0]
         text += some_runs(int(row["reached"]), int(row["runs"]))
-    clear = [f"It {_factors(each)}." for each in findings.causes(comparison, target)]
+    clear = tuple(f"It {_factors(each)}." for each in findings.causes(comparison, target))
     doubts = _doubts(race.leads, "their" if tied else "its")
-    return Statement(text, (*overtaken, *doubts), "".join(clear))
+    return Statement(text, (*overtaken, *doubts), clear)
 
 
 def _doubts(leads: tuple[findings.Lead, ...], whose: str) -> tuple[str, ...]:

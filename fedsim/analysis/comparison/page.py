@@ -84,7 +84,7 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
             headline=head.main,
             qualifiers=[
                 *(f"{sentence(clause)}." for clause in head.qualifiers),
-                *filter(None, [head.cause]),
+                *head.sentences,
             ],
             others=other_targets(comparison),
             tiles=tiles(comparison),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,8 @@ def test_the_factors_of_real_runs_are_those_of_their_tables(raced: Sweep, tmp_pa
     assert document["targets"][0]["client_updates"] == pytest.approx(
         frame["client_updates"].iloc[0]
     )
+    subtitle = render(comparison).split('<p class="subtitle">')[1].split("</p>")[0]
+    assert html.unescape(subtitle).replace("\u00a0", " ") == " ".join(sentences)
     figure = page_figures(comparison)["target-0"]
     assert figure.extra["explanations"] == sentences
     columns = {column.key: column.values for column in figure.columns}
@@ -125,7 +128,7 @@ def test_the_factors_of_real_runs_are_those_of_their_tables(raced: Sweep, tmp_pa
 def test_a_reader_of_a_single_setting_gets_one_sentence(raced: Sweep) -> None:
     names = raced.index[raced.index["devices.compute.median"] == "1s"]["run"]
     comparison = compare([raced.path / name for name in names])
-    main, qualifiers, cause = statement(comparison)
+    main, qualifiers, (cause,) = statement(comparison)
     assert main.startswith("fedbuff reached a loss of 0.05 first, after ")
     assert qualifiers == ()
     assert cause.startswith("It needed ")
@@ -163,7 +166,7 @@ def _made(*, baseline: str | None = None, **variants: list[tuple[float, int]]) -
 )
 def test_the_words_fit_the_factors(end_s: float, updates: int, number: str, rate: str) -> None:
     comparison = _made(slow=[(200, 100)] * 3, quick=[(end_s, updates)] * 3)
-    assert statement(comparison).cause == (
+    assert "".join(statement(comparison).sentences) == (
         f"It needed {number} aggregated them {rate} against 1,800 per hour)."
     )
 
@@ -171,7 +174,7 @@ def test_the_words_fit_the_factors(end_s: float, updates: int, number: str, rate
 def test_a_baseline_that_is_first_is_compared_with_the_next_best() -> None:
     comparison = _made(a=[(50, 50)] * 3, b=[(200, 100)] * 3, c=[(100, 100)] * 3)
     assert headline(comparison) == "a reached 70% accuracy first, after 50 s: 2 times as fast as c"
-    assert statement(comparison).cause.startswith(
+    assert "".join(statement(comparison).sentences).startswith(
         "It needed 50.0% as many client updates (50 against"
     )
     # The factor is relative to the baseline if that is slower.
@@ -190,7 +193,7 @@ def test_only_seeds_with_which_both_reached_the_target_count() -> None:
 def test_no_cause_of_a_lead_that_is_uncertain() -> None:
     goal = Target("accuracy", 0.7)
     clear = _made(a=[(50, 50)] * 3, b=[(60, 50)] * 3)
-    assert statement(clear).cause
+    assert statement(clear).sentences
     assert clear.targets["client_updates"].tolist() == [50, 50]
     for unclear in (
         _made(a=[(50, 50)] * 2, b=[(60, 50)] * 2),
@@ -200,7 +203,7 @@ def test_no_cause_of_a_lead_that_is_uncertain() -> None:
         # Clear against the baseline, but not against the next best.
         _made(c=[(90, 50)] * 3, b=[(50.5, 50)] * 3, a=[(50, 50)] * 3),
     ):
-        assert statement(unclear).cause == ""
+        assert statement(unclear).sentences == ()
         assert findings.causes(unclear, goal) == []
         assert explanations(unclear, goal) == []
 
@@ -208,7 +211,7 @@ def test_no_cause_of_a_lead_that_is_uncertain() -> None:
 def test_a_target_that_an_untrained_model_reached_has_no_cause() -> None:
     comparison = _made(a=[(50, 0)] * 3, b=[(100, 10)] * 3)
     assert headline(comparison).endswith("2 times as fast as b")
-    assert statement(comparison).cause == ""
+    assert statement(comparison).sentences == ()
 
 
 def test_uncertain_leads_are_named_by_setting() -> None:
@@ -218,9 +221,12 @@ def test_uncertain_leads_are_named_by_setting() -> None:
             scenario = {"server": {"method": {"name": name}}, "task": {"alpha": alpha}}
             runs.append(facts(scenario, 0, f"{name}{alpha}", (0.0, end_s - 1, end_s), (0, 0, 1)))
     goal = Target("accuracy", 0.7)
-    assert explanations(of(*runs, goals=(goal,)), goal) == [
+    comparison = of(*runs, goals=(goal,))
+    sentences = explanations(comparison, goal)
+    assert sentences == [
         f"In alpha={alpha}, a's lead over b is uncertain: it rests on one seed." for alpha in (1, 2)
     ]
+    assert statement(comparison).sentences == tuple(sentences)
 
 
 def test_client_updates_to_a_target_that_nobody_reached_are_absent(raced: Sweep) -> None:
