@@ -44,10 +44,26 @@ def cautions(comparison: ComparisonTables) -> list[str]:
 def left_out(comparison: ComparisonTables) -> str:
     """Which runs are missing, and why."""
     reasons = Counter(item.reason for item in comparison.left_out).most_common()
-    shown = "; ".join(f"{format_count(count)} {reason}" for reason, count in reasons[:_SHOWN])
+    shown = "; ".join(
+        f"{format_count(count)} {reason if count == 1 else _plural(reason)}"
+        for reason, count in reasons[:_SHOWN]
+    )
     count = len(comparison.left_out)
     names = _listed([item.path.name for item in comparison.left_out])
     return f"{format_counted(count, 'run')} left out ({names}): {shown}."
+
+
+def _plural(predicate: str) -> str:
+    """What is true of several runs: ``were interrupted`` for ``was interrupted``."""
+    verb, _, rest = predicate.partition(" ")
+    return f"{ {'is': 'are', 'was': 'were'}.get(verb, verb) } {rest}"
+
+
+def _plural(predicate: str) -> str:
+    """What is true of several runs: ``were interrupted`` for ``was interrupted``."""
+    verb, _, rest = predicate.partition(" ")
+    verb = {"is": "are", "was": "were"}.get(verb, verb)
+    return f"{verb} {rest}"
 
 
 def not_comparable(comparison: ComparisonTables, target: Target) -> str:

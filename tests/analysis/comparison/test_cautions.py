@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from fedsim.analysis.comparison import Target, figures, files, findings
+from fedsim.analysis.comparison import Comparison, Target, figures, files, findings
 from fedsim.analysis.comparison.cautions import cautions
 from fedsim.analysis.comparison.headline import headline
+from fedsim.analysis.comparison.loading import LeftOut
 from tests.analysis.comparison.made import of, run
 from tests.analysis.comparison.test_groups import facts, server
 
@@ -203,6 +204,19 @@ def test_who_is_alike_is_not_ranked() -> None:
 def test_a_target_that_nobody_measured_is_no_target() -> None:
     timed = facts({**server("fedavg"), "stop": {"target": {"accuracy": 0.9}}})
     assert of(timed).goals == ()
+
+
+def test_reasons_of_several_runs_are_in_the_plural() -> None:
+    reasons = ["was not started", "was not started", "was interrupted", "failed (no luck)"]
+    left_out = tuple(LeftOut(Path(f"r{n}"), reason, None) for n, reason in enumerate(reasons))
+    comparison = Comparison(((run("fedavg"),), left_out, None))
+    assert cautions(comparison) == [
+        "4 runs left out (r0, r1, r2 and 1 more): 2 were not started; 1 was interrupted; 1 failed (no luck)."
+    ]
+    comparison = Comparison(
+        ((run("fedavg"),), 2 * (LeftOut(Path("r"), "is in progress", None),), None)
+    )
+    assert cautions(comparison) == ["2 runs left out (r and r): 2 are in progress."]
 
 
 # -- many variants --------------------------------------------------------------------------------------------------
