@@ -34,8 +34,8 @@ def command(run: Path, overrides: tuple[str, ...], live: bool, as_json: bool) ->
     The result is bit for bit that of an uninterrupted run, even with different workers (-s). A complete run is left as
     it is.
 
-    Training continues from the last checkpoint. One is written every 30 seconds of wall time, and when the run is
-    stopped by Ctrl-C, SIGTERM or SIGHUP; so a killed run repeats at most about its last 30 seconds.
+    Training continues from the last checkpoint. One is written at least every 30 seconds of wall time, and when the run
+    is stopped by Ctrl-C, SIGTERM or SIGHUP; so a killed run repeats at most about its last 30 seconds.
     """
     from fedsim.cli.summary import print_summary
     from fedsim.composition.execution import resume

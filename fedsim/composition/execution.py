@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from fedsim.learning.learner import Learner
 
 CHECKPOINT_INTERVAL_S = 30.0
-"""Wall seconds between two checkpoints."""
+"""Most wall seconds between two checkpoints, unless a single wave of training takes longer."""
 _WALL = ("wall_s", "wall_learning_s", "wall_time_plane_s")
 """Entries of ``run.json``: all wall seconds, and those of the two planes. Those of a resumed run are sums."""
 REFRESH_S = 10
@@ -333,7 +333,7 @@ class _Execution:
         self._stop = self.assembly.scenario.stop.model_dump()
         self._checkpoints = Checkpoints(self.folder.checkpoint)
         self._reached: Mapping[str, Any] | None = None
-        self._checkpointed_at = time.monotonic()
+        self._checkpointed_at = self._rested_at = time.monotonic()
         self._learning = _Stopwatch()
         self._metrics: Mapping[str, float] = {}
         self._grace = Grace()
@@ -392,7 +392,10 @@ class _Execution:
         )
 
     def _on_rest(self, learner: Learner) -> None:
-        due = time.monotonic() - self._checkpointed_at >= CHECKPOINT_INTERVAL_S
+        now = time.monotonic()
+        # The next moment of rest, if it comes as late as this one did, would be too late.
+        due = now + (now - self._rested_at) - self._checkpointed_at >= CHECKPOINT_INTERVAL_S
+        self._rested_at = now
         if due or self._grace.requested is not None:
             tensors, state = learner.state()
             progress = self._progress()
@@ -402,7 +405,7 @@ class _Execution:
                 "wall": self._wall(),
             }
             self._checkpoints.save(tensors, {**state, **reached})
-            self._checkpointed_at = time.monotonic()
+            self._checkpointed_at = self._rested_at = time.monotonic()
         self._grace.stop_if_requested()
 
     def _on_update(self) -> None:

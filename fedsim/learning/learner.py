@@ -40,8 +40,8 @@ _CPU_PENDING = 256
 _CUDA_PENDING = 2048
 _PENDING_EVALUATIONS = 32
 _PENDING_S = 10.0
-"""Maximum wall time of pending training, estimated from the last execution: until it is done, there is no checkpoint,
-and a run cannot stop."""
+"""Maximum wall time of pending training, estimated from the last execution, and wall time after which instructions are
+executed even if fewer are pending: until then there is no checkpoint, and a run cannot stop."""
 _FIRST_PENDING = 16
 """Maximum number of dispatches trained together before there is such an estimate."""
 
@@ -97,6 +97,7 @@ class Learner:
         on_cuda = station.execution.device.type == "cuda"
         self._most_pending = _CUDA_PENDING if on_cuda else _CPU_PENDING
         self._contribution_s = _PENDING_S / _FIRST_PENDING
+        self._rested_at = time.perf_counter()
 
         # Evaluates, and trains if training runs in this process on one device.
         self._pool = Pool(station.threads)
@@ -159,6 +160,7 @@ class Learner:
             or contributions >= self._most_pending
             or contributions * self._contribution_s >= _PENDING_S
             or self._pending.evaluations >= _PENDING_EVALUATIONS
+            or time.perf_counter() - self._rested_at >= _PENDING_S
         ):
             self.flush()
 
@@ -243,6 +245,7 @@ class Learner:
         if contributions:
             self._contribution_s = (time.perf_counter() - began) / contributions
         self._on_rest(self)
+        self._rested_at = time.perf_counter()
 
     def start(self) -> None:
         """Start the workers; otherwise the first wave does.

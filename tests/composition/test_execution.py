@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from fedsim.errors import UserError
 from fedsim.learning.learner import Learner
 from fedsim.methods.fedavg import FedAvg
 from fedsim.runs import Run, RunFolder
+from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import Status
 from fedsim.runs.verification import verify_run_folder
 from tests.composition.interrupting import interrupted
@@ -302,3 +304,27 @@ def test_a_run_that_fails_before_its_first_event_leaves_nothing_behind(
             fedsim.resume(tmp_path / "run")
     assert fedsim.load(tmp_path / "run").status is Status.INTERRUPTED
     assert fedsim.resume(tmp_path / "run").status is Status.COMPLETE
+
+
+def test_checkpoints_are_at_most_30_seconds_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waves of 12 s: the second ends at 24 s, and the third would end too late for a checkpoint."""
+    now = 0.0
+    clock = SimpleNamespace(monotonic=lambda: now, perf_counter=lambda: now)
+    monkeypatch.setattr("fedsim.composition.execution.time", clock)
+    saved: list[float] = []
+    monkeypatch.setattr(Checkpoints, "save", lambda *arguments: saved.append(now))
+    train = Learner._train
+
+    def slowly(learner: Learner, wave: Any) -> None:
+        nonlocal now
+        train(learner, wave)
+        now += 12
+
+    monkeypatch.setattr(Learner, "_train", slowly)
+    world = digits(stop={"rounds": 6})
+    world["training"] |= {"verify": "eager"}
+    world["server"]["selection"]["cohort"] = 1
+    fedsim.run(world, tmp_path / "run")
+    assert saved == [24, 48, 72]

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsim.errors import InvariantViolation, UserError
+from fedsim.learning.learner import Learner
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
-from fedsim.timeline import Aggregate, Contribution, Evaluate
+from fedsim.timeline import Aggregate, Contribution, Evaluate, Train
 from tests.learning.problems import (
     Remembering,
     Timeline,
@@ -286,14 +287,45 @@ def test_a_checkpoint_of_another_precision_is_refused() -> None:
         make_learner(quadratic_task(), training, checkpoint=learner.state())
 
 
+class Clock:
+    """A clock that stands still unless it is advanced."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        clock = SimpleNamespace(perf_counter=lambda: self.now)
+        monkeypatch.setattr("fedsim.learning.learner.time", clock)
+
+
 def test_long_training_is_not_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """One dispatch of 3 s per version: at first 16 together, then 4 (12 s), the fewest that take 10 s."""
-    readings = iter([0, 48, 100, 112, 200, 212])
-    clock = SimpleNamespace(perf_counter=lambda: next(readings))
-    monkeypatch.setattr("fedsim.learning.learner.time", clock)
+    clock = Clock(monkeypatch)
+    train = Learner._train
+
+    def slowly(learner: Learner, wave: list[Train]) -> None:
+        train(learner, wave)
+        clock.now += 3 * len(wave)
+
+    monkeypatch.setattr(Learner, "_train", slowly)
     rests: list[int] = []
     timeline = Timeline()
     for number in range(26):
         timeline.aggregate(timeline.dispatch(number % 3))
     timeline.play(make_learner(quadratic_task(), on_rest=lambda it: rests.append(it.version)))
     assert rests == [16, 20, 24]
+
+
+def test_training_is_not_put_off_while_the_simulation_of_time_is_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """4 s from one version to the next: the third is the first after 10 s, although 16 dispatches may be pending."""
+    clock = Clock(monkeypatch)
+    rests: list[int] = []
+    timeline = Timeline()
+    for number in range(6):
+        timeline.aggregate(timeline.dispatch(number % 3))
+    learner = make_learner(quadratic_task(), on_rest=lambda it: rests.append(it.version))
+    for name, argument in timeline.calls:
+        if isinstance(argument, Aggregate):
+            clock.now += 4
+        getattr(learner, name)(argument)
+    assert rests == [3, 6]
