@@ -10,11 +10,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from fedsim.analysis.figures.base import section
 from fedsim.analysis.headline import resumptions
 from fedsim.analysis.statistics import participation_counts
 from fedsim.catalog import CATALOG
-from fedsim.components import is_user_reference
 from fedsim.formatting import format_count, format_counted, format_duration, format_names
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs.divergence import has_diverged, lost_metrics, own_metrics
@@ -59,6 +57,7 @@ def print_summary(run: Run, *, as_json: bool = False) -> None:
     for name, value in metrics.items():
         metric = run.metric_definition(name)
         table.add_row(metric.label, metric.format(value))
+    is_app = bool(run.info.get("app"))
     met_at_start = False
     for name, target in run.scenario["stop"].get("target", {}).items():
         reached_s = run.time_to(name, target)
@@ -73,13 +72,9 @@ def print_summary(run: Run, *, as_json: bool = False) -> None:
             "[yellow]the initial model already reaches the target,[/yellow] so the run ended before its first update;"
             " choose a different stop.target, or leave it out"
         )
-    elif dispatches and not counts["aggregated"]:
-        # A Flower app has no schedule in its scenario.
-        knobs = (
-            "deadline, min_updates"
-            if "schedule" in run.scenario["server"]
-            else "the timeouts of the app"
-        )
+    elif dispatches and not counts["aggregated"] and (is_app or run.entry("versions_made")):
+        # A run of a scenario without any version has a warning that says more.
+        knobs = "the timeouts of the app" if is_app else "deadline, min_updates"
         cause = (
             f"the ClientApp failed on {format_counted(errors, 'message')}; the first tracebacks are in the log above"
             if errors
@@ -88,17 +83,13 @@ def print_summary(run: Run, *, as_json: bool = False) -> None:
         )
         say(f"[yellow]no update reached the model:[/yellow] {cause}")
     lost = lost_metrics(run)
-    named = f"{format_names(lost)} {'is' if len(lost) == 1 else 'are'} not finite" if lost else ""
-    if has_diverged(run):
-        fix = "try a smaller learning rate, or training.clip_norm"
-        if is_user_reference(method := section(run, "server", "method").get("name", "")):
-            fix = f"check that aggregate of {method} returns finite numbers, or {fix}"
-        say(f"[yellow]the model has diverged:[/yellow] {named}; {fix}")
-    elif lost:
+    if lost and not has_diverged(run):
         user_metrics = own_metrics(run.scenario)
         files = [name for name in user_metrics if name.rpartition(":")[2] in lost] or user_metrics
+        verb = "is" if len(lost) == 1 else "are"
         say(
-            f"[yellow]undefined for the last model:[/yellow] {named}, but the loss is; see {', '.join(files)}"
+            f"[yellow]undefined for the last model:[/yellow] {format_names(lost)} {verb} not finite, but the loss is; "
+            f"see {', '.join(files)}"
         )
     say(f"report: {run.folder.report}")
 

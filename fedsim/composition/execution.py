@@ -47,6 +47,7 @@ from fedsim.metrics import DEFINITIONS_KEY, to_document
 from fedsim.network.base import Network
 from fedsim.network.shared import SharedNetwork
 from fedsim.runs.checkpoint import Checkpoints, save_model
+from fedsim.runs.divergence import high_loss_warning, not_finite_warning
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
@@ -553,6 +554,8 @@ class _Execution:
         yield from small_rounds(scenario.server, run.dispatches["round"].to_numpy(), recharging)
         if scenario.stop.simulated_time is None:
             yield from drifting_hours(self.assembly.population, end_ns)
+        if (warning := high_loss_warning(run)) is not None:
+            yield warning
 
     def _warn(self, warning: UserError) -> None:
         """Pass on a warning, and note it in ``run.json``; a resumed run may find one that is there already."""
@@ -591,6 +594,8 @@ class _Execution:
         down_bytes, up_bytes = assembly.rules.traffic_bytes
         for warning in self._last_warnings(run, end_ns):
             self._warn(warning)
+        if (warning := not_finite_warning(run)) is not None:
+            self.on_warning(warning)  # Without a note: the head of the page says more.
         folder.report.unlink(missing_ok=True)  # It shows an earlier part of the run.
         run.info = folder.close(
             Status.COMPLETE,

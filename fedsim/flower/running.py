@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from fedsim.analysis.run import Run
 from fedsim.composition.closing import write_population
-from fedsim.composition.execution import OnProgress, default_folder
+from fedsim.composition.execution import OnProgress, default_folder, log_warning
 from fedsim.composition.shared import Shared
 from fedsim.composition.world import World
 from fedsim.devices.population import Population
@@ -37,6 +37,7 @@ from fedsim.methods.fedavg import FedAvg
 from fedsim.metrics import DEFINITIONS_KEY, meets, to_document
 from fedsim.randomness import Purpose, Stream
 from fedsim.runs.checkpoint import Checkpoints, save_model
+from fedsim.runs.divergence import high_loss_warning, not_finite_warning
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
@@ -269,6 +270,8 @@ def execute(
             **{DEFINITIONS_KEY: to_document(recording.definitions())},
         )
         Checkpoints(folder.checkpoint).remove()
+        for warning in filter(None, (not_finite_warning(finished), high_loss_warning(finished))):
+            log_warning(warning)
         finished.report()
         return finished
 

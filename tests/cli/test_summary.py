@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from fedsim.cli import cli
@@ -16,22 +18,41 @@ def test_a_run_without_any_update_says_so(tmp_path: Path) -> None:
         path.write_text(PARABOLAS.replace("up: 1Mbps", f"up: {up}"), encoding="utf-8")
         result = CliRunner().invoke(cli, ["run", str(path), "-o", str(tmp_path / f"out{up}")])
         assert result.exit_code == 0, result.output
-        assert ("no update reached the model" in result.stdout) == said
+        assert (
+            "no update was aggregated, so the model is the initial one" in result.stderr
+        ) == said
+        assert "no update reached the model" not in result.stdout
         # Asked were all three each time.
         contributed = next(line for line in result.stdout.splitlines() if "contributed" in line)
         assert f"{0 if said else 3} of 3" in contributed
 
 
-def test_a_model_that_diverged_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "s.yaml"
-    for rate, said in ((1e38, True), (0.1, False)):
-        path.write_text(
-            DIGITS.replace("local_steps: 2", f"local_steps: 2, optimizer: {{lr: {rate}}}"),
-            encoding="utf-8",
-        )
-        result = invoke("run", path, "-o", tmp_path / f"out{rate}")
-        assert result.exit_code == 0, result.output
-        assert ("has diverged: loss is not finite" in result.stdout) == said
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [
+        (1e38, r"loss is not finite\n  try a smaller learning rate, or training\.clip_norm"),
+        (
+            1e5,
+            r"its loss is [\d,]+, and that of the initial model was 2\.3\d*\n  try a smaller learning rate",
+        ),
+        (0.1, None),
+    ],
+)
+def test_a_model_that_diverged_says_so(tmp_path: Path, rate: float, said: str | None) -> None:
+    path, out = tmp_path / "s.yaml", tmp_path / "out"
+    path.write_text(
+        DIGITS.replace("local_steps: 2", f"local_steps: 2, optimizer: {{lr: {rate}}}"),
+        encoding="utf-8",
+    )
+    result = invoke("run", path, "-o", out)
+    assert result.exit_code == 0, result.output
+    assert "has diverged" not in result.stdout
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert page.count("he model has diverged: ") == (said is not None)
+    if said is None:
+        assert "has diverged" not in result.stderr
+    else:
+        assert re.search(f"warning: the model has diverged: {said}", result.stderr)
 
 
 def test_a_users_metric_that_is_nan_is_named_and_no_learning_rate_blamed(tmp_path: Path) -> None:
@@ -46,10 +67,10 @@ def test_a_users_metric_that_is_nan_is_named_and_no_learning_rate_blamed(tmp_pat
     assert result.exit_code == 0, result.output
     said = "undefined for the last model: late is not finite, but the loss is; see"
     assert f"{said} {tmp_path / 'own.py'}:late\n" in result.stdout
-    assert "diverged" not in result.stdout
+    assert "has diverged" not in result.output
     rate = "training.optimizer.lr=1e38"
     result = invoke("run", path, "-s", rate, "-o", tmp_path / "diverged")
-    assert "the model has diverged: late and loss are not finite; try" in result.stdout
+    assert "the model has diverged: late and loss are not finite\n  try" in result.stderr
     assert "undefined" not in result.stdout
 
 
