@@ -48,7 +48,7 @@ def test_a_model_that_diverged_says_so(tmp_path: Path, rate: float, said: str | 
     assert result.exit_code == 0, result.output
     assert "has diverged" not in result.stdout
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert page.count("he model has diverged: ") == (said is not None)
+    assert page.count("The model has diverged: ") == (said is not None)
     if said is None:
         assert "has diverged" not in result.stderr
     else:
@@ -70,7 +70,7 @@ def test_a_users_metric_that_is_nan_is_named_and_no_learning_rate_blamed(tmp_pat
     assert "has diverged" not in result.output
     rate = "training.optimizer.lr=1e38"
     result = invoke("run", path, "-s", rate, "-o", tmp_path / "diverged")
-    assert "the model has diverged: late and loss are not finite\n  try" in result.stderr
+    assert "the model has diverged: loss and late are not finite\n  try" in result.stderr
     assert "undefined" not in result.stdout
 
 
