@@ -97,7 +97,7 @@ class Feasibility:
             yield UserError(
                 f"no client can {self._finish}; the fastest needs {_duration(self._needed_s.min())}",
                 where=self._limit_key,
-                hint=self._more_time(self._needed_s.min()),
+                hint=self._more_time(self._needed_s.min(), self._needed_s.max()),
             )
         failures, stop = self.scenario.devices.failures, self.scenario.stop
         ends = stop.simulated_time or stop.dispatches
@@ -434,12 +434,16 @@ class Feasibility:
         work = "one local step" if self._sends_partial_work else "a dispatch"
         return f"finish {work} within {format_duration(self._limit_s)}"
 
-    def _more_time(self, needed_s: float) -> str:
+    def _more_time(self, needed_s: float, slowest_s: float = math.inf) -> str:
+        """The fix for clients that need ``needed_s``; with what the slowest client needs, unless it never finishes."""
         if math.isinf(needed_s):
             return "give every link a rate above zero"
         limited = self.scenario.server.schedule.type.patience
         wait = f"raise {self._limit_key} to" if limited else "let the schedule wait"
-        return f"{wait} at least {duration_at_least(needed_s)}, or give less work"
+        least = duration_at_least(needed_s)
+        of_all = least if math.isinf(slowest_s) else duration_at_least(slowest_s)
+        both = "" if of_all == least else f" for the fastest client, {of_all} for all"
+        return f"{wait} at least {least}{both}, or give less work"
 
     @cached_property
     def _late(self) -> npt.NDArray[np.bool_]:
