@@ -203,20 +203,21 @@ def test_clients_without_tests_of_their_own_cannot_be_measured(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("changes", "refused"),
+    ("changes", "refused", "suits"),
     [
-        ({}, 7),
-        ({"batch_size": 16, "local_steps": 7}, 0),
-        ({"batch_size": 16, "local_steps": 8}, 7),
-        ({"batch_size": 16, "time_budget": "1s"}, 7),
-        ({"batch_size": 111}, 4),
-        ({"batch_size": 1}, 11),
-        ({"local_epochs": 1, "batches": "with_replacement"}, 0),
-        ({"batch_size": 1, "local_steps": 2, "batches": "with_replacement"}, 11),
+        ({}, 7, 17),
+        ({"batch_size": 16, "local_steps": 7}, 0, 0),
+        ({"batch_size": 16, "local_steps": 8}, 7, 17),
+        ({"batch_size": 16, "time_budget": "1s"}, 7, 17),
+        # 112 samples leave one in a batch of 111, 113 in one of 112.
+        ({"batch_size": 111}, 4, 110),
+        ({"batch_size": 1}, 11, 2),
+        ({"local_epochs": 1, "batches": "with_replacement"}, 0, 0),
+        ({"batch_size": 1, "local_steps": 2, "batches": "with_replacement"}, 11, 2),
     ],
 )
 def test_a_mini_batch_of_one_sample_is_refused_where_the_model_needs_two(
-    tmp_path: Path, changes: dict[str, Any], refused: int
+    tmp_path: Path, changes: dict[str, Any], refused: int, suits: int
 ) -> None:
     """Of 1,239 samples seven clients have 113 and four 112, so that batches of 16 are eight, the last of one sample."""
     (tmp_path / "own.py").write_text(NORMED)
@@ -238,9 +239,33 @@ def test_a_mini_batch_of_one_sample_is_refused_where_the_model_needs_two(
         UserError, match=rf"{refused} clients have a mini-batch of one sample"
     ) as refusal:
         fedsim.run(world, tmp_path / "run")
-    full = world["training"]["batch_size"] > 1
-    assert ("set training.batches: with_replacement" in str(refusal.value.hint)) == full
+    assert refusal.value.hint == (
+        f"set training.batch_size to {suits}, which suits all clients, or use a different normalization, such as group "
+        "norm"
+    )
     assert not (tmp_path / "run").exists()
+    world["training"]["batch_size"] = suits
+    fedsim.run(world, tmp_path / "run")
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_fewer_clients_are_suggested_if_their_number_is_given(tmp_path: Path, given: bool) -> None:
+    (tmp_path / "own.py").write_text(NORMED)
+    (tmp_path / "own.csv").write_text(
+        "sample,client\n" + "".join(f"{row},{min(row, 1)}\n" for row in range(1239))
+    )
+    partition = (
+        {"name": "quantity_skew", "clients": 400, "alpha": 0.5}
+        if given
+        else {"name": "file", "path": str(tmp_path / "own.csv")}
+    )
+    world = digits(training={"local_epochs": 1, "batch_size": 16})
+    model = {"name": f"{tmp_path / 'own.py'}:Normed"}
+    world["task"] = {**world["task"], "partition": partition, "model": model}
+    with pytest.raises(UserError, match="a mini-batch of one sample") as refusal:
+        fedsim.run(world, tmp_path / "run")
+    fewer = "use fewer clients, or " if given else ""
+    assert refusal.value.hint == f"{fewer}use a different normalization, such as group norm"
 
 
 NORMED = """

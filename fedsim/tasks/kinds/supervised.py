@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.errors import UserError
 from fedsim.formatting import format_count
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 _SEED_MASK = (1 << 63) - 1
+_FARTHEST = 64
+"""A batch size up to twice the given one and this many more is suggested."""
+
 # Batch normalization needs more than one sample.
 _PROBE_SAMPLES = 2
 
@@ -59,6 +63,7 @@ class SupervisedTask(Task):
 
     Args:
         seed: the scenario's seed, on which the values of frozen parameters depend.
+        takes_clients: whether the partition has a number of clients that can be changed.
 
     Raises:
         UserError: the model does not fit the dataset.
@@ -69,7 +74,13 @@ class SupervisedTask(Task):
     dataset: Dataset
 
     def __init__(
-        self, dataset: Dataset, partition: Partition, model: ModelComponent, seed: int = 0
+        self,
+        dataset: Dataset,
+        partition: Partition,
+        model: ModelComponent,
+        seed: int = 0,
+        *,
+        takes_clients: bool = True,
     ) -> None:
         self.dataset = dataset
         self.partition = partition
@@ -82,6 +93,7 @@ class SupervisedTask(Task):
         self.client_test_offsets = partition.test_offsets
         self.client_test_rows = partition.test_rows
         self._seed = seed
+        self._takes_clients = takes_clients
         self._outline = model.outline(dataset)
         if self._outline is not None:
             self.layout = Layout.of(self._outline.parameters, self._outline.buffers)
@@ -100,7 +112,13 @@ class SupervisedTask(Task):
         dataset = context.load(params.dataset.create(), context.folder)
         stream = Stream(context.seed, Purpose.PARTITION)
         partition = params.partition.create().split(dataset, stream, context.folder)
-        return cls(dataset, partition, params.model.create(), context.seed)
+        return cls(
+            dataset,
+            partition,
+            params.model.create(),
+            context.seed,
+            takes_clients=params.partition.params.takes_clients,
+        )
 
     def may_lack_kernel(self, training: Training) -> bool:
         """Whether the model is of unknown structure, or the scenario requires a stacked kernel."""
@@ -337,14 +355,7 @@ class SupervisedTask(Task):
 
     def _check_smallest_batch(self, training: Training) -> None:
         """Refuse mini-batches of one sample if the model cannot be trained on them."""
-        batch_size = training.batch_size
-        always = (self.samples == 1) | (batch_size == 1)
-        single = always.copy()
-        if training.batches == "epochs":
-            # The last batch of an epoch, if a dispatch reaches it.
-            reached = self.local_steps(training) >= self.steps_per_epoch(batch_size)
-            reached |= training.time_budget is not None
-            single |= (self.samples % batch_size == 1) & reached
+        single = self._has_single(training)
         reason = self.refusal_of_one_sample() if single.any() else None
         if reason is not None:
             client = int(np.argmax(single))
@@ -352,11 +363,36 @@ class SupervisedTask(Task):
             raise UserError(
                 f"{format_count(count)} {'client has' if count == 1 else 'clients have'} a mini-batch of one sample "
                 f"(client {client}: {format_count(self.samples[client])} samples in batches of "
-                f"{format_count(batch_size)}), on which model {self.model.name} cannot be trained: {reason}",
+                f"{format_count(training.batch_size)}), on which model {self.model.name} cannot be trained: {reason}",
                 where="training.batch_size",
-                hint=("" if always.any() else "set training.batches: with_replacement, or ")
-                + "use a different batch_size, fewer clients, or a different normalization, such as group norm",
+                hint=self._larger_batches(training),
             )
+
+    def _has_single(self, training: Training) -> npt.NDArray[np.bool_]:
+        """Whether each client trains on a mini-batch of one sample, (N,)."""
+        batch_size = training.batch_size
+        single: npt.NDArray[np.bool_] = (self.samples == 1) | (batch_size == 1)
+        if training.batches == "epochs":
+            # The last batch of an epoch, if a dispatch reaches it.
+            reached = self.local_steps(training) >= self.steps_per_epoch(batch_size)
+            reached |= training.time_budget is not None
+            single |= (self.samples % batch_size == 1) & reached
+        return single
+
+    def _larger_batches(self, training: Training) -> str:
+        """How to avoid mini-batches of one sample: with the nearest batch size that has none, if there is one."""
+        given = training.batch_size
+        # The larger of two that are equally near comes first.
+        sizes = sorted(range(2, 2 * given + _FARTHEST), key=lambda size: (abs(size - given), -size))
+        variants = (training.model_copy(update={"batch_size": size}) for size in sizes)
+        suits = (one.batch_size for one in variants if not self._has_single(one).any())
+        fixes = []
+        if not (self.samples == 1).any() and (nearest := next(suits, None)) is not None:
+            fixes.append(f"set training.batch_size to {nearest}, which suits all clients")
+        elif self._takes_clients:
+            fixes.append("use fewer clients")
+        fixes.append("use a different normalization, such as group norm")
+        return ", or ".join(fixes)
 
     def refusal_of_one_sample(self) -> str | None:
         """Why the module cannot be trained on a mini-batch of one sample; None if it can."""
