@@ -594,8 +594,8 @@ class _Execution:
         down_bytes, up_bytes = assembly.rules.traffic_bytes
         for warning in self._last_warnings(run, end_ns):
             self._warn(warning)
-        if (warning := not_finite_warning(run)) is not None:
-            self.on_warning(warning)  # Without a note: the head of the page says more.
+        if (diverged := not_finite_warning(run)) is not None:
+            self.on_warning(diverged)  # Without a note: the head of the page says more.
         folder.report.unlink(missing_ok=True)  # It shows an earlier part of the run.
         run.info = folder.close(
             Status.COMPLETE,

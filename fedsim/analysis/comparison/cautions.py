@@ -56,12 +56,6 @@ def left_out(comparison: ComparisonTables) -> str:
 def _plural(predicate: str) -> str:
     """What is true of several runs: ``were interrupted`` for ``was interrupted``."""
     verb, _, rest = predicate.partition(" ")
-    return f"{ {'is': 'are', 'was': 'were'}.get(verb, verb) } {rest}"
-
-
-def _plural(predicate: str) -> str:
-    """What is true of several runs: ``were interrupted`` for ``was interrupted``."""
-    verb, _, rest = predicate.partition(" ")
     verb = {"is": "are", "was": "were"}.get(verb, verb)
     return f"{verb} {rest}"
 
