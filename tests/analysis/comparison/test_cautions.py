@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from fedsim.analysis.comparison import Comparison, Target, figures, files, findings
+from fedsim.analysis.comparison import Comparison, Target, figures, findings
 from fedsim.analysis.comparison.cautions import cautions
 from fedsim.analysis.comparison.headline import headline
+from fedsim.analysis.comparison.latex import latex
 from fedsim.analysis.comparison.loading import LeftOut
 from tests.analysis.comparison.made import of, run
 from tests.analysis.comparison.test_groups import facts, server
@@ -98,8 +99,8 @@ def test_runs_that_stopped_at_their_target_are_a_caution() -> None:
     finding = figures.learning(of(runs[0], runs[2]))
     assert finding is not None
     assert "do not rank the variants" in finding.finding
-    assert "final" not in files.latex(of(runs[0], runs[2]))
-    assert "final accuracy" in files.latex(of(runs[1], run("mifa", 1)))
+    assert "& final" not in latex(of(runs[0], runs[2]))
+    assert "& final" in latex(of(runs[1], run("mifa", 1)))
     # There is nothing to compare, or no run ended at a target.
     assert cautions(of(*runs[:2])) == cautions(of(runs[1], run("mifa", 1))) == []
 

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from fedsim.analysis.comparison import Comparison, compare
-from fedsim.analysis.comparison.files import latex
 from fedsim.analysis.comparison.headline import headline
+from fedsim.analysis.comparison.latex import latex
 from fedsim.analysis.report import figures as report_figures
 from fedsim.cli.compare import command
 from fedsim.errors import UserError
@@ -92,18 +92,20 @@ def test_the_terminal_shows_the_numbers_that_matter(folder: Path, tmp_path: Path
     assert all((tmp_path / "out" / name).stat().st_size for name in names)
 
 
-def test_the_latex_table_has_one_row_per_setting_and_variant() -> None:
+def test_the_latex_table_has_one_row_per_variant_below_its_setting() -> None:
     lines = latex(_made()).splitlines()
-    assert lines[1] == r"\begin{tabular}{llrrrr}"
-    assert (
-        r"time per server update (s) & client updates per hour & local steps lost (\%)"
-        in (lines[3])
-    )
-    rows = [line for line in lines if line.startswith("rate")]
-    assert [row.split(" & ")[:2] for row in rows] == [
-        [rf"rate\_factor={setting}", variant] for setting in (0.5, 2) for variant in "ab"
+    assert lines[1] == r"\begin{tabular}{lrrrr}"
+    assert lines[3:5] == [
+        r" & time per server & client updates & local steps & data \\",
+        r" & update (s) & per hour & lost (\%) & moved (GB) \\",
     ]
-    assert rows[0].split(" & ")[2] == r"63.0 $\pm$ 4.2"
+    names = [line.split(" & ")[0] for line in lines if line.startswith((r"\multi", "a", "b"))]
+    assert names == [
+        name
+        for setting in (0.5, 2)
+        for name in (rf"\multicolumn{{5}}{{l}}{{\textit{{rate\_factor={setting}}}}} \\", "a", "b")
+    ]
+    assert lines[7].split(" & ")[1] == r"63.0 $\pm$ 4.2"
     one = latex(_made(settings=(2,), seeds=(0,))).splitlines()
     assert one[1] == r"\begin{tabular}{lrrrr}"
     assert [line for line in one if line.startswith("a")] == [r"a & 60 & 100 & 25.0 & 4 \\"]
