@@ -80,9 +80,9 @@ _PAIRS: Columns = (
     ("first", "first", "text"),
     ("second", "second", "text"),
     ("quantity", "quantity", "text"),
-    ("seeds", "seeds", "count"),
     ("difference", "first − second", "text"),
     ("range", "95% interval", "text"),
+    ("seeds", "seeds", "count"),
     ("better", "seeds favoring first", "count"),
     ("same", "seeds equal", "count"),
 )
@@ -543,10 +543,10 @@ def runs(comparison: ComparisonTables) -> Figure:
     metrics = map(comparison.definition, comparison.metrics[:1])
     columns: Columns = (
         ("seed", "seed", "text"),
-        ("run", "folder", "text"),
         ("simulated_s", "simulated", "time"),
         ("wall_s", "wall time", "time"),
         *((f"final_{metric.name}", f"final {metric.label}", metric.unit) for metric in metrics),
+        ("run", "folder", "text"),
     )
     frame = comparison.runs.astype({"seed": str})
     return Figure(

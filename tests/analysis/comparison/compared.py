@@ -123,11 +123,15 @@ def row(frame: pd.DataFrame, setting: str, variant: str, **more: Any) -> Any:
 
 
 def cells(page: str, figure: str) -> list[list[str]]:
+    """The cells of a table, each row after the setting above it if there are several."""
     body = page.split(f'id="figure-{figure}"')[1].split("<tbody>")[1].split("</tbody>")[0]
-    rows = [
-        re.findall(r"<t[hd](?! class=\"range\")[^>]*>(.*?)</t[hd]>", part, re.S)
-        for part in body.split("<tr>")[1:]
-    ]
-    texts = [[html.unescape(re.sub(r"<[^>]+>", "", cell)).strip() for cell in row] for row in rows]
-    # Durations do not break.
-    return [[text.replace("\u00a0", " ") for text in row] for row in texts]
+    rows, setting = [], []
+    for group, row in re.findall(r"<tr( class=\"group\")?>(.*?)</tr>", body, re.S):
+        inside = re.findall(r"<t[hd](?! class=\"range\")[^>]*>(.*?)</t[hd]>", row, re.S)
+        texts = [html.unescape(re.sub(r"<[^>]+>", "", cell)).strip() for cell in inside]
+        if group:
+            setting = texts
+        else:
+            # Durations do not break.
+            rows.append([text.replace("\u00a0", " ") for text in (*setting, *texts)])
+    return rows

@@ -92,6 +92,29 @@ def test_the_table_of_times_fits_a_laptop_and_has_no_gap_above_it_on_a_phone(
     assert chromium.run(f"{table}.querySelector('thead').offsetHeight") < one_line
 
 
+def test_tables_of_several_settings_fit_a_laptop_and_show_a_value_on_a_phone(
+    chromium: Page, sweep: Sweep, tmp_path: Path
+) -> None:
+    """Nothing of the table of times is cut off, and the first value is beside the name of its variant."""
+    labels = {"fedavg": "a_variant_with_a_long_name, mu=0.1", "alpha=5": "a setting, also long"}
+    comparison = compare(sweep.path, targets=["accuracy=0.5", "accuracy=0.7"], labels=labels)
+    chromium.open(page_of(comparison, tmp_path))
+    for width in (1300, 390):
+        chromium.resize(width)
+        chromium.settle()
+        for figure in ("quality", "target-0", "target-1", "pairs", "time", "work", "runs"):
+            table = f"document.querySelector('#figure-{figure} .scroll')"
+            if width == 1300:
+                assert chromium.run(f"{table}.scrollWidth <= {table}.clientWidth"), figure
+            values = f"[...{table}.querySelector('tbody tr:not(.group)').children]"
+            at = {"quality": 2, "target-0": 2, "target-1": 2, "pairs": 3, "runs": 2}.get(figure, 1)
+            right = chromium.run(f"{values}[{at}].getBoundingClientRect().right")
+            assert right <= chromium.run(f"{table}.getBoundingClientRect().right + 1"), figure
+            chromium.run(f"{table}.scrollTo(300, 0)")
+            left = chromium.run(f"{values}[0].getBoundingClientRect().left")
+            assert left >= chromium.run(f"{table}.getBoundingClientRect().left"), figure
+
+
 def test_a_long_word_of_the_headline_wraps_on_a_phone(
     chromium: Page, sweep: Sweep, tmp_path: Path
 ) -> None:
