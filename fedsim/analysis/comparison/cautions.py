@@ -32,7 +32,7 @@ def cautions(comparison: ComparisonTables) -> list[str]:
             sentences += everywhere.pop()
         else:
             for setting in settings:
-                sentences += find(comparison, setting, f" in {setting}")
+                sentences += find(comparison, setting, f" ({setting})")
     return [
         *_diverged(comparison),
         *_stopped(comparison),

@@ -230,8 +230,7 @@ def _target_finding(
     elif len(first.labels) > 1:
         finding = f"{format_names(first.names)} were first, {after}: a tie at the resolution of the evaluations."
     else:
-        setting = f" in {first.setting}" if first.setting else ""
-        finding = f"{first.labels[0]} was first{setting}, {after}."
+        finding = f"{first.names[0]} was first, {after}."
     if first.faster is not None:
         finding += f" {sentence(shorter_mean(first.faster))}."
     if missed:
@@ -433,6 +432,8 @@ def most_updates(comparison: ComparisonTables) -> str:
             f"{who} aggregated the most" if who else f"{everyone(frame)} aggregated equally many"
         )
         return f"{subject} client updates: {format_number(best)} per simulated hour"
+    if findings.equal_everywhere(frame, "client_updates_per_h", format_number):
+        return "All variants of a setting aggregated equally many client updates per simulated hour"
     labels, count = findings.most_often_leading(frame, "client_updates_per_h", format_number)
     each = " each" if len(labels) > 1 else ""
     where = f"in {count} of {len(settings)} settings"

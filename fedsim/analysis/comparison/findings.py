@@ -334,6 +334,12 @@ def leader(frame: pd.DataFrame, column: str, written: Callable[[float], str]) ->
     return format_names(_names(ahead)) if len(ahead) < len(frame) or len(frame) == 1 else ""
 
 
+def equal_everywhere(frame: pd.DataFrame, column: str, written: Callable[[float], str]) -> bool:
+    """Whether all variants of each setting have the same value of a column, as written."""
+    texts = frame[column].map(written)
+    return bool((texts.groupby(frame["setting"]).nunique() == 1).all())
+
+
 def most_often_leading(
     frame: pd.DataFrame, column: str, written: Callable[[float], str]
 ) -> tuple[list[str], int]:
@@ -445,4 +451,4 @@ def _drawn(values: dict[str, Any]) -> dict[str, Any]:
 def _names(rows: pd.DataFrame) -> list[str]:
     """Variants and, if there are several, their settings."""
     names = zip(rows["label"], rows["setting"], strict=True)
-    return [f"{label} in {setting}" if setting else label for label, setting in names]
+    return [f"{label} ({setting})" if setting else label for label, setting in names]

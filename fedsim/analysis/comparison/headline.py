@@ -115,10 +115,10 @@ def explanations(comparison: ComparisonTables, target: Target) -> list[str]:
     sentences = []
     for setting in comparison.grouping.settings:
         if setting in causes:
-            sentences.append(f"In {setting}, {_explanation(causes[setting])}")
+            sentences.append(_explanation(causes[setting], f" ({setting})"))
         elif (race := findings.race_to(comparison, target, setting)) is not None:
-            doubts = _doubts(race.leads, f"{race.first.labels[0]}'s")
-            sentences += [f"In {setting}, {doubt}." for doubt in doubts]
+            doubts = _doubts(race.leads, f"{race.first.labels[0]}'s", f" ({setting})")
+            sentences += [f"{doubt}." for doubt in doubts]
     return sentences
 
 
@@ -146,10 +146,10 @@ def causes(comparison: ComparisonTables) -> list[dict[str, Any]]:
     ]
 
 
-def _explanation(cause: findings.Cause) -> str:
-    """``fedbuff was 2 times as fast as fedavg: it needed ...``, with its period."""
+def _explanation(cause: findings.Cause, setting: str = "") -> str:
+    """``fedbuff was 2 times as fast as fedavg (alpha=1): it needed ...``, with its period."""
     factor = _times_as(cause.speedup, "fast")
-    return f"{cause.first} was {factor} as {cause.second}: it {_factors(cause)}."
+    return f"{cause.first} was {factor} as {cause.second}{setting}: it {_factors(cause)}."
 
 
 def _factors(cause: findings.Cause) -> str:
@@ -238,7 +238,7 @@ def _first(comparison: ComparisonTables, target: Target) -> Statement:
     return Statement(text, (*overtaken, *doubts), clear)
 
 
-def _doubts(leads: tuple[findings.Lead, ...], whose: str) -> tuple[str, ...]:
+def _doubts(leads: tuple[findings.Lead, ...], whose: str, setting: str = "") -> tuple[str, ...]:
     """Why the lead may mean nothing, as a clause; none if it is clear."""
     lead = next((lead for lead in leads if lead.uncertain), None)
     if lead is None:
@@ -256,7 +256,7 @@ def _doubts(leads: tuple[findings.Lead, ...], whose: str) -> tuple[str, ...]:
         reason = f"it rests on {'one seed' if lead.seeds == 1 else f'{lead.seeds} seeds'}"
     else:
         reason = "the two share no seed"
-    return (f"{whose} lead over {lead.other} is uncertain: {reason}",)
+    return (f"{whose} lead over {lead.other}{setting} is uncertain: {reason}",)
 
 
 def tiles(comparison: ComparisonTables) -> list[Tile]:

@@ -36,9 +36,10 @@ def participation(run: Run) -> Figure | None:
     if not counts.any():
         return None
     never = int((counts == 0).sum())
+    clients = f"{format_count(len(counts) - never)} of {format_count(len(counts))}"
     return Figure(
         "participation",
-        f"{format_count(len(counts) - never)} of {format_count(len(counts))} clients contributed at least one update; "
+        f"{clients if never else f'All {format_count(len(counts))}'} clients contributed at least one update; "
         f"the most active contributed {format_count(counts.max(initial=0))}.",
         histogram(counts, integer_bins(counts), "count", "clients", "updates from"),
         {"never": never},
@@ -249,9 +250,14 @@ def partition(run: Run) -> Figure | None:
         if len(shown) < len(clients)
         else "all clients"
     )
+    finding = (
+        f"Every client has data of all {len(labels)} labels."
+        if len(labels) > 1 and (held.reindex(clients, fill_value=0) == len(labels)).all()
+        else f"Clients have data of {format_number(held.mean())} of the {len(labels)} labels on average."
+    )
     return Figure(
         "partition",
-        f"Clients have data of {format_number(held.mean())} of the {len(labels)} labels on average.",
+        finding,
         (
             Column("client_id", "client", "count", clients_shown)
             if names is None

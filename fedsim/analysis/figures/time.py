@@ -230,11 +230,11 @@ def outcomes(run: Run) -> Figure | None:
 
 
 _CAUSES = {
-    Ending.OFFLINE: "went offline",
-    Ending.CRASH: "crashed",
-    Ending.LOST_UPLOAD: "lost the upload",
-    Ending.BATTERY: "ran out of battery",
-    Ending.DECLINED: "declined",
+    Ending.OFFLINE: "the client went offline",
+    Ending.CRASH: "the client crashed",
+    Ending.LOST_UPLOAD: "the upload was lost",
+    Ending.BATTERY: "the battery ran out",
+    Ending.DECLINED: "the client declined",
 }
 
 
@@ -243,14 +243,14 @@ def _causes(dispatches: pd.DataFrame) -> str:
     counts = statistics.cause_counts(dispatches)
     if not counts:
         return ""
-    verbs = {ending.label: verb for ending, verb in _CAUSES.items()}
+    clauses = {ending.label: clause for ending, clause in _CAUSES.items()}
     total = sum(counts.values())
     dropped = f" {format_count(total)} {'was' if total == 1 else 'were'} dropped"
     if len(counts) == 1:
         (cause,) = counts
-        because = "because it" if total == 1 else f"{'both' if total == 2 else 'all'} because they"
-        return f"{dropped}, {because} {verbs[cause]}."
-    shares = [f"{format_share(n / total)} {verbs[cause]}" for cause, n in counts.items()]
+        who = {1: "", 2: "both "}.get(total, "all ")
+        return f"{dropped}, {who}because {clauses[cause]}."
+    shares = [f"{format_share(n / total)} because {clauses[cause]}" for cause, n in counts.items()]
     return f"{dropped}: {format_names(shares)}."
 
 

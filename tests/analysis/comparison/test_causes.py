@@ -100,15 +100,14 @@ def test_the_factors_of_real_runs_are_those_of_their_tables(raced: Sweep, tmp_pa
         assert cause.speedup == pytest.approx(1 / relative, rel=1e-12)
     # The terminal, its JSON document, the page and the LaTeX table.
     sentences = explanations(comparison, GOAL)
-    assert [sentence.split(",")[0] for sentence in sentences] == [
-        f"In median={median}" for median in MEDIANS
-    ]
+    settings = [f" (median={median})" for median in MEDIANS]
+    assert all(f"as fedavg{each}: " in text for each, text in zip(settings, sentences, strict=True))
     arguments = [str(raced.path), "-o", str(tmp_path / "out")]
     shown = CliRunner().invoke(command, arguments, env={"COLUMNS": "400"}).output
     assert all(sentence in shown for sentence in sentences)
     document = json.loads(CliRunner().invoke(command, [*arguments, "--json"]).stdout)
     assert [item["sentence"] for item in document["causes"]] == [
-        sentence.partition(", ")[2] for sentence in sentences
+        text.replace(each, "") for each, text in zip(settings, sentences, strict=True)
     ]
     assert document["causes"][0]["speedup"] == pytest.approx(causes["median=1s"].speedup)
     (frame,) = (comparison.targets_of(goal) for goal in comparison.goals)
@@ -224,7 +223,7 @@ def test_uncertain_leads_are_named_by_setting() -> None:
     comparison = of(*runs, goals=(goal,))
     sentences = explanations(comparison, goal)
     assert sentences == [
-        f"In alpha={alpha}, a's lead over b is uncertain: it rests on one seed." for alpha in (1, 2)
+        f"a's lead over b (alpha={alpha}) is uncertain: it rests on one seed." for alpha in (1, 2)
     ]
     assert statement(comparison).sentences == tuple(sentences)
 

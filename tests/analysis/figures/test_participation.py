@@ -87,6 +87,26 @@ def test_partition_matrix(run: Run, document: dict[str, Any]) -> None:
         assert shown[f"label_{label}"] == expected.tolist()
 
 
+def test_all_clients_and_all_labels_are_stated_as_such(tmp_path: Path) -> None:
+    scenario = {
+        "task": {
+            "dataset": {"name": "digits"},
+            "partition": {"name": "iid", "clients": 3},
+            "model": {"name": "logistic_regression"},
+        },
+        "training": {"local_steps": 1},
+        "devices": {"compute": {"name": "values", "step": [1, 1, 1]}, "network": LINKS},
+        "server": {"selection": {"cohort": 3}},
+        "stop": {"rounds": 1},
+    }
+    run = fedsim.run(scenario, tmp_path / "run")
+    figures = participation.participation(run), participation.partition(run)
+    assert [figure and figure.finding.split("; ")[0] for figure in figures] == [
+        "All 3 clients contributed at least one update",
+        "Every client has data of all 10 labels.",
+    ]
+
+
 def test_why_clients_did_not_contribute(tmp_path: Path) -> None:
     """Of five devices, one is always away, one is never selected, one is too slow, and one leaves at once."""
     week, minute = [(0, 7 * 86_400 * 10**6)], 60 * 10**6

@@ -55,15 +55,15 @@ def test_the_causes_of_drops_are_counted(tmp_path: Path) -> None:
     scenario["devices"]["energy"] = {"battery_j": 5, "compute_w": 2, "upload_w": 0}
     run = fedsim.run(scenario, tmp_path / "run")
     assert run.dispatches.set_index("client_id")["cause"].dropna().to_dict() == {2: "battery"}
-    assert outcomes_of(run).endswith(" 1 was dropped, because it ran out of battery.")
+    assert outcomes_of(run).endswith(" 1 was dropped, because the battery ran out.")
     for count, all_of_them in ((2, "both"), (3, "all")):
         several = pd.concat([run.dispatches] * count)
-        expected = f" {count} were dropped, {all_of_them} because they ran out of battery."
+        expected = f" {count} were dropped, {all_of_them} because the battery ran out."
         assert time._causes(several) == expected
     scenario["devices"]["failures"] = {"upload_loss": 1}
     scenario["stop"] = {"simulated_time": "2.8s"}
     assert outcomes_of(fedsim.run(scenario, tmp_path / "lost")).endswith(
-        " 3 were dropped: 66.7% lost the upload and 33.3% ran out of battery."
+        " 3 were dropped: 66.7% because the upload was lost and 33.3% because the battery ran out."
     )
 
 
