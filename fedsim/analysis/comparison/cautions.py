@@ -185,8 +185,11 @@ def _copies(comparison: ComparisonTables, setting: str, where: str) -> Iterator[
             equal = all(len(of_replicate) == 1 for of_replicate in digests.values())
             yield (
                 f"{_listed([group.label for group in groups])} are runs of one scenario with the same seeds{where}, "
-                f"{'and their results are identical' if equal else 'but their results differ'}; "
-                "give each run once."
+                + (
+                    "and their results are identical; one of them is enough."
+                    if equal
+                    else "but their results differ, for example because code or libraries changed."
+                )
             )
 
 

@@ -228,8 +228,8 @@ def test_a_run_that_is_given_twice_is_a_caution() -> None:
     copy = dataclasses.replace(runs[0], path=Path("copies/run"))
     (sentence,) = cautions(of(*runs, copy))
     assert sentence.endswith(
-        " are runs of one scenario with the same seeds, and their results are identical; give each run once."
+        " are runs of one scenario with the same seeds, and their results are identical; one of them is enough."
     )
     assert sentence.startswith("fedavg0 and run are runs")
     other = dataclasses.replace(copy, digest="other")
-    assert "seeds, but their results differ;" in cautions(of(*runs, other))[0]
+    assert "seeds, but their results differ, for example" in cautions(of(*runs, other))[0]
