@@ -50,7 +50,7 @@ _Column = tuple[str, list[list[str]]]
 @click.option(
     "--baseline",
     metavar="LABEL",
-    help="Reference variant for relative times; the first by default.",
+    help="Reference variant for relative times, by its name (that of --labels, if given); the first by default.",
 )
 @click.option(
     "--settings",

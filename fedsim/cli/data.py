@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +19,12 @@ from fedsim.cli.options import (
     set_option,
     user_code_option,
 )
+from fedsim.components import Component
 from fedsim.errors import UserError
 from fedsim.formatting import format_command, format_count
 from fedsim.scenario.loading import load_part
 from fedsim.scenario.overrides import Override
+from fedsim.tasks.reading.files import PATHS_ARE_RELATIVE
 
 if TYPE_CHECKING:
     from fedsim.tasks.dataset import Dataset
@@ -62,9 +66,14 @@ def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
         if not settings and name in CATALOG.parts("dataset"):
             error.add_note(f"note: set parameters with -s KEY=VALUE; see fedsim describe {name}")
         raise
-    loaded = dataset.loaded(Path.cwd())
+    try:
+        loaded = dataset.loaded(Path.cwd())
+    except UserError as error:
+        raise UserError(
+            error.message, where=error.where, hint=_for_command(error.hint, dataset)
+        ) from error
     for doubt in loaded.doubts():
-        click.echo(f"warning: {doubt.message}\n  {doubt.hint}", err=True)
+        click.echo(f"warning: {doubt.message}\n  {_for_command(doubt.hint, dataset)}", err=True)
     described = _describe(loaded)
     if as_json:
         print_json(described)
@@ -73,6 +82,20 @@ def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
     for key, value in described.items():
         if key != "name" and value not in (None, []):
             click.echo(f"{key.replace('_', ' '):<18}{_text(value)}")
+
+
+def _for_command(hint: str | None, dataset: Component[Any]) -> str | None:
+    """A hint for scenarios in the words of this command: parameters as options, and the folder of relative paths."""
+    if hint is None:
+        return None
+    if hint == PATHS_ARE_RELATIVE:
+        return "relative paths refer to the current folder"
+    names = "|".join(type(dataset.params).model_fields)
+    return re.sub(
+        rf"\b({names}): (\[[^\]]*\]|\w+)",
+        lambda found: f"-s {shlex.quote(f'{found[1]}={found[2]}')}",
+        hint,
+    )
 
 
 def _describe(dataset: Dataset) -> dict[str, Any]:

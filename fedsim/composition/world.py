@@ -312,8 +312,7 @@ class World:
             relative_to = (
                 ""
                 if written.startswith(bundled.PREFIX)
-                else f"; relative paths refer to {self.folder} (the scenario's folder; for a built-in scenario, the "
-                "current one)"
+                else f"\n  relative paths refer to {self.folder}"
             )
             raise UserError(
                 f"no such trace bundle: {written}",

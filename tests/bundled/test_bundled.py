@@ -81,12 +81,12 @@ def test_a_built_in_trace_is_suggested(trace: str, expected: str, tmp_path: Path
     [
         (
             "traces/berlin",
-            ["did you mean '../traces/berlin'?; relative paths refer to {}/scenarios ("],
+            ["did you mean '../traces/berlin'?\n  relative paths refer to {}/scenarios\n"],
         ),
         ("../traces/berlni", ["did you mean '../traces/berlin'?"]),
         (
             "mars",
-            [ALL_TRACES, "; nearby: ../traces/berlin; relative paths refer to {}/scenarios ("],
+            [ALL_TRACES, "; nearby: ../traces/berlin\n  relative paths refer to {}/scenarios\n"],
         ),
         ("builtin:mars", [ALL_TRACES, "; nearby: ../traces/berlin\n  or make a bundle"]),
     ],

@@ -143,6 +143,7 @@ class Table(DatasetComponent):
         text = [name for name in features if frame[name].dtype.kind not in "fiub"]
         if text or not features:
             where, example = str(path), ""
+            numeric = [name for name in features if name not in text]
             if text:
                 values = frame[text[0]].tolist()
                 row = next((row for row, value in enumerate(values) if not _is_number(value)), 0)
@@ -152,7 +153,9 @@ class Table(DatasetComponent):
                 if text
                 else "it has no feature column",
                 where=where,
-                hint="name the numeric columns with features:, or turn text into numbers first",
+                hint=f"use the numeric columns, features: [{', '.join(numeric)}], or turn text into numbers first"
+                if numeric
+                else "turn text into numbers first",
             )
         return features
 

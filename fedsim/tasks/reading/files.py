@@ -33,10 +33,8 @@ if TYPE_CHECKING:
 DATA_VARIABLE = "FEDSIM_DATA"
 """Environment variable that names the folder with ``datasets/<name>/``."""
 
-PATHS_ARE_RELATIVE = (
-    "relative paths refer to the scenario's folder (for fedsim data, to the current one)"
-)
-"""Hint for a file that the user named and that does not exist."""
+PATHS_ARE_RELATIVE = "relative paths refer to the scenario's folder"
+"""Hint for a file that a scenario names and that does not exist."""
 
 _ENDINGS = ("", ".gz", ".xz")
 
@@ -149,7 +147,7 @@ def absent(name: str, missing: Sequence[str], source: Path | None) -> UserError:
     return UserError(
         f"missing {', '.join(missing)} {where}",
         where=f"data set {name}",
-        hint=f"put the files into a folder and name it with root:, or as ${DATA_VARIABLE}/datasets/{name}",
+        hint=f"put the files into a folder and name it with root: FOLDER, or as ${DATA_VARIABLE}/datasets/{name}",
     )
 
 
@@ -271,7 +269,8 @@ def download(name: str, remote: Remote) -> Path:
     raise UserError(
         "cannot download " + "; ".join(problems),
         where=f"data set {name}",
-        hint=f"download the files yourself and name their folder with root:, or as ${DATA_VARIABLE}/datasets/{name}",
+        hint="download the files yourself and name their folder with root: FOLDER, or as "
+        f"${DATA_VARIABLE}/datasets/{name}",
     )
 
 
