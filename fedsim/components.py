@@ -24,6 +24,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, TypeVar
 
 from fedsim.errors import UserError, nearest_or_all
+from fedsim.formatting import format_names
 from fedsim.parameters import Parameters as Parameters
 
 
@@ -173,6 +174,8 @@ NO_USER_CODE = "FEDSIM_NO_USER_CODE"
 
 _LOGGER = logging.getLogger("fedsim")
 _USER_MODULE = "fedsim_user_"
+_named: set[Path] = set()
+"""Users' files that were named together with others."""
 
 
 def users_traceback(error: BaseException) -> TracebackType | None:
@@ -217,18 +220,63 @@ def users_report(error: BaseException) -> str | None:
     return "".join(whole.format())
 
 
+def _user_code_is_refused() -> bool:
+    return os.environ.get(NO_USER_CODE, "0") not in ("", "0")
+
+
 def announce_user_code(path: Path) -> None:
-    """Log the path of a user's code before it runs.
+    """Log the path of a user's code before it runs, unless it was named together with others.
 
     Raises:
         UserError: users' code is refused (:data:`NO_USER_CODE`).
     """
-    if os.environ.get(NO_USER_CODE, "0") not in ("", "0"):
+    if _user_code_is_refused():
         raise UserError(
             f"the code in {path} may not run, because --no-user-code or {NO_USER_CODE} is set",
             hint="read the file, and leave out the option if you trust it",
         )
-    _LOGGER.info("running the code in %s", path)
+    if path not in _named:
+        _LOGGER.info("running the code in %s", path)
+
+
+def announce_files_of(data: Any, folder: Path) -> None:
+    """Log the users' files that ``data``, nested mappings and lists, refers to, in one line before any of them runs.
+
+    Refused files are left to :func:`announce_user_code`, which names the place of each.
+    """
+    if _user_code_is_refused():
+        return
+    files = {
+        path
+        for reference in _references(data)
+        if (path := _file_of(reference, folder)).is_file() and _module_name(path) not in sys.modules
+    }
+    if len(files) > 1:
+        common = Path(os.path.commonpath([path.parent for path in files]))
+        names = sorted(str(path.relative_to(common)) for path in files)
+        _LOGGER.info("running the code in %s: %s", common, format_names(names))
+        _named.update(files)
+
+
+def _references(data: Any) -> Iterator[str]:
+    """The references to users' files among nested values."""
+    if isinstance(data, str):
+        if is_user_reference(data):
+            yield data
+    elif isinstance(data, Mapping):
+        for value in data.values():
+            yield from _references(value)
+    elif isinstance(data, list | tuple):
+        for value in data:
+            yield from _references(value)
+
+
+def _file_of(reference: str, folder: Path) -> Path:
+    return (folder / reference.rpartition(":")[0]).resolve()
+
+
+def _module_name(path: Path) -> str:
+    return f"{_USER_MODULE}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
 
 
 def load_user_component(
@@ -246,11 +294,11 @@ def load_user_component(
         UserError: the file or class is missing, cannot be imported, or is not a ``base``, or user code is refused
             (:data:`NO_USER_CODE`).
     """
-    path_text, _, class_name = reference.rpartition(":")
-    path = (folder / path_text).resolve()
+    class_name = reference.rpartition(":")[2]
+    path = _file_of(reference, folder)
     if not path.is_file():
         raise UserError(f"no such file: {path}", hint=f"paths are relative to {folder.resolve()}")
-    module_name = f"{_USER_MODULE}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    module_name = _module_name(path)
     if module_name not in sys.modules:
         announce_user_code(path)
         spec = importlib.util.spec_from_file_location(module_name, path)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from fedsim import bundled
 from fedsim.catalog import CATALOG, Catalog
 from fedsim.checksums import data_sha256
+from fedsim.components import announce_files_of
 from fedsim.errors import UserError, UserErrors, further_checks
 from fedsim.formatting import format_count, format_duration
 from fedsim.parameters import NO_PARAMETERS, UNKNOWN_KEY
@@ -220,6 +221,8 @@ def _load(source: Source, reading: Reading, path: Path | None) -> LoadedScenario
         )
     if not isinstance(source.data, dict):
         raise UserError("a scenario is a mapping of sections", where=source.label)
+    if reading.user_code == "import" and reading.folder is not None:
+        announce_files_of(source.data, reading.folder)
     try:
         scenario = Scenario.model_validate(source.data, context=reading)
     except ValidationError as error:

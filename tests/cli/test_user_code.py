@@ -82,6 +82,18 @@ def test_the_file_is_named_before_its_code_runs(scenario: Path) -> None:
     assert ran(scenario)
 
 
+def test_several_files_are_named_in_one_line(scenario: Path) -> None:
+    folder = scenario.parent
+    (folder / "parts").mkdir()
+    (folder / "parts" / "rings.py").write_text(EVIL_RINGS)
+    settings = ["task.dataset=parts/rings.py:Rings", "task.partition={name: iid, clients: 2}"]
+    options = [word for setting in settings for word in ("-s", setting)]
+    result = invoke("scenario", "check", scenario, *options)
+    lines = [line for line in result.stderr.splitlines() if "running the code" in line]
+    assert lines == [f"running the code in {folder}: evil.py and {Path('parts', 'rings.py')}"]
+    assert ran(scenario)
+
+
 @pytest.mark.parametrize("by", ["option", "variable"])
 def test_calibrate_and_data_prepare_name_the_file_or_refuse_it(
     scenario: Path, by: str, monkeypatch: pytest.MonkeyPatch
