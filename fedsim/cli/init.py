@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain, count
 from pathlib import Path
 
 import click
@@ -10,7 +11,7 @@ import click
 from fedsim.bundled import template_files, templates
 from fedsim.cli.options import completing, path_type, print_rows
 from fedsim.errors import UserError, writing
-from fedsim.formatting import format_names
+from fedsim.formatting import format_command, format_names
 
 
 def _list(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
@@ -49,14 +50,14 @@ def command(folder: Path, template: str) -> None:
         raise UserError(
             "give a folder, not a file",
             where=str(folder),
-            hint=f"for example: fedsim init my-project --template {template}; it gets a scenario.yaml",
+            hint=f"for example: {_on_free_folder(folder.with_suffix(''), template)}; it gets a scenario.yaml",
         )
     existing = [name for name in files if (folder / name).exists()]
     if existing:
         raise UserError(
             f"{format_names(existing)} already {'exist' if existing[1:] else 'exists'}",
             where=str(folder),
-            hint=f"choose another folder: fedsim init my-project --template {template}",
+            hint=f"choose another folder: {_on_free_folder(folder, template)}",
         )
     for name, content in files.items():
         path = folder / name
@@ -71,3 +72,11 @@ def command(folder: Path, template: str) -> None:
     click.echo("next:")
     for line in first + ([extra[1]] if extra else []) + commands:
         click.echo(f"  {line}")
+
+
+def _on_free_folder(folder: Path, template: str) -> str:
+    """The command with a folder that does not exist yet, named after ``folder``; the working directory has no name."""
+    stem = folder if folder.name else Path("my-project")
+    numbered = (stem.with_name(f"{stem.name}-{number}") for number in count(2))
+    free = next(path for path in chain([stem], numbered) if not path.exists())
+    return format_command("init", free, "--template", template)

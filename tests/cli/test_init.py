@@ -57,8 +57,11 @@ def test_the_commands_of_a_templates_readme_run(
 def test_a_file_is_not_a_project_folder(name: str, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     result = invoke("init", tmp_path / name, "--template", "sweep")
+    free = (tmp_path / name).with_suffix("")
     assert_refused(
-        result, f"{name}: give a folder, not a file", "fedsim init my-project --template sweep;"
+        result,
+        f"{name}: give a folder, not a file",
+        f"fedsim init {free} --template sweep;",
     )
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
@@ -68,6 +71,22 @@ def test_no_file_is_replaced(tmp_path: Path) -> None:
     assert exit_code(f"fedsim init {tmp_path}") == 2
     assert [path.name for path in tmp_path.iterdir()] == ["scenario.yaml"]
     assert (tmp_path / "scenario.yaml").read_text() == "mine"
+
+
+def test_a_free_folder_is_suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder, free in (
+        ("my study", "'my study-2'"),
+        ("my study", "'my study-3'"),
+        (".", "my-project"),
+    ):
+        assert exit_code(f"fedsim init '{folder}'") == 0
+        result = invoke("init", folder, "-t", "sweep")
+        assert_refused(result, f"choose another folder: fedsim init {free} --template sweep\n")
+        Path("my study-2").mkdir(exist_ok=True)
+        if folder == "my study":
+            (tmp_path / folder / "scenario.yaml").unlink()
+            (tmp_path / folder / "README.md").unlink()
 
 
 def test_an_unknown_template_suggests_the_nearest() -> None:
