@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from fedsim.analysis.run import Run, load_run
 from fedsim.arguments import argument_error, path_of
+from fedsim.components import users_traceback
 from fedsim.composition.execution import OnProgress, default_folder, execute
 from fedsim.composition.execution import resume as resume_run
 from fedsim.errors import UserError
@@ -23,8 +25,33 @@ if TYPE_CHECKING:
     from fedsim.sweeps.execution import SweepProgress
 
 PathLike = str | os.PathLike[str]
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 
+def _without_inner_frames(
+    function: Callable[_Arguments, _Result],
+) -> Callable[_Arguments, _Result]:
+    """The function, which raises a mistake of its caller without the frames of fedsim inside it.
+
+    What caused the mistake is kept if it passed through a file of the user.
+    """
+
+    @functools.wraps(function)
+    def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        try:
+            return function(*args, **kwargs)
+        except UserError as error:
+            mistake = error.with_traceback(None)
+        cause = mistake.__cause__
+        if cause is not None and users_traceback(cause) is None:
+            cause = None
+        raise mistake from cause
+
+    return call
+
+
+@_without_inner_frames
 def read_scenario(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario,
     overrides: Iterable[str] | Mapping[str, Any] = (),
@@ -62,6 +89,7 @@ class _Continued:
             raise error.with_traceback(None) from None
 
 
+@_without_inner_frames
 def run(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario,
     output: PathLike | None = None,
@@ -116,6 +144,7 @@ def run(
         )
 
 
+@_without_inner_frames
 def resume(
     path: PathLike,
     *,
@@ -143,6 +172,7 @@ def resume(
         return resume_run(folder, from_python(overrides), live=live, on_progress=on_progress or bar)
 
 
+@_without_inner_frames
 def load(path: PathLike) -> Run:
     """Open a run folder.
 
@@ -152,6 +182,7 @@ def load(path: PathLike) -> Run:
     return load_run(path)
 
 
+@_without_inner_frames
 def compare(
     paths: Iterable[PathLike | Run | Sweep] | PathLike | Run | Sweep,
     *misplaced: object,
@@ -183,6 +214,7 @@ def compare(
     return compare_runs(paths, targets=targets, baseline=baseline, settings=settings)
 
 
+@_without_inner_frames
 def sweep(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario,
     output: PathLike | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 import fedsim
+from fedsim import api
+from fedsim.components import load_user_component
 from fedsim.errors import UserError
 from fedsim.methods.fedavg import FedAvg
 from fedsim.runs.progress import Progress
@@ -53,6 +56,34 @@ def test_arguments_of_wrong_types_are_named() -> None:
         fedsim.compare([])
 
 
+def test_a_mistake_is_shown_with_the_callers_frames(tmp_path: Path) -> None:
+    """The only other frame is that of the function which was called."""
+    calls: list[Callable[[], object]] = [
+        lambda: fedsim.run("quickstart", tmp_path / "run", overrides=["stop.round=3"]),
+        lambda: fedsim.run(quadratic([[0]], server={"selection": {"cohort": 9}}), tmp_path / "run"),
+        lambda: fedsim.read_scenario(tmp_path / "nothing.yaml"),
+        lambda: fedsim.resume(tmp_path),
+        lambda: fedsim.load(tmp_path),
+        lambda: fedsim.compare(tmp_path),
+        lambda: fedsim.sweep("quickstart", tmp_path / "sweep"),
+    ]
+    for call in calls:
+        with pytest.raises(UserError) as caught:
+            call()
+        shown = "".join(traceback.format_exception(caught.value))
+        assert shown.count("  File ") == 3, shown
+        assert shown.count(f'File "{__file__}"') == 2
+
+
+def test_an_error_of_a_users_file_keeps_its_frames(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def build():\n    raise KeyError('lost')\n\nbuild()\n")
+    call = api._without_inner_frames(load_user_component)
+    with pytest.raises(UserError) as caught:
+        call("own.py:Mine", object, tmp_path)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert f'File "{tmp_path / "own.py"}", line 2, in build' in shown
+
+
 def test_an_interruption_names_the_next_call_and_shows_the_callers_frames(tmp_path: Path) -> None:
     """Its page shows what there is; the page of the complete run follows when it is resumed."""
 
@@ -66,6 +97,7 @@ def test_an_interruption_names_the_next_call_and_shows_the_callers_frames(tmp_pa
     assert caught.value.__notes__ == [f"continue with: fedsim.resume({str(folder)!r})"]
     assert [frame.name for frame in caught.traceback] == [
         "test_an_interruption_names_the_next_call_and_shows_the_callers_frames",
+        "call",
         "run",
         "__exit__",
     ]
