@@ -310,9 +310,14 @@ def load_user_component(
             spec.loader.exec_module(module)
         except Exception as error:
             del sys.modules[module_name]
+            hint = None
+            if isinstance(error, ImportError):
+                hint = _how_to_get(error, path)
+            elif isinstance(error, SyntaxError):
+                # The file, the line, its text and a caret below the place, as Python shows them.
+                hint = "".join(traceback.format_exception_only(error)[:-1]).strip()
             raise UserError(
-                f"{path} cannot be imported: {type(error).__name__}: {error}",
-                hint=_how_to_get(error, path) if isinstance(error, ImportError) else None,
+                f"{path} cannot be imported: {type(error).__name__}: {error}", hint=hint
             ) from error
     names = vars(sys.modules[module_name])
     value = names.get(class_name)

@@ -49,6 +49,16 @@ def test_an_import_that_fails_says_what_to_do(
     assert hint in str(caught.value.hint)
 
 
+def test_a_syntax_error_is_shown_with_its_line_and_a_caret(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text("x = 1\nclass Mine(\n    pass\n")
+    with pytest.raises(UserError, match="cannot be imported: SyntaxError") as caught:
+        load_user_component("own.py:Mine", object, tmp_path)
+    assert str(caught.value.hint).startswith(
+        f'File "{path}", line 2\n    class Mine(\n              ^'
+    )
+
+
 def test_a_name_that_a_file_lacks_suggests_what_it_defines(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "from fedsim.metrics import MetricDefinition\n"
