@@ -84,7 +84,7 @@ def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
             click.echo(f"{key.replace('_', ' '):<18}{_text(value)}")
 
 
-def _for_command(hint: str | None, dataset: Component[Any]) -> str | None:
+def _for_command(hint: str | None, dataset: Component) -> str | None:
     """A hint for scenarios in the words of this command: parameters as options, and the folder of relative paths."""
     if hint is None:
         return None

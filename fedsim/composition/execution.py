@@ -554,8 +554,8 @@ class _Execution:
         yield from small_rounds(scenario.server, run.dispatches["round"].to_numpy(), recharging)
         if scenario.stop.simulated_time is None:
             yield from drifting_hours(self.assembly.population, end_ns)
-        if (warning := high_loss_warning(run)) is not None:
-            yield warning
+        if (high_loss := high_loss_warning(run)) is not None:
+            yield high_loss
 
     def _warn(self, warning: UserError) -> None:
         """Pass on a warning, and note it in ``run.json``; a resumed run may find one that is there already."""
