@@ -22,6 +22,7 @@ from fedsim.parameters import without_markup
 _NOTEBOOK = ".ipynb"
 # A file that a page includes, from one of its lines on.
 _INCLUDED = re.compile(r'^--8<-- "(?P<path>[^":]+)(?::(?P<line>\d+):)?"$', re.MULTILINE)
+_COMMENT = re.compile(r"^<!--.*?-->\n+", re.MULTILINE | re.DOTALL)
 # An object whose docstrings a page shows, and the members to show of it.
 _OBJECT = re.compile(
     r"^::: (?P<name>[\w.]+)\n(?:    options:\n(?:      members: \[(?P<members>[^\]]*)\]\n)?"
@@ -96,11 +97,11 @@ def find(name: str) -> Page:
 
 
 def text(page: Page) -> str:
-    """The Markdown of a page, with included files and docstrings."""
+    """The Markdown of a page, with included files and docstrings, and without comments."""
     if page.file.suffix == _NOTEBOOK:
         return _markdown(page.file)
     written = page.file.read_text(encoding="utf-8")
-    written = _INCLUDED.sub(_included, written)
+    written = _COMMENT.sub("", _INCLUDED.sub(_included, written))
     return _OBJECT.sub(_described, written)
 
 
@@ -151,14 +152,18 @@ class _Unquoted(str):
 
 
 def _signature(subject: Callable[..., object]) -> inspect.Signature:
-    """The parameters, without ``self``."""
+    """The parameters, without ``self``; those of a model with their types as its source names them."""
+    classes = subject.__mro__ if isinstance(subject, type) else ()
+    sources: dict[str, object] = {}
+    for one in reversed(classes):
+        sources |= vars(one).get("__annotations__", {})
 
     def unquoted(annotation: object) -> object:
         return _Unquoted(annotation) if isinstance(annotation, str) else annotation
 
     signature = inspect.signature(subject)
     parameters = [
-        parameter.replace(annotation=unquoted(parameter.annotation))
+        parameter.replace(annotation=unquoted(sources.get(parameter.name, parameter.annotation)))
         for parameter in signature.parameters.values()
         if parameter.name != "self"
     ]

@@ -56,7 +56,7 @@ def test_an_unknown_page_leads_to_a_similar_one() -> None:
 def test_a_page_has_the_files_that_it_includes() -> None:
     text = pages.text(pages.find("papers/fedsum"))
     readme = (ROOT / "scenarios/papers/fedsum/README.md").read_text(encoding="utf-8")
-    title, rest = readme.split("\n", 1)
+    title, rest = re.sub(r"<!--.*?-->\n+", "", readme).split("\n", 1)
     assert "--8<--" not in text
     assert rest.rstrip("\n") in text
     assert title not in text
@@ -72,6 +72,18 @@ def test_the_python_page_has_the_docstrings() -> None:
     # The members that the site shows, no inherited or private ones.
     assert "#### `Method.aggregate`" in text
     assert "`Method.__init__`" not in text
+
+
+def test_the_python_page_names_types_as_the_source_does() -> None:
+    text = pages.text(pages.find("python"))
+    assert "max_unpacked: Size = " in text
+    assert "CohortParams(*, cohort: int | None = None)" in text
+    assert not re.search(r"Annotated\[| at 0x", text)
+
+
+@pytest.mark.parametrize("name", pages.pages())
+def test_comments_are_left_out(name: str) -> None:
+    assert "<!--" not in pages.text(pages.pages()[name])
 
 
 def test_the_python_page_needs_no_extra(
