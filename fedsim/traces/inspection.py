@@ -74,7 +74,7 @@ def sections(statistics: BundleStatistics, *, bars: bool = True) -> dict[str, Ro
             "devices": format_count(statistics.devices),
             "with a usable trace": format_count(statistics.valid_devices),
             "device-days observed": format_number(statistics.device_days),
-            "days observed per device, 10 / 50 / 90%": _spread(
+            "days observed per device, percentiles 10 / 50 / 90": _spread(
                 statistics.observed_days, format_number
             ),
         }
@@ -100,8 +100,8 @@ def sections(statistics: BundleStatistics, *, bars: bool = True) -> dict[str, Ro
     if statistics.speed_bandwidth_rank_correlation is not None:
         correlation = f"{statistics.speed_bandwidth_rank_correlation:+.2f}"
         network["rank correlation of speed and rate"] = correlation
-    result["Compute (devices: 5 / 50 / 95%)"] = compute
-    result["Network (devices: 5 / 50 / 95%)"] = network
+    result["Compute (devices: percentiles 5 / 50 / 95)"] = compute
+    result["Network (devices: percentiles 5 / 50 / 95)"] = network
     return {title: rows for title, rows in result.items() if rows}
 
 
@@ -117,9 +117,9 @@ def _availability(online: AvailabilityStatistics, clock: str | None) -> dict[str
     hours, rhythm = online.by_hour, online.rhythm
     when = {
         "online, share of the time": format_share(online.online_share),
-        "share per device, 10 / 50 / 90%": _spread(online.share, format_share),
+        "share per device, percentiles 10 / 50 / 90": _spread(online.share, format_share),
         "devices never online": format_count(online.never_online),
-        "share online at full hours, 0 / 50 / 100%": _percentiles(
+        "share at full hours, min / median / max": _percentiles(
             online.moments, format_share, (0, 50, 100)
         ),
     }
@@ -129,8 +129,8 @@ def _availability(online: AvailabilityStatistics, clock: str | None) -> dict[str
         low, high = hours.min(), hours.max()
         ratio = f", ratio {format_ratio(high / low)}" if low > 0 else ""
         when["most and fewest online"] = (
-            f"{format_share(high)} at {int(hours.argmax()):02d} h,"
-            f" {format_share(low)} at {int(hours.argmin()):02d} h{ratio}"
+            f"{format_share(high)} at {int(hours.argmax()):02d}:00,"
+            f" {format_share(low)} at {int(hours.argmin()):02d}:00{ratio}"
         )
     if rhythm is not None:
         when["cosine m (1 + A cos(2 pi (h - h0) / 24))"] = (
@@ -142,17 +142,20 @@ def _availability(online: AvailabilityStatistics, clock: str | None) -> dict[str
         when["by weekday (%)"] = "  ".join(known)
     lengths = {
         "sessions": format_count(online.sessions_s.count),
-        "sessions per device and day, 10 / 50 / 90%": _spread(online.sessions_a_day, format_number),
-        "session, 10 / 50 / 90%": _spread(online.sessions_s, format_duration),
-        "gap, 10 / 50 / 90%": _spread(online.gaps_s, format_duration),
-        "remaining time if picked online, 10 / 50 / 90%": _spread(
+        "sessions per device and day, percentiles 10 / 50 / 90": _spread(
+            online.sessions_a_day, lambda number: f"{number:,.1f}"
+        ),
+        "session, percentiles 10 / 50 / 90": _spread(online.sessions_s, format_duration),
+        "gap, percentiles 10 / 50 / 90": _spread(online.gaps_s, format_duration),
+        "remaining time if picked online, percentiles 10 / 50 / 90": _spread(
             online.remaining_s, format_duration
         ),
     }
     for level in online.at_least:
-        label = f"at least {format_duration(level.length_s)}: sessions; devices picked online"
-        lengths[label] = (
-            f"{format_share(level.sessions)}; {format_share(level.devices_picked_online)}"
+        length = format_duration(level.length_s)
+        lengths[f"sessions of at least {length}"] = format_share(level.sessions)
+        lengths[f"online for {length} more, if picked online"] = format_share(
+            level.devices_picked_online
         )
     # The same order for all bundles, for comparison side by side.
     fits = {

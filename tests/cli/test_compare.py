@@ -113,7 +113,7 @@ def test_mistakes_in_options(sweep: Sweep, tmp_path: Path) -> None:
         (["--labels", "fedavg"], "write the current name"),
         (["--labels", "nobody=A"], "no variant or setting 'nobody'"),
         (["--metric", "beauty"], "no run measured 'beauty'"),
-        (["--width", "huge"], "is not a length"),
+        (["--width", "huge"], "is not a length or a known venue"),
         (["--xlim", "5"], "is not a range"),
     ):
         result = CliRunner().invoke(command, [str(sweep.path), "-o", str(tmp_path / "out"), *words])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -26,7 +27,13 @@ def test_text_and_data_show_bundles_side_by_side(hand):
     text = out.getvalue()
     for expected in ("case", "phone_mostly_on", "Wed 20.0", "session: weibull", "below 0.1 Mbit/s"):
         assert expected in text
-    assert "remaining time if picked online, 10 / 50 / 90%" in text
+    assert "remaining time if picked online, percentiles 10 / 50 / 90" in text
+    rows = sections(described[0])
+    assert rows["How long"]["sessions of at least 1 h"].endswith("%")
+    assert rows["How long"]["online for 1 h more, if picked online"].endswith("%")
+    days = rows["How long"]["sessions per device and day, percentiles 10 / 50 / 90"]
+    assert re.fullmatch(r"\d+\.\d / \d+\.\d / \d+\.\d  \(mean \d+\.\d\)", days)
+    assert re.search(r"% at \d\d:00, ", text)
     # The share of the time has one mean.
     (moments,) = (line for line in text.splitlines() if "at full hours" in line)
     assert "mean" not in moments

@@ -316,9 +316,10 @@ def inches(value: str | float | None, where: str) -> float | None:
         raise UserError(
             f"there is no venue '{value}'", where=where, hint=f"did you mean '{venue}{suffix}'?"
         )
+    limits = " from 0.5 to 100 inches" * math.isfinite(length)
     venues = f", or name a venue: {', '.join(VENUES)}; ieee-text is the width of its text"
     raise UserError(
-        f"'{value}' is not a length{' from 0.5 to 100 inches' * math.isfinite(length)}",
+        f"'{value}' is not a length{limits}{' or a known venue' * (is_width and not limits)}",
         where=where,
         hint=without_comma(text)
         or f"write a number and a unit, such as 84mm, 8.4cm, 3.25in or 240pt{venues * is_width}",

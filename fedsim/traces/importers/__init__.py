@@ -48,7 +48,7 @@ class ImporterParams(Parameters):
     caveat: str | None = None
     """Limits of the data, such as devices that were picked rather than drawn at random; kept in the manifest."""
     max_unpacked: Size = Field(2.0 * 2**30, gt=0)
-    """Maximum unpacked size of all .gz and .zip files together; larger ones are refused. 2 GiB by default."""
+    """Maximum unpacked size of all .gz and .zip files together; larger ones are refused."""
 
     _american = model_validator(mode="before")(american)
 

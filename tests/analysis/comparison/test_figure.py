@@ -91,12 +91,16 @@ def test_lengths_that_are_none(length: str | float) -> None:
     [
         ("ieeee", "width", "width: there is no venue 'ieeee'\n  did you mean 'ieee'?"),
         ("neurip-text", "width", "there is no venue 'neurip-text'\n  did you mean 'neurips-text'?"),
-        ("3,5in", "width", "not a length\n  decimal numbers are written with a point: 3.5in"),
+        (
+            "3,5in",
+            "width",
+            "not a length or a known venue\n  decimal numbers are written with a point: 3.5in",
+        ),
         ("ieee", "height", "is not a length\n  write a number and a unit, such as 84mm, 8.4cm, "),
         (
             "9m",
             "width",
-            "is not a length\n  write a number and a unit, such as 84mm, .* venue: acm, ",
+            "is not a length or a known venue\n  write a number and a unit, such as 84mm, .* venue: acm, ",
         ),
         ("3mm", "height", "'3mm' is not a length from 0.5 to 100 inches\n  write [^:]*$"),
     ],
