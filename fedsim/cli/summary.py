@@ -57,7 +57,8 @@ def print_summary(run: Run, *, as_json: bool = False) -> None:
     for name, value in metrics.items():
         metric = run.metric_definition(name)
         table.add_row(metric.label, metric.format(value))
-    is_app = bool(run.info.get("app"))
+    # A Flower app has no schedule in its scenario.
+    is_app = "schedule" not in run.scenario["server"]
     met_at_start = False
     for name, target in run.scenario["stop"].get("target", {}).items():
         reached_s = run.time_to(name, target)

@@ -75,9 +75,9 @@ def high_loss_warning(run: Run) -> UserError | None:
 
 def _warning(run: Run, problem: str) -> UserError:
     fix = "try a smaller learning rate"
-    if not run.info.get("app"):
+    method = run.scenario["server"].get("method", {}).get("name")
+    if method is not None:  # A Flower app trains by itself.
         fix += ", or training.clip_norm"
-        method = run.scenario["server"]["method"]["name"]
         if is_user_reference(method):
             fix = f"check that aggregate of {method} returns finite numbers, or {fix}"
     return UserError(f"the model has diverged: {problem}", where=None, hint=fix)

@@ -107,4 +107,4 @@ def test_a_users_method_is_named_if_the_model_is_not_finite(tmp_path: Path) -> N
     path.write_text(DIGITS, encoding="utf-8")
     result = invoke("run", path, "-s", "server.method={name: own.py:Nan}", "-o", tmp_path / "out")
     assert result.exit_code == 0, result.output
-    assert "own.py:Nan returns finite numbers, or try a smaller learning rate" in result.stdout
+    assert "own.py:Nan returns finite numbers, or try a smaller learning rate" in result.stderr

@@ -123,12 +123,12 @@ def test_a_loss_above_ten_times_that_of_the_initial_model_has_a_warning(
             "check that aggregate of mine.py:Mine returns finite numbers, or try a smaller learning rate, or "
             "training.clip_norm",
         ),
-        ("", "digits", "try a smaller learning rate"),
+        (None, "digits", "try a smaller learning rate"),
     ],
 )
-def test_the_advice_names_what_the_run_has(method: str, app: str | None, hint: str) -> None:
+def test_the_advice_names_what_the_run_has(method: str | None, app: str | None, hint: str) -> None:
     run = run_of({"loss": [2.0, math.inf]}, **({"app": app} if app else {}))
-    run.scenario["server"] = {"method": {"name": method}}
+    run.scenario["server"] = {} if method is None else {"method": {"name": method}}
     warning = not_finite_warning(run)
     assert warning is not None
     assert warning.hint == hint
