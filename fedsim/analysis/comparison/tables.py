@@ -233,10 +233,10 @@ class ComparisonTables:
             for name in self.metrics:
                 last = pd.Series([run.final(name) for run in group.runs])
                 row[f"final_{name}"] = last.mean(skipna=False)
-                row[f"final_{name}_sd"] = last.std(skipna=False)
+                row[f"final_{name}_sd"] = _deviations(last.to_frame()).iloc[0]
                 row[f"best_{name}"] = float(np.mean([run.best(name) for run in group.runs]))
             figures = pd.DataFrame([run.figures for run in group.runs])
-            spread = figures.reindex(columns=list(TIMING_TABLE)).std(skipna=False).add_suffix("_sd")
+            spread = _deviations(figures.reindex(columns=list(TIMING_TABLE))).add_suffix("_sd")
             rows.append(row | figures.mean(skipna=False).to_dict() | spread.to_dict())
         return pd.DataFrame(rows)
 
@@ -446,6 +446,13 @@ def _spread(values: Floats) -> dict[str, float]:
         "p90": float(np.quantile(values, 0.9)),
         "jain": float(values.sum() ** 2 / (len(values) * squares)) if squares else math.nan,
     }
+
+
+def _deviations(frame: pd.DataFrame) -> pd.Series[float]:
+    """The standard deviation of each column: 0 of equal values, without the rounding error of their mean."""
+    deviations = frame.std(skipna=False)
+    equal = (frame == frame.iloc[0]).all()
+    return deviations.mask(equal & deviations.notna(), 0.0)
 
 
 def _check_setting(key: str, grouping: Grouping) -> None:

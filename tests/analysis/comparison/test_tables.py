@@ -336,3 +336,14 @@ def test_a_requested_key_that_cannot_name_settings_is_refused() -> None:
     same_cohort = _two_by_two(("fedavg", 8), ("fedbuff", 8))
     with pytest.raises(UserError, match="because no other key differs"):
         of(*same_cohort, settings=["server.method"])
+
+
+def test_equal_values_have_no_deviation() -> None:
+    runs = [facts({}, seed, f"run{seed}", (0.0, 1.0), (0.1, 0.925)) for seed in range(3)]
+    for each in runs:
+        each.figures["contributed"] = 0.925
+    (values,) = of(*runs).summary.to_dict("records")
+    assert np.std([0.925] * 3, ddof=1) > 0, "the mean of equal values has a rounding error"
+    assert values["contributed_sd"] == values["final_accuracy_sd"] == 0
+    (values,) = of(runs[0]).summary.to_dict("records")
+    assert math.isnan(values["contributed_sd"])
