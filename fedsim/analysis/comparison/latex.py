@@ -167,7 +167,8 @@ def _finals(comparison: ComparisonTables) -> _Columns:
     for metric in map(comparison.definition, names):
         ends = (comparison.summary[f"final_{metric.name}{suffix}"] for suffix in ("", "_sd"))
         heading = f"{metric.label}{' (%)' if metric.unit == 'share' else ''}"
-        cells = [_in_latex(format_mean(*end, metric.unit)) for end in zip(*ends, strict=True)]
+        pairs = zip(*ends, strict=True)
+        cells = [_in_latex(format_mean(mean, spread, metric.unit)) for mean, spread in pairs]
         columns.append(_Column(heading, cells))
     return _Columns("final", columns)
 
