@@ -168,6 +168,12 @@ def test_arrow_keys_read_the_chart(page: Page, run: Run) -> None:
     assert f"accuracy {100 * row['accuracy']:.1f}%" in said
 
 
+def test_a_value_holds_until_the_next_evaluation(page: Page) -> None:
+    """As on the page of a comparison: the global model does not change gradually between evaluations."""
+    series = "fedsim.charts.get(document.getElementById('chart-learning')).option.series[0]"
+    assert page.run(f"{series}.step") == "end"
+
+
 def test_x_axis_and_metric_can_be_chosen(page: Page) -> None:
     before = page.run("document.querySelector('#chart-learning').innerHTML")
     page.run("document.querySelector('input[value=bytes]').click()")

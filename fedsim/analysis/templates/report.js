@@ -23,7 +23,7 @@
         y: { kind: metric.kind, label: metric.label },
         scales, ylim: fedsim.focus(late, metric.kind),
         smooth: Number(byId("smooth").value),
-        series: [{ label: metric.label, color: "series", values: metric.values, points: true, symbol: "circle" }],
+        series: [{ label: metric.label, color: "series", values: metric.values, points: true, symbol: "circle", step: true }],
         marks: stated ? [{ value: stated.target, label: `target ${fedsim.onAxis(metric.kind, stated.target)}`, at: reached < 0 ? null : against.values[reached], reach: true }] : [],
       });
     };
