@@ -44,7 +44,7 @@ def function(
 def test_parameters_are_those_of_the_signature_after_what_is_supplied() -> None:
     rows = list(parameters(parameters_of(function, "first", "second")))
     assert [(row.key, row.kind, row.default, row.meaning) for row in rows] == [
-        ("_width", "integer", None, ""),
+        ("_width", "whole number", None, ""),
         ("copy", "number", "0.5", "the copy, of which there is one."),
         ("sizes", "any value", "[1, 2]", "two sizes."),
         ("strict", "true or false", "true", ""),

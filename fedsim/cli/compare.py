@@ -267,7 +267,7 @@ def _print_table(console: Console, comparison: Comparison) -> None:
         console.print(_table(console, rows, names, table_columns))
     targets = comparison.targets
     if (
-        comparison.metrics
+        comparison.goals
         and (targets["relative"].notna() & (targets["reached"] < targets["runs"])).any()
     ):
         console.print(f"{relative_times(comparison)}.")

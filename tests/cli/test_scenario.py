@@ -101,7 +101,8 @@ def test_warnings_name_the_runs_of_a_sweep(tmp_path: Path) -> None:
     assert long.endswith("\n  300s_seed9\n  and 4 more\n")
     swept = run("sweep", str(path), "-j", "1", "-o", str(tmp_path / "out")).stderr
     assert swept.count("warning: ") == 1
-    assert "\nwarning: scenario: server.schedule.deadline" in swept
+    last_line = len(path.read_text().splitlines())
+    assert f"\nwarning: {path}:{last_line}:43: server.schedule.deadline" in swept
     assert "\n  in 30s_seed0; repeated only for a run with larger numbers\n" in swept
 
 
