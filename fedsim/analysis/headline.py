@@ -20,6 +20,7 @@ from fedsim.formatting import (
     format_counted,
     format_duration,
     format_energy,
+    format_mean_count,
     format_share,
     format_watt_hours,
 )
@@ -125,7 +126,9 @@ def tiles(run: Run) -> list[Tile]:
         shown.append(Tile("Wall time", format_duration(wall_s), note))
     updates = len(run.aggregations)
     per_update = table["aggregated_version"].notna().sum() / updates if updates else math.nan
-    note = f"{per_update:.1f} client updates each" if updates else ""
+    note = f"{format_mean_count(per_update)} client updates each" if updates else ""
+    if per_update == 1:
+        note = "one client update each"
     shown.append(Tile("Server updates", format_count(updates), note))
     counts = statistics.outcome_counts(table)
     note = f"{format_share(counts['aggregated'] / len(table))} aggregated" if len(table) else ""

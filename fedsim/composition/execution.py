@@ -627,17 +627,22 @@ def _summary(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Stopwatch:
-    """Total wall time of its ``with`` blocks."""
+    """Total wall time of its ``with`` blocks, up to now if one of them is running."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
-        self.began = 0.0
+        self._ended_s = 0.0
+        self._began: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        running_s = 0.0 if self._began is None else time.perf_counter() - self._began
+        return self._ended_s + running_s
 
     def __enter__(self) -> None:
-        self.began = time.perf_counter()
+        self._began = time.perf_counter()
 
     def __exit__(self, *_: object) -> None:
-        self.seconds += time.perf_counter() - self.began
+        self._ended_s, self._began = self.seconds, None
 
 
 class _TimedPlane:

@@ -40,6 +40,8 @@ _WITHOUT_COLON = re.compile(
     r"\s*(?P<key>[\w.-]+)(?:(?P<colon>:)(?=\S)|\s*=\s*|\s+|$)(?P<value>.*?)(?:\s+#.*|\s*)"
 )
 """A line with a key and a value, but without the colon and the space between them."""
+_BRACE_WITHOUT_COLON = re.compile(r"\s*(?P<key>[\w.-]+)\s+(?P<value>[{\[].*)")
+"""A line with a key and a mapping or a list in braces, but without the colon between them."""
 _OPENING = {
     FlowMappingEndToken: FlowMappingStartToken,
     FlowSequenceEndToken: FlowSequenceStartToken,
@@ -204,6 +206,13 @@ def _without_colon(error: MarkedYAMLError, text: str, label: str) -> UserError |
     value.
     """
     problem, noticed = str(error.problem), error.problem_mark
+    noticed_line = text.splitlines()[noticed.line : noticed.line + 1]
+    if noticed_line and (parts := _BRACE_WITHOUT_COLON.fullmatch(noticed_line[0])):
+        return UserError(
+            f"a ':' is missing after '{parts['key']}'",
+            where=f"{label}:{noticed.line + 1}:{parts.start('key') + 1}",
+            hint=f"write {parts['key']}: {parts['value']}",
+        )
     if "could not find expected ':'" in problem:
         mark = error.context_mark
     elif "mapping values are not allowed" in problem or "expected <block end>" in problem:

@@ -283,7 +283,7 @@ class _Tally:
             if key not in self._warnings or number > self._warnings[key]:
                 self._warnings[key] = number
                 fresh.append(
-                    f"warning: {warning}\n  in {name}; repeated only for a run with larger numbers"
+                    f"warning: {warning}\n  in {name}; shown again only for runs with larger numbers"
                 )
         return tuple(fresh)
 

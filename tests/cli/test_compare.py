@@ -149,6 +149,14 @@ def test_an_unknown_label_is_answered_with_an_option_that_works() -> None:
     assert Comparison((runs, (), None), labels={old: new}).groups[0].label == new
 
 
+def test_an_unknown_label_suggests_the_variant_that_it_names() -> None:
+    methods = [{"name": "fedavg"}, {"name": "fedprox", "mu": 1.0}]
+    runs = tuple(facts({"server": {"method": method}}) for method in methods)
+    with pytest.raises(UserError) as caught:
+        Comparison((runs, (), None), labels={"fedprox, strength=1": "FedProx"})
+    assert "--labels fedprox=FedProx" in (caught.value.hint or "")
+
+
 def test_long_names_wrap_in_a_narrow_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -208,7 +216,7 @@ def test_values_break_only_between_their_parts_in_a_narrow_terminal(
             "--against: curves cannot be drawn against 'times'\n  did you mean 'time_s'?",
         ),
         (["--against", "energy"], "choose one of time_s, version, round, bytes, compute_s"),
-        (["--settings", "stop"], "--settings: all runs have the same value of 'stop'"),
+        (["--settings", "stop"], "--settings: the runs do not differ in 'stop'"),
     ],
 )
 def test_mistakes_name_the_option(

@@ -195,7 +195,7 @@ def test_warnings_of_several_runs_are_counted(tmp_path: Path) -> None:
     )
     result = invoke("sweep", str(path), "-o", str(tmp_path / "s"), "-j", "1")
     assert result.output.count("cannot finish a dispatch within") == 1
-    assert "\n  in 20s_seed0; repeated only for a run with larger numbers\n" in result.output
+    assert "\n  in 20s_seed0; shown again only for runs with larger numbers\n" in result.output
     assert "2 of 2 runs had warnings: 20s_seed0 and 30s_seed0\n" in result.output
 
 

@@ -125,6 +125,12 @@ def test_errors_say_where_and_what(text: str, where: str, message: str) -> None:
         ("a: 1\n- b\nc: 1\n", "f:2:1", "this line does not fit", None),
         # After a key, it looks like a key.
         ("a: 1\nseed 3\n", "f:2:1", "a ':' is missing after 'seed'", "write seed: 3"),
+        (
+            "a: 1\nstop {rounds: 3, simulated_time: 1h}\n",
+            "f:2:1",
+            "a ':' is missing after 'stop'",
+            "write stop: {rounds: 3, simulated_time: 1h}",
+        ),
         ("a: 1\nseed=3\n", "f:2:1", "a ':' is missing after 'seed'", "write seed: 3"),
         (
             "a: 1\ntask\n  name: x\n",

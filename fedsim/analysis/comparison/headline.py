@@ -208,7 +208,9 @@ def _first(comparison: ComparisonTables, target: Target) -> Statement:
         labels, count, tied = best
         verb = "was" if len(labels) == 1 else "were each"
         text = f"{format_names(labels)} {verb} first to {phrase} in {count} of {len(settings)} settings"
-        return Statement(f"{text}, including ties" if tied else text)
+        return Statement(
+            f"{text}, including ties" if tied else text, _uncertain(comparison, target)
+        )
     race = findings.race_to(comparison, target, settings[0])
     if race is None:
         return missed
@@ -236,6 +238,17 @@ def _first(comparison: ComparisonTables, target: Target) -> Statement:
     clear = tuple(f"It {_factors(each)}." for each in findings.causes(comparison, target))
     doubts = _doubts(race.leads, "their" if tied else "its")
     return Statement(text, (*overtaken, *doubts), clear)
+
+
+def _uncertain(comparison: ComparisonTables, target: Target) -> tuple[str, ...]:
+    """In how many settings the first lead of a target may mean nothing, as a clause; none if all leads are clear."""
+    settings = comparison.grouping.settings
+    races = (findings.race_to(comparison, target, setting) for setting in settings)
+    count = sum(any(lead.uncertain for lead in race.leads) for race in races if race is not None)
+    if not count:
+        return ()
+    where = "both" if count == len(settings) == 2 else f"{count} of them"
+    return (f"the lead is uncertain in {'all of them' if count == len(settings) > 2 else where}",)
 
 
 def _doubts(leads: tuple[findings.Lead, ...], whose: str, setting: str = "") -> tuple[str, ...]:

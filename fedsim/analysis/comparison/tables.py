@@ -33,7 +33,7 @@ from fedsim.analysis.comparison.targets import (
     ratio_of_means,
     reaching,
 )
-from fedsim.errors import UserError, nearest_or_all
+from fedsim.errors import UserError, nearest_or_all, similar
 from fedsim.formatting import format_names
 from fedsim.metrics import MetricDefinition, definition
 
@@ -472,7 +472,7 @@ def _check_setting(key: str, grouping: Grouping) -> None:
         )
     every = f"keys that differ: {format_names(grouping.differing) or 'none'}"
     raise UserError(
-        f"all runs have the same value of '{key}'",
+        f"the runs do not differ in '{key}'",
         where="settings",
         hint=nearest_or_all(key, grouping.differing, every),
     )
@@ -482,7 +482,9 @@ def _no_such_name(name: str, labels: Mapping[str, str], unnamed: Grouping) -> Us
     """The error for a label of a name that does not exist; its hint has the option for one that does."""
     variants = list(dict.fromkeys(group.label for group in unnamed.groups))
     known = [*variants, *filter(None, unnamed.settings)]
-    meant = next((other for other in known if name in other), known[0])
+    # ``fedprox, mu=1`` means fedprox, and fedprox means ``fedprox, mu=1``.
+    alike = [other for other in known if name in other or other in name]
+    meant = alike[0] if alike else similar(name, known) or known[0]
     hint = f"variants: {'; '.join(variants)}"
     if len(known) > len(variants):
         hint += f"\n  settings: {'; '.join(known[len(variants) :])}"

@@ -311,7 +311,7 @@ def online(run: Run) -> Figure | None:
         present = table["online"].to_numpy()[rows]
         low, high = int(table["online"].min()), int(table["online"].max())
         finding = (
-            f"Between {format_count(low)} and {format_counted(high, 'client')} were online at any time."
+            f"Between {format_count(low)} and {format_count(high)} clients were online at any time."
             if low < high
             else f"{format_counted(low, 'client')} {'was' if low == 1 else 'were'} online all the time."
         )

@@ -67,6 +67,8 @@ def timeline(run: Run) -> Figure:
     if len(chosen):
         sample = f"{format_count(len(chosen))} of the" if len(chosen) < dispatched else "All"
         finding = f"{sample} {format_count(dispatched)} clients that were dispatched"
+        if dispatched == 1:
+            finding = "One client was dispatched"
         finding += f"; the first {format_duration(until)} are shown." if cut else "."
     rounds = run.aggregations["time_s"].to_numpy()
     rounds = rounds[rounds <= until]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import fedsim
 from fedsim.analysis.comparison import Target, compare
+from fedsim.analysis.comparison.facts import RunFacts
 from fedsim.analysis.comparison.figures import target_figure
 from fedsim.analysis.comparison.headline import headline, other_targets, statement, tiles
 from fedsim.analysis.comparison.page import render
@@ -271,3 +272,32 @@ def test_the_words_for_what_reached_a_target_fit_the_counts() -> None:
     comparison = of(*(replace(each, figures=figures) for each in settings), goals=goals)
     assert headline(comparison).endswith("; 3 of 4 combinations of variant and setting reached it")
     assert tiles(comparison)[1].value == "2"
+
+
+def test_uncertain_leads_are_counted_in_the_headline_of_several_settings() -> None:
+    """a is far ahead in one setting, and within the spread over seeds in the other."""
+
+    def runs(alpha: float, **times: tuple[float, ...]) -> list[RunFacts]:
+        return [
+            facts(
+                {"server": {"method": {"name": name}}, "task": {"alpha": alpha}},
+                seed,
+                f"{name}{alpha}{seed}",
+                (0, end - 1, end),
+                (0, 0, 1),
+            )
+            for name, ends in times.items()
+            for seed, end in enumerate(ends)
+        ]
+
+    goals = (Target("accuracy", 0.7),)
+    clear = runs(1, a=(50, 54, 70), b=(80, 84, 105)) + runs(2, a=(50, 54, 70), b=(90, 94, 115))
+    assert headline(of(*clear, goals=goals)) == "a was first to 70% accuracy in 2 of 2 settings"
+    mixed = runs(1, a=(50, 54, 70), b=(80, 84, 105)) + runs(2, a=(50, 54, 70), b=(75, 55, 52))
+    assert headline(of(*mixed, goals=goals)) == (
+        "a was first to 70% accuracy in 2 of 2 settings; the lead is uncertain in 1 of them"
+    )
+    unclear = runs(1, a=(50, 54, 70), b=(75, 55, 52)) + runs(2, a=(50, 54, 70), b=(75, 55, 52))
+    assert headline(of(*unclear, goals=goals)) == (
+        "a was first to 70% accuracy in 2 of 2 settings; the lead is uncertain in both"
+    )
