@@ -176,7 +176,7 @@ def _translate(entry: _Entry) -> Problem:
         return Problem(path, str(context["error"]))
     if kind in ("model_type", "model_attributes_type", "dict_type"):
         if value is not None:
-            hint = "write its keys below it, or as {name: ...}"
+            hint = "write its keys below it, or in braces: {key: value}"
         else:
             # A section may need keys, so that an empty one is no way out.
             hint = "write {} to clear it" if kind == "dict_type" else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from fedsim.parameters import Parameters
+from fedsim.parameters import Parameters, mistake
 from fedsim.scenario.parts import BY_DEFAULT, OfKind, Part
 from fedsim.units import Duration
 
@@ -156,6 +156,17 @@ class Training(Parameters):
         if self.time_budget is not None and self.time_budget <= 0:
             raise ValueError("time_budget must be longer than zero")
         return self
+
+    @field_validator("workers", mode="before")
+    @classmethod
+    def _workers_have_a_name(cls, value: Any) -> Any:
+        if isinstance(value, str | int | float):
+            raise mistake(
+                "workers",
+                f"must be a mapping with the name threads, devices or ray, not {value!r}",
+                "write {name: threads}; for a number of threads, set training.threads",
+            )
+        return value
 
     @model_validator(mode="after")
     def _workers_can_be(self) -> Training:
