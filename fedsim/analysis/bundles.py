@@ -76,8 +76,8 @@ def _panels(every: Sequence[BundleStatistics]) -> Iterator[Panel]:
 
     if online:
         most = [
-            (n, f"most online at {int(a.by_hour.argmax())} h ({format_share(a.by_hour.max())}), "
-                f"fewest at {int(a.by_hour.argmin())} h ({format_share(a.by_hour.min())})")
+            (n, f"most online at {int(a.by_hour.argmax()):02d}:00 ({format_share(a.by_hour.max())}), "
+                f"fewest at {int(a.by_hour.argmin()):02d}:00 ({format_share(a.by_hour.min())})")
             for n, a in online
             if np.isfinite(a.by_hour).all()
         ]  # fmt: skip

@@ -46,6 +46,8 @@ def test_only_what_the_bundles_hold_is_drawn(
     # The bundle made by hand has neither compute nor network.
     drawn = data_of(page)
     assert {"hour", "share", "sessions_s", "gaps_s"} <= set(drawn)
+    # As in the terminal.
+    assert re.search(r"[Mm]ost online at \d\d:00 \(.*?\), fewest at \d\d:00", page)
     assert not {"compute", "rate", "rtt"} & set(drawn)
     assert "not in the bundle" not in page
     # Sessions of 2 h, 2 h and 4 h: two thirds last at most 2 h.
