@@ -126,9 +126,12 @@ def tiles(run: Run) -> list[Tile]:
         shown.append(Tile("Wall time", format_duration(wall_s), note))
     updates = len(run.aggregations)
     per_update = table["aggregated_version"].notna().sum() / updates if updates else math.nan
-    note = f"{format_mean_count(per_update)} client updates each" if updates else ""
-    if per_update == 1:
-        note = "one client update each"
+    each = (
+        "one client update"
+        if per_update == 1
+        else f"{format_mean_count(per_update)} client updates"
+    )
+    note = f"{each} each" if updates else ""
     shown.append(Tile("Server updates", format_count(updates), note))
     counts = statistics.outcome_counts(table)
     note = f"{format_share(counts['aggregated'] / len(table))} aggregated" if len(table) else ""

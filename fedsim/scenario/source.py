@@ -40,8 +40,8 @@ _WITHOUT_COLON = re.compile(
     r"\s*(?P<key>[\w.-]+)(?:(?P<colon>:)(?=\S)|\s*=\s*|\s+|$)(?P<value>.*?)(?:\s+#.*|\s*)"
 )
 """A line with a key and a value, but without the colon and the space between them."""
-_BRACE_WITHOUT_COLON = re.compile(r"\s*(?P<key>[\w.-]+)\s+(?P<value>[{\[].*)")
-"""A line with a key and a mapping or a list in braces, but without the colon between them."""
+_BRACE_WITHOUT_COLON = re.compile(r"\s*(?P<key>[\w.-]+)(?P<colon>)\s+(?P<value>[{\[].*)")
+"""A line with a key and a mapping or a list in braces, but without the colon between them (the group is empty)."""
 _OPENING = {
     FlowMappingEndToken: FlowMappingStartToken,
     FlowSequenceEndToken: FlowSequenceStartToken,
@@ -206,31 +206,28 @@ def _without_colon(error: MarkedYAMLError, text: str, label: str) -> UserError |
     value.
     """
     problem, noticed = str(error.problem), error.problem_mark
-    noticed_line = text.splitlines()[noticed.line : noticed.line + 1]
-    if noticed_line and (parts := _BRACE_WITHOUT_COLON.fullmatch(noticed_line[0])):
-        return UserError(
-            f"a ':' is missing after '{parts['key']}'",
-            where=f"{label}:{noticed.line + 1}:{parts.start('key') + 1}",
-            hint=f"write {parts['key']}: {parts['value']}",
-        )
     if "could not find expected ':'" in problem:
         mark = error.context_mark
     elif "mapping values are not allowed" in problem or "expected <block end>" in problem:
         mark = _scalar_before(noticed, text)
     else:
         return None
-    if mark is None or mark.line == noticed.line:
+    if mark is None:
         return None
     line = text.splitlines()[mark.line]
-    if line[: mark.column].strip():
+    if mark.line == noticed.line:
+        # A key before braces is noticed in its own line, at the second colon.
+        parts = _BRACE_WITHOUT_COLON.fullmatch(line)
+    elif line[: mark.column].strip():
         return None  # The text is the value of a key.
-    parts = _WITHOUT_COLON.fullmatch(line)
+    else:
+        parts = _WITHOUT_COLON.fullmatch(line)
     if parts is None:
         return None
-    key, colon, value = parts["key"], parts["colon"], parts["value"]
+    key, colon, value = parts.group("key", "colon", "value")
     return UserError(
         "a space is missing after the colon" if colon else f"a ':' is missing after '{key}'",
-        where=_location(label, mark),
+        where=f"{label}:{mark.line + 1}:{parts.start('key') + 1}",
         hint=f"write {key}: {value or '(its keys belong below it)'}",
     )
 

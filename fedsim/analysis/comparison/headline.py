@@ -247,8 +247,8 @@ def _uncertain(comparison: ComparisonTables, target: Target) -> tuple[str, ...]:
     count = sum(any(lead.uncertain for lead in race.leads) for race in races if race is not None)
     if not count:
         return ()
-    where = "both" if count == len(settings) == 2 else f"{count} of them"
-    return (f"the lead is uncertain in {'all of them' if count == len(settings) > 2 else where}",)
+    every = "both" if len(settings) == 2 else "all of them"
+    return (f"the lead is uncertain in {every if count == len(settings) else f'{count} of them'}",)
 
 
 def _doubts(leads: tuple[findings.Lead, ...], whose: str, setting: str = "") -> tuple[str, ...]:
