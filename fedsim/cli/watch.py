@@ -67,6 +67,7 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
         yield snapshot(RunFolder(folder))
         return
     sweep = Sweep(folder)
+    refusals: dict[str, str] | None = None
     for entry in sweep.record.runs:
         path = folder / entry.run
         try:
@@ -74,8 +75,10 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
         except UserError:
             if (path / "run.json").exists():
                 raise
+            if refusals is None:  # The index is read once, and only if a run has no folder.
+                refusals = _refusals(sweep)
             waiting = Snapshot.waiting(entry.run)
-            if error := _refusals(sweep).get(entry.run):
+            if error := refusals.get(entry.run):
                 yield replace(waiting, status=Status.FAILED, error=error.partition("\n")[0])
             else:
                 yield waiting
