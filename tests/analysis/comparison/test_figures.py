@@ -18,7 +18,7 @@ FRAMES = {"time": "spent", "work": "summary", "participation": "summary", "fairn
 
 def test_tables_of_the_page_show_the_frames(comparison: Comparison) -> None:
     page = render(comparison)
-    assert '<th class="rangehead" aria-hidden="true">mean and interval, 0 to ' in page
+    assert '<th class="rangehead" aria-hidden="true">mean and interval, 0&nbsp;to&nbsp;' in page
     for name in ("work", "participation", "fairness"):
         figure, frame = page_figures(comparison)[name], getattr(comparison, FRAMES[name])
         expected = [
