@@ -459,15 +459,15 @@ def damages(chaos: Chaos) -> list[Damage]:
         # The tables of an interrupted run can be read as they are, and resume writes them again.
         return [acts[name], *([read_run] if file.suffix == ".arrows" else [])]
 
-    found = [
+    damages = [
         Damage(folder, file, way, act)
         for name, folder in paths.items()
         for file in files(folder)
         for way in ("flip", "truncate", "delete")
         for act in read_by(name, file)
     ]
-    chaos.random.shuffle(found)
-    return found
+    chaos.random.shuffle(damages)
+    return damages
 
 
 def files(folder: Path) -> list[Path]:

@@ -58,8 +58,8 @@ class Counting(Compass):
         edges = np.clip(np.array([*self.times, end], dtype=np.float64), end / 2, end)
         spans = np.diff(edges) / (end / 2)
         counts = np.array(self.counts)
-        found = {int(count): float(spans[counts == count].sum()) for count in np.unique(counts)}
-        return float((spans * counts).sum()), found
+        shares = {int(count): float(spans[counts == count].sum()) for count in np.unique(counts)}
+        return float((spans * counts).sum()), shares
 
 
 class Late:
@@ -131,7 +131,7 @@ def groups(seeds: int) -> None:
                     schedule, _, ratio = simulate(clients, speed, seed, jitter=jitter, factor=1.2)
                     mean, shares = schedule.shares()
                     bound = max(1, math.ceil(math.log(ratio, MAX_STEPS / MIN_STEPS) - 1e-12))
-                    share = sum(part for count, part in shares.items() if count > bound)
+                    share = sum(time for count, time in shares.items() if count > bound)
                     above.append(share)
                     runs += share > 0
                     live.append(mean)

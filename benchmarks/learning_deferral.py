@@ -165,8 +165,8 @@ def main() -> None:
         print(f"{name:20} {seconds:8.2f} s  {best['plain loop'] / seconds:6.2f} x plain")
     print(f"eager and deferred have the same bits: {same}")
     if not same:
-        other, own = eager.server["model"], deferred.server["model"]
-        print(f"largest difference: {float((other - own).abs().max()):.1e}")
+        eager_model, deferred_model = eager.server["model"], deferred.server["model"]
+        print(f"largest difference: {float((eager_model - deferred_model).abs().max()):.1e}")
     ratio, limit = best["plain loop"] / best["fedsim, deferred"], LIMITS[own_device.type]
     print(f"limit {limit:g}: {'kept' if ratio >= limit else 'missed'}")
 

@@ -62,8 +62,10 @@ def make_task(model: str, clients: int = CLIENTS, samples: int = SAMPLES) -> Sup
         classes=10,
     )
     offsets = np.arange(clients + 1, dtype=np.int64) * samples
-    part = CATALOG.parts("model")[model]
-    return SupervisedTask(dataset, Partition(offsets, np.arange(total)), part(part.Params()))
+    component = CATALOG.parts("model")[model]
+    return SupervisedTask(
+        dataset, Partition(offsets, np.arange(total)), component(component.Params())
+    )
 
 
 def make_learner(

@@ -66,15 +66,19 @@ class ControlVariates(Method):
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Gradients corrected by both control variates; the new one is the mean gradient."""
-        own, control, start = cohort.memory["control"], cohort.down["control"], cohort.down["model"]
+        client_control, control, start = (
+            cohort.memory["control"],
+            cohort.down["control"],
+            cohort.down["model"],
+        )
 
         def rule(step: Step) -> None:
-            step.gradient.add_(control[step.rows]).sub_(own[step.rows])
+            step.gradient.add_(control[step.rows]).sub_(client_control[step.rows])
 
         trained = trainer.run(cohort, start, rule=rule, collect=("mean_gradient",))
         new = trained.mean_gradient
         assert new is not None
-        vectors = {"delta": trained.model.sub_(start), "change": new - own}
+        vectors = {"delta": trained.model.sub_(start), "change": new - client_control}
         return LocalUpdate(vectors, trained.loss, {"control": new})
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:

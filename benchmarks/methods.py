@@ -64,9 +64,9 @@ def common_task(model: str) -> SupervisedTask:
         10,
     )
     name, params = MODELS[model]
-    part = CATALOG.parts("model")[name]
+    component = CATALOG.parts("model")[name]
     partition = Partition(np.arange(CLIENTS + 1) * SAMPLES, np.arange(total))
-    return SupervisedTask(dataset, partition, part(part.Params(**params)))
+    return SupervisedTask(dataset, partition, component(component.Params(**params)))
 
 
 def rounds_of(task: SupervisedTask, name: str) -> Callable[[], None]:

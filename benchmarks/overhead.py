@@ -80,7 +80,7 @@ class Clock:
     def __init__(self) -> None:
         self.spent_s: dict[str, float] = {}
 
-    def wrap(self, owner: type, name: str, part: str) -> None:
+    def wrap(self, owner: type, name: str, activity: str) -> None:
         """Count the time inside ``owner.name`` as that of ``part``."""
         plain: Callable[..., Any] = getattr(owner, name)
 
@@ -89,7 +89,9 @@ class Clock:
             try:
                 return plain(*args, **kwargs)
             finally:
-                self.spent_s[part] = self.spent_s.get(part, 0.0) + time.thread_time() - begin_s
+                self.spent_s[activity] = (
+                    self.spent_s.get(activity, 0.0) + time.thread_time() - begin_s
+                )
 
         setattr(owner, name, timed)
 
@@ -117,8 +119,10 @@ def main() -> None:
     clock.wrap(SupervisedEvaluator, "measure", "evaluation")
     for dataset in (CommonWork, Digits):
         clock.wrap(dataset, "load", "data")
-    parts = ("training", "aggregation", "evaluation")
-    print(f"{'run':32} {'CPU s':>7} {' '.join(f'{part:>11}' for part in parts)} {'rest':>7}")
+    activities = ("training", "aggregation", "evaluation")
+    print(
+        f"{'run':32} {'CPU s':>7} {' '.join(f'{activity:>11}' for activity in activities)} {'rest':>7}"
+    )
     worst = 0.0
     with tempfile.TemporaryDirectory() as folder:
         for name in only:
@@ -129,7 +133,7 @@ def main() -> None:
             begin_s = time.process_time()
             fedsim.run(scenario(work, devices, server, rounds), f"{folder}/run", overwrite=True)
             total_s = time.process_time() - begin_s - clock.spent_s["data"]
-            shares = [clock.spent_s[part] / total_s for part in parts]
+            shares = [clock.spent_s[activity] / total_s for activity in activities]
             rest = 1 - sum(shares)
             worst = max(worst, rest)
             columns = " ".join(f"{share:11.1%}" for share in shares)

@@ -316,7 +316,7 @@ def table(rows: dict[str, Row | str], title: str, rounds: int) -> str:
         ratio = "-"
         if "fedsim" in ran:
             pairs = zip(row.round_s, ran["fedsim"].round_s, strict=True)
-            ratio = " / ".join(f"{own / fedsim:.2f}" for own, fedsim in pairs)
+            ratio = " / ".join(f"{round_s / fedsim_s:.2f}" for round_s, fedsim_s in pairs)
         milliseconds = [1000 * value for value in row.round_s]
         lines.append(
             f"| {titles[name]} | {pair(milliseconds, 1)} | {ratio} | {pair(row.startup_s, 1)} | "

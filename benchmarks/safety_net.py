@@ -223,10 +223,10 @@ def methods() -> Iterator[Case]:
                     server["selection"] = {"name": "uniform", "cohort": 4}
                     server["partial_work"] = "send"
                     server["schedule"]["deadline"] = "15s" if world is quadratic else "1min"
-                own = dict(method)
+                parameters = dict(method)
                 if world is quadratic and name in PERSONAL:
-                    own["personal"] = ["head"]
-                server["method"] = own
+                    parameters["personal"] = ["head"]
+                server["method"] = parameters
                 yield Case(f"methods/{name}/{schedule}/{world.__name__}", world(**server))
 
 
@@ -547,13 +547,13 @@ def check(chosen: list[Case], output: Path, *, everything: bool) -> int:
     table = {
         name: _unpacked(entry, document["columns"]) for name, entry in document["cases"].items()
     }
-    wanted = [case for case in chosen if case.name in table]
+    compared = [case for case in chosen if case.name in table]
     for case in chosen:
         if case.name not in table:
             print(f"  not in the table: {case.name}")
-    results = run_cases(wanted, output) if wanted else {}
+    results = run_cases(compared, output) if compared else {}
     count = 0
-    for case in wanted:
+    for case in compared:
         folder = output / case.name.replace("/", "_")
         for text in differences(case, table[case.name], results[case.name], folder, alike=alike):
             print(f"DIFFERENT {case.name}: {text}")
@@ -564,7 +564,7 @@ def check(chosen: list[Case], output: Path, *, everything: bool) -> int:
         for name in lacking:
             print(f"DIFFERENT {name}: there is no such case any more")
         count += len(lacking)
-    print(f"{len(wanted)} cases, {count} differences")
+    print(f"{len(compared)} cases, {count} differences")
     return count
 
 
@@ -638,20 +638,20 @@ def main() -> int:
         print(f"{len(skipped)} cases are left out: FEDSIM_DATA names no folder of real data")
         chosen = [case for case in chosen if case not in skipped]
     began = time.perf_counter()
-    found = 0
+    count = 0
     output = options.output or Path(tempfile.mkdtemp(prefix="safety_net_"))
     try:
         if chosen:
             act = check if options.action == "check" else write
-            found += act(chosen, output, everything=everything)
+            count += act(chosen, output, everything=everything)
         if everything:
             act_on_surface = surface.check if options.action == "check" else surface.write
-            found += act_on_surface(supervised(selection={"name": "uniform", "cohort": 4}))
+            count += act_on_surface(supervised(selection={"name": "uniform", "cohort": 4}))
     finally:
         if options.output is None:
             shutil.rmtree(output, ignore_errors=True)
     print(f"{time.perf_counter() - began:.0f} s")
-    return 1 if found else 0
+    return 1 if count else 0
 
 
 if __name__ == "__main__":

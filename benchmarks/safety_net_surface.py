@@ -81,32 +81,32 @@ def write(scenario: Mapping[str, Any]) -> int:
 def check(scenario: Mapping[str, Any]) -> int:
     """Print what is gone from the recorded surface or accepts less; returns the number of such differences."""
     was = json.loads(SURFACE.read_text(encoding="utf-8"))
-    found: list[str] = []
+    differences: list[str] = []
     now = surface(scenario)
-    found += [
+    differences += [
         f"schema: {text}"
         for text in Schemas(was["schema"], now["schema"]).problems()
         if text not in _INTENDED
     ]
-    found += [f"command {text}" for text in _fewer_options(was["commands"], now["commands"])]
+    differences += [f"command {text}" for text in _fewer_options(was["commands"], now["commands"])]
     for table, columns in was["tables"].items():
         present = now["tables"].get(table, {})
         for name, type_ in columns.items():
             if name not in present:
-                found.append(f"table {table}: the column {name} is gone")
+                differences.append(f"table {table}: the column {name} is gone")
             elif present[name] != type_:
-                found.append(f"table {table}: {name} is {present[name]}, was {type_}")
+                differences.append(f"table {table}: {name} is {present[name]}, was {type_}")
     for owner, names in was["python"].items():
         gone = sorted(set(names) - set(now["python"].get(owner, ())))
-        found += [f"python: {owner}.{name} is gone" for name in gone]
+        differences += [f"python: {owner}.{name} is gone" for name in gone]
     for line in was["imports"]:
         problem = import_problem(line)
         if problem:
-            found.append(f"import on the pages: {line}: {problem}")
-    for text in found:
+            differences.append(f"import on the pages: {line}: {problem}")
+    for text in differences:
         print(f"DIFFERENT {text}")
-    print(f"public surface: {len(found)} differences")
-    return len(found)
+    print(f"public surface: {len(differences)} differences")
+    return len(differences)
 
 
 # -- commands --------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def tables(scenario: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Columns and types of every table of a run folder, a sweep's index and a trace bundle."""
     import fedsim
 
-    found: dict[str, dict[str, str]] = {}
+    columns: dict[str, dict[str, str]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         content = {
@@ -214,10 +214,10 @@ def tables(scenario: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         fedsim.sweep({**content, "sweep": {"seeds": [0, 1]}}, folder / "sweep", jobs=1)
         # The bundle has every table and column; this tree writes a sample of it.
         _command("traces", "sample", str(BUNDLE), "-n", "2", "-o", str(folder / "bundle"))
-        for part in ("run", "sweep", "bundle"):
-            for path in sorted((folder / part).glob("*.parquet")):
-                found[f"{part}/{path.stem}"] = _columns(path)
-    return found
+        for name in ("run", "sweep", "bundle"):
+            for path in sorted((folder / name).glob("*.parquet")):
+                columns[f"{name}/{path.stem}"] = _columns(path)
+    return columns
 
 
 def _columns(path: Path) -> dict[str, str]:
@@ -248,7 +248,7 @@ def imports() -> list[str]:
     """Imports from fedsim in the code blocks of the docs, and dotted names in their text."""
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
     pages += [*ROOT.glob("docs/**/*.md"), *ROOT.glob("scenarios/**/*.md")]
-    found: set[str] = set()
+    statements: set[str] = set()
     for path in sorted(pages):
         text = path.read_text(encoding="utf-8")
         for line in re.findall(
@@ -257,13 +257,15 @@ def imports() -> list[str]:
             with contextlib.suppress(SyntaxError):
                 for node in ast.parse(line.strip()).body:
                     if isinstance(node, ast.ImportFrom):
-                        found |= {f"from {node.module} import {one.name}" for one in node.names}
+                        statements |= {
+                            f"from {node.module} import {one.name}" for one in node.names
+                        }
                     elif isinstance(node, ast.Import):
-                        found |= {f"import {one.name}" for one in node.names}
+                        statements |= {f"import {one.name}" for one in node.names}
         for dotted in re.findall(r"`(fedsim(?:\.\w+)+)", text):
             if not import_problem(f"name {dotted}"):
-                found.add(f"name {dotted}")
-    return sorted(found)
+                statements.add(f"name {dotted}")
+    return sorted(statements)
 
 
 def import_problem(line: str) -> str | None:
@@ -364,7 +366,7 @@ class Schemas:
         if key in self._known:
             return []
         self._known[key] = []
-        found = list(self._default(was, now, path))
+        differences = list(self._default(was, now, path))
         present = self._alternatives(now, self._now)
         for one in self._alternatives(was, self._was):
             if one is False:
@@ -381,9 +383,9 @@ class Schemas:
                 if _discriminated(one) and _same_kind(one, other):
                     best = problems
                     break
-            found += [f"{path or '(all)'}: nothing is accepted"] if best is None else best
-        self._known[key] = found
-        return found
+            differences += [f"{path or '(all)'}: nothing is accepted"] if best is None else best
+        self._known[key] = differences
+        return differences
 
     def _default(self, was: Any, now: Any, path: str) -> Iterator[str]:
         if not isinstance(was, dict) or "default" not in was:
@@ -409,30 +411,30 @@ class Schemas:
                 return [f"{name}: accepts only {allowed}"]
             gone = [value for value in values if value not in allowed]
             return [f"{name}: no longer accepts {gone}"] if gone else []
-        kind, wanted = was.get("type"), now.get("type")
-        if wanted is not None and not _type_covers(kind, values, wanted):
-            return [f"{name}: accepts {wanted}, accepted {kind or values}"]
+        kind, now_kind = was.get("type"), now.get("type")
+        if now_kind is not None and not _type_covers(kind, values, now_kind):
+            return [f"{name}: accepts {now_kind}, accepted {kind or values}"]
         if values is not None:
             return []
-        found = []
+        differences = []
         for limit, smaller_is_wider in _LIMITS.items():
             if limit not in now:
                 continue
             before, after = was.get(limit), now[limit]
             if before is None:
-                found.append(f"{name}: {limit} is {after}, there was none")
+                differences.append(f"{name}: {limit} is {after}, there was none")
             elif (after > before) if smaller_is_wider else (after < before):
-                found.append(f"{name}: {limit} is {after}, was {before}")
+                differences.append(f"{name}: {limit} is {after}, was {before}")
         if "pattern" in now and now["pattern"] != was.get("pattern"):
-            found.append(f"{name}: pattern is {now['pattern']}, was {was.get('pattern')}")
+            differences.append(f"{name}: pattern is {now['pattern']}, was {was.get('pattern')}")
         if kind == "object":
-            found += self._object(was, now, path)
+            differences += self._object(was, now, path)
         elif kind == "array":
-            found += self._array(was, now, path)
-        return found
+            differences += self._array(was, now, path)
+        return differences
 
     def _object(self, was: Mapping[str, Any], now: Mapping[str, Any], path: str) -> list[str]:
-        found = []
+        differences = []
         before, after = was.get("properties", {}), now.get("properties", {})
         others = now.get("additionalProperties", True)
         for name, node in before.items():
@@ -442,30 +444,30 @@ class Schemas:
             elif _discriminated(was):
                 inner = f"{path}[{before['name']['const']}].{name}"
             if name in after:
-                found += self._compare(node, after[name], inner)
+                differences += self._compare(node, after[name], inner)
             elif others in (True, False):
                 if node is not False:
-                    found.append(f"{inner}: is gone")
+                    differences.append(f"{inner}: is gone")
             else:
-                found += self._compare(node, others, inner)
+                differences += self._compare(node, others, inner)
         for name in sorted(set(now.get("required", ())) - set(was.get("required", ()))):
-            found.append(f"{path}.{name}: is required now".lstrip("."))
+            differences.append(f"{path}.{name}: is required now".lstrip("."))
         extra = was.get("additionalProperties", True)
         if extra is not False and others is False:
-            found.append(f"{path or '(all)'}: no longer accepts further keys")
+            differences.append(f"{path or '(all)'}: no longer accepts further keys")
         elif isinstance(extra, dict) and isinstance(others, dict):
-            found += self._compare(extra, others, f"{path}.*")
-        return found
+            differences += self._compare(extra, others, f"{path}.*")
+        return differences
 
     def _array(self, was: Mapping[str, Any], now: Mapping[str, Any], path: str) -> list[str]:
-        found = []
+        differences = []
         first, second = was.get("prefixItems"), now.get("prefixItems")
         if first is not None and second is not None:
             for number, (before, after) in enumerate(zip(first, second, strict=False)):
-                found += self._compare(before, after, f"{path}[{number}]")
+                differences += self._compare(before, after, f"{path}[{number}]")
         if "items" in was and "items" in now:
-            found += self._compare(was["items"], now["items"], f"{path}[]")
-        return found
+            differences += self._compare(was["items"], now["items"], f"{path}[]")
+        return differences
 
 
 def _values(node: Mapping[str, Any]) -> list[Any] | None:
@@ -475,11 +477,11 @@ def _values(node: Mapping[str, Any]) -> list[Any] | None:
     return node.get("enum")
 
 
-def _type_covers(kind: Any, values: list[Any] | None, wanted: str) -> bool:
+def _type_covers(kind: Any, values: list[Any] | None, required: str) -> bool:
     if kind is None and values is not None:
         names = {"string": str, "integer": int, "number": int | float, "boolean": bool}
-        return wanted in names and all(isinstance(value, names[wanted]) for value in values)
-    return bool(kind == wanted or (kind == "integer" and wanted == "number"))
+        return required in names and all(isinstance(value, names[required]) for value in values)
+    return bool(kind == required or (kind == "integer" and required == "number"))
 
 
 def _discriminated(node: Any) -> bool:
@@ -487,8 +489,8 @@ def _discriminated(node: Any) -> bool:
 
 
 def _property(node: Mapping[str, Any], name: str) -> Any:
-    found = node.get("properties", {}).get(name)
-    return found if isinstance(found, dict) else None
+    schema = node.get("properties", {}).get(name)
+    return schema if isinstance(schema, dict) else None
 
 
 def _same_kind(was: Any, now: Any) -> bool:

@@ -87,9 +87,9 @@ server = SimServerAgent(
 logging.disable(logging.INFO)
 clients = [
     SimClientAgent(
-        OmegaConf.create({**shared, "optimize_memory": False}), f"client{number}", (own, None)
+        OmegaConf.create({**shared, "optimize_memory": False}), f"client{number}", (data, None)
     )
-    for number, own in enumerate(batches)
+    for number, data in enumerate(batches)
 ]
 speeds = np.random.default_rng(0).lognormal(0.0, 0.8, len(clients)).tolist()
 profiles = {

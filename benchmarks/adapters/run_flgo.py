@@ -52,7 +52,9 @@ benchmark: Any = importlib.import_module(
 importlib.import_module(f"{benchmark.__name__}.core")
 benchmark.visualize = lambda *arguments: None  # a picture of the split, which takes minutes
 # Methods that torch requires of such data sets since version 2.13.
-benchmark.core.TaskPipe.TaskDataset.__getitems__ = lambda own, rows: [own[row] for row in rows]
+benchmark.core.TaskPipe.TaskDataset.__getitems__ = lambda dataset, rows: [
+    dataset[row] for row in rows
+]
 flgo.gen_task_by_(benchmark, IIDPartitioner(num_clients=len(work.x)), "task")
 
 
@@ -87,7 +89,7 @@ for client in runner.clients:
     rows = torch.as_tensor(client.train_data.indices)
     x, y = client.train_data.dataset.tensors
     client.batches = Batches(x[rows], y[rows])
-fedavg.Client.train = lambda own, model: train(model, own.batches)
+fedavg.Client.train = lambda client, model: train(model, client.batches)
 runner.run()
 work.hand_in(
     steps=steps_drawn([client.batches for client in runner.clients]),

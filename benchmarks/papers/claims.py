@@ -34,7 +34,7 @@ def claims_table(
     Claims whose sweeps have no finished run keep the row of ``written``, the table on the page.
     """
     lines = (line.strip("| ").split(" | ") for line in written.splitlines() if "`fedsim" in line)
-    kept = {(cells[-1], cells[-6]): cells[-4:-1] for cells in lines}
+    earlier = {(cells[-1], cells[-6]): cells[-4:-1] for cells in lines}
     rows = []
     for paper, claims in papers.items():
         for claim in claims:
@@ -43,7 +43,7 @@ def claims_table(
             if figure := claim.figure(results) if results.runs else "":
                 cells = [figure, str(results.seeds), number(results.cpu_minutes, 2)]
             else:
-                cells = kept.get((command, claim.text), ["–", "0", "–"])
+                cells = earlier.get((command, claim.text), ["–", "0", "–"])
             verdict = claim.verdict if cells[0] != "–" else "open: not yet run"
             rows.append([paper, claim.text, verdict, *cells, command])
             paper = ""

@@ -71,8 +71,8 @@ def _paper(table: str, speeds: str, partition: str = "class_partition") -> Mappi
     reference = read_yaml(SCENARIOS / "fedcompass" / "reference.yaml")
     kind = {"class_partition": "class", "dual_dirichlet": "Dirichlet"}[partition]
     speed = {"values": "homogeneous"}.get(speeds, speeds)
-    found = next(entry for entry in reference["tables"] if entry["title"].startswith(table))
-    values: Mapping[str, float] = found["values"][f"{kind}, {speed}"]
+    entry = next(entry for entry in reference["tables"] if entry["title"].startswith(table))
+    values: Mapping[str, float] = entry["values"][f"{kind}, {speed}"]
     return values
 
 

@@ -49,32 +49,32 @@ def pattern_of(scenario: Scenario) -> str:
 @cache
 def pattern_rows(results: Results) -> dict[str, dict[str, list[float]]]:
     """Rounds to a test loss of 0.3, by method and pattern."""
-    found: dict[str, dict[str, list[float]]] = {}
+    rounds_by_label: dict[str, dict[str, list[float]]] = {}
     for run in sorted(results.runs, key=lambda run: run.seed):
-        row = found.setdefault(FAMILY[run.method["name"]], {})
+        row = rounds_by_label.setdefault(FAMILY[run.method["name"]], {})
         rounds = run.first("loss", 0.3, "round", below=True)
         row.setdefault(pattern_of(run.scenario), []).append(rounds)
-    return found
+    return rounds_by_label
 
 
 def pattern_table(results: Results) -> str:
     """Rounds to a test loss of 0.3."""
-    found = pattern_rows(results)
+    rounds = pattern_rows(results)
     rows = [
-        [label, *(spread(found[label].get(pattern, []), 2) for pattern in PATTERNS)]
+        [label, *(spread(rounds[label].get(pattern, []), 2) for pattern in PATTERNS)]
         for label in FAMILY.values()
-        if label in found
+        if label in rounds
     ]
     return markdown(["", *PATTERNS], rows) + footnote(results) if rows else ""
 
 
 def _by_pattern(results: Results, value: Callable[[Result], float]) -> dict[tuple[str, str], float]:
     """Mean over seeds by method and pattern."""
-    found: dict[tuple[str, str], list[float]] = {}
+    values_by_key: dict[tuple[str, str], list[float]] = {}
     for run in results.runs:
         key = (FAMILY[run.method["name"]], pattern_of(run.scenario))
-        found.setdefault(key, []).append(value(run))
-    return {key: float(np.mean(values)) for key, values in found.items()}
+        values_by_key.setdefault(key, []).append(value(run))
+    return {key: float(np.mean(values)) for key, values in values_by_key.items()}
 
 
 def convex_table(results: Results) -> str:
@@ -114,9 +114,9 @@ def delay_table(convex: Results, trace: Results) -> str:
     """tau_avg and tau_max by pattern, and the bound on E[tau_max]; participation is the same for all methods."""
     rows = []
     for name, value in (("tau_avg", np.mean), ("tau_max", np.max)):
-        found = _by_pattern(convex, lambda run, value=value: float(value(_delays(run))))
+        delays = _by_pattern(convex, lambda run, value=value: float(value(_delays(run))))
         last = [float(value(_delays(run))) for run in trace.runs]
-        cells = [found.get(("FedSUM", pattern), float("nan")) for pattern in PATTERNS]
+        cells = [delays.get(("FedSUM", pattern), float("nan")) for pattern in PATTERNS]
         rows.append([name, *(number(cell) for cell in [*cells, float(np.mean(last))])])
     rows.append(["bound", *(number(_bound(pattern)) for pattern in PATTERNS), ""])
     return markdown(["", *PATTERNS, "trace"], rows)
@@ -141,8 +141,8 @@ def trace_table(results: Results) -> str:
 
 def _rounds(pattern: str, *labels: str) -> Callable[[Results], str]:
     def figure(results: Results) -> str:
-        found = pattern_rows(results)
-        cells = (f"{label} {spread(found[label].get(pattern, []), 2)}" for label in labels)
+        rounds = pattern_rows(results)
+        cells = (f"{label} {spread(rounds[label].get(pattern, []), 2)}" for label in labels)
         return f"rounds to loss 0.3, {pattern}: " + ", ".join(cells)
 
     return figure

@@ -83,26 +83,26 @@ def waiting_label(scenario: Scenario) -> tuple[str, float]:
 @cache
 def waiting_rows(results: Results) -> dict[tuple[str, float], list[float]]:
     """f - f* by row and learning rate."""
-    found: dict[tuple[str, float], list[float]] = {}
+    losses: dict[tuple[str, float], list[float]] = {}
     smallest: dict[int, float] = {}
     for run in sorted(results.runs, key=lambda run: run.seed):
         if run.seed not in smallest:
             smallest[run.seed] = smallest_loss(run.folder)
         excess = run.tail("objective_loss") - smallest[run.seed]
-        found.setdefault(waiting_label(run.scenario), []).append(excess)
-    return found
+        losses.setdefault(waiting_label(run.scenario), []).append(excess)
+    return losses
 
 
 def waiting_table(results: Results) -> str:
     """f - f* of every method and rate."""
-    found = waiting_rows(results)
+    losses = waiting_rows(results)
     best = {
-        label: min(float(np.mean(v)) for (other, _), v in found.items() if other == label)
-        for label, _ in found
+        label: min(float(np.mean(v)) for (other, _), v in losses.items() if other == label)
+        for label, _ in losses
     }
     rows = []
-    for label in dict.fromkeys(label for label, _ in sorted(found)):
-        for (other, rate), values in sorted(found.items()):
+    for label in dict.fromkeys(label for label, _ in sorted(losses)):
+        for (other, rate), values in sorted(losses.items()):
             if other == label:
                 text = spread(values, 2)
                 bold = np.mean(values) == best[label]
@@ -124,11 +124,11 @@ def _interval_rows(results: Results) -> dict[int, float]:
 
 def window_table(results: Results) -> str:
     """f - f* by the interval P, the smallest in bold."""
-    found = _interval_rows(results)
-    intervals = [interval for interval in PILOT_BY_INTERVAL if interval in found]
+    losses = _interval_rows(results)
+    intervals = [interval for interval in PILOT_BY_INTERVAL if interval in losses]
     if not intervals:
         return ""
-    values = [found[interval] for interval in intervals]
+    values = [losses[interval] for interval in intervals]
     pilot = ["pilot", *(f"{PILOT_BY_INTERVAL[interval]:.4f}" for interval in intervals)]
     ours = ["ours", *best_in_bold([f"{value:.4f}" for value in values], values)]
     return markdown(["P", *map(str, intervals)], [pilot, ours]) + footnote(results)
@@ -162,18 +162,18 @@ def phones_table(results: Results) -> str:
         },
         "waiting, a day, at most two": lambda method: method["name"] == "wait",
     }
-    found = []
+    lines = []
     for label, test in kinds.items():
         for run in results.where(lambda s, test=test: test(s["server"]["method"])):
             length = windows.get(label.removeprefix("amplified, P = "))
             unequal = f"{_imbalance(run, length):.1f}" if length else ""
             accuracy = f"{run.metrics['accuracy'].iloc[-1]:.3f}"
-            found.append((run.tail("objective_loss"), label, accuracy, unequal))
-    if not found:
+            lines.append((run.tail("objective_loss"), label, accuracy, unequal))
+    if not lines:
         return ""
-    losses = [loss for loss, *_ in found]
+    losses = [loss for loss, *_ in lines]
     texts = best_in_bold([f"{loss:.3f}" for loss in losses], losses)
-    rows = [[label, text, *rest] for text, (_, label, *rest) in zip(texts, found, strict=True)]
+    rows = [[label, text, *rest] for text, (_, label, *rest) in zip(texts, lines, strict=True)]
     header = ["", "training loss", "accuracy", "B of the window"]
     return markdown(header, rows) + footnote(results)
 
@@ -186,8 +186,8 @@ def _best_rate(results: Results, label: str) -> list[float]:
 
 def _waiting(*labels: str) -> Callable[[Results], str]:
     def figure(results: Results) -> str:
-        found = {label: _best_rate(results, label) for label in labels}
-        return "f - f*: " + "; ".join(f"{label} {spread(v, 2)}" for label, v in found.items())
+        losses = {label: _best_rate(results, label) for label in labels}
+        return "f - f*: " + "; ".join(f"{label} {spread(v, 2)}" for label, v in losses.items())
 
     return figure
 

@@ -16,30 +16,30 @@ from benchmarks.tables import markdown
 @cache
 def steps_rows(results: Results) -> dict[tuple[int, int, str], list[float]]:
     """G_u over the last quarter by m, K and method."""
-    found: dict[tuple[int, int, str], list[float]] = {}
+    gradient_norms: dict[tuple[int, int, str], list[float]] = {}
     for run in sorted(results.runs, key=lambda run: run.seed):
         key = (
             int(run.scenario["server"]["selection"]["cohort"]),
             int(run.scenario["training"]["local_steps"]),
             str(run.method["name"]),
         )
-        found.setdefault(key, []).append(run.tail("gradient_norm_squared"))
-    return found
+        gradient_norms.setdefault(key, []).append(run.tail("gradient_norm_squared"))
+    return gradient_norms
 
 
 def steps_table(results: Results) -> str:
     """G_u by m and K."""
-    found = steps_rows(results)
+    gradient_norms = steps_rows(results)
     steps = (5, 25, 100)
     rows = [
         [
             str(m),
             NAMES[method],
-            *(spread(found.get((m, k, method), []), 3) for k in steps),
+            *(spread(gradient_norms.get((m, k, method), []), 3) for k in steps),
         ]
         for m in (2, 5, 9, 10)
         for method in ("fedavg_p", "scaffold_p")
-        if any((m, k, method) in found for k in steps)
+        if any((m, k, method) in gradient_norms for k in steps)
     ]
     header = ["m", "G_u", *(f"K = {k}" for k in steps)]
     return markdown(header, rows) + footnote(results) if rows else ""
@@ -186,9 +186,9 @@ def image_table(results: Results) -> str:
 
 def _plateaus(m: int, method: str) -> Callable[[Results], str]:
     def figure(results: Results) -> str:
-        found = {k: steps_rows(results).get((m, k, method), []) for k in (5, 25, 100)}
-        cells = [f"{spread(values, 2)} (K = {k})" for k, values in found.items()]
-        return f"G_u at m = {m}: " + ", ".join(cells) if all(found.values()) else ""
+        gradient_norms = {k: steps_rows(results).get((m, k, method), []) for k in (5, 25, 100)}
+        cells = [f"{spread(values, 2)} (K = {k})" for k, values in gradient_norms.items()]
+        return f"G_u at m = {m}: " + ", ".join(cells) if all(gradient_norms.values()) else ""
 
     return figure
 

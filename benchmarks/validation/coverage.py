@@ -34,13 +34,13 @@ def calibration(name: str, document: dict[str, Any], folder: Path) -> Calibratio
     return calibrate(log, folder / name, load(document["scenario"]))
 
 
-def counted(found: Calibration) -> Counts:
+def counted(calibrated: Calibration) -> Counts:
     """How many values lie within their band, and how many dispatches are rightly predicted to be late or in time."""
     counts = {
         each.name: (round(each.coverage * len(each.logged)), len(each.logged))
-        for each in found.predictions
+        for each in calibrated.predictions
     }
-    late = found.lateness
+    late = calibrated.lateness
     if late is not None:
         counts["predicted late or in time"] = (round(late.right * len(late.late)), len(late.late))
     return counts
@@ -63,7 +63,7 @@ def table(counts: Mapping[str, Counts]) -> str:
         cells = []
         for quantity in quantities:
             inside, number = (
-                sum(each.get(quantity, (0, 0))[part] for each in members) for part in (0, 1)
+                sum(each.get(quantity, (0, 0))[index] for each in members) for index in (0, 1)
             )
             cells.append(f"{inside} of {number}" if number else "–")
         rows.append([*group, str(len(members)), *cells])

@@ -284,8 +284,8 @@ def version_error(simulated: Sequence[float], real: Sequence[float], fitted: int
 
 def judged(name: str, simulated: Sequence[float], real: Sequence[float], fitted: int = 0) -> float:
     """The error that the goal for rounds is held against."""
-    found = round_error(name, simulated, real, fitted)
-    return version_error(simulated, real, fitted) if math.isnan(found) else found
+    error = round_error(name, simulated, real, fitted)
+    return version_error(simulated, real, fitted) if math.isnan(error) else error
 
 
 def parting(ours: Work, real: Work, goal: float) -> str:
@@ -343,18 +343,18 @@ def concordances(comparisons: Sequence[Comparison]) -> list[int]:
     A pair whose deployments overlap is a tie, and does not count.
     """
     known = [each for each in comparisons if not math.isnan(each.time_to_updates_s[0])]
-    found = []
+    signs = []
     for one, other in combinations(known, 2):
         (ours, real), (their_ours, their_real) = one.time_to_updates_s, other.time_to_updates_s
         if max(real) < min(their_real) or max(their_real) < min(real):
-            found.append(1 if (ours < their_ours) == (max(real) < min(their_real)) else -1)
-    return found
+            signs.append(1 if (ours < their_ours) == (max(real) < min(their_real)) else -1)
+    return signs
 
 
 def kendall_tau(comparisons: Sequence[Comparison]) -> tuple[float, int]:
     """Kendall's tau of the ranking by time to updates, and the pairs that count."""
-    found = concordances(comparisons)
-    return _mean(found), len(found)
+    signs = concordances(comparisons)
+    return _mean(signs), len(signs)
 
 
 def measured() -> dict[str, list[dict[str, Any]]]:
@@ -372,7 +372,7 @@ def measured() -> dict[str, list[dict[str, Any]]]:
 def write_measured(runs: Mapping[str, Sequence[dict[str, Any]]]) -> None:
     """Keep the deployments in one compressed file, a line each, with times in whole microseconds."""
     with lzma.open(MEASURED, "wt", preset=9) as file:
-        for document in (each for found in runs.values() for each in found):
+        for document in (each for deployments in runs.values() for each in deployments):
             file.write(json.dumps(_rounded(document), separators=(",", ":")) + "\n")
 
 
@@ -457,7 +457,7 @@ def _summary(links: str, chosen: Sequence[Comparison]) -> str:
     for shares in (False, True):
         errors = [each.parts for each in chosen if ("shared" in each.name) is shares]
         if errors:
-            steps, transfers = (statistics.median(part) for part in zip(*errors, strict=True))
+            steps, transfers = (statistics.median(column) for column in zip(*errors, strict=True))
             where = (
                 f"on {'shared' if shares else 'separate'} links, " if links == "training" else ""
             )
@@ -471,16 +471,18 @@ def _summary(links: str, chosen: Sequence[Comparison]) -> str:
         ("compass", "durations of rounds"),
         ("async", "times of versions"),
     ):
-        found = [each for each in chosen if _schedule(each.name) == schedule]
-        if found:
-            error = statistics.mean(each.judged[1] for each in found)
-            spread = _mean([each.round_spread for each in found if each.repetitions > 1])
+        alike = [each for each in chosen if _schedule(each.name) == schedule]
+        if alike:
+            error = statistics.mean(each.judged[1] for each in alike)
+            spread = _mean([each.round_spread for each in alike if each.repetitions > 1])
             parts.append(
                 f"{schedule}, {what}: {error:.2%}, {_verdict(error, goal)} (between two deployments: {spread:.2%})"
             )
     met = sum(not each.misses for each in chosen)
     parts.append(f"{met} of {len(chosen)} configurations meet both goals")
-    return f"- {LINKS[links]}: {'. '.join(part[0].upper() + part[1:] for part in parts)}."
+    return (
+        f"- {LINKS[links]}: {'. '.join(sentence[0].upper() + sentence[1:] for sentence in parts)}."
+    )
 
 
 def _verdict(error: float, goal: float) -> str:
@@ -537,7 +539,7 @@ def write_report() -> int:
     """Write the numbers, the figure, the results of the page, and the deployments that they come from."""
     runs = measured()
     write_measured(runs)
-    comparisons = [compare(name, found) for name, found in runs.items()]
+    comparisons = [compare(name, deployments) for name, deployments in runs.items()]
     rows = [
         {key: value for key, value in asdict(each).items() if key != "pairs"}
         for each in comparisons

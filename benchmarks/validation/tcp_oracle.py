@@ -412,8 +412,8 @@ def table(title: str, conditions: str, rows: Sequence[Comparison], series: Seque
                 summary.append([name, model, *_spread(flows), _verdict(name, flows)])
             elif chosen:
                 makespan = [abs(row.makespan_error(predicted)) for row, predicted in pairs]
-                for part, errors in ((f"{name}, makespan", makespan), (f"{name}, flows", flows)):
-                    summary.append([part, model, *_spread(errors), _verdict(part, errors)])
+                for title, errors in ((f"{name}, makespan", makespan), (f"{name}, flows", flows)):
+                    summary.append([title, model, *_spread(errors), _verdict(title, errors)])
     listed = []
     for row in sorted(rows, key=lambda row: row.case.key):
         case = row.case

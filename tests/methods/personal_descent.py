@@ -30,7 +30,7 @@ def gradient(i: int, x: FloatArray) -> FloatArray:
     return CURVATURES[i] @ (x - CENTERS[i])
 
 
-def told(method: str, **params: Any) -> tuple[FloatArray, FloatArray]:
+def simulated(method: str, **params: Any) -> tuple[FloatArray, FloatArray]:
     """Shared parts of all versions, and every client's own model in the end."""
     task = quadratic(
         CENTERS.tolist(),

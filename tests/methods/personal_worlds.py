@@ -1,4 +1,4 @@
-"""Worlds of the card of partial personalisation, told round by round, and a reference in exact fractions."""
+"""Worlds of the card of partial personalization, round by round, and a reference in exact fractions."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def close(value: Any, expected: Any, rel: float = 1e-12) -> None:
     np.testing.assert_allclose(np.ravel(value), np.ravel(expected), rtol=rel, atol=1e-14)
 
 
-def told(story: Story, names: Sequence[str]) -> list[np.ndarray]:
+def history(story: Story, names: Sequence[str]) -> list[np.ndarray]:
     """The named series after each round, flat."""
     columns = [getattr(story, name) for name in names]
     return [np.concatenate([np.ravel(c[t]) for c in columns]) for t in range(1, len(story.u))]

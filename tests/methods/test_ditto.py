@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.methods.driver import Player, quadratic
-from tests.methods.personal_descent import LOG, RATE, START, gradient, phases, share, told
+from tests.methods.personal_descent import LOG, RATE, START, gradient, phases, share, simulated
 
 
 @pytest.mark.parametrize("weights", ["uniform", "samples"])
@@ -31,7 +31,7 @@ def test_ditto(attraction: float, ratio: float, weights: str) -> None:
         w = share([i for i, _ in round_], weights) @ np.array(ends)
         versions.append(w)
     params = {"attraction": attraction, "personal_steps": ratio, "weights": weights}
-    actual_versions, actual_models = told("ditto", **params)
+    actual_versions, actual_models = simulated("ditto", **params)
     np.testing.assert_allclose(actual_versions, versions, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(actual_models, personal, rtol=1e-12, atol=1e-13)
 

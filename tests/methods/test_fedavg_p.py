@@ -18,7 +18,7 @@ from tests.methods.personal_worlds import (
     close,
     coupled,
     exact,
-    told,
+    history,
 )
 
 
@@ -45,7 +45,7 @@ B1 = [
 def test_fedavg_p_of_case_b() -> None:
     """B1: the client that is left out keeps its part, and the mean is over those who took part."""
     story = Story("fedavg_p", coupled(CASE_B)).rounds(ROUNDS_B)
-    for row, numbers in zip(told(story, "uv"), B1, strict=True):
+    for row, numbers in zip(history(story, "uv"), B1, strict=True):
         close(row, exact(numbers))
 
 

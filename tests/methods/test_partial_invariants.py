@@ -243,7 +243,7 @@ def with_lost_work() -> Timeline:
 
 
 def test_lost_work_gives_the_same_bits_deferred_at_once_and_resumed() -> None:
-    """Personal parts, control variates, model and metrics; a resumed learner is told the timeline from its start."""
+    """Personal parts, control variates, model and metrics; a resumed learner receives the timeline from its start."""
     kind = CATALOG.parts("method")["scaffold_p"]
     params = kind.Params.model_validate({"keep_v_on_drop": True})
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.methods.driver import quadratic
-from tests.methods.personal_worlds import CASE_A, Story, close, coupled, exact, told
+from tests.methods.personal_worlds import CASE_A, Story, close, coupled, exact, history
 
 # -- case A: two clients, all take part (card 7.1) ---------------------------------------------------------------------
 
@@ -41,7 +41,7 @@ A4 = ["0 1/4 0", "-1/64 15/32 0", "-5/128 339/512 1/512"]
 def test_iterates_of_case_a(method: str, options: dict[str, Any], expected: list[str]) -> None:
     """A1, A2, A2b and A4: u and both v_i."""
     story = Story(method, coupled(CASE_A), **options).rounds([[0, 1]] * len(expected))
-    for row, numbers in zip(told(story, "uv"), expected, strict=True):
+    for row, numbers in zip(history(story, "uv"), expected, strict=True):
         close(row, exact(numbers))
 
 
@@ -100,12 +100,14 @@ def test_noise_tape() -> None:
     """One draw serves both gradients of a step; the prologue is noise-free."""
     story = Story("fedavg_p", coupled(CASE_A, noise_tape=tape(0))).rounds([[0, 1]] * 2)
     for row, numbers in zip(
-        told(story, "uv"), ["3/128 101/256 19/256", "-823/16384 2859/4096 525/4096"], strict=True
+        history(story, "uv"), ["3/128 101/256 19/256", "-823/16384 2859/4096 525/4096"], strict=True
     ):
         close(row, exact(numbers))
     story = Story("scaffold_p", coupled(CASE_A, noise_tape=tape(1))).rounds([[0, 1]] * 2)
-    close(told(story, ("u", "v", "c", "ci"))[0], exact("-3/128 113/256 7/256 3/32 -179/64 191/64"))
-    close(told(story, ("u", "v", "c"))[1], exact("-1899/16384 3233/4096 223/4096 1515/4096"))
+    close(
+        history(story, ("u", "v", "c", "ci"))[0], exact("-3/128 113/256 7/256 3/32 -179/64 191/64")
+    )
+    close(history(story, ("u", "v", "c"))[1], exact("-1899/16384 3233/4096 223/4096 1515/4096"))
 
 
 # -- everything shared, everything personal (card 7.2 and 7.3) ---------------------------------------------------------

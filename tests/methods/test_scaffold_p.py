@@ -18,7 +18,7 @@ from tests.methods.personal_worlds import (
     close,
     coupled,
     exact,
-    told,
+    history,
 )
 
 A3 = [
@@ -42,10 +42,10 @@ def test_scaffold_p_of_case_a(uplink: int) -> None:
         close(story.ci[0], [0, 0] if options else [-3, 3])
         close(story.c[0], 0)
         story.rounds([[0, 1]] * len(expected))
-        for row, numbers in zip(told(story, ("u", "v", "c", "ci")), expected, strict=True):
+        for row, numbers in zip(history(story, ("u", "v", "c", "ci")), expected, strict=True):
             close(row, exact(numbers))
     single = Story("scaffold_p", coupled(CASE_A), uplink=uplink, K=1).rounds([[0, 1]] * 3)
-    for row, numbers in zip(told(single, ("c", "ci")), A4_CONTROLS, strict=True):
+    for row, numbers in zip(history(single, ("c", "ci")), A4_CONTROLS, strict=True):
         close(row, exact(numbers))
 
 
@@ -79,7 +79,7 @@ def test_scaffold_p_of_case_b(uplink: int, options: dict[str, Any], expected: li
         close(story.c[0], -1)
         close(story.ci[0], [-3, 3, -3])
     story.rounds(ROUNDS_B[: len(expected)])
-    for row, numbers in zip(told(story, ("u", "v", "c", "ci")), expected, strict=True):
+    for row, numbers in zip(history(story, ("u", "v", "c", "ci")), expected, strict=True):
         close(row, exact(numbers))
 
 

@@ -15,7 +15,7 @@ from tests.methods.personal_descent import (
     gradient,
     phases,
     share,
-    told,
+    simulated,
 )
 
 U, V = slice(0, 2), slice(2, 3)
@@ -57,7 +57,7 @@ def joint(personal: slice, weights: str) -> tuple[FloatArray, FloatArray]:
 )
 def test_joint_training(method: str, params: Any, personal: slice, weights: str) -> None:
     versions, models = joint(personal, weights)
-    actual_versions, actual_models = told(method, **params)
+    actual_versions, actual_models = simulated(method, **params)
     np.testing.assert_allclose(actual_versions, versions, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(actual_models, models, rtol=1e-12, atol=1e-13)
 
@@ -89,7 +89,7 @@ def test_alternating_training(method: str, params: Any, ratio: float, weights: s
             ends.append(x[U].copy())
         u = share([i for i, _ in round_], weights) @ np.array(ends)
         versions.append(u)
-    actual_versions, actual_models = told(method, **params)
+    actual_versions, actual_models = simulated(method, **params)
     np.testing.assert_allclose(actual_versions, versions, rtol=1e-12, atol=1e-13)
     expected = [np.concatenate([u, v]) for v in personal_parts]
     np.testing.assert_allclose(actual_models, expected, rtol=1e-12, atol=1e-13)

@@ -52,7 +52,7 @@ def test_windows_have_a_shortest_length(tmp_path: Path) -> None:
 
 
 def test_windows_have_a_longest_length(tmp_path: Path) -> None:
-    """At 31 s client 1 is at work: it is told to stop, and whoever has reported counts."""
+    """At 31 s client 1 is at work: it is stopped, and whoever has reported counts."""
     ran = simulate(waiting(tmp_path, deadline=31))
     assert [round(aggregate.time_s, 3) for aggregate in ran.book.aggregates] == [31, 34, 37]
     close(ran.x[1], 0.1)

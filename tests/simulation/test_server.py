@@ -107,7 +107,7 @@ def test_an_update_that_arrives_at_the_deadline_is_in_time() -> None:
 
 
 def test_stragglers_can_be_cut_at_the_deadline() -> None:
-    """At 22 s client 2 is told to stop: 7 steps of 3 s since 1 s are done, and nothing was sent."""
+    """At 22 s client 2 is stopped: 7 steps of 3 s since 1 s are done, and nothing was sent."""
     book = simulate(
         step_s=[1, 2, 3],
         selection=SCRIPT,

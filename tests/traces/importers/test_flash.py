@@ -117,7 +117,7 @@ def test_flash_rule_by_hand(tmp_path: Path) -> None:
 
 
 def test_all_false_at_first_and_open_sessions_dropped(tmp_path: Path) -> None:
-    # Locked and charging are told, Wi-Fi never: not eligible. The second device is still on at its last line.
+    # The file states locked and charging, but never Wi-Fi: not eligible. The second device is on at its last line.
     path = raw(
         tmp_path / "s.json",
         messages((0, "screen_lock"), (5, "battery_charged_on"), (50, "20.0%")),
