@@ -29,11 +29,33 @@ from tests.sweeps.worlds import (
     write,
 )
 
+SLOW = """import os, pathlib, time
+        here = pathlib.Path(__file__).parent
+        (here / f"round-{os.getpid()}").touch()
+        slow = here / "seconds"
+        time.sleep(float(slow.read_text()) if slow.exists() else 0.0)
+        return super().aggregate(server, updates)"""
+"""A method whose rounds take as many seconds as a file says."""
 
-def long_scenario() -> dict[str, Any]:
-    data = scenario(seeds=[0, 1])
-    data["server"] = {"selection": {"name": "uniform", "cohort": 2}}
-    return {**data, "stop": {"rounds": 300}, "evaluation": {"every_rounds": 100}}
+ROUNDS = 20
+STOPPED = ["interrupted", "interrupted", "waiting"]
+
+
+def slow_scenario(folder: Path) -> dict[str, Any]:
+    """Three runs whose rounds take as long as the file ``seconds`` in the folder says."""
+    data = scenario(seeds=[0, 1, 2])
+    data["server"] = {
+        "selection": {"name": "uniform", "cohort": 2},
+        "method": {"name": broken(folder, SLOW)},
+    }
+    return {**data, "stop": {"rounds": ROUNDS}, "evaluation": {"every_rounds": 5}}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    """Digests of the runs of the slow scenario, not interrupted."""
+    folder = tmp_path_factory.mktemp("whole")
+    return all_digests(fedsim.sweep(slow_scenario(folder), folder / "sweep", jobs=1))
 
 
 def descendants(process: int) -> list[int]:
@@ -53,44 +75,6 @@ def alive(process: int) -> bool:
     return state != "Z"
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
-def test_a_killed_pool_ends_and_the_restarted_sweep_gives_the_same_results(tmp_path: Path) -> None:
-    path = write(tmp_path / "s.yaml", long_scenario())
-    out = tmp_path / "sweep"
-    args = [sys.executable, "-m", "fedsim.cli", "sweep", str(path), "-j", "2", "-o", str(out)]
-    process = subprocess.Popen(args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        give_up = time.monotonic() + 120
-        while not list(out.glob("*/scenario.yaml")):
-            assert process.poll() is None
-            assert time.monotonic() < give_up
-            time.sleep(0.02)
-        started = descendants(process.pid)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert len(started) > 2, "the pool has two processes, and the server that forks them"
-    # A process that is loading torch does not hear of it before that is loaded.
-    give_up = time.monotonic() + 120
-    while any(map(alive, started)):
-        assert time.monotonic() < give_up, "processes of the pool outlive their parent"
-        time.sleep(0.02)
-    restarted = fedsim.sweep(path, out, jobs=1)
-    assert restarted.failures == {}
-    assert any(run.info.get("resumed") for run in restarted.runs)
-    whole = fedsim.sweep(path, tmp_path / "whole", jobs=1)
-    assert all_digests(restarted) == all_digests(whole)
-
-
-SLOW = """import os, pathlib, time
-        here = pathlib.Path(__file__).parent
-        (here / f"round-{os.getpid()}").touch()
-        slow = here / "seconds"
-        time.sleep(float(slow.read_text()) if slow.exists() else 0.0)
-        return super().aggregate(server, updates)"""
-"""A method whose rounds take as many seconds as a file says."""
-
-
 def signaled_sweep(
     tmp_path: Path, signals: Sequence[int], *, apart_s: float, seconds: str, group: bool
 ) -> int:
@@ -104,10 +88,7 @@ def signaled_sweep(
         group: whether they go to all processes of the group, as from a terminal, or to the first.
     """
     (tmp_path / "seconds").write_text(seconds)
-    data = long_scenario()
-    data["sweep"] = {"seeds": [0, 1, 2]}
-    data["server"]["method"] = {"name": broken(tmp_path, SLOW)}
-    path, out = write(tmp_path / "s.yaml", data), tmp_path / "sweep"
+    path, out = write(tmp_path / "s.yaml", slow_scenario(tmp_path)), tmp_path / "sweep"
     args = [sys.executable, "-m", "fedsim.cli", "sweep", str(path), "-j", "2", "-o", str(out)]
     with open(tmp_path / "stderr", "w") as stderr:
         process = subprocess.Popen(
@@ -121,22 +102,31 @@ def signaled_sweep(
         (os.killpg if group else os.kill)(process.pid, number)
         time.sleep(apart_s)
     code = process.wait()
+    assert len(started) > 2, "the pool has two processes, and the server that forks them"
+    # A process that is loading torch does not hear of the end of its parent before that is loaded.
+    give_up = time.monotonic() + 120
     while any(map(alive, started)):
+        assert time.monotonic() < give_up, "processes of the pool outlive their parent"
         time.sleep(0.02)
     return code
 
 
-def require_the_same_after_all(tmp_path: Path) -> None:
+def require_the_same_after_all(tmp_path: Path, whole: dict[str, dict[str, str]]) -> None:
     """Check that the sweep ends as if it had not been interrupted."""
-    assert Sweep(tmp_path / "sweep").index["status"].tolist() == [
-        *["interrupted"] * 2,
-        "waiting",
-    ]
     (tmp_path / "seconds").unlink()
     continued = fedsim.sweep(tmp_path / "s.yaml", tmp_path / "sweep", jobs=1)
     assert continued.index["status"].tolist() == ["complete"] * 3
-    whole = fedsim.sweep(tmp_path / "s.yaml", tmp_path / "whole", jobs=1)
-    assert all_digests(continued) == all_digests(whole)
+    assert [bool(run.info.get("resumed")) for run in continued.runs] == [True, True, False]
+    assert all_digests(continued) == whole
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+def test_a_killed_pool_ends_and_the_restarted_sweep_gives_the_same_results(
+    tmp_path: Path, whole: dict[str, dict[str, str]]
+) -> None:
+    code = signaled_sweep(tmp_path, [signal.SIGKILL], apart_s=0, seconds="0.2", group=False)
+    assert code == -signal.SIGKILL
+    require_the_same_after_all(tmp_path, whole)
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
@@ -145,21 +135,25 @@ def require_the_same_after_all(tmp_path: Path) -> None:
     [([signal.SIGINT] * 2, False), ([signal.SIGTERM] * 2, True), ([signal.SIGHUP], True)],
 )
 def test_signals_that_arrive_together_end_a_sweep_whose_runs_are_saved(
-    tmp_path: Path, signals: list[int], group: bool
+    tmp_path: Path, whole: dict[str, dict[str, str]], signals: list[int], group: bool
 ) -> None:
     code = signaled_sweep(tmp_path, signals, apart_s=0.02, seconds="0.2", group=group)
     assert code == 128 + signals[0], (tmp_path / "stderr").read_text()
     saved = {path.parent.parent.name for path in tmp_path.glob("sweep/*/checkpoint/[0-9]*")}
     assert saved == {"seed0", "seed1"}
-    require_the_same_after_all(tmp_path)
+    assert Sweep(tmp_path / "sweep").index["status"].tolist() == STOPPED
+    require_the_same_after_all(tmp_path, whole)
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
-def test_a_later_signal_ends_a_sweep_in_the_middle_of_a_round(tmp_path: Path) -> None:
+def test_a_later_signal_ends_a_sweep_in_the_middle_of_a_round(
+    tmp_path: Path, whole: dict[str, dict[str, str]]
+) -> None:
     signals = [signal.SIGINT, signal.SIGTERM]
     code = signaled_sweep(tmp_path, signals, apart_s=0.7, seconds="1000", group=True)
     assert code == 128 + signal.SIGINT, (tmp_path / "stderr").read_text()
-    require_the_same_after_all(tmp_path)
+    assert Sweep(tmp_path / "sweep").index["status"].tolist() == STOPPED
+    require_the_same_after_all(tmp_path, whole)
 
 
 def test_a_process_that_dies_takes_only_its_run_with_it(tmp_path: Path) -> None:
