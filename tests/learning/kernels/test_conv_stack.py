@@ -142,14 +142,12 @@ def test_gradients_are_those_of_autograd(name: str, dtype: torch.dtype) -> None:
             rows = batches.rows[step, row, : int(batches.counts[step, row])].tolist()
             sizes.add(len(rows))
             loss, gradient = by_autograd(task, weights[row], rows)
-            _, exact = by_autograd(task, weights[row].double(), rows)
             tolerance = TOLERANCE[dtype]
             torch.testing.assert_close(losses[row], loss, atol=0, rtol=tolerance)
-            # If two values of a window tie within rounding, autograd in float32 may route the gradient to the other.
-            differences = [
-                _largest_difference(task, out[row], reference) for reference in (gradient, exact)
-            ]
-            assert min(differences) <= tolerance
+            if _largest_difference(task, out[row], gradient) > tolerance:
+                # If two values of a window tie within rounding, autograd may route the gradient to the other.
+                _, exact = by_autograd(task, weights[row].double(), rows)
+                assert _largest_difference(task, out[row], exact) <= tolerance
     assert {1, 2, 4, BATCH} <= sizes
 
 
