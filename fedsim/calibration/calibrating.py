@@ -168,8 +168,8 @@ def calibrate(
         if missing > _MISSING and issubclass(scenario.scenario.server.schedule.type, Sync):
             flags.append(
                 f"The simulations of the cross-validation lack {format_share(missing)} of the log's dispatches, because"
-                " their clients are still busy or offline: rounds may be predicted too short, with too few late"
-                " clients."
+                " their clients are still busy or offline: rounds may be predicted too short, or too long if they wait"
+                " until a deadline, with too few late clients."
             )
     else:
         rounds_lack = "no column round" if log["round"].isna().all() else "fewer than 5 rounds"
