@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,6 +46,8 @@ class Page:
         self._requests, self._answers = requests, answers
         self._number = 0
         self._session: str | None = None
+        self._loaded = False
+        self._untouched: Path | None = None
         self.complaints: list[str] = []
         self.urls: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -87,19 +88,38 @@ class Page:
             self.complaints.append(json.dumps(parameters["entry"]))
         elif method == "Network.requestWillBeSent":
             self.urls.append(parameters["request"]["url"])
+        elif method == "Page.loadEventFired":
+            self._loaded = True
         return message
 
     def open(self, path: Path) -> None:
         """Show a page anew, with nothing remembered of the one before."""
-        self.resize(1400)
-        self.call("Emulation.setEmulatedMedia", media="", features=[])
-        self.call("Page.navigate", url="about:blank")
+        self._untouched = None
+        self._reset()
+        self._navigate("about:blank")
         self.complaints.clear()
         self.urls.clear()
-        self.call("Page.navigate", url=path.as_uri())
-        while self.run("document.readyState") != "complete":
-            time.sleep(0.02)
+        self._navigate(path.as_uri())
         self.settle()
+
+    def show(self, path: Path) -> None:
+        """Show a page to a test that puts back what it changes, but for size and media; loaded only after others."""
+        if self._untouched == path:
+            self._reset()
+            self.settle()
+        else:
+            self.open(path)
+            self._untouched = path
+
+    def _reset(self) -> None:
+        self.resize(1400)
+        self.call("Emulation.setEmulatedMedia", media="", features=[])
+
+    def _navigate(self, url: str) -> None:
+        self._loaded = False
+        self.call("Page.navigate", url=url)
+        while not self._loaded:
+            self._read()
 
     def resize(self, width: int, height: int = 900) -> None:
         self.call(

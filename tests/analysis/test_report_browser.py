@@ -31,12 +31,234 @@ def page(chromium: Page, run: Run) -> Page:
     return chromium
 
 
-def test_loads_in_silence_and_without_network(page: Page, run: Run) -> None:
-    assert page.complaints == []
+@pytest.fixture
+def unchanged(chromium: Page, run: Run) -> Page:
+    """The page for tests that only read it, or put back what they change. These come first: it is loaded once."""
+    chromium.show(run.folder.report)
+    return chromium
+
+
+def test_loads_in_silence_and_without_network(unchanged: Page, run: Run) -> None:
+    assert unchanged.complaints == []
     page_url = run.folder.report.as_uri()
-    assert [url for url in page.urls if url != page_url and not url.startswith("data:")] == []
-    assert page.run("document.querySelectorAll('.chart svg path, .chart svg rect').length") > 20
-    assert page.run("document.title") == "night-shift – fedsim"
+    assert [url for url in unchanged.urls if url != page_url and not url.startswith("data:")] == []
+    assert (
+        unchanged.run("document.querySelectorAll('.chart svg path, .chart svg rect').length") > 20
+    )
+    assert unchanged.run("document.title") == "night-shift – fedsim"
+
+
+def test_nothing_moves_while_it_is_drawn(unchanged: Page) -> None:
+    shift = unchanged.run(
+        """new Promise((done) => {
+            let total = 0;
+            new PerformanceObserver((list) => list.getEntries().forEach((e) => { total += e.value; }))
+                .observe({ type: "layout-shift", buffered: true });
+            setTimeout(() => done(total), 300);
+        })"""
+    )
+    assert shift < 0.01
+
+
+WIDEST = """[...document.querySelectorAll("main *")].filter((e) => !e.closest(".scroll, pre"))
+    .reduce((most, e) => Math.max(most, e.getBoundingClientRect().right), 0)"""
+
+
+def test_fits_every_width_and_clips_no_table_on_a_laptop(unchanged: Page) -> None:
+    for width in (400, 700, 1100, 1220, 1300, 1600):
+        unchanged.resize(width)
+        unchanged.settle()
+        assert unchanged.run("document.documentElement.scrollWidth") <= width
+        assert unchanged.run(WIDEST) <= width
+        drawn = unchanged.run("document.querySelector('#chart-learning svg').width.baseVal.value")
+        shown = unchanged.run("document.querySelector('#chart-learning').clientWidth")
+        assert drawn == shown
+        clipped = unchanged.run(
+            """[...document.querySelectorAll("figure .scroll")]
+                .filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.ariaLabel)"""
+        )
+        assert clipped == [] or width < 1100
+
+
+def test_a_value_holds_until_the_next_evaluation(unchanged: Page) -> None:
+    """As on the page of a comparison: the global model does not change gradually between evaluations."""
+    series = "fedsim.charts.get(document.getElementById('chart-learning')).option.series[0]"
+    assert unchanged.run(f"{series}.step") == "end"
+
+
+def test_a_figure_can_be_saved(unchanged: Page, run: Run) -> None:
+    drawing = unchanged.run("fedsim.picture(document.getElementById('chart-outcomes'))")
+    root = ElementTree.fromstring(drawing)
+    texts = ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "Outcomes of dispatches" in texts
+    assert any(text.startswith("aggregated ") for text in texts)
+    rows = unchanged.run("fedsim.csv(fedsim.data.learning)").splitlines()
+    assert rows[0].split(",")[:3] == ["time_s", "version", "round"]
+    assert len(rows) == len(run.metrics) + 1
+    labels = unchanged.run(
+        "[...document.querySelectorAll('#figure-outcomes .save button')].map((b) => b.textContent)"
+    )
+    assert labels == ["SVG", "PNG", "CSV"]
+    size = unchanged.run(
+        """new Promise((done) => fedsim.png(
+            fedsim.picture(document.getElementById('chart-outcomes')), (blob) => done(blob.size)))"""
+    )
+    assert size > 5000
+
+
+def test_bars_of_the_page_can_be_saved_as_pictures(unchanged: Page, run: Run) -> None:
+    """Widths of the parts are their shares of the time, and every word of the card is in the picture."""
+    drawing = unchanged.run("fedsim.snapshot(document.querySelector('#figure-time .body'))")
+    root = ElementTree.fromstring(drawing)
+    texts = ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[0] == "How clients spent their time"
+    words = unchanged.run("document.querySelector('#figure-time .body').innerText").split()
+    assert set(words) <= set(" ".join(texts).split())
+    bars = unchanged.run(
+        """[...document.querySelectorAll('#figure-time .bar span')].map((part) => {
+            const { width, height } = part.getBoundingClientRect();
+            return [width, height];
+        })"""
+    )
+    drawn = {
+        (float(rect.get("width", "")), float(rect.get("height", "")))
+        for rect in list(root.iter("{http://www.w3.org/2000/svg}rect"))[1:]
+    }
+    assert {tuple(bar) for bar in bars} <= drawn
+    for name in ("time", "work"):
+        labels = unchanged.run(
+            f"[...document.querySelectorAll('#figure-{name} .save button')].map((b) => b.textContent)"
+        )
+        assert labels == ["SVG", "PNG", "CSV"]
+
+
+CONTRASTS = r"""(() => {
+    const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+    const rgba = (text) => {
+        canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1);
+        return [...canvas.getImageData(0, 0, 1, 1).data];
+    };
+    const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+        .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+    const ground = (element) => {
+        for (let e = element; e; e = e.parentElement) {
+            const colour = rgba(getComputedStyle(e).backgroundColor);
+            if (colour[3] === 255) return colour;
+        }
+        return rgba(getComputedStyle(document.body).backgroundColor);
+    };
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    const poor = [];
+    let checked = 0;
+    while (walker.nextNode()) {
+        const element = walker.currentNode.parentElement;
+        if (!walker.currentNode.textContent.trim() || !element.checkVisibility({ visibilityProperty: true })) continue;
+        if (element.closest(".unseen, script, style, option")) continue;
+        const style = getComputedStyle(element);
+        const ink = rgba(element instanceof SVGElement ? style.fill : style.color);
+        const [a, b] = [light(ink), light(ground(element))].sort((x, y) => y - x);
+        const ratio = (a + 0.05) / (b + 0.05);
+        checked += 1;
+        if (ratio < 4.5) poor.push(`${walker.currentNode.textContent.trim()}: ${ratio.toFixed(2)}`);
+    }
+    return { poor, checked };
+})()"""
+
+
+def test_contrast_in_both_themes(unchanged: Page) -> None:
+    for scheme in ("light", "dark"):
+        unchanged.prefer(scheme)
+        dark = unchanged.run("getComputedStyle(document.body).backgroundColor") == "rgb(15, 19, 24)"
+        assert dark == (scheme == "dark")
+        contrasts = unchanged.run(CONTRASTS)
+        assert contrasts["checked"] > 150, scheme
+        assert contrasts["poor"] == [], scheme
+
+
+def test_prints_in_light_without_controls(unchanged: Page) -> None:
+    unchanged.prefer("dark")
+    unchanged.call("Emulation.setEmulatedMedia", media="print", features=[])
+    assert unchanged.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert unchanged.run("getComputedStyle(document.querySelector('.top')).display") == "none"
+    unchanged.call("Emulation.setEmulatedMedia", media="", features=[])
+    pdf = unchanged.call("Page.printToPDF", printBackground=True)["data"]
+    assert len(pdf) > 50_000
+    assert unchanged.complaints == []
+
+
+def test_arrow_keys_read_the_chart(unchanged: Page, run: Run) -> None:
+    unchanged.run("document.querySelector('#chart-learning').focus()")
+    unchanged.press("ArrowRight")
+    unchanged.press("ArrowRight")
+    row = run.metrics.iloc[1]
+    said = unchanged.run("document.getElementById('live').textContent")
+    assert f"accuracy {100 * row['accuracy']:.1f}%" in said
+    unchanged.run("document.activeElement.blur()")
+
+
+def test_x_axis_can_be_zoomed_and_reset(unchanged: Page, run: Run) -> None:
+    """A drag over the second quarter of the plot; the vertical range follows what is left."""
+    ticks = "[...document.querySelectorAll('#chart-learning svg text')].map((t) => t.textContent)"
+    unchanged.run("document.querySelector('#chart-learning').scrollIntoView({ block: 'center' })")
+    unchanged.settle()
+    whole = unchanged.run(ticks)
+    left, top, width, height = unchanged.run(
+        """(({ left, top, width, height }) => [left, top, width, height])(
+            document.querySelector('#chart-learning').getBoundingClientRect())"""
+    )
+    begin, end, y = left + width / 4, left + width / 2, top + height / 2
+    unchanged.drag((begin, y), (end, y))
+    zoomed = unchanged.run(
+        "fedsim.charts.get(document.getElementById('chart-learning')).state.zoom"
+    )
+    assert 0 < zoomed[0] < zoomed[1] < run.simulated_s
+    inside = run.metrics["time_s"].between(*zoomed)
+    lowest = run.metrics["accuracy"][inside].min()
+    axis = unchanged.run(
+        "fedsim.charts.get(document.getElementById('chart-learning')).option.yAxis.min"
+    )
+    assert 0 < axis < lowest
+    assert unchanged.run(ticks) != whole
+    unchanged.run(
+        "document.querySelector('#chart-learning').dispatchEvent(new MouseEvent('dblclick'))"
+    )
+    unchanged.settle()
+    assert unchanged.run(ticks) == whole
+
+
+def test_numbers_of_a_figure_open_as_a_table(unchanged: Page, run: Run) -> None:
+    unchanged.run("document.querySelector('[data-table=outcomes]').open = true")
+    unchanged.settle()
+    rows = unchanged.run(
+        "[...document.querySelectorAll('[data-table=outcomes] tbody tr')].map((r) => r.children[2].textContent)"
+    )
+    total = sum(int(text.replace(",", "")) for text in rows)
+    assert total == (run.dispatches["outcome"] == "aggregated").sum()
+    unchanged.run("document.querySelector('[data-table=outcomes]').open = false")
+
+
+def test_scenario_can_be_searched(unchanged: Page) -> None:
+    unchanged.run("document.getElementById('scenario-text').open = true")
+    unchanged.run("document.getElementById('find').value = 'LOCAL_st'")
+    unchanged.run("document.getElementById('find').dispatchEvent(new Event('input'))")
+    assert unchanged.run("document.getElementById('found').textContent") == "1 line"
+    assert "local_steps: 20" in unchanged.run("document.querySelector('pre .hit').textContent")
+    unchanged.run("document.getElementById('find').value = ''")
+    unchanged.run("document.getElementById('find').dispatchEvent(new Event('input'))")
+    unchanged.run("document.getElementById('scenario-text').open = false")
+
+
+def test_theme_can_be_switched(unchanged: Page) -> None:
+    unchanged.prefer("light")
+    for label, scheme in [
+        ("light", "rgb(244, 246, 248)"),
+        ("dark", "rgb(15, 19, 24)"),
+        ("auto", "rgb(244, 246, 248)"),
+    ]:
+        unchanged.run("document.getElementById('theme').click()")
+        assert unchanged.run("document.getElementById('theme').textContent") == f"Theme: {label}"
+        assert unchanged.run("getComputedStyle(document.body).backgroundColor") == scheme
 
 
 @pytest.mark.parametrize("kind", ["timing-only", "killed", "empty"])
@@ -53,38 +275,6 @@ def test_lesser_runs_have_a_page_too(chromium: Page, tmp_path: Path, kind: str) 
     assert chromium.run("document.getElementById('learning') === null") == (kind != "killed")
     assert "undefined" not in chromium.run("document.body.innerText")
     assert "NaN" not in chromium.run("document.body.innerText")
-
-
-def test_nothing_moves_while_it_is_drawn(page: Page) -> None:
-    shift = page.run(
-        """new Promise((done) => {
-            let total = 0;
-            new PerformanceObserver((list) => list.getEntries().forEach((e) => { total += e.value; }))
-                .observe({ type: "layout-shift", buffered: true });
-            setTimeout(() => done(total), 300);
-        })"""
-    )
-    assert shift < 0.01
-
-
-WIDEST = """[...document.querySelectorAll("main *")].filter((e) => !e.closest(".scroll, pre"))
-    .reduce((most, e) => Math.max(most, e.getBoundingClientRect().right), 0)"""
-
-
-def test_fits_every_width_and_clips_no_table_on_a_laptop(page: Page) -> None:
-    for width in (400, 700, 1100, 1220, 1300, 1600):
-        page.resize(width)
-        page.settle()
-        assert page.run("document.documentElement.scrollWidth") <= width
-        assert page.run(WIDEST) <= width
-        drawn = page.run("document.querySelector('#chart-learning svg').width.baseVal.value")
-        shown = page.run("document.querySelector('#chart-learning').clientWidth")
-        assert drawn == shown
-        clipped = page.run(
-            """[...document.querySelectorAll("figure .scroll")]
-                .filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.ariaLabel)"""
-        )
-        assert clipped == [] or width < 1100
 
 
 CROSSED = """(() => {
@@ -159,21 +349,6 @@ def test_skip_link_comes_first_and_works(page: Page) -> None:
     assert page.run("document.activeElement.id") == "main"
 
 
-def test_arrow_keys_read_the_chart(page: Page, run: Run) -> None:
-    page.run("document.querySelector('#chart-learning').focus()")
-    page.press("ArrowRight")
-    page.press("ArrowRight")
-    row = run.metrics.iloc[1]
-    said = page.run("document.getElementById('live').textContent")
-    assert f"accuracy {100 * row['accuracy']:.1f}%" in said
-
-
-def test_a_value_holds_until_the_next_evaluation(page: Page) -> None:
-    """As on the page of a comparison: the global model does not change gradually between evaluations."""
-    series = "fedsim.charts.get(document.getElementById('chart-learning')).option.series[0]"
-    assert page.run(f"{series}.step") == "end"
-
-
 def test_x_axis_and_metric_can_be_chosen(page: Page) -> None:
     before = page.run("document.querySelector('#chart-learning').innerHTML")
     page.run("document.querySelector('input[value=bytes]').click()")
@@ -187,30 +362,6 @@ def test_x_axis_and_metric_can_be_chosen(page: Page) -> None:
     assert "loss" in page.run("document.querySelector('#chart-learning').textContent")
     assert before != after
     assert page.complaints == []
-
-
-def test_x_axis_can_be_zoomed_and_reset(page: Page, run: Run) -> None:
-    """A drag over the second quarter of the plot; the vertical range follows what is left."""
-    ticks = "[...document.querySelectorAll('#chart-learning svg text')].map((t) => t.textContent)"
-    page.run("document.querySelector('#chart-learning').scrollIntoView({ block: 'center' })")
-    page.settle()
-    whole = page.run(ticks)
-    left, top, width, height = page.run(
-        """(({ left, top, width, height }) => [left, top, width, height])(
-            document.querySelector('#chart-learning').getBoundingClientRect())"""
-    )
-    begin, end, y = left + width / 4, left + width / 2, top + height / 2
-    page.drag((begin, y), (end, y))
-    zoomed = page.run("fedsim.charts.get(document.getElementById('chart-learning')).state.zoom")
-    assert 0 < zoomed[0] < zoomed[1] < run.simulated_s
-    inside = run.metrics["time_s"].between(*zoomed)
-    lowest = run.metrics["accuracy"][inside].min()
-    axis = page.run("fedsim.charts.get(document.getElementById('chart-learning')).option.yAxis.min")
-    assert 0 < axis < lowest
-    assert page.run(ticks) != whole
-    page.run("document.querySelector('#chart-learning').dispatchEvent(new MouseEvent('dblclick'))")
-    page.settle()
-    assert page.run(ticks) == whole
 
 
 def test_an_untrained_model_does_not_compress_the_chart(chromium: Page, run: Run) -> None:
@@ -247,52 +398,6 @@ def test_scales(page: Page, scale: str) -> None:
     expected = math.log10(reached) if scale == "log" else math.log(reached / (1 - reached))
     assert option[0] < expected < option[1]
     assert page.complaints == []
-
-
-def test_a_figure_can_be_saved(page: Page, run: Run) -> None:
-    drawing = page.run("fedsim.picture(document.getElementById('chart-outcomes'))")
-    root = ElementTree.fromstring(drawing)
-    texts = ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert "Outcomes of dispatches" in texts
-    assert any(text.startswith("aggregated ") for text in texts)
-    rows = page.run("fedsim.csv(fedsim.data.learning)").splitlines()
-    assert rows[0].split(",")[:3] == ["time_s", "version", "round"]
-    assert len(rows) == len(run.metrics) + 1
-    labels = page.run(
-        "[...document.querySelectorAll('#figure-outcomes .save button')].map((b) => b.textContent)"
-    )
-    assert labels == ["SVG", "PNG", "CSV"]
-    size = page.run(
-        """new Promise((done) => fedsim.png(
-            fedsim.picture(document.getElementById('chart-outcomes')), (blob) => done(blob.size)))"""
-    )
-    assert size > 5000
-
-
-def test_bars_of_the_page_can_be_saved_as_pictures(page: Page, run: Run) -> None:
-    """Widths of the parts are their shares of the time, and every word of the card is in the picture."""
-    drawing = page.run("fedsim.snapshot(document.querySelector('#figure-time .body'))")
-    root = ElementTree.fromstring(drawing)
-    texts = ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert texts[0] == "How clients spent their time"
-    words = page.run("document.querySelector('#figure-time .body').innerText").split()
-    assert set(words) <= set(" ".join(texts).split())
-    bars = page.run(
-        """[...document.querySelectorAll('#figure-time .bar span')].map((part) => {
-            const { width, height } = part.getBoundingClientRect();
-            return [width, height];
-        })"""
-    )
-    drawn = {
-        (float(rect.get("width", "")), float(rect.get("height", "")))
-        for rect in list(root.iter("{http://www.w3.org/2000/svg}rect"))[1:]
-    }
-    assert {tuple(bar) for bar in bars} <= drawn
-    for name in ("time", "work"):
-        labels = page.run(
-            f"[...document.querySelectorAll('#figure-{name} .save button')].map((b) => b.textContent)"
-        )
-        assert labels == ["SVG", "PNG", "CSV"]
 
 
 VIEW = """(({ view, mode }) => [view.split(' ').map(Number), mode])(
@@ -344,6 +449,8 @@ def test_the_legend_says_when_lines_of_updates_are_left_out(page: Page) -> None:
 
 
 LABEL = "fedsim.charts.get(document.getElementById('chart-timeline')).option.yAxis[0].axisLabel"
+
+
 CLIENTS = f"{LABEL}.customValues.map({LABEL}.formatter)"
 """The clients whose rows are shown."""
 
@@ -398,88 +505,3 @@ def test_from_far_away_work_is_summed_and_near_it_has_phases(page: Page) -> None
         page.run("document.querySelector('[data-view=in]').click()")
     page.settle()
     assert page.run(VIEW)[1] == "phases"
-
-
-def test_numbers_of_a_figure_open_as_a_table(page: Page, run: Run) -> None:
-    page.run("document.querySelector('[data-table=outcomes]').open = true")
-    page.settle()
-    rows = page.run(
-        "[...document.querySelectorAll('[data-table=outcomes] tbody tr')].map((r) => r.children[2].textContent)"
-    )
-    total = sum(int(text.replace(",", "")) for text in rows)
-    assert total == (run.dispatches["outcome"] == "aggregated").sum()
-
-
-def test_scenario_can_be_searched(page: Page) -> None:
-    page.run("document.getElementById('scenario-text').open = true")
-    page.run("document.getElementById('find').value = 'LOCAL_st'")
-    page.run("document.getElementById('find').dispatchEvent(new Event('input'))")
-    assert page.run("document.getElementById('found').textContent") == "1 line"
-    assert "local_steps: 20" in page.run("document.querySelector('pre .hit').textContent")
-
-
-CONTRASTS = r"""(() => {
-    const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-    const rgba = (text) => {
-        canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1);
-        return [...canvas.getImageData(0, 0, 1, 1).data];
-    };
-    const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
-        .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-    const ground = (element) => {
-        for (let e = element; e; e = e.parentElement) {
-            const colour = rgba(getComputedStyle(e).backgroundColor);
-            if (colour[3] === 255) return colour;
-        }
-        return rgba(getComputedStyle(document.body).backgroundColor);
-    };
-    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-    const poor = [];
-    let checked = 0;
-    while (walker.nextNode()) {
-        const element = walker.currentNode.parentElement;
-        if (!walker.currentNode.textContent.trim() || !element.checkVisibility({ visibilityProperty: true })) continue;
-        if (element.closest(".unseen, script, style, option")) continue;
-        const style = getComputedStyle(element);
-        const ink = rgba(element instanceof SVGElement ? style.fill : style.color);
-        const [a, b] = [light(ink), light(ground(element))].sort((x, y) => y - x);
-        const ratio = (a + 0.05) / (b + 0.05);
-        checked += 1;
-        if (ratio < 4.5) poor.push(`${walker.currentNode.textContent.trim()}: ${ratio.toFixed(2)}`);
-    }
-    return { poor, checked };
-})()"""
-
-
-def test_contrast_in_both_themes(page: Page) -> None:
-    for scheme in ("light", "dark"):
-        page.prefer(scheme)
-        dark = page.run("getComputedStyle(document.body).backgroundColor") == "rgb(15, 19, 24)"
-        assert dark == (scheme == "dark")
-        contrasts = page.run(CONTRASTS)
-        assert contrasts["checked"] > 150, scheme
-        assert contrasts["poor"] == [], scheme
-
-
-def test_theme_can_be_switched(page: Page) -> None:
-    page.prefer("light")
-    for label, scheme in [
-        ("light", "rgb(244, 246, 248)"),
-        ("dark", "rgb(15, 19, 24)"),
-        ("auto", "rgb(244, 246, 248)"),
-    ]:
-        page.run("document.getElementById('theme').click()")
-        assert page.run("document.getElementById('theme').textContent") == f"Theme: {label}"
-        assert page.run("getComputedStyle(document.body).backgroundColor") == scheme
-
-
-def test_prints_in_light_without_controls(page: Page) -> None:
-    page.prefer("dark")
-    page.call("Emulation.setEmulatedMedia", media="print", features=[])
-    assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert page.run("getComputedStyle(document.querySelector('.top')).display") == "none"
-    page.call("Emulation.setEmulatedMedia", media="", features=[])
-    pdf = page.call("Page.printToPDF", printBackground=True)["data"]
-    assert len(pdf) > 50_000
-    assert page.complaints == []

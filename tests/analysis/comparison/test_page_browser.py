@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,18 +24,19 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
-def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
-    sweep = compared.build(tmp_path_factory.mktemp("browser") / "sweep", seeds=(0, 1))
-    (sweep.path / "reference.yaml").write_text(
+def comparison(sweep: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    path = tmp_path_factory.mktemp("browser") / "sweep"
+    shutil.copytree(sweep.path, path)
+    (path / "reference.yaml").write_text(
         "source: A. Author 2024\ntables:\n"
         "  - {title: Table 1, quantity: final, values: {alpha=5: {fedavg: 0.9, fedbuff: 0.8}}}\n"
     )
-    return compare(sweep.path, targets=["accuracy=0.5", "accuracy=0.99"])
+    return compare(path, targets=["accuracy=0.5", "accuracy=0.99"])
 
 
 @pytest.fixture(scope="module")
 def written(comparison: Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return comparison.write(tmp_path_factory.mktemp("page"))
+    return page_of(comparison, tmp_path_factory.mktemp("page"))
 
 
 def page_of(comparison: Comparison, folder: Path, style: FigureStyle | None = None) -> Path:
@@ -50,30 +52,86 @@ def page(chromium: Page, written: Path) -> Page:
     return chromium
 
 
-def test_loads_in_silence_and_without_network(page: Page, written: Path) -> None:
-    assert page.complaints == []
+@pytest.fixture
+def unchanged(chromium: Page, written: Path) -> Page:
+    """The page for tests that only read it. These come first: it is loaded once."""
+    chromium.show(written)
+    return chromium
+
+
+def test_loads_in_silence_and_without_network(unchanged: Page, written: Path) -> None:
+    assert unchanged.complaints == []
     page_url = written.as_uri()
-    assert [url for url in page.urls if url != page_url and not url.startswith("data:")] == []
-    assert page.run("document.querySelectorAll('.chart svg path').length") > 12
-    text = page.run("document.body.innerText")
+    assert [url for url in unchanged.urls if url != page_url and not url.startswith("data:")] == []
+    assert unchanged.run("document.querySelectorAll('.chart svg path').length") > 12
+    text = unchanged.run("document.body.innerText")
     assert "undefined" not in text
     assert "NaN" not in text
 
 
-def test_timing_only_runs_have_a_page_too(page: Page, tmp_path: Path) -> None:
-    runs = [build_run(tmp_path / f"{seed}", hours=6, learning=False, seed=seed) for seed in (0, 1)]
-    page.open(compare(runs).write(tmp_path / "out"))
-    assert page.complaints == []
-    assert page.run("document.getElementById('learning')") is None
-    assert "NaN" not in page.run("document.body.innerText")
-
-
-def test_fits_every_width(page: Page) -> None:
+def test_fits_every_width(unchanged: Page) -> None:
     for width in (400, 1100, 1600):
-        page.resize(width)
-        page.settle()
-        assert page.run("document.documentElement.scrollWidth") <= width
-        assert page.run(WIDEST) <= width
+        unchanged.resize(width)
+        unchanged.settle()
+        assert unchanged.run("document.documentElement.scrollWidth") <= width
+        assert unchanged.run(WIDEST) <= width
+
+
+def test_long_tables_are_printed_whole(unchanged: Page) -> None:
+    height = "getComputedStyle(document.querySelector('#figure-pairs .scroll')).maxHeight"
+    assert unchanged.run(height) != "none"
+    unchanged.call("Emulation.setEmulatedMedia", media="print", features=[])
+    assert unchanged.run(height) == "none"
+    unchanged.call("Emulation.setEmulatedMedia", media="", features=[])
+
+
+def test_contrast_in_both_themes(unchanged: Page) -> None:
+    for scheme in ("light", "dark"):
+        unchanged.prefer(scheme)
+        contrasts = unchanged.run(CONTRASTS)
+        assert contrasts["checked"] > 200, scheme
+        assert contrasts["poor"] == [], scheme
+
+
+LINES = r"""(() => {
+    const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+    const light = (text) => {
+        canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1);
+        return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3).map((v) => v / 255)
+            .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+            .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+    };
+    const probe = document.createElement("span");
+    document.body.append(probe);
+    const of = (name) => { probe.style.color = `var(--${name})`; return light(getComputedStyle(probe).color); };
+    const card = of("card"), inks = Array.from({ length: 8 }, (_, k) => of(`g${k}`));
+    probe.remove();
+    return inks
+        .map((ink) => (Math.max(ink, card) + 0.05) / (Math.min(ink, card) + 0.05));
+})()"""
+
+
+def test_lines_stand_out_from_their_ground(unchanged: Page) -> None:
+    for scheme in ("light", "dark"):
+        unchanged.prefer(scheme)
+        assert min(unchanged.run(LINES)) >= 3.0, scheme
+
+
+def test_prints_in_light_without_controls(unchanged: Page) -> None:
+    unchanged.call("Emulation.setEmulatedMedia", media="print", features=[])
+    assert unchanged.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert unchanged.run("getComputedStyle(document.querySelector('.top')).display") == "none"
+    unchanged.call("Emulation.setEmulatedMedia", media="", features=[])
+    assert len(unchanged.call("Page.printToPDF", printBackground=True)["data"]) > 50_000
+    assert unchanged.complaints == []
+
+
+def test_timing_only_runs_have_a_page_too(chromium: Page, tmp_path: Path) -> None:
+    runs = [build_run(tmp_path / f"{seed}", hours=6, learning=False, seed=seed) for seed in (0, 1)]
+    chromium.open(compare(runs).write(tmp_path / "out"))
+    assert chromium.complaints == []
+    assert chromium.run("document.getElementById('learning')") is None
+    assert "NaN" not in chromium.run("document.body.innerText")
 
 
 def test_the_table_of_times_fits_a_laptop_and_has_no_gap_above_it_on_a_phone(
@@ -217,18 +275,18 @@ def test_bands_can_be_switched_off_and_the_target_is_drawn(page: Page) -> None:
 
 
 def test_a_target_at_the_end_of_the_visible_range_is_drawn(
-    page: Page, comparison: Comparison, tmp_path: Path
+    chromium: Page, comparison: Comparison, tmp_path: Path
 ) -> None:
-    page.open(page_of(comparison, tmp_path, FigureStyle(("accuracy",), ylim="50%:100%")))
+    chromium.open(page_of(comparison, tmp_path, FigureStyle(("accuracy",), ylim="50%:100%")))
     chart = "fedsim.charts.get(document.getElementById('chart-curves'))"
     lines = f"{chart}.option.graphic.filter((each) => each.type === 'line')"
-    assert page.run("document.getElementById('focus_name').textContent") == "range of --ylim"
-    gaps = page.run(f"{lines}.map((each) => {chart}.state.drawn.box.bottom - each.shape.y1)")
+    assert chromium.run("document.getElementById('focus_name').textContent") == "range of --ylim"
+    gaps = chromium.run(f"{lines}.map((each) => {chart}.state.drawn.box.bottom - each.shape.y1)")
     assert min(gaps) >= 2
 
 
 def test_the_page_opens_on_the_range_of_the_figure(
-    page: Page, sweep: Sweep, tmp_path: Path
+    chromium: Page, sweep: Sweep, tmp_path: Path
 ) -> None:
     facts = []
     for number, path in enumerate(folders(sweep, *compared.GROUPS[0])[:2]):
@@ -242,23 +300,15 @@ def test_the_page_opens_on_the_range_of_the_figure(
         facts.append(replace(run, progress=progress, scenario=scenario))
     comparison = Comparison((tuple(facts), (), None))
     (axes,) = comparison.plot("loss").axes
-    page.open(page_of(comparison, tmp_path, FigureStyle(("loss",))))
+    chromium.open(page_of(comparison, tmp_path, FigureStyle(("loss",))))
     chart = "fedsim.charts.get(document.getElementById('chart-curves')).option.yAxis"
-    low, high = page.run(f"[{chart}.min, {chart}.max]")
+    low, high = chromium.run(f"[{chart}.min, {chart}.max]")
     assert axes.get_ylim() == pytest.approx((low, high), rel=1e-4)
     assert low <= 0.01 < high < 5
     clipped = "document.getElementById('clipped').textContent"
-    assert "are not shown" in page.run(clipped)
-    page.choose("scale", "log")
-    assert page.run(clipped) == ""
-
-
-def test_long_tables_are_printed_whole(page: Page) -> None:
-    height = "getComputedStyle(document.querySelector('#figure-pairs .scroll')).maxHeight"
-    assert page.run(height) != "none"
-    page.call("Emulation.setEmulatedMedia", media="print", features=[])
-    assert page.run(height) == "none"
-    page.call("Emulation.setEmulatedMedia", media="", features=[])
+    assert "are not shown" in chromium.run(clipped)
+    chromium.choose("scale", "log")
+    assert chromium.run(clipped) == ""
 
 
 def test_pointing_at_a_name_fades_the_other_lines(page: Page) -> None:
@@ -296,43 +346,3 @@ def test_numbers_follow_what_is_chosen(page: Page, comparison: Comparison) -> No
         frame = comparison.curves("accuracy", "time_s")
         known = frame[(frame["setting"] == setting) & (frame["label"] == "fedavg")]["mean"]
         assert page.run(read) == [f"{100 * value:.1f}%" for value in known]
-
-
-def test_contrast_in_both_themes(page: Page) -> None:
-    for scheme in ("light", "dark"):
-        page.prefer(scheme)
-        contrasts = page.run(CONTRASTS)
-        assert contrasts["checked"] > 200, scheme
-        assert contrasts["poor"] == [], scheme
-
-
-LINES = r"""(() => {
-    const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-    const light = (text) => {
-        canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1);
-        return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3).map((v) => v / 255)
-            .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-            .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-    };
-    const probe = document.createElement("span");
-    document.body.append(probe);
-    const of = (name) => { probe.style.color = `var(--${name})`; return light(getComputedStyle(probe).color); };
-    const card = of("card");
-    return Array.from({ length: 8 }, (_, k) => of(`g${k}`))
-        .map((ink) => (Math.max(ink, card) + 0.05) / (Math.min(ink, card) + 0.05));
-})()"""
-
-
-def test_lines_stand_out_from_their_ground(page: Page) -> None:
-    for scheme in ("light", "dark"):
-        page.prefer(scheme)
-        assert min(page.run(LINES)) >= 3.0, scheme
-
-
-def test_prints_in_light_without_controls(page: Page) -> None:
-    page.call("Emulation.setEmulatedMedia", media="print", features=[])
-    assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert page.run("getComputedStyle(document.querySelector('.top')).display") == "none"
-    page.call("Emulation.setEmulatedMedia", media="", features=[])
-    assert len(page.call("Page.printToPDF", printBackground=True)["data"]) > 50_000
-    assert page.complaints == []
