@@ -7,7 +7,7 @@ import html
 import importlib.util
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from pydantic import BaseModel
 from ruamel.yaml import YAML
 
+from fedsim import bundled
 from fedsim import run as fedsim_run
 from fedsim.analysis.report import render
 from fedsim.catalog import CATALOG
@@ -166,7 +167,9 @@ def _load_yaml(block: Block, workshop: Path) -> None:
 def _run_python(block: Block, names: dict[str, Any]) -> None:
     code = compile(block.text, str(block), "exec")
     before = set(names)
-    exec(code, names)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundled, "scenario_file", _quick_file)
+        exec(code, names)
     # A block that is a file of its own says so; then a scenario can name what it defines.
     title = re.match(r"# (\w+\.py)", block.text)
     if title is not None:
@@ -189,6 +192,12 @@ def _run_python(block: Block, names: dict[str, Any]) -> None:
             else:
                 continue
             assert exit_code(f"fedsim run {_quick_copy()} -o runs/own-part", "-s", change) == 0
+
+
+def _quick_file(path: Path, original: Callable[[Path], Path] = bundled.scenario_file) -> Path:
+    """A bundled scenario cut down to a few rounds, as the commands of the pages run it."""
+    quick_file = Path("scenarios", f"{path}.yaml")
+    return quick_file if quick_file.exists() else original(path)
 
 
 def _quick_copy() -> str:
