@@ -17,6 +17,8 @@ from fedsim.analysis.statistics import where_time_went
 from fedsim.runs.run import Run
 from tests.simulation.harness import online_bundle
 
+pytestmark = pytest.mark.usefixtures("pageless")
+
 LINKS = [
     {"name": "static", "latency": 0, "down": "8Mbps", "up": "4Mbps"},
     {"name": "shared", "latency": 0, "down": "8Mbps", "up": "4Mbps"},

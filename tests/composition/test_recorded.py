@@ -13,6 +13,8 @@ from fedsim.errors import UserError, UserErrors
 from fedsim.runs import Run
 from tests.composition.worlds import digits, quadratic
 
+pytestmark = pytest.mark.usefixtures("pageless")
+
 TABLES = ("dispatches", "aggregations", "metrics", "clients", "online", "partition")
 
 

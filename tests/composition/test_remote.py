@@ -20,6 +20,8 @@ from fedsim.runs.writer import RunWriter
 from tests.composition.worlds import digits
 from tests.learning.imitation_ray import Imitation, imitated
 
+pytestmark = pytest.mark.usefixtures("pageless")
+
 FILES = ("dispatches.parquet", "aggregations.parquet", "metrics.parquet", "model.safetensors")
 HAVE_RAY = importlib.util.find_spec("ray") is not None
 RAY = {"name": "ray", "count": 2}
@@ -118,10 +120,10 @@ def interrupted(
 def test_a_run_goes_on_with_other_workers(
     began_on_ray: bool, tmp_path: Path, ray: Imitation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    long = {"stop": {"rounds": 100}}
+    long = {"stop": {"rounds": 50}}
     expected = fedsim.run(world(**long), tmp_path / "threads")
     folder = tmp_path / "half"
-    interrupted(folder, world(RAY if began_on_ray else None, **long), 40, monkeypatch)
+    interrupted(folder, world(RAY if began_on_ray else None, **long), 20, monkeypatch)
     assert not ray.is_initialized()
     assert fedsim.load(folder).status is Status.INTERRUPTED
     assert list((folder / "checkpoint").iterdir())
@@ -137,9 +139,9 @@ def test_a_run_goes_on_with_other_workers(
 def test_only_what_never_changes_a_result_may_change_on_the_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    long = {"stop": {"rounds": 100}}
+    long = {"stop": {"rounds": 50}}
     folder = tmp_path / "half"
-    interrupted(folder, world(**long), 40, monkeypatch)
+    interrupted(folder, world(**long), 20, monkeypatch)
     command = ["resume", str(folder), "-s", "training.threads=2", "-s", "training.memory=disk"]
     refused = CliRunner().invoke(cli, [*command, "-s", "training.optimizer.lr=1"])
     assert refused.exit_code == 2
@@ -162,7 +164,7 @@ def test_a_resumed_run_survives_a_missing_cluster(
     tmp_path: Path, ray: Imitation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "half"
-    interrupted(folder, world(RAY, stop={"rounds": 100}), 40, monkeypatch)
+    interrupted(folder, world(RAY, stop={"rounds": 50}), 20, monkeypatch)
     with pytest.raises(UserError, match="no Ray cluster answers"):
         fedsim.resume(folder, overrides=["training.workers.address=ray://127.0.0.1:1"])
     assert list((folder / "checkpoint").iterdir())

@@ -20,6 +20,8 @@ from fedsim.scheduling.selections.uniform import Uniform
 from tests.composition.interrupting import interrupted
 from tests.composition.worlds import digits
 
+pytestmark = pytest.mark.usefixtures("pageless")
+
 
 def test_an_edited_scenario_is_refused_and_its_keys_are_named(tmp_path: Path) -> None:
     path = tmp_path / "run"

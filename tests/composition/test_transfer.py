@@ -17,6 +17,8 @@ from tests.composition.adapters import USERS, scenario
 from tests.composition.killing import run_killed
 from tests.composition.worlds import digests
 
+pytestmark = pytest.mark.usefixtures("pageless")
+
 
 def test_adapters_are_trained_as_torch_trains_them(users: Path) -> None:
     """Three clients' rounds of full-batch SGD in float64, and their mean by samples."""

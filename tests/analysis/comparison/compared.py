@@ -16,6 +16,7 @@ from filelock import FileLock
 
 import fedsim
 from fedsim.sweeps import Sweep
+from tests.composition.pages import empty_pages
 
 SEEDS = (0, 1, 2)
 SETTINGS = ("alpha=5", "alpha=0.2")
@@ -59,8 +60,9 @@ SCENARIO: dict[str, Any] = {
 }
 
 
-def build(path: Path, seeds: tuple[int, ...] = SEEDS) -> Sweep:
-    sweep = fedsim.sweep(SCENARIO, path, overrides=[f"sweep.seeds={list(seeds)}"], jobs=1)
+def build(path: Path) -> Sweep:
+    with empty_pages():
+        sweep = fedsim.sweep(SCENARIO, path, jobs=1)
     assert sweep.failures == {}
     return sweep
 

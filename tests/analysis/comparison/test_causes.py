@@ -21,6 +21,7 @@ from fedsim.sweeps import Sweep
 from tests.analysis.comparison.compared import parquet, row
 from tests.analysis.comparison.made import of
 from tests.analysis.comparison.test_groups import facts
+from tests.composition.pages import empty_pages
 
 GOAL = Target("loss", 0.05)
 MEDIANS = ("1s", "2s")
@@ -46,7 +47,8 @@ SCENARIO: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def raced(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    sweep = fedsim.sweep(SCENARIO, tmp_path_factory.mktemp("raced") / "sweep", jobs=1)
+    with empty_pages():
+        sweep = fedsim.sweep(SCENARIO, tmp_path_factory.mktemp("raced") / "sweep", jobs=1)
     assert sweep.failures == {}
     return sweep
 
