@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,20 +14,11 @@ from click.testing import CliRunner
 from ruamel.yaml import YAML
 
 import fedsim
-from fedsim.cli import cli
-from fedsim.runs import Run, Status
+from fedsim.cli import cli, main
+from fedsim.runs import Run, Status, writer
+from tests.composition.killing import started
 from tests.composition.worlds import digits
 from tests.signals import default_signals
-
-# Rows reach the disk immediately, so that the test sees that the run is in progress.
-FLUSHING = """
-import sys
-import fedsim.runs.writer
-from fedsim.cli import main
-fedsim.runs.writer.FLUSH_INTERVAL_S = 0.0
-main()
-"""
-
 
 WORLD = digits(stop={"rounds": 150})
 
@@ -38,6 +29,16 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return fedsim.run(WORLD, tmp_path_factory.mktemp("whole") / "run")
 
 
+def _command(errors: Path, *arguments: str) -> None:
+    """The command line of a new process, whose messages become a file."""
+    default_signals()
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), sys.stderr.fileno())
+    # Rows reach the disk immediately, so that the test sees that the run is in progress.
+    writer.FLUSH_INTERVAL_S = 0.0
+    sys.argv[1:] = arguments
+    main()
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there are no such signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_leaves_a_run_that_resumes_to_the_same_bits(
@@ -46,20 +47,17 @@ def test_a_signal_leaves_a_run_that_resumes_to_the_same_bits(
     """And a checkpoint; the last line is the command that continues. Wall times are summed."""
     scenario, path = tmp_path / "scenario.yaml", tmp_path / "run"
     YAML(typ="safe").dump(WORLD, scenario)
-    process = subprocess.Popen(
-        [sys.executable, "-c", FLUSHING, "run", str(scenario), "-o", str(path)],
-        stderr=subprocess.PIPE,
-        preexec_fn=default_signals,
-    )
+    errors = tmp_path / "errors"
+    process = started(_command, errors, "run", str(scenario), "-o", str(path))
     stream = path / "metrics.arrows"
     while not stream.exists() or stream.stat().st_size < 1500:
-        assert process.poll() is None
+        assert process.is_alive()
         time.sleep(0.01)
-    process.send_signal(number)
-    assert process.stderr is not None
-    lines = process.stderr.read().decode().splitlines()
-    assert process.wait() == 128 + number
-    assert f"continue with: fedsim resume {path}" in lines
+    assert process.pid is not None
+    os.kill(process.pid, number)
+    process.join()
+    assert process.exitcode == 128 + number
+    assert f"continue with: fedsim resume {path}" in errors.read_text().splitlines()
     run = fedsim.load(path)
     assert run.status is Status.INTERRUPTED
     assert any((path / "checkpoint").glob("[0-9]*"))

@@ -1,10 +1,12 @@
-"""A run in a process that is killed while it writes."""
+"""Runs in other processes, some of which are killed while they write."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +17,32 @@ from fedsim.sweeps import local
 
 
 def run_killed(scenario: Path, folder: Path, evaluations: int) -> None:
-    """Run a scenario in another process, which is killed when it has written a number of evaluations.
-
-    The process is forked from a server that has loaded fedsim, because loading it takes longer than the run.
-    """
-    local.prepare()
-    context = multiprocessing.get_context("forkserver")
-    arguments = (scenario, folder, evaluations, dict(os.environ))
-    process = context.Process(target=_run, args=arguments)
-    process.start()
+    """Run a scenario in another process, which is killed when it has written a number of evaluations."""
+    process = started(_run, scenario, folder, evaluations)
     process.join()
     assert process.exitcode == -signal.SIGKILL
 
 
-def _run(scenario: Path, folder: Path, evaluations: int, environment: dict[str, str]) -> None:
+def started(function: Callable[..., None], *arguments: Any) -> BaseProcess:
+    """Call a function in a process forked from a server that has loaded fedsim: loading takes longer than a run."""
+    local.prepare()
+    context = multiprocessing.get_context("forkserver")
+    process = context.Process(target=_call, args=(dict(os.environ), function, *arguments))
+    process.start()
+    return process
+
+
+def _call(environment: dict[str, str], function: Callable[..., None], *arguments: Any) -> None:
     # The server has the environment of the test that started it, which may refuse users' code.
     os.environ.clear()
     os.environ.update(environment)
+    signal.pthread_sigmask(
+        signal.SIG_SETMASK, ()
+    )  # The server blocks signals that a terminal sends to all.
+    function(*arguments)
+
+
+def _run(scenario: Path, folder: Path, evaluations: int) -> None:
     append, left = RunWriter.append_metrics, evaluations
 
     def append_or_die(self: RunWriter, *values: Any) -> None:

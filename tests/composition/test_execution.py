@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,32 +22,23 @@ from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import Status
 from fedsim.runs.verification import verify_run_folder
 from tests.composition.interrupting import interrupted
-from tests.composition.killing import run_killed
+from tests.composition.killing import run_killed, started
 from tests.composition.worlds import digests, digits, quadratic
 
-GOING = """
-import sys
-import fedsim
-from ruamel.yaml import YAML
-from pathlib import Path
-world = YAML(typ="safe").load(Path(sys.argv[1]).read_text())
-def on_progress(progress):
-    print("going", flush=True)
-fedsim.run(world, sys.argv[2], on_progress=on_progress)
-"""
+
+def _run_on(path: Path) -> None:
+    """A run that goes on until it is killed, and says when it has begun."""
+    going = path.with_name("going")
+    fedsim.run(digits(stop={"rounds": 100_000}), path, on_progress=lambda progress: going.touch())
 
 
 def test_a_run_that_is_going_on_is_neither_resumed_nor_replaced(tmp_path: Path) -> None:
-    from ruamel.yaml import YAML
-
-    scenario, path = tmp_path / "scenario.yaml", tmp_path / "run"
-    YAML(typ="safe").dump(digits(stop={"rounds": 100_000}), scenario)
-    process = subprocess.Popen(
-        [sys.executable, "-c", GOING, str(scenario), str(path)], stdout=subprocess.PIPE
-    )
+    path = tmp_path / "run"
+    process = started(_run_on, path)
     try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"going\n"
+        while not (tmp_path / "going").exists():
+            assert process.is_alive()
+            time.sleep(0.01)
         before = sorted(item.name for item in path.iterdir())
         with pytest.raises(UserError, match=f"process {process.pid} on"):
             fedsim.resume(path)
@@ -56,11 +46,10 @@ def test_a_run_that_is_going_on_is_neither_resumed_nor_replaced(tmp_path: Path) 
             fedsim.run(digits(), path, overwrite=True)
         assert sorted(item.name for item in path.iterdir()) == before
         assert fedsim.load(path).status is Status.RUNNING
-        assert process.poll() is None
+        assert process.is_alive()
     finally:
         process.kill()
-        process.wait()
-        process.stdout.close()
+        process.join()
     assert fedsim.load(path).status is Status.INTERRUPTED
     fedsim.run(digits(stop={"rounds": 1}), path, overwrite=True)
     assert verify_run_folder(path).state == "intact"
@@ -151,14 +140,15 @@ def test_a_limit_on_the_size_of_files_is_one_message_and_the_run_can_go_on(
         assert (resumed.path / name).read_bytes() == (whole.path / name).read_bytes()
 
 
+@pytest.mark.usefixtures("pageless")
 @pytest.mark.parametrize(
     ("evaluations", "server"),
     [
         (1, None),
-        (40, None),
-        (40, {"selection": {"name": "oort", "cohort": 4}}),
-        (40, {"selection": {"name": "tifl_adaptive", "cohort": 3, "tiers": 3, "interval": 3}}),
-        (40, {"method": {"name": "scaffold"}, "schedule": {"name": "async", "concurrency": 4}}),
+        (20, None),
+        (20, {"selection": {"name": "oort", "cohort": 4}}),
+        (20, {"selection": {"name": "tifl_adaptive", "cohort": 3, "tiers": 3, "interval": 3}}),
+        (20, {"method": {"name": "scaffold"}, "schedule": {"name": "async", "concurrency": 4}}),
     ],
     ids=[
         "no checkpoint",
@@ -172,7 +162,7 @@ def test_a_killed_run_is_resumed_to_the_same_bits(
     tmp_path: Path, evaluations: int, server: dict[str, Any] | None
 ) -> None:
     """kill -9 before and after the first checkpoint; flushed rows are readable; resume ends with the same bits."""
-    world = digits(stop={"rounds": 100}, evaluation={"every_rounds": 2})
+    world = digits(stop={"rounds": 50}, evaluation={"every_rounds": 2})
     world["server"] = server or world["server"]
     world["task"]["partition"]["test"] = "split"
     scenario, killed = tmp_path / "scenario.yaml", tmp_path / "killed"
@@ -203,6 +193,7 @@ def test_clients_without_tests_of_their_own_cannot_be_measured(tmp_path: Path) -
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.usefixtures("pageless")
 @pytest.mark.parametrize(
     ("changes", "refused", "suits"),
     [
