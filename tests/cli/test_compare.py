@@ -32,6 +32,12 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     return compared.once(tmp_path_factory)
 
 
+@pytest.fixture(scope="session")
+def pair(sweep: Sweep) -> list[str]:
+    """A run of each of two variants, read in a sixth of the time."""
+    return [str(compared.folders(sweep, "alpha=5", name)[0]) for name in compared.VARIANTS]
+
+
 def test_command(sweep: Sweep, tmp_path: Path) -> None:
     args = [str(sweep.path), "-o", str(tmp_path / "out")]
     args += ["--target", "accuracy=0.5", "--target", "accuracy=0.99"]
@@ -70,7 +76,7 @@ def test_a_note_on_relative_times_if_runs_missed_the_target() -> None:
     assert note not in shown(0.9)
 
 
-def test_options_of_the_command(sweep: Sweep, tmp_path: Path) -> None:
+def test_options_of_the_command(pair: list[str], tmp_path: Path) -> None:
     words = [
         "--metric",
         "accuracy",
@@ -94,7 +100,7 @@ def test_options_of_the_command(sweep: Sweep, tmp_path: Path) -> None:
         "accuracy=0.7",
         "--json",
     ]
-    result = CliRunner().invoke(command, [str(sweep.path), "-o", str(tmp_path / "out"), *words])
+    result = CliRunner().invoke(command, [*pair, "-o", str(tmp_path / "out"), *words])
     assert result.exit_code == 0, result.output
     document = json.loads(result.output)
     assert {row["label"] for row in document["groups"]} == {"FedAvg", "fedbuff"}
@@ -108,7 +114,7 @@ def test_the_axes_of_the_option_are_those_of_a_figure() -> None:
     assert tuple(COSTS) == _COSTS
 
 
-def test_mistakes_in_options(sweep: Sweep, tmp_path: Path) -> None:
+def test_mistakes_in_options(pair: list[str], tmp_path: Path) -> None:
     for words, message in (
         (["--labels", "fedavg"], "write the current name"),
         (["--labels", "nobody=A"], "no variant or setting 'nobody'"),
@@ -116,7 +122,7 @@ def test_mistakes_in_options(sweep: Sweep, tmp_path: Path) -> None:
         (["--width", "huge"], "is not a length or a known venue"),
         (["--xlim", "5"], "is not a range"),
     ):
-        result = CliRunner().invoke(command, [str(sweep.path), "-o", str(tmp_path / "out"), *words])
+        result = CliRunner().invoke(command, [*pair, "-o", str(tmp_path / "out"), *words])
         assert isinstance(result.exception, UserError), words
         assert message in result.exception.message
     assert FigureStyle().resolved("share").width is None
@@ -220,9 +226,9 @@ def test_values_break_only_between_their_parts_in_a_narrow_terminal(
     ],
 )
 def test_mistakes_name_the_option(
-    sweep: Sweep, tmp_path: Path, words: list[str], where: str
+    pair: list[str], tmp_path: Path, words: list[str], where: str
 ) -> None:
-    result = invoke("compare", str(sweep.path), "-o", str(tmp_path / "out"), *words)
+    result = invoke("compare", *pair, "-o", str(tmp_path / "out"), *words)
     assert result.exit_code == 2
     assert result.output.startswith("error: ")
     assert where in result.output

@@ -10,7 +10,7 @@ import pytest
 from fedsim.analysis.comparison import Comparison, compare
 from fedsim.errors import UserError
 from fedsim.sweeps import Sweep
-from tests.analysis.comparison.compared import TARGETS
+from tests.analysis.comparison.compared import SETTINGS, TARGETS, VARIANTS, folders
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,8 @@ def test_files(sweep: Sweep, comparison: Comparison, page: Path, tmp_path: Path)
     assert first == {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
 
 
-def test_only_an_earlier_comparison_is_replaced(comparison: Comparison, tmp_path: Path) -> None:
+def test_only_an_earlier_comparison_is_replaced(sweep: Sweep, tmp_path: Path) -> None:
+    comparison = compare([folders(sweep, SETTINGS[0], variant)[0] for variant in VARIANTS])
     folder = tmp_path / "results"
     folder.mkdir()
     (folder / "summary.csv").write_text("mine")
