@@ -14,7 +14,7 @@ from fedsim.cli.compare import command
 from fedsim.errors import UserError
 from fedsim.runs import RunFolder
 from fedsim.sweeps import Sweep
-from tests.analysis.comparison.compared import GROUPS, SETTINGS, parquet, row
+from tests.analysis.comparison.compared import GROUPS, SETTINGS, VARIANTS, folders, parquet, row
 from tests.analysis.comparison.made import of, run
 from tests.runs.synthetic_runs import build_run
 
@@ -26,19 +26,20 @@ def test_baseline_can_be_chosen(sweep: Sweep) -> None:
     expected = times[SETTINGS[0], "fedavg"] / times[SETTINGS[0], "fedbuff"]
     assert row(chosen.targets, SETTINGS[0], "fedavg")["relative"] == pytest.approx(expected)
     with pytest.raises(UserError, match="there is no variant 'fedprox'"):
-        compare(sweep.path, baseline="fedprox")
+        compare(folders(sweep, *GROUPS[0]), baseline="fedprox")
 
 
 def test_targets_are_checked_and_have_a_default(sweep: Sweep) -> None:
+    pair = [folders(sweep, SETTINGS[0], variant)[0] for variant in VARIANTS]
     with pytest.raises(UserError, match="no run measured 'f2'"):
-        compare(sweep.path, targets=["f2=0.5"])
+        compare(pair, targets=["f2=0.5"])
     with pytest.raises(UserError, match="write a metric, '=' and a number"):
-        compare(sweep.path, targets=["accuracy:0.5"])
-    assert [goal.value for goal in compare(sweep.path, targets=["accuracy=90%"]).goals] == [0.9]
+        compare(pair, targets=["accuracy:0.5"])
+    assert [goal.value for goal in compare(pair, targets=["accuracy=90%"]).goals] == [0.9]
     with pytest.raises(UserError, match=r"  for example accuracy=0\.9 or accuracy=90%$"):
-        compare(sweep.path, targets=["=90%"])
-    levels = [goal.value for goal in compare(sweep.path).goals]
-    best = max(parquet(path, "metrics")["accuracy"].max() for path in sweep.path.glob("*seed*"))
+        compare(pair, targets=["=90%"])
+    levels = [goal.value for goal in compare(pair).goals]
+    best = max(parquet(path, "metrics")["accuracy"].max() for path in pair)
     assert levels == sorted(levels)
     assert levels[-1] <= best < levels[-1] + 0.05
     assert str(Target("accuracy", 0.9)) == "accuracy=0.9"
