@@ -487,6 +487,9 @@ def test_clients_can_be_sorted_and_filtered_by_lateness_and_speed(
     assert late[int(chromium.run(CLIENTS)[0])] == late.max()
     chromium.choose("filter", "with a late update")
     assert {int(client) for client in chromium.run(CLIENTS)} == set(late.index)
+    said = f"{len(late)} clients, most late updates first"
+    assert chromium.run("document.getElementById('live').textContent") == said
+    assert chromium.complaints == []
     chromium.choose("filter", "all clients")
     chromium.choose("sort", "slowest first")
     slowest = chromium.run(CLIENTS)[0]

@@ -167,6 +167,7 @@ const fedsim = (() => {
   const words = (text, left, top, more = {}) => ({ type: "text", left, top, silent: true, style: { text, fill: ink("muted"), font: "12px system-ui, sans-serif", ...more } });
   // Replaces earlier drawings: by default, ECharts keeps the children of a group.
   const group = (children) => ({ type: "group", $mergeChildren: false, children });
+  const fits = (instance, host) => instance?.getWidth() === host.clientWidth && instance.getHeight() === host.clientHeight;
   /* An ECharts instance that follows the size of its host. `draw(width, height)` returns its option. */
   function mount(host, label, draw, renderer = "svg") {
     if (!charts.has(host)) {
@@ -174,17 +175,20 @@ const fedsim = (() => {
       const area = add(host, "div", { class: "area" });
       const entry = { area, instance: null, only: null };
       charts.set(host, entry);
-      new ResizeObserver(() => entry.redraw()).observe(host);
+      // It also reports the first size, in which the chart has been drawn already.
+      new ResizeObserver(() => { if (!fits(entry.instance, host)) entry.redraw(); }).observe(host);
     }
     const entry = charts.get(host);
     for (const [name, value] of Object.entries({ tabindex: 0, role: "img", "aria-label": label })) host.setAttribute(name, value);
     entry.redraw = () => {
       const width = host.clientWidth, height = host.clientHeight;
       if (!width || !height) return;
-      if (!entry.instance) entry.instance = echarts.init(entry.area, null, { renderer, width, height });
-      else if (entry.instance.getWidth() !== width || entry.instance.getHeight() !== height) entry.instance.resize({ width, height });
+      entry.instance ??= echarts.init(entry.area, null, { renderer, width, height });
       entry.option = { ...BASE(), ...draw(width, height) };
-      entry.instance.setOption(entry.option, { notMerge: true });
+      // The old option may refer to rows that are gone, so a new size comes with the new option.
+      const resized = !fits(entry.instance, host);
+      entry.instance.setOption(entry.option, { notMerge: true, lazyUpdate: resized });
+      if (resized) entry.instance.resize({ width, height });
     };
     entry.redraw();
     return entry;
