@@ -22,7 +22,7 @@ from fedsim.network.base import Direction
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import make_table
-from tests.calibration.worlds import TRUTH
+from tests.calibration.worlds import TRUTH, few_simulations
 from tests.simulation.harness import online_bundle
 
 SCHEDULES: dict[str, dict[str, Any]] = {
@@ -78,6 +78,7 @@ class Mine(NetworkKind):
 """
 
 
+@few_simulations()
 def test_a_network_without_a_transport_is_accepted(folder: Path, tmp_path: Path) -> None:
     """That of a user may have any parameters, or none."""
     (tmp_path / "net.py").write_text(NETWORK)
@@ -195,6 +196,7 @@ def test_a_small_fit_is_flagged_and_its_total_time_stays_within_reason(tmp_path:
     assert total.high[0] < 3 * total.logged[0]
 
 
+@few_simulations()
 def test_schedules_without_a_deadline_predict_no_lateness(tmp_path: Path) -> None:
     server = {"method": "fedavg", "schedule": {"name": "async", "concurrency": 4}}
     truth = {**TRUTH, "server": server, "stop": {"arrivals": 30}}
@@ -211,6 +213,7 @@ def test_schedules_without_a_deadline_predict_no_lateness(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("deadline", "flagged"), [("14s", False), ("9s", True)], ids=["logged", "other"]
 )
+@few_simulations()
 def test_a_deadline_before_updates_of_the_log_is_flagged(
     tmp_path: Path, folder: Path, deadline: str, flagged: bool
 ) -> None:
@@ -234,6 +237,7 @@ def test_the_flag_says_why_there_is_no_cross_validation(tmp_path: Path, column: 
 
 
 @pytest.mark.parametrize("is_offline", [True, False])
+@few_simulations()
 def test_dispatches_that_the_cross_validation_lacks_are_flagged(
     tmp_path: Path, is_offline: bool
 ) -> None:
@@ -250,6 +254,7 @@ def test_dispatches_that_the_cross_validation_lacks_are_flagged(
     assert [flag[: len(said)] for flag in flags] == ([said] if is_offline else [])
 
 
+@few_simulations()
 def test_only_total_times(tmp_path: Path, log: pd.DataFrame) -> None:
     log[["client", "start_s", "end_s", "round"]].to_parquet(tmp_path / "log.parquet")
     result = calibrate(tmp_path / "log.parquet", tmp_path / "bundle")
@@ -273,9 +278,10 @@ def test_one_size_leaves_the_transport_open(calibration: Calibration) -> None:
 def test_the_command_writes_bundle_page_and_scenario(folder: Path) -> None:
     (folder / "truth.json").write_text(json.dumps(TRUTH))
     arguments = ["calibrate", str(folder / "log.csv"), "--scenario", str(folder / "truth.json")]
-    result = CliRunner().invoke(cli, [*arguments, "-o", str(folder / "out"), "--json"])
+    with few_simulations(10):
+        result = CliRunner().invoke(cli, [*arguments, "-o", str(folder / "out"), "--json"])
+        said = CliRunner().invoke(cli, [*arguments, "-o", str(folder / "out"), "--force"]).stdout
     document = json.loads(result.stdout)
-    said = CliRunner().invoke(cli, [*arguments, "-o", str(folder / "out"), "--force"]).stdout
     assert "The 90% band for the duration of a round (s) covers " in said
     assert " lies within its 90% band, " in said
     assert document["coverage"]["total time (s)"] == 1
@@ -335,6 +341,7 @@ def test_a_trained_run_whose_scenario_has_a_target(tmp_path: Path) -> None:
     assert calibrated.distributions["dispatch to arrival (s)"][1]
 
 
+@few_simulations()
 def test_a_log_that_begins_long_after_the_scenario(tmp_path: Path) -> None:
     """All clients are offline for two hours: the simulation lasts as long as the log after its first dispatch."""
     hours = [(7200.0, 1e6)]
@@ -381,6 +388,7 @@ def test_power_and_memory_are_those_of_the_devices(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("assign", ["sample", "by_name"])
+@few_simulations()
 def test_estimates_belong_to_clients_and_availability_to_their_devices(
     assign: str, tmp_path: Path
 ) -> None:
@@ -487,6 +495,13 @@ def test_clients_are_paired_by_number_or_device(
     assert flagged is None or f"({flagged}): they are paired with" in flags[0]
 
 
+@pytest.fixture(scope="module")
+def numbered(folder: Path) -> Calibration:
+    """The calibration of the log in which clients are numbers."""
+    with few_simulations():
+        return calibrate(folder / "log.csv", folder / "few", load_scenario_dict(TRUTH, folder))
+
+
 @pytest.mark.parametrize(
     ("column", "ids"),
     [
@@ -496,8 +511,9 @@ def test_clients_are_paired_by_number_or_device(
     ],
     ids=["text", "from 1", "numbers in another order"],
 )
+@few_simulations()
 def test_the_names_of_the_devices_change_no_result(
-    column: str, ids: list[str], tmp_path: Path, calibration: Calibration, log: pd.DataFrame
+    column: str, ids: list[str], tmp_path: Path, numbered: Calibration, log: pd.DataFrame
 ) -> None:
     """Lateness, the script of the rounds and the estimates follow the pairing, whatever the log calls the clients."""
     windows = {"window_start_us": [0] * 12, "window_end_us": [10**12] * 12, "valid": [True] * 12}
@@ -512,13 +528,13 @@ def test_the_names_of_the_devices_change_no_result(
     calibrated = calibrate(
         tmp_path / "log.csv", tmp_path / "b", load_scenario_dict(truth, tmp_path)
     )
-    late, expected = calibrated.lateness, calibration.lateness
+    late, expected = calibrated.lateness, numbered.lateness
     assert late is not None
     assert expected is not None
     assert (late.right, len(late.late)) == (expected.right, len(expected.late))
-    assert calibrated.predictions == calibration.predictions
+    assert calibrated.predictions == numbered.predictions
     np.testing.assert_array_equal(
-        calibrated.estimates.step_s.mean, calibration.estimates.step_s.mean
+        calibrated.estimates.step_s.mean, numbered.estimates.step_s.mean
     )
 
 

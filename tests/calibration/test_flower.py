@@ -13,6 +13,7 @@ from fedsim.calibration.log import read_log
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.traces.importers import import_bundle
 from fedsim.traces.importers.csv import Csv
+from tests.calibration.worlds import few_simulations
 
 DEVICES = {
     "name": "app",
@@ -78,6 +79,7 @@ def test_rounds_that_wait_for_a_message_of_a_later_round_are_flagged(tmp_path: P
     assert any(flag.startswith("1 rounds last until the timeout") for flag in flags)
 
 
+@few_simulations()
 def test_clients_that_are_offline_where_the_log_has_dispatches_are_flagged(tmp_path: Path) -> None:
     # One client is online at the start of each hour, and never two: rounds of one client, and not even ten.
     windows = "device,start,end\n0,0,60\n1,1200,1260\n2,2400,2460\n"

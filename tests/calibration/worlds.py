@@ -1,8 +1,12 @@
-"""The world whose log is calibrated."""
+"""The world whose log is calibrated, and shorter cross-validations."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import pytest
 
 TRUTH: dict[str, Any] = {
     "name": "truth",
@@ -26,3 +30,11 @@ TRUTH: dict[str, Any] = {
     },
     "stop": {"rounds": 60},
 }
+
+
+@contextmanager
+def few_simulations(count: int = 3) -> Iterator[None]:
+    """Cross-validations of this many simulations instead of 40, for tests that do not check the width of the bands."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedsim.calibration.prediction.REPLICATES", count)
+        yield
