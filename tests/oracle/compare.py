@@ -167,8 +167,20 @@ def differences(case: dict[str, Any], folder: Path) -> list[str]:
         rows, versions = product(case, folder)
     except Exception as error:  # every failure of the product is a difference
         return [f"fedsim: {type(error).__name__}: {error}"]
+    return differences_from(brute_force(case, rows), rows, versions)
+
+
+def brute_force(case: dict[str, Any], rows: list[dict[str, Any]]) -> Simulation:
+    """The run of the brute-force simulator that is to have these dispatches."""
     simulation = Simulation(case["scenario"], case["tables"], transfer_ends(rows))
     simulation.run()
+    return simulation
+
+
+def differences_from(
+    simulation: Simulation, rows: list[dict[str, Any]], versions: list[Any]
+) -> list[str]:
+    """Where the tables of fedsim differ from those of the brute-force simulator; empty if nowhere."""
     return compared("dispatch", simulation.rows(), rows) + compared(
         "version", simulation.versions, versions
     )

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,7 @@ import pytest
 
 from fedsim.network.fair import fill_level
 from tests.oracle.cases import features, random_case, ties
-from tests.oracle.compare import differences, product
-from tests.oracle.server import Simulation
+from tests.oracle.compare import brute_force, differences, differences_from, product
 
 SEEDS = [*range(260), 4043, 4502, 5476]
 """The last three are rare ties: tiers, and a window, whose clients finish recharging at one instant, and a last update
@@ -95,29 +96,45 @@ REQUIRED = {
 """What must occur in at least :data:`LEAST` of the scenarios."""
 
 
+@functools.cache
+def outcome(seed: int) -> tuple[list[str], frozenset[str]]:
+    """The differences of both simulators in a scenario, and which of the rules occur in it."""
+    case = random_case(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        rows, versions = product(case, Path(folder))
+    simulation = brute_force(case, rows)
+    expected = simulation.rows()
+    names = features(case) | ties(case, expected)
+    names |= {f"outcome {row['outcome']}" for row in expected}
+    names |= {f"cause {row['cause']}" for row in expected}
+    return differences_from(simulation, rows, versions), frozenset(names)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
-def test_fedsim_and_the_brute_force_simulator_agree(seed: int, tmp_path: Path) -> None:
-    assert differences(random_case(seed), tmp_path) == []
+def test_fedsim_and_the_brute_force_simulator_agree(seed: int) -> None:
+    assert outcome(seed)[0] == []
+
+
+@pytest.fixture(scope="module")
+def shared_links(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Any, Any]:
+    """A scenario on shared links, and its dispatches and versions, in which both simulators agree."""
+    case = random_case(SHARED_SEED)
+    assert "network shared" in features(case)
+    rows, versions = product(case, tmp_path_factory.mktemp("shared"))
+    assert differences_from(brute_force(case, rows), rows, versions) == []
+    return case, rows, versions
 
 
 @pytest.mark.parametrize("column", ["downloaded", "arrived"])
 @pytest.mark.parametrize("error_ns", [-2, 2, 1000])
 def test_an_error_of_nanoseconds_on_shared_links_is_found(
-    column: str, error_ns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    column: str, error_ns: int, shared_links: tuple[dict[str, Any], Any, Any]
 ) -> None:
     """The oracle adopts how the end of a transfer is rounded, but not without what follows from it."""
-
-    def faulty(case: dict[str, Any], folder: Path) -> tuple[list[dict[str, Any]], list[Any]]:
-        rows, versions = product(case, folder)
-        row = next(row for row in rows if row["arrived"] is not None)
-        row[column] += error_ns
-        return rows, versions
-
-    case = random_case(SHARED_SEED)
-    assert "network shared" in features(case)
-    assert differences(case, tmp_path) == []
-    monkeypatch.setattr("tests.oracle.compare.product", faulty)
-    assert differences(case, tmp_path) != []
+    case, rows, versions = shared_links
+    faulty = [dict(row) for row in rows]
+    next(row for row in faulty if row["arrived"] is not None)[column] += error_ns
+    assert differences_from(brute_force(case, faulty), faulty, versions) != []
 
 
 @pytest.mark.parametrize("factor", [1 + 1e-8, 1.01])
@@ -134,11 +151,5 @@ def test_a_wrong_rate_on_shared_links_is_found(
 def test_the_scenarios_cover_the_rules() -> None:
     counts: Counter[str] = Counter()
     for seed in SEEDS:
-        case = random_case(seed)
-        simulation = Simulation(case["scenario"], case["tables"])
-        simulation.run()
-        rows = simulation.rows()
-        counts.update(features(case) | ties(case, rows))
-        counts.update({f"outcome {row['outcome']}" for row in rows})
-        counts.update({f"cause {row['cause']}" for row in rows})
+        counts.update(outcome(seed)[1])
     assert {name: counts[name] for name in REQUIRED if counts[name] < LEAST} == {}
