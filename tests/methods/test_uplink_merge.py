@@ -173,11 +173,11 @@ def test_a_single_client() -> None:
 
 def test_rare_clients_do_not_bias_the_family() -> None:
     """Client 1 every round, client 2 every fourth: the family finds -0.5, FedAvg an orbit far from it."""
-    log: list[Round] = [[0, 1] if t % 4 == 3 else [0] for t in range(400)]
+    log: list[Round] = [[0, 1] if t % 4 == 3 else [0] for t in range(300)]
     for method in FAMILY:
         x = play(method, q2(), log, lr=0.05).x
         assert x[100] == pytest.approx(-0.49998, abs=1e-5)
-        assert x[400] == pytest.approx(-0.5, abs=1e-12)
+        assert x[300] == pytest.approx(-0.5, abs=1e-12)
     x = play("fedavg", q2(), log, lr=0.05).x
     np.testing.assert_allclose(x[-4:], [0.375992, 0.407193, 0.436833, 0.343150], atol=5.1e-7)
 
@@ -187,7 +187,7 @@ def test_rare_clients_do_not_bias_the_family() -> None:
     [*((name, -0.5) for name in FAMILY), ("scaffold", -0.5), ("mifa", -0.48), ("fedvarp", -0.48)],
 )
 def test_limits_with_two_local_steps_and_a_rare_client(method: str, limit: float) -> None:
-    log: list[Round] = [[0, 1] if t % 4 == 3 else [0] for t in range(200)]
+    log: list[Round] = [[0, 1] if t % 4 == 3 else [0] for t in range(100)]
     x = play(method, q2(), log, lr=0.05, steps=2).x
     # MIFA and FedVARP stop drifting where the mean of the drifted gradients vanishes: sum a'_i b_i / sum a'_i.
     if limit == -0.48:
@@ -370,6 +370,6 @@ def test_vectors_and_memory() -> None:
 @pytest.mark.parametrize("method", ["fedsum_b", "fedsum", "fedsum_cr", "scaffold"])
 def test_weight_decay_is_part_of_the_objective(method: str) -> None:
     """(x - 1) + 3 (x + 1) + 2 x = 0 at -1/3, whichever clients come."""
-    log = [[k % 2] if k % 3 else [0, 1] for k in range(600)]
+    log = [[k % 2] if k % 3 else [0, 1] for k in range(150)]
     training = {"optimizer": {"name": "sgd", "lr": 0.02, "weight_decay": 1.0}}
     close(play(method, q2(), log, steps=2, training=training).x[-1], -1 / 3, rel=2e-3)
