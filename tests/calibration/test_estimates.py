@@ -168,15 +168,15 @@ def _drawn(
 def test_draws_end_three_local_spreads_beyond_the_slowest_client_of_the_log() -> None:
     """Step times with the median -2, above it the squared distances 4 and 1; and rates that are their reciprocals."""
     times = -np.array([0.0, 1.0, 2.0, 10.0, 14.0])
-    drawn = _drawn(times, 2, 3000, np.random.default_rng(1))
+    drawn = _drawn(times, 2, 1000, np.random.default_rng(1))
     assert drawn.max() == pytest.approx(3 * math.sqrt(5 / 2))
     assert drawn.min() < -20, "fast clients do not lengthen a run"
-    rates = _drawn(-times, 2, 3000, np.random.default_rng(1), is_rate=True)
+    rates = _drawn(-times, 2, 1000, np.random.default_rng(1), is_rate=True)
     assert rates.min() == pytest.approx(-3 * math.sqrt(5 / 2))
     assert rates.max() > 20
     # Three links that are too fast to be measured do not stretch the slow end.
     links = np.append(np.linspace(-1, 1, 12), [14.0, 14.0, 14.0])
-    drawn = _drawn(links, 9, 3000, np.random.default_rng(1), is_rate=True)
+    drawn = _drawn(links, 9, 1000, np.random.default_rng(1), is_rate=True)
     slower = links[:7] - links[7]
     assert drawn.min() == pytest.approx(-1 - 3 * math.sqrt((slower**2).mean()))
 
