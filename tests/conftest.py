@@ -5,10 +5,15 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from fedsim.analysis.run import Run
 
 # Before any test module imports numpy or torch: tests run in parallel processes, one thread each.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -47,3 +52,16 @@ def fedsim_data() -> Path:
 def checkout() -> Path:
     """The root of the source tree."""
     return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def without_reports() -> Iterator[None]:
+    """Runs in this process leave an empty report page, for modules that read no page: it takes half of a small run."""
+
+    def leave_empty(run: Run, *_: object, **__: object) -> Path:
+        run.folder.report.touch()
+        return run.folder.report
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedsim.analysis.run.Run.report", leave_empty)
+        yield

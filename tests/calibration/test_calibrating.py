@@ -25,6 +25,8 @@ from fedsim.traces.tables import make_table
 from tests.calibration.worlds import TRUTH, few_simulations
 from tests.simulation.harness import online_bundle
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 SCHEDULES: dict[str, dict[str, Any]] = {
     "all": {"schedule": {"name": "sync"}},
     "deadline": {"schedule": {"name": "sync", "deadline": "10s"}},
@@ -533,9 +535,7 @@ def test_the_names_of_the_devices_change_no_result(
     assert expected is not None
     assert (late.right, len(late.late)) == (expected.right, len(expected.late))
     assert calibrated.predictions == numbered.predictions
-    np.testing.assert_array_equal(
-        calibrated.estimates.step_s.mean, numbered.estimates.step_s.mean
-    )
+    np.testing.assert_array_equal(calibrated.estimates.step_s.mean, numbered.estimates.step_s.mean)
 
 
 def test_the_command_says_that_names_are_paired_in_order(tmp_path: Path) -> None:

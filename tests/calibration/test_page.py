@@ -27,6 +27,8 @@ from fedsim.calibration.prediction import Lateness, Prediction
 from fedsim.scenario.loading import load_scenario
 from tests.calibration.worlds import TRUTH
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 
 def test_rounding_is_not_drawn_as_a_distribution(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("client,start,end\na,0,2\na,3,5.5\n")

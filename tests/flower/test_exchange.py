@@ -15,6 +15,8 @@ from flwr.serverapp import Grid
 from tests.flower import apps
 from tests.flower.worlds import Counting, ask, coming_and_going, devices, own_loop
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 
 def test_late_lost_and_expired_messages(run_app: Callable[..., Any], tmp_path: Path) -> None:
     """Node 0 replies at 5 s, node 1 leaves at 2 s, node 2 needs 20 s."""

@@ -18,6 +18,8 @@ from fedsim.flower.clock import EPOCH_S
 from tests.flower import apps
 from tests.flower.worlds import ask, coming_and_going, devices, own_loop
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 TOLERANCE_S = 1e-3
 """The time of a few kilobytes on such a link."""
 

@@ -10,6 +10,8 @@ import pytest
 from tests.flower import apps
 from tests.flower.worlds import devices
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 
 def test_the_older_interface(run_app: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
     """Every message is sent from a thread of its own; all take the time that they would take together."""

@@ -13,6 +13,8 @@ from click.testing import CliRunner
 import fedsim
 from fedsim.cli import cli
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 PAGE = "docs/adding_a_method.md"
 
 

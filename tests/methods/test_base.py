@@ -20,6 +20,8 @@ from tests.methods.fakes import Written, make
 from tests.methods.own_method import SCENARIO
 from tests.methods.personal_worlds import CASE_B, Story, coupled
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 
 def test_a_round_in_which_nothing_arrives_changes_nothing() -> None:
     for method in ("fedavg_p", "scaffold_p", "fedalt", "ditto", "feddyn", "fedadam", "fedprox"):

@@ -11,6 +11,8 @@ import torch
 import fedsim
 from tests.composition.worlds import quadratic
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 
 def test_fedavg_on_quadratics_gives_the_iterates_worked_out_by_hand(tmp_path: Path) -> None:
     """x -> b + (1 - 0.1 a)^2 (x - b) for each client; the mean of the participants; float64."""

@@ -22,6 +22,8 @@ from fedsim.traces.tables import make_table
 from tests.composition.worlds import digits
 from tests.methods.simulated import station_of
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 MEGABIT = 1_000_000
 
 

@@ -14,6 +14,8 @@ import fedsim
 from fedsim.methods.phases import phase_steps, run_phase
 from tests.devices.worlds import LINKS, STEPS, timing
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 
 @pytest.mark.parametrize(
     ("first", "second", "assigned", "done", "expected"),

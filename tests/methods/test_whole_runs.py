@@ -17,6 +17,8 @@ from fedsim.outcomes import Outcome
 from tests.methods.simulated import Simulated, close, simulate, world
 from tests.simulation.harness import online_bundle
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 FAMILY = ("fedsum_b", "fedsum", "fedsum_cr")
 
 Q2 = ([1.0, -1.0], [1.0, 3.0], 2.0)

@@ -18,6 +18,8 @@ from fedsim.simulation.contract import _Requests, check_selection
 from tests.devices.worlds import LINKS, STEPS, timing
 from tests.lines import without_lines
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 RULES = """\
 import numpy as np
 from fedsim.scheduling.base import CohortParams, Schedule, Selection

@@ -18,6 +18,8 @@ from fedsim.runs.run import Run
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import make_table
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 END_S = 240
 US = 1_000_000
 NEEDED_BYTES = 4 * 2 * 1000

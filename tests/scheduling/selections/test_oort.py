@@ -15,6 +15,8 @@ from tests.composition.worlds import quadratic
 from tests.scheduling.drawing import Port, draws, frequency
 from tests.scheduling.worlds import play
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 
 def test_oort_draws_those_who_teach_most_and_are_fast() -> None:
     """Clients 0 to 4 have high losses, the others none to speak of; client 0 is ten times slower than all."""

@@ -18,6 +18,8 @@ from fedsim.scheduling.selections.tifl_adaptive import (
 from tests.composition.worlds import digits
 from tests.scheduling.drawing import Port
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 NAN = float("nan")
 
 

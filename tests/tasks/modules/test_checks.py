@@ -13,6 +13,8 @@ from fedsim.cli import cli
 from fedsim.errors import UserError
 from tests.tasks.users import own_task
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 
 @pytest.mark.parametrize(
     ("name", "options", "message"),
