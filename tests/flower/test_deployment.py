@@ -16,6 +16,7 @@ from fedsim.calibration import calibrate
 from fedsim.calibration.log import read_log
 from fedsim.flower import deployment, internals, logged, timed
 from fedsim.scenario.loading import load_scenario_dict
+from tests.calibration.worlds import few_simulations
 from tests.flower import apps
 from tests.flower.worlds import ask, devices, own_loop
 
@@ -112,6 +113,7 @@ def test_every_reply_is_a_row(log: Path) -> None:
     assert (table["bytes_down"] > 100).all()
 
 
+@few_simulations()
 def test_the_log_is_calibrated(log: Path, tmp_path: Path) -> None:
     estimates = calibrate(log, tmp_path / "bundle").estimates
     assert estimates.clients == ("1", "2", "5", "9")
