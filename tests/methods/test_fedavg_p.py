@@ -61,7 +61,7 @@ def test_fedavg_p_of_case_b() -> None:
 def test_fixed_point_of_fedavg(options: dict[str, Any], limit: Fraction) -> None:
     """sum w_i p_i / sum w_i with w_i = 1 - (1 - a_i gamma_u)^K, whatever the outer step size."""
     task = quadratic([1.0, -1.0], [1.0, 3.0])
-    story = Story("fedavg_p", task, personal="none", **options).rounds([[0, 1]] * 400)
+    story = Story("fedavg_p", task, personal="none", **options).rounds([[0, 1]] * 150)
     close(story.u[-1], float(limit), rel=1e-10)
     gamma, K = Fraction(options.get("gamma_u", 1 / 8)), options.get("K", 2)
     w = [1 - (1 - a * gamma) ** K for a in (1, 3)]
