@@ -7,13 +7,11 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-if TYPE_CHECKING:
-    from fedsim.analysis.run import Run
+from tests.reports import empty_reports
 
 # Before any test module imports numpy or torch: tests run in parallel processes, one thread each.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -56,12 +54,13 @@ def checkout() -> Path:
 
 @pytest.fixture(scope="module")
 def without_reports() -> Iterator[None]:
-    """Runs in this process leave an empty report page, for modules that read no page: it takes half of a small run."""
+    """For modules whose tests make runs and read no report page; see :mod:`tests.reports`."""
+    with empty_reports():
+        yield
 
-    def leave_empty(run: Run, *_: object, **__: object) -> Path:
-        run.folder.report.touch()
-        return run.folder.report
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedsim.analysis.run.Run.report", leave_empty)
+@pytest.fixture
+def without_report() -> Iterator[None]:
+    """For single tests."""
+    with empty_reports():
         yield

@@ -36,9 +36,8 @@ def _call(environment: dict[str, str], function: Callable[..., None], *arguments
     # The server has the environment of the test that started it, which may refuse users' code.
     os.environ.clear()
     os.environ.update(environment)
-    signal.pthread_sigmask(
-        signal.SIG_SETMASK, ()
-    )  # The server blocks signals that a terminal sends to all.
+    # The server blocks signals that a terminal sends to all.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     function(*arguments)
 
 

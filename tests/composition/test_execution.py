@@ -140,7 +140,7 @@ def test_a_limit_on_the_size_of_files_is_one_message_and_the_run_can_go_on(
         assert (resumed.path / name).read_bytes() == (whole.path / name).read_bytes()
 
 
-@pytest.mark.usefixtures("pageless")
+@pytest.mark.usefixtures("without_report")
 @pytest.mark.parametrize(
     ("evaluations", "server"),
     [
@@ -193,7 +193,7 @@ def test_clients_without_tests_of_their_own_cannot_be_measured(tmp_path: Path) -
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.usefixtures("pageless")
+@pytest.mark.usefixtures("without_report")
 @pytest.mark.parametrize(
     ("changes", "refused", "suits"),
     [

@@ -17,7 +17,7 @@ from fedsim.analysis.statistics import where_time_went
 from fedsim.runs.run import Run
 from tests.simulation.harness import online_bundle
 
-pytestmark = pytest.mark.usefixtures("pageless")
+pytestmark = pytest.mark.usefixtures("without_reports")
 
 LINKS = [
     {"name": "static", "latency": 0, "down": "8Mbps", "up": "4Mbps"},

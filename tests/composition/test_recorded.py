@@ -13,7 +13,7 @@ from fedsim.errors import UserError, UserErrors
 from fedsim.runs import Run
 from tests.composition.worlds import digits, quadratic
 
-pytestmark = pytest.mark.usefixtures("pageless")
+pytestmark = pytest.mark.usefixtures("without_reports")
 
 TABLES = ("dispatches", "aggregations", "metrics", "clients", "online", "partition")
 

@@ -20,7 +20,7 @@ from fedsim.runs.writer import RunWriter
 from tests.composition.worlds import digits
 from tests.learning.imitation_ray import Imitation, imitated
 
-pytestmark = pytest.mark.usefixtures("pageless")
+pytestmark = pytest.mark.usefixtures("without_reports")
 
 FILES = ("dispatches.parquet", "aggregations.parquet", "metrics.parquet", "model.safetensors")
 HAVE_RAY = importlib.util.find_spec("ray") is not None

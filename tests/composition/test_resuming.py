@@ -20,7 +20,7 @@ from fedsim.scheduling.selections.uniform import Uniform
 from tests.composition.interrupting import interrupted
 from tests.composition.worlds import digits
 
-pytestmark = pytest.mark.usefixtures("pageless")
+pytestmark = pytest.mark.usefixtures("without_reports")
 
 
 def test_an_edited_scenario_is_refused_and_its_keys_are_named(tmp_path: Path) -> None:

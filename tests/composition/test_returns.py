@@ -11,6 +11,8 @@ import fedsim
 from fedsim.errors import UserError
 from tests.composition.worlds import digits
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 PARTS = '''
 import numpy as np
 from fedsim.components import Parameters

@@ -19,7 +19,7 @@ from fedsim.runs.folder import Status
 from tests.composition.worlds import digests, digits, quadratic
 
 
-@pytest.mark.usefixtures("pageless")
+@pytest.mark.usefixtures("without_report")
 def test_the_same_scenario_gives_the_same_bits(tmp_path: Path) -> None:
     """Twice, and with one worker thread instead of two."""
     one = fedsim.run(digits(), tmp_path / "one")
@@ -41,7 +41,7 @@ def test_the_bits_do_not_follow_hash_randomisation_or_threads_of_others(tmp_path
     assert digests(folder) == digests(fedsim.run(digits(), tmp_path / "here").path)
 
 
-@pytest.mark.usefixtures("pageless")
+@pytest.mark.usefixtures("without_report")
 def test_a_resolved_scenario_runs_the_same(tmp_path: Path) -> None:
     """The scenario.yaml of a run folder is a scenario of the same run."""
     run = fedsim.run(digits(), tmp_path / "one")
@@ -62,7 +62,7 @@ def test_a_target_ends_the_run(tmp_path: Path) -> None:
     assert run.time_to("accuracy", 0.6) == run.metrics["time_s"].iloc[-1]
 
 
-@pytest.mark.usefixtures("pageless")
+@pytest.mark.usefixtures("without_report")
 def test_a_timing_only_run_is_the_same_run_without_learning(tmp_path: Path) -> None:
     """The dispatches and aggregations are those of the run that learns, bit for bit."""
     learned = fedsim.run(digits(), tmp_path / "learned")
@@ -73,7 +73,7 @@ def test_a_timing_only_run_is_the_same_run_without_learning(tmp_path: Path) -> N
     assert not timed.folder.model.exists()
 
 
-@pytest.mark.usefixtures("pageless")
+@pytest.mark.usefixtures("without_report")
 def test_the_size_of_a_model_that_is_only_timed_may_be_given_in_bytes(tmp_path: Path) -> None:
     """25 MB at 8 and 4 Mbit/s: 25 s down and, compressed to a tenth, 5 s up; a step of 1 s between them."""
     world = quadratic([[0]])
@@ -95,7 +95,7 @@ def test_the_size_of_a_model_that_is_only_timed_may_be_given_in_bytes(tmp_path: 
             fedsim.run(world, tmp_path / "both", overrides=["task.size=25MB", both])
 
 
-@pytest.mark.usefixtures("pageless")
+@pytest.mark.usefixtures("without_report")
 def test_a_method_keeps_the_devices_as_they_are(tmp_path: Path) -> None:
     """Common random numbers: the k-th dispatch of a client computes as long under another selection."""
     one = fedsim.run(digits(), tmp_path / "one", timing_only=True).dispatches
@@ -125,7 +125,7 @@ def test_the_batch_of_an_evaluation_is_as_asked(
     assert set(seen) == {100, 59}
 
 
-@pytest.mark.usefixtures("pageless")
+@pytest.mark.usefixtures("without_report")
 def test_only_images_are_augmented_and_nothing_is_left_behind(tmp_path: Path) -> None:
     augmentation = {"crop_padding": 1, "flip": True}
     flat = quadratic([[0]])

@@ -17,7 +17,7 @@ from tests.composition.adapters import USERS, scenario
 from tests.composition.killing import run_killed
 from tests.composition.worlds import digests
 
-pytestmark = pytest.mark.usefixtures("pageless")
+pytestmark = pytest.mark.usefixtures("without_reports")
 
 
 def test_adapters_are_trained_as_torch_trains_them(users: Path) -> None:

@@ -27,6 +27,8 @@ from tests.sweeps.worlds import (
     write,
 )
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 
 def test_the_index_says_what_the_run_folders_say(tmp_path: Path) -> None:
     sweep = fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)

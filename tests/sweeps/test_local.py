@@ -29,6 +29,8 @@ from tests.sweeps.worlds import (
     write,
 )
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 SLOW = """import os, pathlib, time
         here = pathlib.Path(__file__).parent
         (here / f"round-{os.getpid()}").touch()

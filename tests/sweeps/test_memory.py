@@ -19,6 +19,8 @@ from fedsim.simulation.server import Server
 from fedsim.sweeps.task import Performer, Result, Task
 from tests.composition.worlds import digits
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 PARTS = (Assembly, Learner, Server, torch.Tensor)
 
 

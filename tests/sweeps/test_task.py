@@ -14,6 +14,8 @@ from tests.sweeps.worlds import (
     scenario,
 )
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 
 def test_what_a_run_leaves_in_its_first_moments_is_cleared(tmp_path: Path) -> None:
     folder = tmp_path / "sweep" / "seed0"

@@ -16,7 +16,7 @@ from filelock import FileLock
 
 import fedsim
 from fedsim.sweeps import Sweep
-from tests.composition.pages import empty_pages
+from tests.reports import empty_reports
 
 SEEDS = (0, 1, 2)
 SETTINGS = ("alpha=5", "alpha=0.2")
@@ -61,7 +61,7 @@ SCENARIO: dict[str, Any] = {
 
 
 def build(path: Path) -> Sweep:
-    with empty_pages():
+    with empty_reports():
         sweep = fedsim.sweep(SCENARIO, path, jobs=1)
     assert sweep.failures == {}
     return sweep

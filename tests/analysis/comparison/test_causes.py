@@ -21,7 +21,7 @@ from fedsim.sweeps import Sweep
 from tests.analysis.comparison.compared import parquet, row
 from tests.analysis.comparison.made import of
 from tests.analysis.comparison.test_groups import facts
-from tests.composition.pages import empty_pages
+from tests.reports import empty_reports
 
 GOAL = Target("loss", 0.05)
 MEDIANS = ("1s", "2s")
@@ -47,7 +47,7 @@ SCENARIO: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def raced(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    with empty_pages():
+    with empty_reports():
         sweep = fedsim.sweep(SCENARIO, tmp_path_factory.mktemp("raced") / "sweep", jobs=1)
     assert sweep.failures == {}
     return sweep
