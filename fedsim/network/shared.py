@@ -293,6 +293,10 @@ class SharedNetwork(ConstantNetwork):
             *self._routes[direction][self._node[client]],
         ]
 
+    def access_bps(self, client: int, direction: Direction) -> float:
+        """Capacity of a client's own access link."""
+        return self._links.capacity_bps(self._first_access + 2 * client + direction)
+
     def _begin_piece(self, transfer_id: int, transfer: _UnderWay, now_ns: int) -> None:
         start_ns, size_bytes, limit_bps = transfer.piece
         if start_ns > now_ns:
