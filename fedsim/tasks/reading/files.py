@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+import shutil
 import sys
 import tarfile
 import zipfile
@@ -287,11 +288,22 @@ def _unpacked(archive: Path, members: Sequence[str]) -> list[Path]:
     paths = [archive.parent / Path(member).name for member in members]
     opened = zipfile.ZipFile if zipfile.is_zipfile(archive) else tarfile.open
     try:
-        with TemporaryDirectory(dir=archive.parent) as partial, opened(archive) as content:
+        with TemporaryDirectory(dir=archive.parent) as folder, opened(archive) as content:
             for member, path in zip(members, paths, strict=True):
                 if not path.is_file():
-                    content.extract(member, partial)
-                    Path(partial, member).replace(path)
+                    partial = Path(folder, path.name)
+                    _copy_member(content, member, partial)
+                    partial.replace(path)
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, KeyError, EOFError) as error:
         raise damaged(archive, str(error)) from error
     return paths
+
+
+def _copy_member(content: zipfile.ZipFile | tarfile.TarFile, member: str, path: Path) -> None:
+    """Copy the bytes of a member, but not its permissions, nor a link to a file outside the archive."""
+    read = content.open if isinstance(content, zipfile.ZipFile) else content.extractfile
+    source = read(member)
+    if source is None:
+        raise KeyError(f"{member} is not a file")
+    with source, path.open("wb") as target:
+        shutil.copyfileobj(source, target)

@@ -94,6 +94,23 @@ def test_only_the_files_needed_are_taken_out_of_an_archive(
         locate("toy", ["letters"], None, None, archive)
 
 
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE])
+def test_a_member_that_is_no_file_is_refused(
+    server: tuple[str, Path], tmp_path: Path, kind: bytes
+) -> None:
+    """In particular a link to a file outside the archive."""
+    address, folder = server
+    (tmp_path / "secret").write_bytes(b"12345")
+    member = tarfile.TarInfo("inner/numbers.gz")
+    member.type, member.linkname = kind, str(tmp_path / "secret")
+    with tarfile.open(folder / "all.tar.gz", mode="w:gz") as tar:
+        tar.addfile(member)
+    content = (folder / "all.tar.gz").read_bytes()
+    archive = Archive((f"{address}all.tar.gz",), digest(content), inner="inner", ending=".gz")
+    with pytest.raises(UserError, match=r"damaged.*(secret|numbers)"):
+        locate("toy", ["numbers"], None, None, archive)
+
+
 def test_files_may_lie_in_the_folder_of_the_archive(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner" / "numbers.xz").write_bytes(b"")
