@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from io import BytesIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from textwrap import shorten
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from fedsim.components import Parameters
 from fedsim.delimited import checked_rows
+from fedsim.durable import replacing
 from fedsim.errors import UserError
 
 if TYPE_CHECKING:
@@ -288,12 +288,11 @@ def _unpacked(archive: Path, members: Sequence[str]) -> list[Path]:
     paths = [archive.parent / Path(member).name for member in members]
     opened = zipfile.ZipFile if zipfile.is_zipfile(archive) else tarfile.open
     try:
-        with TemporaryDirectory(dir=archive.parent) as folder, opened(archive) as content:
+        with opened(archive) as content:
             for member, path in zip(members, paths, strict=True):
                 if not path.is_file():
-                    partial = Path(folder, path.name)
-                    _copy_member(content, member, partial)
-                    partial.replace(path)
+                    with replacing(path) as temporary:
+                        _copy_member(content, member, temporary)
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, KeyError, EOFError) as error:
         raise damaged(archive, str(error)) from error
     return paths
