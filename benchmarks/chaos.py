@@ -522,9 +522,9 @@ def _import_once() -> None:
     import torch  # noqa: F401
 
     import fedsim.analysis.report
-    import fedsim.catalog
     import fedsim.composition.execution
     import fedsim.learning.learner
+    import fedsim.parts.catalog
     import fedsim.sweeps  # noqa: F401
 
 

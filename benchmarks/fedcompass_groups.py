@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.catalog import CATALOG
 from fedsim.composition.assembly import assemble, build_server
+from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.scheduling.schedules.compass import Compass
 from fedsim.simulation.updates import Ended
-from fedsim.timeline import Aggregate
 from fedsim.units import NS_PER_S
+from fedsim.vocabulary.timeline import Aggregate
 
 MIN_STEPS, MAX_STEPS = 40, 200
 LENGTH_S = 20_000.0

@@ -25,7 +25,7 @@ from benchmarks.learning_kernels import BATCH, RATE, STEPS, make_learner, make_t
 from fedsim.learning.learner import Learner
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
 from fedsim.tasks.kinds.supervised import SupervisedTask
-from fedsim.timeline import Aggregate, Contribution, Train
+from fedsim.vocabulary.timeline import Aggregate, Contribution, Train
 
 Call = tuple[str, int | Train | Aggregate]
 # Minimum ratio to the plain loop with torch's default threads.

@@ -27,18 +27,18 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedsim.catalog import CATALOG
 from fedsim.learning.device import Execution
 from fedsim.learning.learner import Learner
 from fedsim.learning.rates import learning_rate
 from fedsim.learning.workers import Station
 from fedsim.methods.base import Method, MethodContext
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
+from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.training import Training
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.partition import Partition
-from fedsim.timeline import Aggregate, Contribution, Train
+from fedsim.vocabulary.timeline import Aggregate, Contribution, Train
 
 CLIENTS, SAMPLES, BATCH, STEPS, RATE = 100, 320, 32, 10, 0.05
 # Minimum ratio to the plain loop with torch's default threads.

@@ -35,7 +35,7 @@ from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.models.mlp import Mlp, MlpParameters
 from fedsim.tasks.partition import Partition
-from fedsim.timeline import Aggregate, Contribution, Train
+from fedsim.vocabulary.timeline import Aggregate, Contribution, Train
 
 SAMPLES, STEPS = 20, 2
 LIMIT_GB = 8.0

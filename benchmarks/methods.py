@@ -21,11 +21,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from benchmarks.learning_kernels import make_learner
-from fedsim.catalog import CATALOG
+from fedsim.parts.catalog import CATALOG
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.partition import Partition
-from fedsim.timeline import Aggregate, Contribution, Train
+from fedsim.vocabulary.timeline import Aggregate, Contribution, Train
 
 CLIENTS, SAMPLES, BATCH, STEPS, COHORT = 100, 200, 20, 10, 10
 LIMIT = 1.2

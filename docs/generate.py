@@ -16,16 +16,16 @@ from pydantic import BaseModel
 
 import fedsim
 from fedsim.bundled.references import of_part, references
-from fedsim.catalog import CATALOG
 from fedsim.cli import COMMANDS, cli
 from fedsim.cli.methods import describe
-from fedsim.components import Component, Parameters
-from fedsim.metrics import METRICS as METRIC_DEFINITIONS
-from fedsim.parameters import alternatives, without_markup
+from fedsim.parts.catalog import CATALOG
+from fedsim.parts.component import Component, Parameters
+from fedsim.parts.parameters import alternatives, without_markup
 from fedsim.runs.schema import METRICS, TABLES
 from fedsim.scenario.description import Parameter, parameters, prose
 from fedsim.scenario.model import CheckpointModels, Scenario
 from fedsim.scenario.training import Training
+from fedsim.vocabulary.metrics import METRICS as METRIC_DEFINITIONS
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTICE = "<!-- Written by docs/generate.py; change the code's docstrings instead. -->\n"

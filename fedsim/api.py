@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from fedsim.analysis.run import Run, load_run
-from fedsim.arguments import argument_error, path_of
-from fedsim.components import users_traceback
 from fedsim.composition.execution import OnProgress, default_folder, execute
 from fedsim.composition.execution import resume as resume_run
-from fedsim.errors import UserError
+from fedsim.errors import UserError, argument_error, path_of
+from fedsim.parts.component import users_traceback
 from fedsim.runs.notebook import notebook_bar
 from fedsim.scenario.loading import LoadedScenario, load_scenario, load_scenario_dict
 from fedsim.scenario.overrides import from_python

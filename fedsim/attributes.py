@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.components import is_bundled
 from fedsim.global_generators import is_generator
+from fedsim.parts.component import is_bundled
 
 _DEPTH = 4
 _ITEMS = 1000

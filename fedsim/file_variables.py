@@ -16,8 +16,8 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from fedsim.attributes import changed, users_modules, values_of
-from fedsim.components import is_bundled, place
 from fedsim.errors import UserError
+from fedsim.parts.component import is_bundled, place
 
 
 def is_iterator(value: Any) -> bool:

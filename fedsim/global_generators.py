@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fedsim.components import is_bundled, place
 from fedsim.errors import UserError
+from fedsim.parts.component import is_bundled, place
 
 _Part = TypeVar("_Part")
 _MT19937_BYTES = 625 * 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from fedsim.stopping import SIGNALS
+from fedsim.processes.stopping import SIGNALS
 
 
 def default_signals() -> None:

@@ -11,9 +11,9 @@ import pytest
 
 import fedsim
 from fedsim import api
-from fedsim.components import load_user_component
 from fedsim.errors import UserError
 from fedsim.methods.fedavg import FedAvg
+from fedsim.parts.component import load_user_component
 from fedsim.runs.progress import Progress
 from fedsim.scenario.loading import LoadedScenario
 from tests.composition.worlds import digits, quadratic

@@ -14,7 +14,9 @@ from fedsim.errors import (
     last_number,
     nearest,
     nearest_or_all,
+    path_of,
     raise_all,
+    strings,
     without_numbers,
     writing,
 )
@@ -83,3 +85,17 @@ def test_a_notebook_shows_the_message_and_the_notes_without_frames() -> None:
         "UserError: own.yaml:3: is wrong\n  fix it\ntoo",
         "note: further checks follow",
     ]
+
+
+def test_a_path_is_text_or_a_path() -> None:
+    assert path_of("output", "runs") == path_of("output", Path("runs")) == Path("runs")
+    with pytest.raises(UserError, match="argument output: must be a path, not 3"):
+        path_of("output", 3)
+
+
+def test_strings_are_any_iterable_of_them_but_not_one_string() -> None:
+    assert strings("names", (name for name in "ab"), "") == ["a", "b"]
+    for wrong in ("ab", {"a": 1}, ["a", 1], 5):
+        with pytest.raises(UserError, match="argument names: must be a list of strings") as caught:
+            strings("names", wrong, "give ['a']")
+        assert caught.value.hint == "give ['a']"

@@ -14,12 +14,12 @@ import torch
 from click.testing import CliRunner, Result
 
 import fedsim
-from fedsim.catalog import CATALOG
 from fedsim.cli import cli
 from fedsim.errors import UserError
 from fedsim.global_generators import isolated, refuse_kept_generators, unmoved, watched
 from fedsim.learning.rates.constant import Constant
-from fedsim.parameters import Parameters
+from fedsim.parts.catalog import CATALOG
+from fedsim.parts.parameters import Parameters
 from tests.lines import without_lines
 from tests.methods.own_method import SCENARIO, run_with
 

@@ -22,11 +22,11 @@ LEARNING_PLANE = ("learning", "methods", "tasks")
 
 REGISTRIES = {
     "fedsim/__init__.py": "the public names, loaded when first used because torch takes a second to import",
-    "fedsim/catalog.py": "the parts of scenarios, by name",
+    "fedsim/parts/catalog.py": "the parts of scenarios, by name",
     "fedsim/cli/__init__.py": "the commands, by name",
     "fedsim/cli/pages.py": "the objects whose docstrings the Python page shows",
-    "fedsim/components.py": "the modules of a package, each of which is a part",
-    "fedsim/preloading.py": "what a fork server loads, of the layers that the forked processes use",
+    "fedsim/parts/component.py": "the modules of a package, each of which is a part",
+    "fedsim/processes/preloading.py": "what a fork server loads, of the layers that the forked processes use",
 }
 """The files that may import by string, which the import rule cannot see, and what for."""
 
@@ -106,7 +106,7 @@ def test_the_contracts_notice_a_breach(
 
 
 def test_importing_the_time_plane_loads_no_torch() -> None:
-    packages = (*TIME_PLANE, "scenario", "timeline", "randomness", "cli")
+    packages = (*TIME_PLANE, "scenario", "vocabulary", "randomness", "cli")
     assert loaded_after_importing("torch", *packages) == []
 
 

@@ -28,15 +28,15 @@ from fedsim.composition.assembly import Assembly, assemble, build_server
 from fedsim.devices.population import Power
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
-from fedsim.outcomes import Ending, Outcome
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.course import Plan
 from fedsim.simulation.plan import Dispatches
 from fedsim.simulation.rows import DispatchRows
 from fedsim.simulation.updates import Ended
-from fedsim.timeline import Aggregate
 from fedsim.units import NEVER
+from fedsim.vocabulary.outcomes import Ending, Outcome
+from fedsim.vocabulary.timeline import Aggregate
 
 CONGESTION = "cubic"
 

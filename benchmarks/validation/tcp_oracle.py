@@ -30,7 +30,6 @@ from benchmarks.tables import markdown
 from benchmarks.validation.netns import Link, Net, inside, tcp_socket, unavailable
 from benchmarks.validation.page import replace_table
 from benchmarks.validation.relay import raise_priority
-from fedsim.components import Parameters
 from fedsim.network.base import Direction
 from fedsim.network.graphs import Direct
 from fedsim.network.shared import SharedNetwork
@@ -39,6 +38,7 @@ from fedsim.network.transport import Transport
 from fedsim.network.transported import TransportedNetwork
 from fedsim.network.transports.fluid import Fluid
 from fedsim.network.transports.tcp import Tcp, TcpParams
+from fedsim.parts.component import Parameters
 from fedsim.units import NEVER, to_ns
 
 HERE = Path(__file__).parent

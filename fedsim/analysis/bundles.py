@@ -15,7 +15,9 @@ from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import embedded, environment, refuse_folder, write_page
 from fedsim.analysis.palette import LOOKS
 from fedsim.errors import UserError, writing
-from fedsim.formatting import (
+from fedsim.traces.inspection import WEEKDAYS, sections
+from fedsim.traces.statistics import BundleStatistics, Spread
+from fedsim.vocabulary.formatting import (
     Kind,
     format_count,
     format_names,
@@ -23,8 +25,6 @@ from fedsim.formatting import (
     format_share,
     format_value,
 )
-from fedsim.traces.inspection import WEEKDAYS, sections
-from fedsim.traces.statistics import BundleStatistics, Spread
 
 SUFFIXES = (".html", ".png", ".svg", ".pdf")
 

@@ -12,8 +12,11 @@ import numpy as np
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import population, section, sentence
 from fedsim.analysis.figures.learning import metric_names, not_finite, targets
-from fedsim.components import is_user_reference
-from fedsim.formatting import (
+from fedsim.parts.component import is_user_reference
+from fedsim.runs import Run, Status
+from fedsim.runs.divergence import has_diverged, last_metrics, lost_since
+from fedsim.scenario.model import Energy
+from fedsim.vocabulary.formatting import (
     format_bytes,
     format_command,
     format_count,
@@ -24,9 +27,6 @@ from fedsim.formatting import (
     format_share,
     format_watt_hours,
 )
-from fedsim.runs import Run, Status
-from fedsim.runs.divergence import has_diverged, last_metrics, lost_since
-from fedsim.scenario.model import Energy
 
 _UNFINISHED = {
     Status.RUNNING: (

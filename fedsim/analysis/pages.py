@@ -12,9 +12,9 @@ import jinja2
 from markupsafe import Markup
 
 from fedsim.analysis.palette import LOOKS
-from fedsim.durable import write_text
 from fedsim.errors import UserError, writing
-from fedsim.formatting import (
+from fedsim.files.durable import write_text
+from fedsim.vocabulary.formatting import (
     format_value,
 )
 

@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedsim.arguments import path_of
-from fedsim.formatting import format_count, format_duration
+from fedsim.errors import path_of
 from fedsim.runs import Run as RunTables
 from fedsim.runs import RunFolder
+from fedsim.vocabulary.formatting import format_count, format_duration
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedsim.outcomes import OUTCOME_LABELS, Outcome
 from fedsim.runs.phases import (
     DISPATCH_PARTS,
     WORK_PHASES,
@@ -18,6 +17,7 @@ from fedsim.runs.phases import (
     outcome_codes,
     work_changes,
 )
+from fedsim.vocabulary.outcomes import OUTCOME_LABELS, Outcome
 
 Integers = npt.NDArray[np.int64]
 

@@ -27,16 +27,16 @@ from fedsim.calibration.transfers import section
 from fedsim.composition.assembly import assemble
 from fedsim.devices.availability.always import Always
 from fedsim.errors import UserError
-from fedsim.formatting import format_count, format_counted, format_duration, format_share
 from fedsim.network.base import Direction
 from fedsim.network.columns import LinkParams
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.transport import Transport
 from fedsim.network.transports.fluid import Fluid
-from fedsim.parameters import Parameters
+from fedsim.parts.parameters import Parameters
 from fedsim.scenario.loading import LoadedScenario, load_scenario_dict
 from fedsim.scheduling.schedules.sync import Sync, SyncParams
 from fedsim.tasks.kinds.flower import FlowerTask
+from fedsim.vocabulary.formatting import format_count, format_counted, format_duration, format_share
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _QUANTITIES: Mapping[str, Callable[[pd.DataFrame], pd.Series]] = {

@@ -14,16 +14,16 @@ from scipy.special import ndtr
 
 from fedsim.calibration.transfers import FASTEST_BPS, LatencySource, Link, identify
 from fedsim.errors import UserError
-from fedsim.formatting import (
+from fedsim.network.transport import Transport
+from fedsim.traces.bundle import Manifest, TraceBundle
+from fedsim.traces.tables import make_table
+from fedsim.vocabulary.formatting import (
     format_count,
     format_counted,
     format_duration,
     format_names,
     format_number,
 )
-from fedsim.network.transport import Transport
-from fedsim.traces.bundle import Manifest, TraceBundle
-from fedsim.traces.tables import make_table
 
 FloatArray = npt.NDArray[np.float64]
 _LEAST_CV = 1e-3

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from fedsim.calibration.prediction import round_durations_s
-from fedsim.formatting import format_duration
-from fedsim.outcomes import Outcome
 from fedsim.scenario.loading import LoadedScenario, load_scenario_dict
+from fedsim.vocabulary.formatting import format_duration
+from fedsim.vocabulary.outcomes import Outcome
 
 _NEARLY = 0.99
 """Rounds that last at least this share of the rounds with late replies are taken to end at the timeout, too."""

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fedsim.delimited import hint_of_header
 from fedsim.errors import UserError, nearest_or_all, raise_all
-from fedsim.formatting import format_counted, natural_order
-from fedsim.outcomes import OUTCOME_LABELS, Outcome
+from fedsim.files.delimited import hint_of_header
 from fedsim.tasks.reading.files import read_table, row_place
+from fedsim.vocabulary.formatting import format_counted, natural_order
+from fedsim.vocabulary.outcomes import OUTCOME_LABELS, Outcome
 
 _NAMES = {
     "client": ("client", "client_id", "client_name", "device", "device_id"),

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.formatting import format_counted, format_names
+from fedsim.vocabulary.formatting import format_counted, format_names
 
 _KINDS = {
     "client_id": "client numbers",

@@ -18,7 +18,7 @@ from fedsim.calibration.calibrating import QUANTILES, Calibration
 from fedsim.calibration.estimates import Varying
 from fedsim.calibration.prediction import Lateness, Prediction
 from fedsim.calibration.transfers import describe
-from fedsim.formatting import (
+from fedsim.vocabulary.formatting import (
     ABSENT,
     Kind,
     format_count,

@@ -15,11 +15,11 @@ import pandas as pd
 from fedsim.calibration.estimates import Estimates, FloatArray, horizon_s, to_bundle
 from fedsim.calibration.log import WORK
 from fedsim.composition.assembly import assemble, build_server
-from fedsim.outcomes import Outcome
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.simulation.rows import DispatchRows
 from fedsim.simulation.updates import Ended
-from fedsim.timeline import Aggregate
+from fedsim.vocabulary.outcomes import Outcome
+from fedsim.vocabulary.timeline import Aggregate
 
 BAND = 0.9
 REPLICATES = 40

@@ -17,7 +17,7 @@ from scipy.optimize import brentq, minimize_scalar
 from fedsim.network.transport import Connection, Transport
 from fedsim.network.transports.fluid import Fluid
 from fedsim.network.transports.tcp import Tcp, TcpParams
-from fedsim.parameters import Parameters
+from fedsim.parts.parameters import Parameters
 
 FloatArray = npt.NDArray[np.float64]
 LatencySource = Literal["log", "scenario", "nothing"]

@@ -18,9 +18,9 @@ from typing import Any
 import click
 
 from fedsim.cli.groups import Suggesting
-from fedsim.durable import is_disk_full
 from fedsim.errors import FedsimError, UserError, UserErrors, nearest
-from fedsim.stopping import Stopped, install
+from fedsim.files.durable import is_disk_full
+from fedsim.processes.stopping import Stopped, install
 
 # The short help is here, so that listing the commands imports none of them (and no torch).
 COMMANDS = {
@@ -130,8 +130,8 @@ class Commands(Suggesting):
 
     def _defect(self, error: Exception, show: Callable[[Iterable[UserError]], None]) -> int:
         """Show an error that is nobody's mistake in the input: that of a user's part, or a defect of fedsim."""
-        from fedsim.components import users_line, users_report
-        from fedsim.signatures import mistake_in_class
+        from fedsim.parts.component import users_line, users_report
+        from fedsim.parts.functions import mistake_in_class
 
         # What to do next belongs below the error, not into the traceback.
         notes, error.__notes__ = getattr(error, "__notes__", []), []

@@ -14,7 +14,7 @@ from fedsim.cli.options import (
     print_json,
     user_code_option,
 )
-from fedsim.formatting import format_number
+from fedsim.vocabulary.formatting import format_number
 
 
 @click.command(name="calibrate")
@@ -50,7 +50,7 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
     """
     from fedsim.calibration import calibrate
     from fedsim.calibration.page import document, summary, write_calibration_page
-    from fedsim.durable import write_text
+    from fedsim.files.durable import write_text
     from fedsim.scenario.loading import load_scenario
     from fedsim.scenario.writing import relocated, to_yaml
 

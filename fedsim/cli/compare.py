@@ -17,14 +17,14 @@ from rich.console import Console
 from fedsim.cli.options import completing, json_option, output_option, path_type, print_json
 from fedsim.cli.progress import advancing
 from fedsim.errors import UserError
-from fedsim.formatting import format_count
+from fedsim.vocabulary.formatting import format_count
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
     from fedsim.analysis.comparison import Comparison
-    from fedsim.formatting import Kind
+    from fedsim.vocabulary.formatting import Kind
 
 _COSTS = ("time_s", "version", "round", "bytes", "compute_s")
 """The horizontal axes; those of a figure, which are not imported for ``--help``."""
@@ -321,7 +321,7 @@ def _table(
 
 def _mean(mean_value: float, deviation: float, kind: Kind) -> list[str]:
     """A mean over seeds and its deviation."""
-    from fedsim.formatting import format_mean
+    from fedsim.vocabulary.formatting import format_mean
 
     mean, sign, spread = format_mean(mean_value, deviation, kind).partition(" ±")
     return [mean, f"±{spread}"] if sign else [mean]
@@ -345,7 +345,7 @@ def _print_differing(console: Console, paths: Sequence[str]) -> None:
 
 def _reached(at: dict[Hashable, Any]) -> list[str]:
     """When a variant reached a target, by how many of its runs if not by all, and relative to the baseline."""
-    from fedsim.formatting import format_duration, format_ratio
+    from fedsim.vocabulary.formatting import format_duration, format_ratio
 
     parts = [format_duration(at["time_s"])]
     if at["reached"] < at["runs"]:
@@ -357,7 +357,7 @@ def _reached(at: dict[Hashable, Any]) -> list[str]:
 
 def _updates(at: dict[Hashable, Any]) -> list[str]:
     """The client updates up to a target, and how many per hour that is."""
-    from fedsim.formatting import format_mean_count, format_number
+    from fedsim.vocabulary.formatting import format_mean_count, format_number
 
     parts = [format_mean_count(at["client_updates"])]
     if math.isfinite(at["client_updates_per_h"]):

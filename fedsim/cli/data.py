@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedsim.catalog import CATALOG, summaries
 from fedsim.cli.groups import Suggesting
 from fedsim.cli.options import (
     completing,
@@ -19,12 +18,13 @@ from fedsim.cli.options import (
     set_option,
     user_code_option,
 )
-from fedsim.components import Component
 from fedsim.errors import UserError
-from fedsim.formatting import format_command, format_count
+from fedsim.parts.catalog import CATALOG, summaries
+from fedsim.parts.component import Component
 from fedsim.scenario.loading import load_part
 from fedsim.scenario.overrides import Override
 from fedsim.tasks.reading.files import PATHS_ARE_RELATIVE
+from fedsim.vocabulary.formatting import format_command, format_count
 
 if TYPE_CHECKING:
     from fedsim.tasks.dataset import Dataset

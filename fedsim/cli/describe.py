@@ -13,7 +13,6 @@ from pydantic import BaseModel
 
 from fedsim import bundled
 from fedsim.bundled import references
-from fedsim.catalog import CATALOG, kind_noun, summaries
 from fedsim.cli.options import (
     completing,
     echo_text,
@@ -23,13 +22,14 @@ from fedsim.cli.options import (
     print_rows,
     user_code_option,
 )
-from fedsim.components import Component, import_path, is_user_reference, load_user_component
 from fedsim.errors import UserError, nearest, nearest_or_all
-from fedsim.formatting import format_command, format_names
-from fedsim.parameters import alternatives, fields_by_key, without_markup
+from fedsim.parts.catalog import CATALOG, kind_noun, summaries
+from fedsim.parts.component import Component, import_path, is_user_reference, load_user_component
+from fedsim.parts.parameters import alternatives, fields_by_key, without_markup
 from fedsim.scenario.description import example, keys_elsewhere, parameters, prose, section_of
 from fedsim.scenario.model import Scenario
 from fedsim.tasks.user_model import ModuleParameters
+from fedsim.vocabulary.formatting import format_command, format_names
 
 
 @click.command(name="describe")

@@ -11,7 +11,7 @@ import click
 from fedsim.bundled import template_files, templates
 from fedsim.cli.options import completing, path_type, print_rows
 from fedsim.errors import UserError, writing
-from fedsim.formatting import format_command, format_names
+from fedsim.vocabulary.formatting import format_command, format_names
 
 
 def _list(ctx: click.Context, _: click.Parameter, requested: bool) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from fedsim.catalog import CATALOG, summaries
 from fedsim.cli.groups import Suggesting
 from fedsim.cli.options import (
     completing,
@@ -17,8 +16,9 @@ from fedsim.cli.options import (
     print_parameters,
     print_rows,
 )
-from fedsim.components import is_user_reference
 from fedsim.errors import UserError
+from fedsim.parts.catalog import CATALOG, summaries
+from fedsim.parts.component import is_user_reference
 
 
 @click.group(cls=Suggesting)

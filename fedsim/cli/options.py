@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from fedsim import bundled
-from fedsim.components import NO_USER_CODE
+from fedsim.parts.component import NO_USER_CODE
 
 Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 

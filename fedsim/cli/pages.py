@@ -17,7 +17,7 @@ from typing import Any
 
 from fedsim import bundled
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.parameters import without_markup
+from fedsim.parts.parameters import without_markup
 
 _NOTEBOOK = ".ipynb"
 # A file that a page includes, from one of its lines on.

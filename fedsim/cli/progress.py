@@ -23,7 +23,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 
 from fedsim.errors import UserError
-from fedsim.formatting import format_command, format_count
+from fedsim.vocabulary.formatting import format_command, format_count
 
 Row = tuple[str, float, str]
 """A run or a sweep in progress: its name, the share that is done, and words about it."""

@@ -14,7 +14,7 @@ from fedsim.cli.options import (
     user_code_option,
 )
 from fedsim.cli.progress import following, next_command
-from fedsim.formatting import format_command
+from fedsim.vocabulary.formatting import format_command
 
 
 @click.command(name="resume")

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from fedsim import bundled
-from fedsim.catalog import CATALOG, summaries
 from fedsim.cli.groups import Suggesting
 from fedsim.cli.options import (
     json_option,
@@ -20,10 +19,11 @@ from fedsim.cli.options import (
     user_code_option,
 )
 from fedsim.errors import UserError, last_number, without_numbers
-from fedsim.formatting import format_command, format_count, format_counted, format_names
+from fedsim.parts.catalog import CATALOG, summaries
 from fedsim.scenario.loading import load_scenario
 from fedsim.scenario.schema import json_schema
 from fedsim.scenario.source import read_yaml
+from fedsim.vocabulary.formatting import format_command, format_count, format_counted, format_names
 
 _NAMED = 3
 _LISTED = 24

@@ -12,12 +12,12 @@ from rich.table import Table
 
 from fedsim.analysis.headline import resumptions
 from fedsim.analysis.statistics import participation_counts
-from fedsim.catalog import CATALOG
-from fedsim.formatting import format_count, format_counted, format_duration, format_names
-from fedsim.outcomes import OUTCOME_LABELS
+from fedsim.parts.catalog import CATALOG
 from fedsim.runs.divergence import has_diverged, lost_metrics, own_metrics
 from fedsim.runs.run import Run
 from fedsim.scheduling.continuous import Continuous
+from fedsim.vocabulary.formatting import format_count, format_counted, format_duration, format_names
+from fedsim.vocabulary.outcomes import OUTCOME_LABELS
 
 
 def print_summary(run: Run, *, as_json: bool = False) -> None:

@@ -19,10 +19,10 @@ from fedsim.cli.options import (
 )
 from fedsim.cli.progress import Row, diverged_runs, following, next_command, same_command
 from fedsim.errors import UserError
-from fedsim.formatting import format_command, format_counted, format_names
 from fedsim.runs.divergence import has_diverged
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.progress import progress_text, snapshot
+from fedsim.vocabulary.formatting import format_command, format_counted, format_names
 
 if TYPE_CHECKING:
     from fedsim.sweeps.execution import SweepOutcome, SweepProgress

@@ -30,10 +30,10 @@ from fedsim.cli.options import (
 )
 from fedsim.cli.progress import advancing
 from fedsim.errors import UserError, nearest_or_all, raise_all
-from fedsim.formatting import format_bytes, format_command, format_count, format_counted
 from fedsim.scenario.overrides import apply_overrides
 from fedsim.scenario.problems import all_errors, problems
 from fedsim.scenario.source import Source
+from fedsim.vocabulary.formatting import format_bytes, format_command, format_count, format_counted
 
 if TYPE_CHECKING:
     from fedsim.traces.bundle import TraceBundle
@@ -314,8 +314,8 @@ def _importer(
     name: str | None, first: str | None, files: tuple[Path, ...]
 ) -> tuple[type[Importer], tuple[Path, ...]]:
     """The importer that the options or the first argument name, or the files show, and the files to import."""
-    from fedsim.catalog import CATALOG
-    from fedsim.components import is_user_reference
+    from fedsim.parts.catalog import CATALOG
+    from fedsim.parts.component import is_user_reference
     from fedsim.traces.importers import recognize
 
     names_format = first is not None and (
@@ -391,13 +391,13 @@ def _exporters() -> Mapping[str, type[Exporter]]:
 
 
 def _importers() -> Mapping[str, type[Any]]:
-    from fedsim.catalog import CATALOG
+    from fedsim.parts.catalog import CATALOG
 
     return CATALOG.parts("importer")
 
 
 def _describe_format(importer: type[Importer], as_json: bool) -> None:
-    from fedsim.parameters import without_markup
+    from fedsim.parts.parameters import without_markup
     from fedsim.scenario.description import parameters
 
     rows = list(map(vars, parameters(importer.Params)))

@@ -8,7 +8,7 @@ import click
 
 from fedsim.cli.options import json_option, path_type, print_json
 from fedsim.errors import UserError, raise_all
-from fedsim.formatting import format_counted
+from fedsim.vocabulary.formatting import format_counted
 
 
 @click.command(name="verify")

@@ -16,12 +16,12 @@ from rich.table import Table
 from fedsim.cli.options import path_type
 from fedsim.cli.progress import LINE_S, diverged_runs
 from fedsim.errors import UserError
-from fedsim.formatting import format_command, format_duration
-from fedsim.locks import is_owned
+from fedsim.files.locks import is_owned
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.progress import WAITING, Pace, Snapshot, progress_text, snapshot
 from fedsim.runs.sweep import is_sweep
 from fedsim.sweeps.folder import Sweep
+from fedsim.vocabulary.formatting import format_command, format_duration
 
 _LOOK_S = 2.0
 _SILENT_S = 180.0

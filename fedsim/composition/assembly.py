@@ -36,8 +36,8 @@ from fedsim.simulation.server import Limits, Server
 from fedsim.simulation.updates import Recorder
 from fedsim.simulation.workload import Workload, Workloads
 from fedsim.tasks.base import FORWARD_PASSES_PER_STEP, IntArray, Task
-from fedsim.timeline import LearningPlane
 from fedsim.units import NS_PER_S, to_ns
+from fedsim.vocabulary.timeline import LearningPlane
 
 _EVALUATION_SHARE = 0.1
 

@@ -40,12 +40,11 @@ from fedsim.composition.requirements import (
 from fedsim.composition.resuming import load_original, timeline_differs
 from fedsim.composition.rules import build_station
 from fedsim.composition.shared import Shared
-from fedsim.durable import is_disk_full
 from fedsim.errors import UserError, further_checks, raise_all
-from fedsim.formatting import format_count, format_duration
-from fedsim.metrics import DEFINITIONS_KEY, to_document
+from fedsim.files.durable import is_disk_full
 from fedsim.network.base import Network
 from fedsim.network.shared import SharedNetwork
+from fedsim.processes.stopping import Grace, grace
 from fedsim.runs.checkpoint import Checkpoints, save_model
 from fedsim.runs.divergence import high_loss_warning, not_finite_warning
 from fedsim.runs.environment import environment
@@ -61,9 +60,10 @@ from fedsim.scenario.overrides import Override
 from fedsim.scenario.own_code import write_sources
 from fedsim.simulation.rows import DispatchRows
 from fedsim.simulation.server import Server
-from fedsim.stopping import Grace, grace
-from fedsim.timeline import Evaluate, TimelineDiffers
 from fedsim.units import NEVER, NS_PER_S
+from fedsim.vocabulary.formatting import format_count, format_duration
+from fedsim.vocabulary.metrics import DEFINITIONS_KEY, to_document
+from fedsim.vocabulary.timeline import Evaluate, TimelineDiffers
 
 if TYPE_CHECKING:
     from fedsim.learning.learner import Learner

@@ -10,8 +10,8 @@ from fedsim.errors import UserError
 from fedsim.global_generators import unwatched
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import CheckpointModels
-from fedsim.timeline import Aggregate, Evaluate
 from fedsim.tracking.base import Moment, TrackedRun, Tracker
+from fedsim.vocabulary.timeline import Aggregate, Evaluate
 
 if TYPE_CHECKING:
     from fedsim.learning.learner import Learner

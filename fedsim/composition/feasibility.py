@@ -17,13 +17,6 @@ from fedsim.composition.requirements import demands_of
 from fedsim.devices.availability.trace import TraceAvailabilityParams
 from fedsim.devices.population import Population
 from fedsim.errors import UserError
-from fedsim.formatting import (
-    format_count,
-    format_counted,
-    format_duration,
-    format_energy,
-    format_number,
-)
 from fedsim.network.base import Direction
 from fedsim.network.columns import LinkParams
 from fedsim.network.shared import SharedNetwork
@@ -32,6 +25,13 @@ from fedsim.scenario.model import Scenario
 from fedsim.scheduling.base import Demands, cohort_of
 from fedsim.simulation.facts import Work
 from fedsim.units import NEVER, NS_PER_S, duration_at_least, to_ns
+from fedsim.vocabulary.formatting import (
+    format_count,
+    format_counted,
+    format_duration,
+    format_energy,
+    format_number,
+)
 
 Seconds = npt.NDArray[np.float64]
 _HOUR_S, _WEEK_S = 3600.0, 7 * 86_400.0

@@ -1,8 +1,9 @@
 """Trains a scenario on the recorded timeline of another run instead of simulating time.
 
-The instructions of :mod:`fedsim.timeline` are rebuilt from the tables of the run: from which version each dispatch
-started, how many steps it did, and which dispatches entered which server update. This is valid only if nothing that
-affects time differs between the two scenarios; :func:`check_timeline` and :func:`check_assembly` refuse all others.
+The instructions of :mod:`fedsim.vocabulary.timeline` are rebuilt from the tables of the run: from which version each
+dispatch started, how many steps it did, and which dispatches entered which server update. This is valid only if nothing
+that affects time differs between the two scenarios; :func:`check_timeline` and :func:`check_assembly` refuse all
+others.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ import pandas as pd
 from fedsim.composition.assembly import Assembly
 from fedsim.composition.world import full_work
 from fedsim.errors import UserError, raise_all
-from fedsim.formatting import format_command, format_count, format_duration
-from fedsim.outcomes import Outcome
 from fedsim.runs.folder import Status
 from fedsim.runs.phases import outcome_codes
 from fedsim.runs.run import Run
@@ -27,8 +26,10 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import MOST_EVALUATIONS, Scenario
 from fedsim.scenario.parts import Reading
 from fedsim.scenario.training import Training
-from fedsim.timeline import Aggregate, Contribution, Evaluate, LearningPlane, Train
 from fedsim.units import to_ns, to_s
+from fedsim.vocabulary.formatting import format_command, format_count, format_duration
+from fedsim.vocabulary.outcomes import Outcome
+from fedsim.vocabulary.timeline import Aggregate, Contribution, Evaluate, LearningPlane, Train
 
 OPTION = "option --timeline"
 LEARNED_VALUES = "schedule_used_learned_values"

@@ -15,22 +15,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.components import Component, is_bundled, place
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.formatting import format_count, format_counted, format_duration, format_share
 from fedsim.learning.metrics.base import Metric, declares_direction, how_to_declare_direction
 from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
-from fedsim.metrics import METRICS, MetricDefinition
+from fedsim.parts.component import Component, is_bundled, place
+from fedsim.parts.functions import called, returned
 from fedsim.scenario.model import Evaluation, Server, Stop
 from fedsim.scenario.parts import Part
 from fedsim.scheduling.base import Demands, Schedule, Selection, cohort_of
-from fedsim.signatures import called, returned
 from fedsim.tasks.base import Task
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.parameters import TraceParameters
 from fedsim.units import NS_PER_S, to_ns
+from fedsim.vocabulary.formatting import format_count, format_counted, format_duration, format_share
+from fedsim.vocabulary.metrics import METRICS, MetricDefinition
 
 _FEW_ONLINE = 0.5
 _OFTEN_RECHARGING = 0.1

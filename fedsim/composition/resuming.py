@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fedsim import bundled
-from fedsim.checksums import data_sha256, file_sha256
 from fedsim.errors import UserError, raise_all
-from fedsim.formatting import format_command
+from fedsim.files.checksums import data_sha256, file_sha256
 from fedsim.global_generators import RANDOM_NUMBERS
 from fedsim.runs.folder import INFO_FORMAT, RunFolder
 from fedsim.scenario import own_code
@@ -20,7 +19,8 @@ from fedsim.scenario.description import section_of
 from fedsim.scenario.loading import LoadedScenario, load_scenario
 from fedsim.scenario.overrides import Override
 from fedsim.scenario.source import read_yaml
-from fedsim.timeline import TimelineDiffers
+from fedsim.vocabulary.formatting import format_command
+from fedsim.vocabulary.timeline import TimelineDiffers
 
 MAY_CHANGE = (
     "training.workers",

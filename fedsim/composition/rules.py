@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from fedsim.composition.requirements import unmet_requirements, unmet_target
 from fedsim.composition.world import World
 from fedsim.errors import UserError, raise_all
-from fedsim.formatting import format_bytes
 from fedsim.learning.metrics import Metric, definitions, ways_to_measure
 from fedsim.learning.rates import learning_rate
 from fedsim.methods.base import Method, MethodContext, Prologue
 from fedsim.methods.declarations import check_declarations
-from fedsim.metrics import MetricDefinition, meets
 from fedsim.scenario.model import Scenario
 from fedsim.scenario.training import ThreadWorkers, Training
 from fedsim.tasks.base import ITEM_BYTES, Task
+from fedsim.vocabulary.formatting import format_bytes
+from fedsim.vocabulary.metrics import MetricDefinition, meets
 
 if TYPE_CHECKING:
     import torch

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim import bundled
-from fedsim.components import Component, is_bundled
 from fedsim.composition.requirements import missing_tables
 from fedsim.composition.shared import Datasets, Shared
 from fedsim.devices.availability.base import AvailabilityParams
@@ -23,17 +22,16 @@ from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError, raise_all
-from fedsim.formatting import format_count, format_counted, format_names
 from fedsim.global_generators import isolated, random_numbers, watched
 from fedsim.methods.base import Method
 from fedsim.network.base import Direction, Network, NetworkContext
 from fedsim.network.columns import AccessParams
-from fedsim.pairing import Pairing
+from fedsim.parts.component import Component, is_bundled
+from fedsim.parts.functions import returned, returned_number, shown, wrong_return
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.loading import LoadedScenario
-from fedsim.scenario.model import Energy, EnergyClass, Scenario
+from fedsim.scenario.model import Energy, EnergyClass, Pairing, Scenario
 from fedsim.scenario.training import Training
-from fedsim.signatures import returned, returned_number, shown, wrong_return
 from fedsim.simulation.facts import Work
 from fedsim.tasks.base import Task, TaskContext
 from fedsim.traces.availability import AvailabilityIndex
@@ -43,6 +41,7 @@ from fedsim.traces.parameters import TraceParameters
 from fedsim.traces.tables import single_chunk
 from fedsim.traces.validation import implausible_times
 from fedsim.units import to_ns
+from fedsim.vocabulary.formatting import format_count, format_counted, format_names
 
 Int64Array = npt.NDArray[np.int64]
 

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedsim.components import announce_user_code
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.clock import thread_on
 from fedsim.flower.counting import Counts, counted
+from fedsim.parts.component import announce_user_code
 
 _HAS_ACCELERATOR = torch.accelerator.is_available()
 

@@ -14,7 +14,7 @@ from typing_extensions import override
 from fedsim.flower import internals as fl
 from fedsim.flower.exchange import Kind
 from fedsim.flower.grid import SimulatedGrid, kind_of
-from fedsim.outcomes import Outcome
+from fedsim.vocabulary.outcomes import Outcome
 
 _TIMING = "fedsim.timing"
 _POLL_S = 0.1

@@ -22,7 +22,6 @@ from fedsim.devices.population import Population
 from fedsim.flower.client import Answer
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
-from fedsim.outcomes import Ending, Outcome
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Failures
 from fedsim.scheduling.base import Dispatch
@@ -36,6 +35,7 @@ from fedsim.simulation.server import Limits
 from fedsim.simulation.updates import Recorder, Updates
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
+from fedsim.vocabulary.outcomes import Ending, Outcome
 
 _NOT_RECORDED = 1 << 50
 """First dispatch id of messages other than training; the ids order simultaneous events, and appear in no table."""

@@ -14,10 +14,10 @@ from fedsim.flower import internals as fl
 from fedsim.flower.clock import SimulatedClock
 from fedsim.flower.exchange import Exchange, Parcel
 from fedsim.flower.turns import Turns
-from fedsim.formatting import format_duration
-from fedsim.metrics import METRICS, MetricDefinition
 from fedsim.runs.writer import RunWriter
 from fedsim.units import NS_PER_S
+from fedsim.vocabulary.formatting import format_duration
+from fedsim.vocabulary.metrics import METRICS, MetricDefinition
 
 _ERRORS_SHOWN = 5
 _LESS_IS_BETTER = ("loss", "error", "perplexity", "mse", "mae")

@@ -32,9 +32,7 @@ from fedsim.flower.recording import Recording
 from fedsim.flower.settings import load_devices, resolved
 from fedsim.flower.turns import Turns
 from fedsim.flower.workers import AppSource, make_workers
-from fedsim.formatting import format_counted, format_duration
 from fedsim.methods.fedavg import FedAvg
-from fedsim.metrics import DEFINITIONS_KEY, meets, to_document
 from fedsim.randomness import Purpose, Stream
 from fedsim.runs.checkpoint import Checkpoints, save_model
 from fedsim.runs.divergence import high_loss_warning, not_finite_warning
@@ -52,6 +50,8 @@ from fedsim.simulation.server import Limits
 from fedsim.tasks.base import FORWARD_PASSES_PER_STEP
 from fedsim.tasks.kinds.flower import FlowerParams, FlowerTask
 from fedsim.units import NS_PER_S, to_ns
+from fedsim.vocabulary.formatting import format_counted, format_duration
+from fedsim.vocabulary.metrics import DEFINITIONS_KEY, meets, to_document
 
 _UNITS_PER_HOST_S = 1000
 """Units of work per second of the host's CPU time."""

@@ -113,7 +113,7 @@ class ClusterWorkers(Workers):
     """Tasks on a Ray cluster, one CPU each; every node sees the app under the same path."""
 
     def __init__(self, source: AppSource, settings: RayWorkers, threads: int) -> None:
-        from fedsim.cluster import connect_to_ray
+        from fedsim.processes.cluster import connect_to_ray
 
         options = {"num_cpus": settings.count} if settings.count and not settings.address else {}
         with thread_on(None):

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 from torch import Tensor
 
-from fedsim.components import is_bundled, place
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.formatting import format_count
 from fedsim.methods.base import LocalUpdate, Method, ServerState, Vector
+from fedsim.parts.component import is_bundled, place
+from fedsim.vocabulary.formatting import format_count
 
 _BITS_OF_FLOAT32 = 32
 _ROWS_TO_COUNT = 3

@@ -11,8 +11,8 @@ from typing import Literal
 
 import torch
 
-from fedsim.cluster import require_ray, usable_cores
 from fedsim.errors import UserError
+from fedsim.processes.cluster import require_ray, usable_cores
 from fedsim.scenario.training import DeviceWorkers, RayWorkers, Training
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}

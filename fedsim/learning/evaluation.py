@@ -30,11 +30,11 @@ from fedsim.learning.objective import Objective
 from fedsim.learning.samples import Samples
 from fedsim.learning.workers import Station
 from fedsim.methods.base import ServerState
-from fedsim.metrics import MetricDefinition
+from fedsim.parts.functions import shown, wrong_return
 from fedsim.scenario.model import Evaluation
-from fedsim.signatures import shown, wrong_return
 from fedsim.tasks.base import AnalyticTask
 from fedsim.tasks.kinds.supervised import SupervisedTask
+from fedsim.vocabulary.metrics import MetricDefinition
 
 FloatArray = npt.NDArray[np.float64]
 Metrics = dict[str, float]

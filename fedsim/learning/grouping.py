@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedsim.learning.workers import Station
-from fedsim.timeline import Train
+from fedsim.vocabulary.timeline import Train
 
 # Groups are not made smaller than this to occupy more workers: such a group takes a few milliseconds.
 _SHARE_FLOPS = 100_000_000

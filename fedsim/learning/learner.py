@@ -27,9 +27,9 @@ from fedsim.learning.replay import Replay
 from fedsim.learning.server_side import ServerSide
 from fedsim.learning.workers import Pool, Station, Workers, local_workers
 from fedsim.methods.base import ServerState
-from fedsim.metrics import MetricDefinition
 from fedsim.scenario.model import Evaluation
-from fedsim.timeline import Aggregate, Evaluate, Instruction, Train
+from fedsim.vocabulary.metrics import MetricDefinition
+from fedsim.vocabulary.timeline import Aggregate, Evaluate, Instruction, Train
 
 Checkpoint = tuple[Mapping[str, Tensor], Mapping[str, Any]]
 """Named tensors, and data for JSON."""
@@ -47,7 +47,7 @@ _FIRST_PENDING = 16
 
 
 class Learner:
-    """Executes the timeline: a :class:`fedsim.timeline.LearningPlane`.
+    """Executes the timeline: a :class:`fedsim.vocabulary.timeline.LearningPlane`.
 
     Instructions are kept until enough of them are pending, then executed in waves: all dispatches that a pending
     aggregation needs and whose version exists (of clients with memories at most one, in the order of submission);

@@ -9,13 +9,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.components import is_bundled
 from fedsim.learning.kernels.base import Correction, Kernel, Pull, Shift
 from fedsim.learning.optimizers import Optimizer
 from fedsim.learning.own_optimizers import refuse_mixed_rows, watched_optimizer
 from fedsim.methods.base import Cohort, Collected, Corrected, LocalRule, Step, Trained
+from fedsim.parts.component import is_bundled
+from fedsim.parts.functions import wrong_return
 from fedsim.scenario.training import Training
-from fedsim.signatures import wrong_return
 from fedsim.tasks.layout import Layout
 
 IntArray = npt.NDArray[np.int64]

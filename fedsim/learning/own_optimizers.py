@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedsim.components import is_bundled, place
 from fedsim.errors import UserError
 from fedsim.file_variables import FileVariables
 from fedsim.global_generators import random_numbers, watched
 from fedsim.learning.optimizers import Optimizer
+from fedsim.parts.component import is_bundled, place
 
 _TOLERANCE = 1e-3
 """Largest difference of an entry that counts as rounding, relative to the largest entry of its row."""

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from fedsim.learning.versions import Versions
-from fedsim.timeline import Aggregate, Evaluate, Instruction, Train
+from fedsim.vocabulary.timeline import Aggregate, Evaluate, Instruction, Train
 
 
 class Pending:

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsim.formatting import format_count, format_counted, format_duration
-from fedsim.timeline import Aggregate, Evaluate, Instruction, TimelineDiffers, Train
+from fedsim.vocabulary.formatting import format_count, format_counted, format_duration
+from fedsim.vocabulary.timeline import Aggregate, Evaluate, Instruction, TimelineDiffers, Train
 
 # Doubles hold every integer of an instruction exactly, whichever type it has.
 _TRAIN = struct.Struct("<8d?")

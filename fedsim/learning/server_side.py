@@ -17,7 +17,7 @@ from fedsim.learning.updates import Contributions, WaitingUpdates
 from fedsim.learning.versions import Versions
 from fedsim.learning.workers import Group, Received, Station
 from fedsim.methods.base import LocalUpdate, ServerState
-from fedsim.timeline import Aggregate, Train
+from fedsim.vocabulary.timeline import Aggregate, Train
 
 # Personal models assembled at once when they are saved.
 _PERSONAL_ROWS = 64

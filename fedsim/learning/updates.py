@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedsim.learning.memory import Budget, RowStore, StateStore, host_budget
 from fedsim.methods.base import MethodContext, Vector
-from fedsim.timeline import Aggregate, Train
+from fedsim.vocabulary.timeline import Aggregate, Train
 
 _WAITING_BYTES = 1 << 30
 _WAITING_SHARE = 0.0625

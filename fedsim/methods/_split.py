@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.methods.base import (
     Cohort,
@@ -24,6 +23,7 @@ from fedsim.methods.base import (
     Trainer,
     Vector,
 )
+from fedsim.parts.component import Parameters
 
 if TYPE_CHECKING:
     import torch

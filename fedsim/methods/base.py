@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.components import Component, Parameters
 from fedsim.learning.optimizers import Optimizer
 from fedsim.learning.optimizers.sgd import Sgd, SgdParams
+from fedsim.parts.component import Component, Parameters
 from fedsim.randomness import Purpose, Stream
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class Cohort:
     The learning plane chooses the groups, and the choice never changes a result: row i must depend on row i alone.
 
     Attributes:
-        clients, sequences, versions, rounds: (B,) int64 arrays, as in :class:`fedsim.timeline.Train`.
+        clients, sequences, versions, rounds: (B,) int64 arrays, as in :class:`fedsim.vocabulary.timeline.Train`.
         steps: local steps that each performs, (B,) int64.
         steps_assigned: local steps assigned to each, (B,) int64.
         learning_rates: local learning rate of each, (B,) in the run's dtype.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fedsim.components import is_bundled
 from fedsim.methods.base import Method, Prologue, Vector
-from fedsim.signatures import returned_number, wrong_return
+from fedsim.parts.component import is_bundled
+from fedsim.parts.functions import returned_number, wrong_return
 
 _MOST_BITS = 64
 _TRAFFIC = ("download", "first_download", "upload")

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.components import Parameters
 from fedsim.methods.base import Memory, Updates
 from fedsim.methods.fedavg import FedAvg
+from fedsim.parts.component import Parameters
 
 
 class FedAuParams(Parameters):

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.components import Parameters
 from fedsim.methods.aggregation import with_mean_buffers, with_moved_buffers
 from fedsim.methods.base import (
     Method,
@@ -18,6 +17,7 @@ from fedsim.methods.base import (
     WeightedParams,
     averaging_weights,
 )
+from fedsim.parts.component import Parameters
 
 
 class FedAvgParams(WeightedParams):

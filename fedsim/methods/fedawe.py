@@ -7,7 +7,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedsim.components import Parameters
 from fedsim.methods.base import (
     Cohort,
     LocalUpdate,
@@ -19,6 +18,7 @@ from fedsim.methods.base import (
     Vector,
     averaging_weights,
 )
+from fedsim.parts.component import Parameters
 
 
 class FedAweParams(Parameters):

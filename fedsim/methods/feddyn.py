@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from fedsim.components import Parameters
 from fedsim.methods.aggregation import with_mean_buffers
 from fedsim.methods.base import (
     Cohort,
@@ -20,6 +19,7 @@ from fedsim.methods.base import (
     Updates,
     averaging_weights,
 )
+from fedsim.parts.component import Parameters
 
 
 class FedDynParams(Parameters):

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.components import Parameters
 from fedsim.methods.aggregation import distance_covered
 from fedsim.methods.base import (
     Cohort,
@@ -25,6 +24,7 @@ from fedsim.methods.base import (
     Vector,
     averaging_weights,
 )
+from fedsim.parts.component import Parameters
 
 
 class FedLgaParams(Parameters):

@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedsim.components import Parameters
 from fedsim.methods.base import ServerState, Updates, averaging_weights
 from fedsim.methods.mifa import LatestUpdates
+from fedsim.parts.component import Parameters
 
 
 class FedVarpParams(Parameters):

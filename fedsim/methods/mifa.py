@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedsim.components import Parameters
 from fedsim.methods.aggregation import local_rate, with_mean_buffers
 from fedsim.methods.base import Memory, Method, Prologue, ServerState, Tensor, Updates
+from fedsim.parts.component import Parameters
 
 
 class MifaParams(Parameters):

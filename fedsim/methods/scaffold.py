@@ -7,7 +7,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedsim.components import Parameters
 from fedsim.methods.aggregation import with_mean_buffers
 from fedsim.methods.base import (
     Cohort,
@@ -23,6 +22,7 @@ from fedsim.methods.base import (
     Vector,
     averaging_weights,
 )
+from fedsim.parts.component import Parameters
 
 
 class ScaffoldParams(Parameters):

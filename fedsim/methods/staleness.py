@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.components import Parameters
 from fedsim.methods.base import MethodContext, Updates
+from fedsim.parts.component import Parameters
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 import numpy as np
 from pydantic import Field
 
-from fedsim.components import Parameters
 from fedsim.methods.aggregation import local_rate, with_mean_buffers
 from fedsim.methods.base import (
     Cohort,
@@ -27,6 +26,7 @@ from fedsim.methods.base import (
     Trainer,
     Updates,
 )
+from fedsim.parts.component import Parameters
 
 PAPER = (
     "You and Pu, FedSUM Family: Efficient Federated Learning Methods under Arbitrary Client Participation, "

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.components import Component
+from fedsim.parts.component import Component
 from fedsim.randomness import Purpose, Stream
 
 if TYPE_CHECKING:

@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Discriminator, Field, Tag
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.formatting import format_count, format_counted
 from fedsim.network.base import Direction, FloatArray, NetworkContext
 from fedsim.network.transport import Course, Transport
+from fedsim.parts.component import Parameters
+from fedsim.parts.functions import check_returns
 from fedsim.randomness import Purpose
 from fedsim.scenario.parts import BY_DEFAULT, OfKind, Part
-from fedsim.signatures import check_returns
 from fedsim.traces.parameters import TraceParameters
 from fedsim.units import Duration, Rate
+from fedsim.vocabulary.formatting import format_count, format_counted
 
 
 class Draw(enum.IntEnum):

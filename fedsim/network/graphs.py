@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError, raise_all
 from fedsim.network.base import NetworkContext
 from fedsim.network.columns import Draw, LinkLatency, LinkRate, drawn
 from fedsim.network.topology import CAPACITY, LATENCY, Topology
+from fedsim.parts.component import Parameters
 from fedsim.randomness import Purpose
 from fedsim.units import Duration, Rate, parse_duration_s, parse_rate_bps
 

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.formatting import format_counted
 from fedsim.network.base import BIT_NS_PER_BYTE, Direction, column_view
 from fedsim.network.fair import FairLinks
 from fedsim.network.static import ConstantNetwork, latency_column_ns, rate_column_bps
 from fedsim.network.topology import Topology, path_loss
 from fedsim.network.transport import Course, Piece, Transport, connection_of
 from fedsim.network.transports.fluid import Fluid
+from fedsim.parts.component import Parameters
 from fedsim.units import NEVER
+from fedsim.vocabulary.formatting import format_counted
 
 _ROUNDING = 1e-9
 """Relative error of sums of bytes and instants, generously."""

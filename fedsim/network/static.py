@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError, raise_all
-from fedsim.formatting import format_counted
 from fedsim.network.base import (
     BIT_NS_PER_BYTE,
     Direction,
@@ -22,6 +21,7 @@ from fedsim.network.base import (
 )
 from fedsim.randomness import Draws, Stream
 from fedsim.units import NEVER, NS_PER_S
+from fedsim.vocabulary.formatting import format_counted
 
 _STANDARD = NormalDist()
 

@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError, raise_all
-from fedsim.formatting import format_counted
 from fedsim.network.base import (
     BIT_NS_PER_BYTE,
     Direction,
@@ -28,6 +27,7 @@ from fedsim.network.base import (
 from fedsim.network.static import latency_column_ns
 from fedsim.traces.parameters import OnEnd
 from fedsim.units import NEVER, NS_PER_S
+from fedsim.vocabulary.formatting import format_counted
 
 _ON_END: tuple[OnEnd, ...] = get_args(OnEnd)
 _WRAP, _HOLD, _ERROR = _ON_END.index("wrap"), _ON_END.index("hold"), _ON_END.index("error")

@@ -13,8 +13,8 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fedsim.components import Component
 from fedsim.network.base import BIT_NS_PER_BYTE, Direction, Network
+from fedsim.parts.component import Component
 from fedsim.units import NEVER, NS_PER_S
 
 

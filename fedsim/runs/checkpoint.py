@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedsim.checksums import file_sha256, require_regular, text_sha256
-from fedsim.durable import remove_temporaries, replacing, replacing_folder
 from fedsim.errors import UserError
+from fedsim.files.checksums import file_sha256, require_regular, text_sha256
+from fedsim.files.durable import remove_temporaries, replacing, replacing_folder
 from fedsim.runs.tables import unreadable
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from fedsim.outcomes import Outcome
 from fedsim.runs.phases import Floats, outcome_codes
 from fedsim.runs.schema import CLIENTS
 from fedsim.runs.tables import from_columns
+from fedsim.vocabulary.outcomes import Outcome
 
 _MOST_CLIENTS, _MOST_DISPATCHES, _LEAST_CLIENTS = 300, 5000, 40
 

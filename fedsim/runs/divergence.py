@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedsim.components import is_user_reference
 from fedsim.errors import UserError
-from fedsim.formatting import format_names
-from fedsim.metrics import METRICS
+from fedsim.parts.component import is_user_reference
 from fedsim.runs.run import Run
+from fedsim.vocabulary.formatting import format_names
+from fedsim.vocabulary.metrics import METRICS
 
 _FAR_ABOVE = 10.0
 """A model has diverged if its loss is more than this many times that of the initial model."""

@@ -18,14 +18,14 @@ from typing import Annotated, Any, Required
 from pydantic import Field, StrictInt, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from fedsim.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
-from fedsim.durable import TEMPORARY_PREFIX, is_disk_full, remove_temporaries, write_text
 from fedsim.errors import UserError, writing
-from fedsim.formatting import format_command
-from fedsim.locks import LOCK_NAMES, is_owned, locked
+from fedsim.files.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
+from fedsim.files.durable import TEMPORARY_PREFIX, is_disk_full, remove_temporaries, write_text
+from fedsim.files.locks import LOCK_NAMES, is_owned, locked
 from fedsim.runs.schema import STREAMED, TABLES
 from fedsim.runs.sweep import is_sweep
 from fedsim.scenario import own_code
+from fedsim.vocabulary.formatting import format_command
 
 INFO_FORMAT = 2
 """Format of ``run.json``; raised when the meaning of an entry changes. 1 was that of an earlier version."""

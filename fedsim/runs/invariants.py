@@ -9,7 +9,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.errors import InvariantViolation
-from fedsim.outcomes import Outcome
 from fedsim.runs.phases import (
     DISPATCH_PARTS,
     INSTANTS,
@@ -21,6 +20,7 @@ from fedsim.runs.phases import (
 )
 from fedsim.runs.run import Run
 from fedsim.scenario.model import Energy
+from fedsim.vocabulary.outcomes import Outcome
 
 Mask = npt.NDArray[np.bool_]
 Forbid = Callable[[Mask, str], None]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from fedsim.errors import UserError
-from fedsim.formatting import format_duration
 from fedsim.runs.progress import Pace, progress_text
+from fedsim.vocabulary.formatting import format_duration
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedsim.outcomes import OUTCOME_LABELS, Outcome
+from fedsim.vocabulary.outcomes import OUTCOME_LABELS, Outcome
 
 Floats = npt.NDArray[np.float64]
 
@@ -24,7 +24,7 @@ _ROUNDING_S = 1e-6
 
 
 def outcome_codes(dispatches: pd.DataFrame) -> npt.NDArray[np.int8]:
-    """The outcomes as values of :class:`~fedsim.outcomes.Outcome`."""
+    """The outcomes as values of :class:`~fedsim.vocabulary.outcomes.Outcome`."""
     outcomes = dispatches["outcome"].cat
     if list(outcomes.categories) != list(OUTCOME_LABELS):
         outcomes = outcomes.set_categories(list(OUTCOME_LABELS)).cat

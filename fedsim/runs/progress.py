@@ -13,13 +13,13 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsim.errors import UserError
-from fedsim.formatting import format_count, format_duration
-from fedsim.metrics import MetricDefinition, definition
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.divergence import has_diverged
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.run import Run
 from fedsim.runs.schema import AGGREGATIONS, METRICS
+from fedsim.vocabulary.formatting import format_count, format_duration
+from fedsim.vocabulary.metrics import MetricDefinition, definition
 
 _WINDOW_S = 60.0
 WAITING = "waiting"

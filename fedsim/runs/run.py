@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow as pa
 
-from fedsim.arguments import argument_error
 from fedsim.bundled import portable
-from fedsim.errors import UserError
-from fedsim.metrics import DEFINITIONS_KEY, MetricDefinition, definition, from_document
+from fedsim.errors import UserError, argument_error
 from fedsim.runs.checkpoint import load_model
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.phases import phases
@@ -34,6 +32,7 @@ from fedsim.runs.schema import (
 from fedsim.runs.tables import read_parquet, read_stream, spread_metrics
 from fedsim.scenario.source import parse_yaml
 from fedsim.units import share_of
+from fedsim.vocabulary.metrics import DEFINITIONS_KEY, MetricDefinition, definition, from_document
 
 if TYPE_CHECKING:
     from torch import Tensor

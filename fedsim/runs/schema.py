@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from fedsim.outcomes import CAUSE_LABELS, OUTCOME_LABELS
+from fedsim.vocabulary.outcomes import CAUSE_LABELS, OUTCOME_LABELS
 
 FORMAT_VERSION = 1
 """Raised when the meaning of a column changes; stored in every table and in ``run.json``."""

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedsim.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
-from fedsim.durable import write_text
 from fedsim.errors import UserError
-from fedsim.locks import is_owned
+from fedsim.files.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
+from fedsim.files.durable import write_text
+from fedsim.files.locks import is_owned
 
 SWEEP_FILE = "sweep.json"
 SCENARIO = "scenario.yaml"

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from fedsim.durable import replacing
 from fedsim.errors import UserError
+from fedsim.files.durable import replacing
 from fedsim.runs.schema import METRICS, METRICS_FIXED, Table
 
 ROW_GROUP = 65_536

@@ -27,7 +27,7 @@ from fedsim.runs.schema import (
     Table,
 )
 from fedsim.runs.tables import null_if_negative, spread_metrics, write_parquet
-from fedsim.timeline import Aggregate, Contribution
+from fedsim.vocabulary.timeline import Aggregate, Contribution
 
 BUFFER_ROWS = 65_536
 FLUSH_INTERVAL_S = 2.0

@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
-from fedsim.formatting import format_names
-from fedsim.parameters import (
+from fedsim.parts.parameters import (
     alternatives,
     descriptions,
     element_types,
@@ -24,6 +23,7 @@ from fedsim.parameters import (
 )
 from fedsim.scenario.parts import OfKind
 from fedsim.units import parse_duration_s, parse_rate_bps, parse_size_bytes
+from fedsim.vocabulary.formatting import format_names
 
 _UNITS = {parse_duration_s: "duration", parse_size_bytes: "size", parse_rate_bps: "rate"}
 _BASES = {"duration": "seconds", "size": "bytes", "rate": "bits per second"}
@@ -125,7 +125,7 @@ def section_of(kind: str) -> str:
 
 def known_keys() -> list[str]:
     """The dotted keys of scenarios and of the parameters of all bundled parts, sorted."""
-    from fedsim.catalog import CATALOG
+    from fedsim.parts.catalog import CATALOG
     from fedsim.scenario.model import Scenario
 
     rows = list(parameters(Scenario))
@@ -176,7 +176,7 @@ def _with_unit(value: Any, kind: str) -> Any:
 
 def _kind_of(path: str, flat: Mapping[str, Any]) -> str:
     """The values that the parameter at a path accepts, in words; ``unknown`` for parts that are not built in."""
-    from fedsim.catalog import CATALOG
+    from fedsim.parts.catalog import CATALOG
     from fedsim.scenario.model import Scenario
 
     model: type[BaseModel] = Scenario

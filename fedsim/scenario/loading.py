@@ -13,12 +13,11 @@ from typing import Annotated, Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fedsim import bundled
-from fedsim.catalog import CATALOG, Catalog
-from fedsim.checksums import data_sha256
-from fedsim.components import announce_files_of
 from fedsim.errors import UserError, UserErrors, further_checks
-from fedsim.formatting import format_count, format_duration
-from fedsim.parameters import NO_PARAMETERS, UNKNOWN_KEY
+from fedsim.files.checksums import data_sha256
+from fedsim.parts.catalog import CATALOG, Catalog
+from fedsim.parts.component import announce_files_of
+from fedsim.parts.parameters import NO_PARAMETERS, UNKNOWN_KEY
 from fedsim.scenario.description import keys_elsewhere
 from fedsim.scenario.model import MOST_EVALUATIONS, Scenario
 from fedsim.scenario.overrides import Override, apply_overrides
@@ -27,6 +26,7 @@ from fedsim.scenario.problems import Problem, all_errors, error_at, problems
 from fedsim.scenario.source import KeyPath, Source, read_yaml
 from fedsim.scenario.writing import to_yaml
 from fedsim.units import duration_at_least
+from fedsim.vocabulary.formatting import format_count, format_duration
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class LoadedScenario:
         return {part.name: part.user.digest for part in self.parts() if part.user}
 
     def data_files(self) -> dict[str, str]:
-        """:func:`fedsim.checksums.data_sha256` of every file and folder that the parameters name, by its path.
+        """:func:`fedsim.files.checksums.data_sha256` of every file and folder that the parameters name, by its path.
 
         The path is that of :meth:`resolved`.
         """

@@ -14,13 +14,15 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
-from fedsim.pairing import Pairing
-from fedsim.parameters import Parameters
+from fedsim.parts.parameters import Parameters
 from fedsim.scenario.own_code import as_data
 from fedsim.scenario.parts import BY_DEFAULT, OfKind, Part
 from fedsim.scenario.training import Training
 from fedsim.units import Duration, Level, Size, parse_duration_s
 
+Pairing = Literal["in_order", "sample", "by_name"]
+"""How clients are paired with the devices of a trace bundle: client i is device i, a device drawn with replacement, or
+the device of its name; see ``devices.assign``."""
 MOST_EVALUATIONS = 1_000_000
 """Maximum number of evaluations per run at a fixed interval of simulated time."""
 _SECTION: Any = Field(default_factory=dict, validate_default=True)

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedsim.arguments import strings
-from fedsim.errors import UserError
+from fedsim.errors import UserError, strings
 from fedsim.scenario.source import KeyPath, Source, parse_yaml
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedsim.components import Component, is_bundled, params_of
-from fedsim.durable import write_text
+from fedsim.files.durable import write_text
+from fedsim.parts.component import Component, is_bundled, params_of
 
 FOLDER = "python_parts"
 """Folder of a run for the source of classes without a file."""

@@ -17,12 +17,12 @@ from pydantic import Field, GetJsonSchemaHandler, ValidationError, ValidationInf
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
-from fedsim.catalog import CATALOG, Catalog
-from fedsim.checksums import file_sha256, text_sha256
-from fedsim.components import Component, is_user_reference, params_of
 from fedsim.errors import UserError
+from fedsim.files.checksums import file_sha256, text_sha256
 from fedsim.global_generators import build_watched, refuse_kept_generators
-from fedsim.parameters import Parameters, mistake
+from fedsim.parts.catalog import CATALOG, Catalog
+from fedsim.parts.component import Component, is_user_reference, params_of
+from fedsim.parts.parameters import Parameters, mistake
 from fedsim.scenario.own_code import python_reference, python_source
 
 T = TypeVar("T")

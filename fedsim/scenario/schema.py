@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fedsim.catalog import Catalog, summary
+from fedsim.parts.catalog import Catalog, summary
 from fedsim.scenario.model import Scenario
 from fedsim.scenario.parts import KIND_KEY, Reading
 

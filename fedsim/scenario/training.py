@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from fedsim.parameters import Parameters, mistake
+from fedsim.parts.parameters import Parameters, mistake
 from fedsim.scenario.parts import BY_DEFAULT, OfKind, Part
 from fedsim.units import Duration
 

@@ -10,7 +10,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 
-from fedsim.components import is_user_reference
+from fedsim.parts.component import is_user_reference
 
 
 def to_yaml(data: Any) -> str:

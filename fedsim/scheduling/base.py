@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.components import Component, Parameters, is_bundled, place
 from fedsim.errors import UserError, nearest_or_all
+from fedsim.parts.component import Component, Parameters, is_bundled, place
 from fedsim.randomness import Purpose, Stream
 
 

@@ -9,7 +9,6 @@ from typing import Protocol
 from typing_extensions import override
 
 from fedsim.network.shared import SharedNetwork
-from fedsim.outcomes import Ending
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.course import Plan
 from fedsim.simulation.engine import (
@@ -23,6 +22,7 @@ from fedsim.simulation.life import Activity, Life, LocalSteps, Reached, Transfer
 from fedsim.simulation.plan import Dispatches, OnEnd
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
+from fedsim.vocabulary.outcomes import Ending
 
 
 @dataclass(slots=True, eq=False)

@@ -14,14 +14,14 @@ from numbers import Integral, Real
 from types import FrameType
 from typing import Any, ClassVar, TypeVar
 
-from fedsim.components import is_bundled, place
 from fedsim.errors import UserError
-from fedsim.formatting import format_count, format_duration
 from fedsim.global_generators import random_numbers, unmoved
+from fedsim.parts.component import is_bundled, place
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
 from fedsim.scheduling.standstill import Standstill
 from fedsim.simulation.handouts import HandOuts
 from fedsim.units import to_s
+from fedsim.vocabulary.formatting import format_count, format_duration
 
 _TIMES = (
     "times are whole nanoseconds since the start: self.server.now_ns + round(60 * 1e9) is one minute "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedsim.outcomes import Ending
+from fedsim.vocabulary.outcomes import Ending
 
 
 class Plan(NamedTuple):

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedsim.errors import UserError
-from fedsim.formatting import format_count, format_duration
 from fedsim.scenario.model import MOST_EVALUATIONS
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.engine import EVALUATION_ORDER, Engine
-from fedsim.timeline import Evaluate, LearningPlane
 from fedsim.units import NS_PER_S
+from fedsim.vocabulary.formatting import format_count, format_duration
+from fedsim.vocabulary.timeline import Evaluate, LearningPlane
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fedsim.network.base import Direction
-from fedsim.outcomes import Ending
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.course import Plan
 from fedsim.simulation.energy import COMPUTE, DOWNLOAD, UPLOAD, Battery
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
+from fedsim.vocabulary.outcomes import Ending
 
 
 class Transfer(NamedTuple):

@@ -14,13 +14,13 @@ import simpy
 from typing_extensions import override
 
 from fedsim.network.base import Direction
-from fedsim.outcomes import Ending
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.course import Plan
 from fedsim.simulation.engine import Engine
 from fedsim.simulation.life import Life, Reached, Transfer
 from fedsim.simulation.workload import Workload, Workloads
 from fedsim.units import NEVER
+from fedsim.vocabulary.outcomes import Ending
 
 _BEYOND = 2 * NEVER - 1
 """Later than every instant, including NEVER."""

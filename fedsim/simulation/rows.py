@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.devices.population import Power
-from fedsim.outcomes import Ending, Outcome
 from fedsim.simulation.updates import Ended
 from fedsim.units import NS_PER_S
+from fedsim.vocabulary.outcomes import Ending, Outcome
 
 Column = npt.NDArray[Any]
 _Ints = npt.NDArray[np.int64]

@@ -25,7 +25,6 @@ from fedsim.errors import UserError
 from fedsim.file_variables import keep_file_variables
 from fedsim.global_generators import refuse_kept_generators, unwatched
 from fedsim.network.shared import SharedNetwork
-from fedsim.outcomes import Ending, Outcome
 from fedsim.randomness import Purpose
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort, Timer
 from fedsim.simulation.contended import ContendedDispatches
@@ -40,7 +39,8 @@ from fedsim.simulation.plan import Dispatches, PlannedDispatches
 from fedsim.simulation.stall import stalled, stalled_after
 from fedsim.simulation.updates import Recorder, Updates
 from fedsim.simulation.workload import Workloads
-from fedsim.timeline import LearningPlane
+from fedsim.vocabulary.outcomes import Ending, Outcome
+from fedsim.vocabulary.timeline import LearningPlane
 
 # Looking up a member of an enumeration costs several times as much as comparing with it.
 _ARRIVED = Ending.ARRIVED

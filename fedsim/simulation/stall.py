@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fedsim.errors import UserError
-from fedsim.formatting import format_count
-from fedsim.outcomes import Outcome
 from fedsim.scenario.model import Failures
+from fedsim.vocabulary.formatting import format_count
+from fedsim.vocabulary.outcomes import Outcome
 
 LEAST_STALLED_AFTER = 100_000
 DISPATCHES_PER_CLIENT = 100

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from fedsim.outcomes import Outcome
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.course import Plan
-from fedsim.timeline import Aggregate, Contribution, LearningPlane, Train
 from fedsim.units import NS_PER_S
+from fedsim.vocabulary.outcomes import Outcome
+from fedsim.vocabulary.timeline import Aggregate, Contribution, LearningPlane, Train
 
 # A named tuple's constructor costs one more call, which every update would pay.
 _NEW_TUPLE = tuple.__new__

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fedsim.cluster import connect_to_ray
+from fedsim.processes.cluster import connect_to_ray
 from fedsim.sweeps.local import ONE_THREAD
 from fedsim.sweeps.task import Performer, Result, Task
 

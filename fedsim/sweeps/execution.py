@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from fedsim.cluster import usable_cores
-from fedsim.durable import TEMPORARY_PREFIX
 from fedsim.errors import UserError, last_number, without_numbers
-from fedsim.formatting import format_counted, format_duration
+from fedsim.files.durable import TEMPORARY_PREFIX
+from fedsim.processes.cluster import usable_cores
+from fedsim.processes.stopping import Grace, grace
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import write_sources
-from fedsim.stopping import Grace, grace
 from fedsim.sweeps.folder import Sweep, claimed, no_longer_swept, record, write_index
 from fedsim.sweeps.local import Shares, prepare, run_here, run_on_pool
 from fedsim.sweeps.plan import PlannedRun, plan_runs
 from fedsim.sweeps.task import Result, Task, is_done
+from fedsim.vocabulary.formatting import format_counted, format_duration
 
 EngineName = Literal["local", "ray"]
 _INDEX_S = 5.0

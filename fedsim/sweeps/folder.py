@@ -16,12 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedsim.analysis.run import Run, load_run
-from fedsim.catalog import CATALOG
-from fedsim.checksums import file_sha256, text_sha256
-from fedsim.durable import remove_temporaries, replacing, write_text
 from fedsim.errors import UserError, raise_all
-from fedsim.formatting import format_counted, format_names
-from fedsim.locks import locked
+from fedsim.files.checksums import file_sha256, text_sha256
+from fedsim.files.durable import remove_temporaries, replacing, write_text
+from fedsim.files.locks import locked
+from fedsim.parts.catalog import CATALOG
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.progress import WAITING
 from fedsim.runs.sweep import SCENARIO, SweepEntry, SweepRecord, damaged, is_sweep, read_sweep
@@ -29,6 +28,7 @@ from fedsim.runs.tables import csv_text
 from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario
 from fedsim.sweeps.plan import PlannedRun
+from fedsim.vocabulary.formatting import format_counted, format_names
 
 if TYPE_CHECKING:
     from fedsim.analysis.comparison import Comparison

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from fedsim import preloading, stopping
+from fedsim.processes import preloading, stopping
 from fedsim.sweeps.task import Performer, Result, Task
 
 _NOT_STARTED = -1.0

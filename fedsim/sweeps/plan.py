@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedsim import bundled
-from fedsim.components import is_user_reference
 from fedsim.errors import UserError, UserErrors, raise_all
+from fedsim.parts.component import is_user_reference
 from fedsim.scenario.comparing import Namer, differing, flattened, short_names, text
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override, apply_overrides

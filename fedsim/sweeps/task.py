@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedsim.components import users_line
 from fedsim.errors import UserError
+from fedsim.parts.component import users_line
+from fedsim.parts.functions import mistake_in_class
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.scenario.source import Source
-from fedsim.signatures import mistake_in_class
 
 ERRORS = "errors"
 """Folder in the sweep's folder with the tracebacks of internal errors."""

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.components import Component
 from fedsim.errors import UserError
-from fedsim.metrics import METRICS, MetricDefinition
+from fedsim.parts.component import Component
+from fedsim.parts.functions import returned_number
 from fedsim.randomness import Stream
 from fedsim.scenario.model import Evaluation
 from fedsim.scenario.training import Training
-from fedsim.signatures import returned_number
 from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.model import Family
+from fedsim.vocabulary.metrics import METRICS, MetricDefinition
 
 if TYPE_CHECKING:
     import torch

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.components import Component, is_bundled, place
 from fedsim.errors import UserError
-from fedsim.formatting import format_counted, format_names
 from fedsim.global_generators import isolated
-from fedsim.signatures import returned, shown
+from fedsim.parts.component import Component, is_bundled, place
+from fedsim.parts.functions import returned, shown
 from fedsim.tasks.reading.arrays import first_not_finite
+from fedsim.vocabulary.formatting import format_counted, format_names
 
 Kind = Literal["classification", "next_character", "binary", "regression"]
 """``binary`` is classification into two classes, with label 1 as the positive one."""

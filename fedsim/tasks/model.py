@@ -11,8 +11,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from fedsim.components import Component
 from fedsim.errors import UserError
+from fedsim.parts.component import Component
 from fedsim.tasks.dataset import Dataset, TargetKind
 from fedsim.tasks.losses import Loss
 

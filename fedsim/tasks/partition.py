@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.components import Component, Parameters
 from fedsim.errors import UserError
-from fedsim.formatting import format_count, format_counted
+from fedsim.parts.component import Component, Parameters
+from fedsim.parts.functions import returned, shown, wrong_return
 from fedsim.randomness import Stream
-from fedsim.signatures import returned, shown, wrong_return
 from fedsim.tasks.dataset import Dataset
+from fedsim.vocabulary.formatting import format_count, format_counted
 
 IntArray = npt.NDArray[np.int64]
 

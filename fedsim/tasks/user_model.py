@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedsim.errors import UserError
-from fedsim.signatures import FunctionParameters, parameters_of
+from fedsim.parts.functions import FunctionParameters, parameters_of
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.model import ModelComponent
 

@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
-from fedsim.formatting import format_duration
 from fedsim.randomness import Stream
 from fedsim.traces.arrays import Bools, Ints
 from fedsim.traces.bundle import TraceBundle
@@ -36,6 +35,7 @@ from fedsim.traces.ordering import join_touching
 from fedsim.traces.parameters import OnEnd
 from fedsim.units import DAY_S, DAY_US, NEVER, NS_PER_S
 from fedsim.units import NS_PER_US as _NS
+from fedsim.vocabulary.formatting import format_duration
 
 _CHUNK_ROWS = 1 << 21
 

@@ -27,9 +27,9 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fedsim import bundled
-from fedsim.checksums import file_sha256, is_unchanged, stamped
-from fedsim.durable import replacing_folder, write_text
 from fedsim.errors import UserError
+from fedsim.files.checksums import file_sha256, is_unchanged, stamped
+from fedsim.files.durable import replacing_folder, write_text
 from fedsim.traces.arrays import Bools, Ints, filled, to_numpy
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import TABLES, make_table, single_chunk

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from scipy.special import ndtr, ndtri
 
 from fedsim.errors import UserError
-from fedsim.formatting import format_count
 from fedsim.randomness import Purpose, Stream
 from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.bundle import Manifest, TraceBundle, package_version
@@ -25,6 +24,7 @@ from fedsim.traces.statistics import device_bandwidths, device_shares, device_sp
 from fedsim.traces.synthesis.columns import pearson_of_spearman
 from fedsim.traces.tables import id_column, make_table, single_chunk
 from fedsim.units import DAY_US
+from fedsim.vocabulary.formatting import format_count
 
 # Tables whose rows belong to a device; devices refer to the others.
 DEVICE_TABLES = (

@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedsim.errors import UserError
-from fedsim.formatting import format_count
 from fedsim.traces.arrays import Bools, Ints, run_starts
 from fedsim.traces.bundle import Eligibility, TraceBundle
 from fedsim.traces.ordering import Intervals, normalize
+from fedsim.vocabulary.formatting import format_count
 
 SWITCH = ("off", "on")
 STATES: Mapping[str, tuple[str, ...]] = {

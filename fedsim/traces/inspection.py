@@ -11,7 +11,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fedsim.formatting import (
+from fedsim.traces.fitting import Fit
+from fedsim.traces.statistics import AvailabilityStatistics, BundleStatistics, Spread
+from fedsim.vocabulary.formatting import (
     format_bytes,
     format_count,
     format_duration,
@@ -20,8 +22,6 @@ from fedsim.formatting import (
     format_ratio,
     format_share,
 )
-from fedsim.traces.fitting import Fit
-from fedsim.traces.statistics import AvailabilityStatistics, BundleStatistics, Spread
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 BARS = " ▁▂▃▄▅▆▇█"

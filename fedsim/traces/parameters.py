@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from fedsim.components import Parameters
-from fedsim.pairing import Pairing
+from fedsim.parts.component import Parameters
+from fedsim.scenario.model import Pairing
 
 OnEnd = Literal["wrap", "hold", "unavailable", "error"]
 """Beyond its end, a trace repeats, keeps its last state, is unavailable, or ends the run with an error."""

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError, raise_all
-from fedsim.formatting import format_counted, format_duration
 from fedsim.traces.arrays import Bools, Ints, filled, run_starts, to_numpy
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.tables import TABLES, Column, Order, single_chunk
 from fedsim.units import DAY_S, DURATION_UNITS
+from fedsim.vocabulary.formatting import format_counted, format_duration
 
 LISTED_PER_KIND = 1000
 _SHOWN = 10

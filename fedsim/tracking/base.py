@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fedsim.components import Component
 from fedsim.errors import UserError
+from fedsim.parts.component import Component
 from fedsim.scenario.comparing import flattened
 
 SECONDS_PER_HOUR = 3600.0

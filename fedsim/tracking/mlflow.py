@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedsim.parameters import Parameters
+from fedsim.parts.parameters import Parameters
 from fedsim.tracking.base import Moment, TrackedRun, Tracker
 
 _LONGEST_VALUE = 6000

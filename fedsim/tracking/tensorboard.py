@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from fedsim.parameters import Parameters
+from fedsim.parts.parameters import Parameters
 from fedsim.tracking.base import Moment, TrackedRun, Tracker
 from fedsim.tracking.events import FILE_NAME, FILE_VERSION, event, hyperparameters, record
 

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from fedsim.parameters import Parameters
+from fedsim.parts.parameters import Parameters
 from fedsim.tracking.base import Moment, TrackedRun, Tracker
 
 

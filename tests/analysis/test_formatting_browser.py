@@ -11,9 +11,9 @@ import pytest
 
 from fedsim.analysis.pages import TEMPLATES
 from fedsim.analysis.run import Run
-from fedsim.formatting import format_level, format_value
+from fedsim.vocabulary.formatting import format_level, format_value
 from tests.analysis.browser import Page
-from tests.test_formatting import CASES, LEVELS
+from tests.vocabulary.test_formatting import CASES, LEVELS
 
 pytestmark = pytest.mark.browser
 

@@ -11,7 +11,7 @@ import fedsim
 from fedsim.analysis.headline import headline, notice, tiles
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run, load_run
-from fedsim.formatting import format_bytes, format_command, format_duration, format_share
+from fedsim.vocabulary.formatting import format_bytes, format_command, format_duration, format_share
 from tests.analysis.documents import columns, embedded
 from tests.composition.worlds import digits
 from tests.runs.synthetic_runs import build_run

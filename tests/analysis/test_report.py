@@ -14,8 +14,8 @@ from fedsim.analysis.pages import TEMPLATES
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run, load_run
 from fedsim.errors import UserError
-from fedsim.formatting import format_value
 from fedsim.runs import RunFolder
+from fedsim.vocabulary.formatting import format_value
 from tests.analysis.documents import columns, embedded
 from tests.runs.synthetic_runs import build_run
 

@@ -30,8 +30,8 @@ from fedsim.analysis.statistics import (
     where_time_went,
     work_by_outcome,
 )
-from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs import Run
+from fedsim.vocabulary.outcomes import OUTCOME_LABELS
 from tests.runs.synthetic_runs import build_run
 
 

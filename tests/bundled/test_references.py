@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedsim.bundled.references import of_part, references
-from fedsim.catalog import CATALOG
+from fedsim.parts.catalog import CATALOG
 
 
 def test_every_method_has_a_paper_with_a_link_and_bibtex() -> None:

@@ -16,7 +16,7 @@ from fedsim.calibration.estimates import Assumptions, Estimates, Varying, estima
 from fedsim.calibration.log import WORK, numbered, read_log
 from fedsim.errors import UserError
 from fedsim.network.transports.fluid import Fluid
-from fedsim.parameters import Parameters
+from fedsim.parts.parameters import Parameters
 from fedsim.traces.bundle import TraceBundle
 
 

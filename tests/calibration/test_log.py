@@ -13,7 +13,7 @@ from fedsim.calibration.estimates import Assumptions, estimate
 from fedsim.calibration.log import numbered, read_log
 from fedsim.errors import UserError, UserErrors
 from fedsim.network.transports.fluid import Fluid
-from fedsim.parameters import Parameters
+from fedsim.parts.parameters import Parameters
 from tests.composition.test_pauses import simulate
 
 

@@ -14,7 +14,7 @@ from fedsim.calibration.estimates import Assumptions, estimate
 from fedsim.calibration.prediction import simulated_log
 from fedsim.calibration.transfers import Link, _fit, _latency_error, identify, section
 from fedsim.network.transports.fluid import Fluid
-from fedsim.parameters import Parameters
+from fedsim.parts.parameters import Parameters
 from fedsim.scenario.loading import load_scenario_dict
 from tests.calibration.worlds import TRUTH
 

@@ -19,8 +19,8 @@ from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.headline import headline
 from fedsim.cli.compare import _COSTS, _print, _print_table, _renaming, command
 from fedsim.errors import UserError
-from fedsim.formatting import format_mean
 from fedsim.sweeps import Sweep
+from fedsim.vocabulary.formatting import format_mean
 from tests.analysis.comparison import compared
 from tests.analysis.comparison.made import of, run
 from tests.analysis.comparison.test_groups import facts

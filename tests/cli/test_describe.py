@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from fedsim.catalog import CATALOG
 from fedsim.cli.describe import describe
 from fedsim.errors import UserError
+from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.loading import load_part
 from tests.cli.invoking import invoke
 from tests.docs.pages import exit_code, fedsim, working_in

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fedsim.analysis.comparison import compare
-from fedsim.formatting import format_duration
 from fedsim.sweeps import Sweep, local
+from fedsim.vocabulary.formatting import format_duration
 from tests.cli.invoking import DIGITS, invoke
 from tests.sweeps.worlds import (
     SMALL,

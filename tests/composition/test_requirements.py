@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from fedsim.api import read_scenario
-from fedsim.catalog import CATALOG
 from fedsim.composition.checking import check
 from fedsim.composition.requirements import doubts, small_rounds, unmet_requirements
 from fedsim.errors import UserError, UserErrors, raise_all
 from fedsim.methods.base import Method
+from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.model import Scenario
 from tests.learning.problems import make_context, make_training
 from tests.methods.driver import quadratic
@@ -246,7 +246,7 @@ def test_a_reason_that_is_not_a_sentence_is_not_shown() -> None:
 
 def test_methods_and_metrics_are_read_without_torch() -> None:
     code = (
-        "import sys; from fedsim.catalog import CATALOG; "
+        "import sys; from fedsim.parts.catalog import CATALOG; "
         "list(CATALOG.parts('method').items()); list(CATALOG.parts('metric').items()); "
         "assert 'torch' not in sys.modules"
     )

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("without_reports")
 
 PARTS = '''
 import numpy as np
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.devices.availability.base import AvailabilityModel, AvailabilityParams
 from fedsim.devices.compute.base import ComputeModel, ComputeParams
 from fedsim.learning.optimizers import Optimizer, OptimizerParams

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from fedsim.components import Parameters
 from fedsim.composition.assembly import assemble
 from fedsim.composition.shared import KEPT_DATASETS, Bundles, Datasets, Mapped, Shared
+from fedsim.parts.component import Parameters
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.tasks.dataset import Dataset, DatasetComponent
 from tests.composition.worlds import digits
@@ -95,7 +95,7 @@ def test_only_the_last_few_are_kept() -> None:
 
 
 def test_runs_share_what_is_loaded() -> None:
-    from fedsim.catalog import CATALOG
+    from fedsim.parts.catalog import CATALOG
 
     shared = Shared()
     tasks: list[Any] = []

@@ -18,11 +18,11 @@ from ruamel.yaml import YAML
 from fedsim import bundled
 from fedsim import run as fedsim_run
 from fedsim.analysis.report import render
-from fedsim.catalog import CATALOG
 from fedsim.cli import COMMANDS, cli
 from fedsim.learning.metrics import Metric
 from fedsim.methods.base import Method
-from fedsim.parameters import alternatives
+from fedsim.parts.catalog import CATALOG
+from fedsim.parts.parameters import alternatives
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from fedsim.scenario.model import Scenario
 from fedsim.scheduling.base import Selection
@@ -67,7 +67,7 @@ PARTS = {
     "training": ("optimizer", "lr_schedule"),
 }
 A_METHOD = """
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.methods.fedavg import FedAvg
 class MyParams(Parameters):
     strength: float = 1.0

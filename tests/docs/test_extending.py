@@ -11,7 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import fedsim
-from fedsim.catalog import CATALOG
+from fedsim.parts.catalog import CATALOG
 from tests.docs.pages import blocks, exit_code, working_in
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "extending.md"

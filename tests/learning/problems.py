@@ -43,7 +43,7 @@ from fedsim.tasks.modules.dropout import KeyedDropout
 from fedsim.tasks.modules.linear_stack import LinearStack
 from fedsim.tasks.partition import Partition
 from fedsim.tasks.sequential import Conv, Linear, SequentialModel
-from fedsim.timeline import Aggregate, Contribution, Evaluate, Instruction, Train
+from fedsim.vocabulary.timeline import Aggregate, Contribution, Evaluate, Instruction, Train
 
 SHAPE = (1, 8, 8)
 CLASSES = 5

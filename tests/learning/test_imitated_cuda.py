@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from fedsim.catalog import CATALOG
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels import LinearStackKernel
+from fedsim.parts.catalog import CATALOG
 from tests.learning.imitated_runs import assert_same, home, on_cpu, on_device
 from tests.learning.imitation_cuda import CUDA, There
 from tests.learning.problems import Remembering, make_learner, make_training, supervised_task

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fedsim.errors import InvariantViolation, UserError
 from fedsim.learning.learner import Learner
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
-from fedsim.timeline import Aggregate, Contribution, Evaluate, Train
+from fedsim.vocabulary.timeline import Aggregate, Contribution, Evaluate, Train
 from tests.learning.problems import (
     Remembering,
     Timeline,

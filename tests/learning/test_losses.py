@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedsim.errors import InvariantViolation, UserError
-from fedsim.timeline import Aggregate, Contribution
+from fedsim.vocabulary.timeline import Aggregate, Contribution
 from tests.learning.problems import (
     Timeline,
     make_learner,

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from fedsim.learning.replay import Replay, checksum
-from fedsim.timeline import Aggregate, Contribution, Evaluate, Instruction, TimelineDiffers, Train
+from fedsim.vocabulary.timeline import (
+    Aggregate,
+    Contribution,
+    Evaluate,
+    Instruction,
+    TimelineDiffers,
+    Train,
+)
 from tests.learning.problems import Timeline, make_learner, quadratic_task
 from tests.learning.timelines import assert_same, checkpoints_of, execute, rounds
 

@@ -10,7 +10,7 @@ import torch
 from fedsim.errors import InvariantViolation
 from fedsim.learning.server_side import ServerSide
 from fedsim.methods.base import LocalUpdate, Memory
-from fedsim.timeline import Aggregate, Contribution, Train
+from fedsim.vocabulary.timeline import Aggregate, Contribution, Train
 from tests.learning.problems import Remembering, make_station, make_training, quadratic_task
 
 TRAINING = make_training(dtype="float64", threads=1)

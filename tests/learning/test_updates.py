@@ -8,7 +8,7 @@ import torch
 from fedsim.learning.memory import Budget, StateStore
 from fedsim.learning.updates import Contributions, WaitingUpdates
 from fedsim.methods.base import Vector
-from fedsim.timeline import Aggregate, Contribution, Train
+from fedsim.vocabulary.timeline import Aggregate, Contribution, Train
 from tests.learning.problems import make_context, make_training, quadratic_task
 
 CPU = torch.device("cpu")

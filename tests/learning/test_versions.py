@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedsim.errors import InvariantViolation
-from fedsim.timeline import Aggregate, Train
+from fedsim.vocabulary.timeline import Aggregate, Train
 from tests.learning.problems import Timeline, make_learner, quadratic_task, supervised_task
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedsim.learning.learner import Learner
 from fedsim.learning.workers import Group
 from fedsim.methods.base import LocalUpdate
-from fedsim.timeline import Train
+from fedsim.vocabulary.timeline import Train
 from tests.learning.problems import Timeline, make_learner
 
 Rows = list[tuple[int, dict[str, float]]]

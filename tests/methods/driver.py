@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from fedsim.catalog import CATALOG
 from fedsim.learning.learner import Learner
+from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.training import Training
 from fedsim.tasks.kinds.quadratic import QuadraticParams, QuadraticTask
-from fedsim.timeline import Aggregate, Contribution, Evaluate, Train
+from fedsim.vocabulary.timeline import Aggregate, Contribution, Evaluate, Train
 from tests.learning.problems import make_learner
 
 FloatArray = npt.NDArray[np.float64]

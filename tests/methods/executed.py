@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.catalog import CATALOG
 from fedsim.learning.learner import Learner
+from fedsim.parts.catalog import CATALOG
 from tests.learning.problems import Timeline, make_learner, make_training, supervised_task
 from tests.methods.descent import FloatArray
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.catalog import CATALOG
 from fedsim.methods.base import Method, MethodContext
+from fedsim.parts.catalog import CATALOG
 from fedsim.tasks.layout import Layout
 
 

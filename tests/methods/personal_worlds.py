@@ -12,7 +12,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from fedsim.tasks.kinds.quadratic import QuadraticTask
-from fedsim.timeline import Train
+from fedsim.vocabulary.timeline import Train
 from tests.methods.driver import Part, Player, quadratic
 
 FloatArray = npt.NDArray[np.float64]

@@ -15,7 +15,7 @@ import fedsim
 from fedsim.composition.assembly import Assembly, assemble, build_server
 from fedsim.learning.learner import Learner
 from fedsim.learning.workers import Station
-from fedsim.timeline import Aggregate
+from fedsim.vocabulary.timeline import Aggregate
 from tests.simulation.harness import Book
 
 FloatArray = npt.NDArray[np.float64]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from fedsim.catalog import CATALOG
+from fedsim.parts.catalog import CATALOG
 from tests.learning.problems import Timeline, make_learner, supervised_task
 from tests.methods.executed import SECOND_MOMENTS, label, one_round
 from tests.methods.fakes import Written, make

@@ -10,9 +10,9 @@ import torch
 from click.testing import CliRunner
 
 import fedsim
-from fedsim.catalog import CATALOG
 from fedsim.cli import cli
 from fedsim.methods.fedavg import FedAvg
+from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.scheduling.schedules.compass import Compass
 from tests.methods.driver import play

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedsim.catalog import CATALOG
 from fedsim.learning.learner import Learner
+from fedsim.parts.catalog import CATALOG
 from tests.learning.problems import Timeline, make_learner, make_training, supervised_task
 from tests.methods.executed import label, learner_of, one_round
 

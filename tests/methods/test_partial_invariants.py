@@ -13,11 +13,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
 from fedsim.learning.learner import Learner
 from fedsim.learning.local_training import LocalTrainer
 from fedsim.methods._split import Split
+from fedsim.parts.catalog import CATALOG
 from fedsim.tasks.layout import Layout
 from tests.learning.problems import (
     Timeline,

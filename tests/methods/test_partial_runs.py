@@ -16,9 +16,9 @@ from fedsim.composition.assembly import assemble, build_server
 from fedsim.errors import UserError
 from fedsim.learning.learner import Learner
 from fedsim.simulation.updates import Ended
-from fedsim.timeline import Aggregate
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
 from fedsim.traces.tables import make_table
+from fedsim.vocabulary.timeline import Aggregate
 from tests.composition.worlds import digits
 from tests.methods.simulated import station_of
 

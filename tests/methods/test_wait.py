@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.outcomes import Outcome
+from fedsim.vocabulary.outcomes import Outcome
 from tests.methods.simulated import close, simulate, world
 from tests.simulation.harness import online_bundle
 

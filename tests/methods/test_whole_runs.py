@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import fedsim
 from fedsim.analysis.statistics import delays, participation_term, participation_weights
 from fedsim.errors import UserError
-from fedsim.outcomes import Outcome
+from fedsim.vocabulary.outcomes import Outcome
 from tests.methods.simulated import Simulated, close, simulate, world
 from tests.simulation.harness import online_bundle
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.catalog import CATALOG
 from fedsim.network.base import Direction, Network, NetworkContext
+from fedsim.parts.catalog import CATALOG
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import make_table
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fedsim.catalog import CATALOG
 from fedsim.composition.requirements import missing_tables
 from fedsim.errors import UserError
 from fedsim.network.base import Direction
+from fedsim.parts.catalog import CATALOG
 from tests.network.bundles import NETWORK, build, context_of, rates
 
 DOWN, UP = Direction.DOWN, Direction.UP

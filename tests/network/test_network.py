@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from fedsim.catalog import CATALOG
+from fedsim.parts.catalog import CATALOG
 
 
 def test_parameters_are_read_without_large_libraries() -> None:
@@ -13,7 +13,7 @@ def test_parameters_are_read_without_large_libraries() -> None:
     large = {"torch", "networkx", "scipy", "sklearn", "pandas", "pyarrow", "simpy"}
     code = (
         "import sys\n"
-        "from fedsim.catalog import CATALOG\n"
+        "from fedsim.parts.catalog import CATALOG\n"
         f"for kind in {kinds!r}:\n"
         "    for part in CATALOG.parts(kind).values():\n"
         "        part.Params.model_json_schema()\n"

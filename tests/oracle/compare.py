@@ -10,12 +10,12 @@ from fedsim.api import read_scenario
 from fedsim.composition.assembly import assemble, build_server
 from fedsim.composition.shared import Shared
 from fedsim.devices.population import Power
-from fedsim.outcomes import CAUSE_LABELS, Outcome
 from fedsim.runs.schema import DISPATCHES
 from fedsim.simulation.rows import DispatchRows
 from fedsim.simulation.updates import Ended
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import make_table
+from fedsim.vocabulary.outcomes import CAUSE_LABELS, Outcome
 from tests.oracle.server import Simulation
 
 COLUMNS = (

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.analysis.run import Run, load_run
-from fedsim.outcomes import Outcome
 from fedsim.runs import RunFolder, RunWriter, Status
 from fedsim.runs.clients import clients_table
 from fedsim.runs.phases import phases
 from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION, PAUSES, PRESENCE
 from fedsim.runs.tables import from_columns, write_parquet
-from fedsim.timeline import Aggregate, Contribution
+from fedsim.vocabulary.outcomes import Outcome
+from fedsim.vocabulary.timeline import Aggregate, Contribution
 from tests.runs.written import columns_of
 
 NAN = float("nan")

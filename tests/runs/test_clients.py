@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from fedsim.analysis.run import load_run
-from fedsim.outcomes import Outcome
 from fedsim.runs import RunFolder, RunWriter, Status
 from fedsim.runs.clients import clients_table
 from fedsim.runs.phases import phases
-from fedsim.timeline import Aggregate, Contribution
+from fedsim.vocabulary.outcomes import Outcome
+from fedsim.vocabulary.timeline import Aggregate, Contribution
 from tests.runs.written import columns_of
 
 NAN = float("nan")

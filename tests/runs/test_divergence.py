@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from fedsim.metrics import METRICS
 from fedsim.runs.divergence import (
     Lost,
     has_diverged,
@@ -20,6 +19,7 @@ from fedsim.runs.divergence import (
     not_finite_warning,
     own_metrics,
 )
+from fedsim.vocabulary.metrics import METRICS
 
 NAN = math.nan
 

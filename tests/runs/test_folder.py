@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.locks import locked
+from fedsim.files.locks import locked
 from fedsim.runs import RunFolder
 from tests.runs.synthetic_runs import build_run
 

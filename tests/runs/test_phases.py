@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs.phases import next_dispatch_times, phases, rows_by_client
+from fedsim.vocabulary.outcomes import OUTCOME_LABELS
 
 NAN, INF = np.nan, np.inf
 

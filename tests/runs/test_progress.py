@@ -10,7 +10,7 @@ import torch
 
 import fedsim
 from fedsim.errors import UserError
-from fedsim.locks import locked
+from fedsim.files.locks import locked
 from fedsim.runs import RunFolder
 from fedsim.runs import progress as module
 from fedsim.runs.checkpoint import Checkpoints

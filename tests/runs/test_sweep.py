@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fedsim.checksums import file_sha256, stamped
 from fedsim.errors import UserError
+from fedsim.files.checksums import file_sha256, stamped
 from fedsim.runs.sweep import SWEEP_FILE, SWEEP_FORMAT, SweepEntry, SweepRecord, read_sweep
 
 RECORD = SweepRecord(

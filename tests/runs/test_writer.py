@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 from fedsim.analysis.run import load_run
-from fedsim.outcomes import CAUSE_LABELS, OUTCOME_LABELS, Outcome
 from fedsim.runs import RunWriter, Status
 from fedsim.runs.schema import DISPATCHES, TABLES
-from fedsim.timeline import Aggregate, Contribution
+from fedsim.vocabulary.outcomes import CAUSE_LABELS, OUTCOME_LABELS, Outcome
+from fedsim.vocabulary.timeline import Aggregate, Contribution
 from tests.runs.synthetic_runs import build_run
 from tests.runs.written import columns_of, started
 
@@ -102,7 +102,7 @@ import sys, time
 sys.path.insert(0, sys.argv[2])
 from tests.runs.test_writer import FIRST
 from tests.runs.written import started
-from fedsim.timeline import Aggregate
+from fedsim.vocabulary.timeline import Aggregate
 folder, writer = started(sys.argv[1])
 number = 0
 while True:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.outcomes import Outcome
 from fedsim.runs import RunFolder, RunWriter
 from fedsim.runs.phases import WORK_PHASES
 from fedsim.runs.schema import DISPATCHES
+from fedsim.vocabulary.outcomes import Outcome
 
 
 def columns_of(rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:

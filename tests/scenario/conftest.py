@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import Field
 
-from fedsim.catalog import CATALOG, Catalog, Kind
-from fedsim.components import Component, Parameters
+from fedsim.parts.catalog import CATALOG, Catalog, Kind
+from fedsim.parts.component import Component, Parameters
 from fedsim.units import Duration
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.catalog import Catalog
 from fedsim.errors import UserError, UserErrors
+from fedsim.parts.catalog import Catalog
 from fedsim.scenario.loading import LoadedScenario, load_scenario
 
 MINIMAL = """\

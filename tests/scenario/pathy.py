@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import DirectoryPath, Field, FilePath
 
-from fedsim.parameters import Parameters
+from fedsim.parts.parameters import Parameters
 from tests.scenario.conftest import Mixing
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.catalog import CATALOG, summary
+from fedsim.parts.catalog import CATALOG, summary
 from fedsim.scenario.description import parameters
 from fedsim.scenario.model import Scenario
-from tests.parts import PARTS
+from tests.named_parts import PARTS
 
 
 @pytest.mark.parametrize(("kind", "name"), PARTS)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.catalog import Catalog
 from fedsim.errors import UserError, UserErrors
+from fedsim.parts.catalog import Catalog
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from tests.scenario.minimal import MINIMAL, errors, load
 
@@ -32,7 +32,7 @@ def test_a_part_of_the_users_own_is_found_beside_the_scenario(
     tmp_path: Path, catalog: Catalog
 ) -> None:
     (tmp_path / "mine.py").write_text(
-        "from fedsim.components import Component, Parameters\n\n"
+        "from fedsim.parts.component import Component, Parameters\n\n"
         "class MineParams(Parameters):\n    alpha: float = 1.0\n\n"
         "class Mine(Component):\n    Params = MineParams\n"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedsim.catalog import Catalog
+from fedsim.parts.catalog import Catalog
 from tests.scenario.minimal import MINIMAL, load
 
 

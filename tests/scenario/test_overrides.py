@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.catalog import Catalog
 from fedsim.errors import UserError, UserErrors
+from fedsim.parts.catalog import Catalog
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.scenario.overrides import Override, apply_overrides, from_python
 from fedsim.scenario.source import parse_yaml

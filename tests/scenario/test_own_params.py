@@ -13,7 +13,7 @@ from tests.methods.own_method import SCENARIO
 
 COMPUTE = """\
 import numpy as np
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.devices.compute.base import ComputeModel
 
 
@@ -22,7 +22,7 @@ class Mine(ComputeModel):
         return np.ones(self.context.clients)
 """
 AVAILABILITY = """\
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.devices.availability.base import AvailabilityModel
 from fedsim.traces.availability import AvailabilityIndex
 
@@ -32,7 +32,7 @@ class Mine(AvailabilityModel):
         return AvailabilityIndex.always(self.context.clients)
 """
 SCHEDULE = """\
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.scheduling.continuous import Concurrent
 
 
@@ -41,7 +41,7 @@ class Mine(Concurrent):
         super().__init__(params, server, selection, updates=1)
 """
 SYNC = """\
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.scheduling.schedules.sync import Sync
 
 
@@ -49,7 +49,7 @@ class Mine(Sync):
     pass
 """
 OPTIMIZER = """\
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.learning.optimizers.sgd import Sgd
 
 
@@ -57,7 +57,7 @@ class Mine(Sgd):
     pass
 """
 NETWORK = """\
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.network.kinds.static import Static
 
 
@@ -65,7 +65,7 @@ class Mine(Static):
     pass
 """
 METHOD = """\
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.methods.fedavg import FedAvg
 
 
@@ -73,7 +73,7 @@ class Mine(FedAvg):
     pass
 """
 RATE = """\
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.learning.rates.base import CountingSchedule
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedsim.catalog import Catalog
-from fedsim.components import Component, Parameters
 from fedsim.errors import UserError
+from fedsim.parts.catalog import Catalog
+from fedsim.parts.component import Component, Parameters
 from fedsim.scenario.loading import load_part, load_scenario, load_scenario_dict
 from tests.scenario.conftest import kind, part
 from tests.scenario.pathy import MyMixing, Pathy
@@ -106,7 +106,7 @@ def test_a_class_that_ships_with_fedsim_keeps_its_name(catalog: Catalog, tmp_pat
         ({"name": 3}, "server.method.name: must be text, not 3"),
         (
             int,
-            "server.method: int does not derive from Component\n  derive it from fedsim.components.Component",
+            "server.method: int does not derive from Component\n  derive it from fedsim.parts.component.Component",
         ),
         ({"name": MyMethod, "alpha": 0}, "server.method.alpha: must be greater than 0"),
         ({"name": MyMethod, "beta": 0}, "server.method.beta: unknown key"),

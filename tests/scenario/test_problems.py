@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.catalog import Catalog
+from fedsim.parts.catalog import Catalog
 from tests.scenario.minimal import MINIMAL, errors
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from fedsim.catalog import CATALOG, Catalog
+from fedsim.parts.catalog import CATALOG, Catalog
 from fedsim.scenario.schema import json_schema
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedsim.catalog import CATALOG
+from fedsim.parts.catalog import CATALOG
 from fedsim.scheduling.base import Demands
 from tests.scheduling.drawing import by_round, draws
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsim.catalog import CATALOG
+from fedsim.parts.catalog import CATALOG
 from fedsim.simulation.server import Server
 from tests.scheduling.stories import ALWAYS, run, versions
 from tests.scheduling.worlds import play

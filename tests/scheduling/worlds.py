@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.catalog import CATALOG
 from fedsim.learning.learner import Learner
+from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.training import Training
 from fedsim.scheduling.schedules.compass import Compass
 from fedsim.tasks.kinds.quadratic import QuadraticParams, QuadraticTask
-from fedsim.timeline import Aggregate
+from fedsim.vocabulary.timeline import Aggregate
 from tests.learning.problems import make_learner
 from tests.simulation.harness import Book, simulate
 

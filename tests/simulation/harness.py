@@ -11,7 +11,6 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from fedsim.catalog import CATALOG
 from fedsim.devices.battery import Batteries
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.compute.values import Values, ValuesParams
@@ -21,7 +20,7 @@ from fedsim.network.base import Network
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.static import StaticNetwork
 from fedsim.network.topology import Topology
-from fedsim.outcomes import Outcome
+from fedsim.parts.catalog import CATALOG
 from fedsim.runs.schema import DISPATCHES
 from fedsim.scenario.model import Energy, Failures
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort
@@ -31,11 +30,12 @@ from fedsim.simulation.rows import DispatchRows
 from fedsim.simulation.server import Limits, Server
 from fedsim.simulation.updates import Ended
 from fedsim.simulation.workload import Workload, Workloads
-from fedsim.timeline import Aggregate, LearningPlane
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import make_table
 from fedsim.units import to_ns
+from fedsim.vocabulary.outcomes import Outcome
+from fedsim.vocabulary.timeline import Aggregate, LearningPlane
 
 COLUMNS = [
     "dispatch_id",

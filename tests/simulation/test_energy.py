@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from fedsim.devices.population import Power
-from fedsim.outcomes import Ending
 from fedsim.simulation.course import Plan
 from fedsim.simulation.energy import EnergyUse
+from fedsim.vocabulary.outcomes import Ending
 
 S = 1_000_000_000
 PLAN = Plan(9 * S, Ending.ARRIVED, 2 * S, 6 * S, 4, 1.0, 1.0, 2 * S, 4 * S, 3 * S)

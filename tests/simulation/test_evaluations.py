@@ -11,7 +11,7 @@ from fedsim.errors import UserError
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.engine import Engine
 from fedsim.simulation.evaluations import Evaluations, EvaluationTimes
-from fedsim.timeline import Evaluate
+from fedsim.vocabulary.timeline import Evaluate
 
 S = 1_000_000_000
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
 from fedsim.network.static import StaticNetwork
+from fedsim.parts.catalog import CATALOG
 from fedsim.simulation.facts import Clients, Rules, Work, check_rules
 from tests.simulation.harness import make_population
 

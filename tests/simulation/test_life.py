@@ -18,11 +18,11 @@ from fedsim.devices.compute.values import Values, ValuesParams
 from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
 from fedsim.network.traced import RateSeries, Ride, TracedNetwork
-from fedsim.outcomes import Ending
 from fedsim.scenario.model import Failures
 from fedsim.simulation.plan import Planner
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
+from fedsim.vocabulary.outcomes import Ending
 from tests.simulation.harness import handed_out, online, simulate
 
 MS = 1_000_000

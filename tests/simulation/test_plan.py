@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from fedsim.network.static import StaticNetwork
 from fedsim.network.traced import RateSeries, Ride, TracedNetwork
-from fedsim.outcomes import Ending
 from fedsim.scenario.model import Failures
 from fedsim.simulation.plan import Plan, Planner
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
+from fedsim.vocabulary.outcomes import Ending
 from tests.simulation.harness import handed_out, make_population, online
 
 S = 1_000_000_000

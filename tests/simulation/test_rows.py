@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedsim.devices.population import Power
-from fedsim.outcomes import CAUSE_LABELS, Ending, Outcome
 from fedsim.runs.schema import DISPATCHES
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.course import Plan
@@ -18,6 +17,7 @@ from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.rows import DispatchRows
 from fedsim.simulation.updates import Ended
 from fedsim.units import NEVER
+from fedsim.vocabulary.outcomes import CAUSE_LABELS, Ending, Outcome
 
 POWER = Power(watts=np.array([[0.7, 2.5, 1.1], [0.0, 1.3, 0.9]]), of_client=np.array([0, 1, 1]))
 INSTANT = st.integers(min_value=0, max_value=3_000_000_000_000_000_000)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import expon, kstest
 
-from fedsim.outcomes import Outcome
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.workload import Workloads
+from fedsim.vocabulary.outcomes import Outcome
 from tests.simulation.harness import Book, online, simulate
 
 CLIENTS = 1500

@@ -12,7 +12,7 @@ import pytest
 
 import fedsim
 from fedsim.errors import UserError
-from fedsim.locks import locked
+from fedsim.files.locks import locked
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.sweeps import Sweep

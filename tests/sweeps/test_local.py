@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import fedsim
-from fedsim.components import NO_USER_CODE
+from fedsim.parts.component import NO_USER_CODE
 from fedsim.sweeps import Sweep, local
 from fedsim.sweeps.local import ONE_THREAD
 from tests.signals import default_signals

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import fedsim
-from fedsim.catalog import CATALOG
 from fedsim.errors import UserError, UserErrors
+from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.comparing import text
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from fedsim.sweeps.plan import PlannedRun, name_words, plan_runs

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import fedsim
-from fedsim.durable import TEMPORARY_PREFIX
+from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.runs.folder import RunFolder
 from tests.cli.invoking import PARABOLAS, invoke
 from tests.sweeps.worlds import (

@@ -34,7 +34,7 @@ def test_local_work_as_steps_epochs_or_time(tmp_path: Path) -> None:
 
 
 OF_USER = """
-from fedsim.metrics import MetricDefinition
+from fedsim.vocabulary.metrics import MetricDefinition
 from fedsim.tasks.kinds.quadratic import QuadraticTask
 
 

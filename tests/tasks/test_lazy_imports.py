@@ -19,7 +19,7 @@ def loaded_after(code: str) -> set[str]:
 
 def test_parameters_of_all_parts_are_read_without_heavy_libraries() -> None:
     assert not loaded_after(
-        "from fedsim.catalog import CATALOG\n"
+        "from fedsim.parts.catalog import CATALOG\n"
         "for kind in ('dataset', 'task', 'model', 'partition'):\n"
         "    for part in CATALOG.parts(kind).values(): part.Params.model_json_schema()"
     )
@@ -27,7 +27,7 @@ def test_parameters_of_all_parts_are_read_without_heavy_libraries() -> None:
 
 BUILD = """
 from pathlib import Path
-from fedsim.catalog import CATALOG
+from fedsim.parts.catalog import CATALOG
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Evaluation
 from fedsim.scenario.training import Training
@@ -52,7 +52,7 @@ def test_a_built_in_task_is_dealt_checked_and_measured_without_torch() -> None:
 
 def test_quadratic_and_timing_tasks_are_built_without_torch() -> None:
     assert not loaded_after(
-        "from fedsim.catalog import CATALOG\n"
+        "from fedsim.parts.catalog import CATALOG\n"
         "tasks = CATALOG.parts('task')\n"
         "quadratic, timing = tasks['quadratic'], tasks['timing']\n"
         "assert quadratic(quadratic.Params(centers=[1, 2])).layout.size == 1\n"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from torch import nn
 
-from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
+from fedsim.parts.catalog import CATALOG
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.model import ModelComponent
 from fedsim.tasks.models.cnn import Cnn

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.tasks.sequential import Conv, Dropout, Layer, Linear, SequentialModel
 from tests.tasks.toys import toy_dataset
 

@@ -12,7 +12,7 @@ from tests.tasks.toys import split, toy_dataset
 USERS = """
 import torch
 from torch import nn
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.tasks.model import ModelComponent
 
 class Net(nn.Module):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
+from fedsim.parts.catalog import CATALOG
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import registry as exporters
 from fedsim.traces.importers import import_bundle

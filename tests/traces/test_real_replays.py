@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from fedsim.catalog import CATALOG
+from fedsim.parts.catalog import CATALOG
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.importers import import_bundle
 from fedsim.traces.validation import implausible_times

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import fedsim
-from fedsim.catalog import CATALOG
+from fedsim.parts.catalog import CATALOG
 from fedsim.runs.run import Run
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.importers import import_bundle

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from fedsim.analysis.bundles import _panels
-from fedsim.catalog import CATALOG
+from fedsim.parts.catalog import CATALOG
 from fedsim.traces.importers import import_bundle
 from fedsim.traces.inspection import write_text
 from fedsim.traces.statistics import AtLeast, describe

@@ -12,9 +12,9 @@ from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.figures.base import sentence
-from fedsim.components import is_user_reference
-from fedsim.formatting import format_count, format_counted, format_duration, format_names
+from fedsim.parts.component import is_user_reference
 from fedsim.scenario.comparing import key_of, text
+from fedsim.vocabulary.formatting import format_count, format_counted, format_duration, format_names
 
 _DATA = "task.dataset."
 _WORLD = ("task.", "devices.")

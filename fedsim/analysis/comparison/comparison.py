@@ -12,8 +12,7 @@ from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.loading import PathLike, load
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
-from fedsim.arguments import path_of, strings
-from fedsim.errors import UserError, nearest_or_all
+from fedsim.errors import UserError, nearest_or_all, path_of, strings
 from fedsim.runs import Run
 
 if TYPE_CHECKING:

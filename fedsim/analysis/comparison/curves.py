@@ -15,7 +15,7 @@ import pandas as pd
 from fedsim.analysis.comparison.facts import RunFacts
 from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.figures.base import COMPRESSED, LATE, thin
-from fedsim.metrics import MetricDefinition
+from fedsim.vocabulary.metrics import MetricDefinition
 
 Floats = npt.NDArray[np.float64]
 

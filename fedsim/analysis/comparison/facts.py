@@ -18,14 +18,14 @@ from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import costs_by, population
 from fedsim.bundled import PREFIX, written
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.formatting import Kind
-from fedsim.metrics import MetricDefinition, definition, meets
-from fedsim.outcomes import LOST_LABELS
 from fedsim.runs import Run
 from fedsim.runs.divergence import has_diverged, lost_metrics, lost_since
 from fedsim.runs.phases import aggregated_versions
 from fedsim.runs.schema import ADDED
 from fedsim.runs.tables import read_parquet
+from fedsim.vocabulary.formatting import Kind
+from fedsim.vocabulary.metrics import MetricDefinition, definition, meets
+from fedsim.vocabulary.outcomes import LOST_LABELS
 
 Floats = npt.NDArray[np.float64]
 Replicate = tuple[int, int]

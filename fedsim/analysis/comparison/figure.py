@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple, cast, get_args
 
 from fedsim.analysis.comparison.facts import COSTS, require_cost
 from fedsim.errors import UserError, nearest_or_all, similar
-from fedsim.formatting import Kind
 from fedsim.units import parse_duration_s, parse_size_bytes, share_of, without_comma
+from fedsim.vocabulary.formatting import Kind
 
 Limits = tuple[float | None, float | None]
 """Ends of an axis; None if they follow from the data."""

@@ -17,7 +17,8 @@ from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
 from fedsim.analysis.figures.base import Column, Columns, Figure, columns_of, sentence
 from fedsim.analysis.figures.time import PHASE_LABELS, RARE_PHASES
-from fedsim.formatting import (
+from fedsim.scenario.comparing import by_section
+from fedsim.vocabulary.formatting import (
     ABSENT,
     Kind,
     format_count,
@@ -32,7 +33,6 @@ from fedsim.formatting import (
     format_share,
     format_value,
 )
-from fedsim.scenario.comparing import by_section
 
 ACCURACIES = np.arange(41) / 40
 _NOT_RUN = "not run"

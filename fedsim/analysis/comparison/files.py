@@ -10,8 +10,8 @@ from fedsim.analysis.comparison.loading import PAGE
 from fedsim.analysis.comparison.page import render
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.pages import write_page
-from fedsim.durable import replacing, write_text
 from fedsim.errors import UserError, writing
+from fedsim.files.durable import replacing, write_text
 from fedsim.runs.tables import csv_text
 
 

@@ -17,7 +17,7 @@ from fedsim.analysis.comparison.reference import ReferenceTable
 from fedsim.analysis.comparison.tables import ComparisonTables, at_target, per_hour
 from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target, evaluation_gap_s, reaching
 from fedsim.analysis.figures.base import shortened
-from fedsim.formatting import format_names
+from fedsim.vocabulary.formatting import format_names
 
 _MOST_NUMBERS = 100_000
 """Maximum count of numbers in all curves of a page, which keeps its data below one megabyte."""

@@ -21,7 +21,7 @@ from fedsim.analysis.comparison.figures import (
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.headline import Tile
-from fedsim.formatting import (
+from fedsim.vocabulary.formatting import (
     format_count,
     format_counted,
     format_duration,

@@ -15,7 +15,7 @@ import pandas as pd
 from fedsim.analysis.comparison.facts import TIMING
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
-from fedsim.formatting import (
+from fedsim.vocabulary.formatting import (
     ABSENT,
     Kind,
     axis_unit,

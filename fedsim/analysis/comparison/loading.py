@@ -11,11 +11,11 @@ from typing import Any
 from fedsim.analysis.comparison.facts import RunFacts, compared_scenario, read_facts
 from fedsim.analysis.comparison.reference import REFERENCE, Reference, read_reference
 from fedsim.errors import UserError, raise_all
-from fedsim.formatting import format_command, format_names
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.run import Run
 from fedsim.runs.sweep import SCENARIO, is_sweep, read_sweep
 from fedsim.runs.tables import read_parquet
+from fedsim.vocabulary.formatting import format_command, format_names
 
 PathLike = str | os.PathLike[str]
 PAGE = "compare.html"

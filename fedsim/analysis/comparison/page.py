@@ -13,7 +13,7 @@ from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.base import Figure, plain, sentence
 from fedsim.analysis.pages import embedded, environment
 from fedsim.analysis.palette import LOOKS, looks
-from fedsim.formatting import format_names
+from fedsim.vocabulary.formatting import format_names
 
 _NAMED = 3
 """Maximum number of variants that the page's title names."""

@@ -33,8 +33,8 @@ from fedsim.analysis.comparison.figure import FigureStyle, Limits, Venue
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.palette import Look, looks
 from fedsim.errors import UserError
-from fedsim.formatting import Kind, axis_unit, format_value
-from fedsim.metrics import MetricDefinition
+from fedsim.vocabulary.formatting import Kind, axis_unit, format_value
+from fedsim.vocabulary.metrics import MetricDefinition
 
 _GROUP_WIDTH = 0.8
 """Width of the bars of a setting, as a share of the distance between settings."""

@@ -24,8 +24,8 @@ from typing import Literal
 from pydantic import Field, ValidationError, model_validator
 
 from fedsim.analysis.comparison.targets import Target
-from fedsim.components import Parameters
 from fedsim.errors import UserError, UserErrors
+from fedsim.parts.component import Parameters
 from fedsim.scenario.source import read_yaml
 
 REFERENCE = "reference.yaml"

@@ -34,8 +34,8 @@ from fedsim.analysis.comparison.targets import (
     reaching,
 )
 from fedsim.errors import UserError, nearest_or_all, similar
-from fedsim.formatting import format_names
-from fedsim.metrics import MetricDefinition, definition
+from fedsim.vocabulary.formatting import format_names
+from fedsim.vocabulary.metrics import MetricDefinition, definition
 
 Floats = npt.NDArray[np.float64]
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis import statistics
-from fedsim.formatting import ABSENT, Kind, format_duration, format_value
 from fedsim.runs import Run
+from fedsim.vocabulary.formatting import ABSENT, Kind, format_duration, format_value
 
 MAX_POINTS = 1000
 _NUMBER = re.compile(r"[−+±]?[\d.]+|–$")

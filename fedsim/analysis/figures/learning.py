@@ -19,10 +19,10 @@ from fedsim.analysis.figures.base import (
     sentence,
     thin,
 )
-from fedsim.formatting import format_count, format_duration, format_number, format_share
-from fedsim.metrics import MetricDefinition
 from fedsim.runs import Run
 from fedsim.runs.divergence import Lost, last_metrics, lost_since
+from fedsim.vocabulary.formatting import format_count, format_duration, format_number, format_share
+from fedsim.vocabulary.metrics import MetricDefinition
 
 
 def metric_names(run: Run) -> list[str]:

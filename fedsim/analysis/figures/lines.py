@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fedsim.analysis.figures.base import Column, Figure, shortened
 from fedsim.analysis.palette import LOOKS
-from fedsim.formatting import Kind
+from fedsim.vocabulary.formatting import Kind
 
 _POINTS = 200
 _SHORTEST_S = 0.5

@@ -17,15 +17,15 @@ from fedsim.analysis.figures.base import (
     thin,
     time_bins,
 )
-from fedsim.formatting import (
+from fedsim.runs import Run
+from fedsim.vocabulary.formatting import (
     format_count,
     format_counted,
     format_mean_count,
     format_number,
     format_share,
 )
-from fedsim.outcomes import Outcome
-from fedsim.runs import Run
+from fedsim.vocabulary.outcomes import Outcome
 
 MAX_CELLS = 6000
 

@@ -22,7 +22,9 @@ from fedsim.analysis.figures.base import (
     thin,
     time_bins,
 )
-from fedsim.formatting import (
+from fedsim.runs import Run
+from fedsim.runs.phases import DISPATCH_PARTS, outcome_codes
+from fedsim.vocabulary.formatting import (
     format_bytes,
     format_count,
     format_counted,
@@ -30,9 +32,7 @@ from fedsim.formatting import (
     format_names,
     format_share,
 )
-from fedsim.outcomes import LOST_LABELS, OUTCOME_LABELS, Ending
-from fedsim.runs import Run
-from fedsim.runs.phases import DISPATCH_PARTS, outcome_codes
+from fedsim.vocabulary.outcomes import LOST_LABELS, OUTCOME_LABELS, Ending
 
 _SHORTEST_PAUSE = 0.1
 """Share of the time from one round to the next from which a pause is shown."""

@@ -18,13 +18,13 @@ from fedsim.analysis.figures.base import (
     thin,
 )
 from fedsim.devices.battery import Batteries
-from fedsim.formatting import format_count, format_duration
-from fedsim.outcomes import LOST_LABELS, Outcome
 from fedsim.runs import Run
 from fedsim.runs.clients import sampled_clients
 from fedsim.runs.phases import outcome_codes
 from fedsim.scenario.model import Energy
 from fedsim.units import NS_PER_S
+from fedsim.vocabulary.formatting import format_count, format_duration
+from fedsim.vocabulary.outcomes import LOST_LABELS, Outcome
 
 MAX_BARS_SHOWN = 5000
 _MAX_STRETCHES, _MAX_ROUNDS = 5000, 2000

@@ -1,5 +1,5 @@
 "use strict";
-/* How fedsim writes numbers: the rules of fedsim/formatting.py, for charts. A test compares both. */
+/* How fedsim writes numbers: the rules of fedsim/vocabulary/formatting.py, for charts. A test compares both. */
 const format = (() => {
   const ABSENT = "–";
   const SMALL_UNITS = [["s", 1, 0.1], ["ms", 1e3, 1e-4], ["µs", 1e6, 1e-7], ["ns", 1e9, 0]];

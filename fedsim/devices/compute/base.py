@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from fedsim.components import Component, Parameters
 from fedsim.devices.context import DeviceContext
+from fedsim.parts.component import Component, Parameters
 from fedsim.traces.parameters import TraceParameters
 from fedsim.units import Duration
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from fedsim.devices.compute.base import ComputeModel, ComputeParams
 from fedsim.devices.compute.slowdowns import slowdowns
 from fedsim.errors import UserError
+from fedsim.parts.functions import returned_number, shown, wrong_return
 from fedsim.randomness import Draws, Purpose
-from fedsim.signatures import returned_number, shown, wrong_return
 from fedsim.units import LONGEST_S, NS_PER_S
 
 _PHASE, _NOISE = 1, 2

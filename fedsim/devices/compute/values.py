@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from fedsim.devices.compute.base import ComputeModel, ComputeParams
 from fedsim.errors import UserError
-from fedsim.formatting import format_counted
 from fedsim.units import Duration
+from fedsim.vocabulary.formatting import format_counted
 
 
 class ValuesParams(ComputeParams):

@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from fedsim.learning.kernels.base import IntArray, Kernel, Session
+from fedsim.parts.functions import shown, wrong_return
 from fedsim.randomness import Purpose, Stream
-from fedsim.signatures import shown, wrong_return
 from fedsim.tasks.base import AnalyticTask
 
 _LARGEST_GROUP = 1024

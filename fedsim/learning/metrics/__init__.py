@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
 from fedsim.learning.metrics.base import Metric as Metric
 from fedsim.learning.metrics.base import Predictions as Predictions
 from fedsim.learning.metrics.base import check_declared
-from fedsim.metrics import METRICS, MetricDefinition
+from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.model import Evaluation
 from fedsim.tasks.base import Task
 from fedsim.tasks.dataset import Kind, TargetKind
+from fedsim.vocabulary.metrics import METRICS, MetricDefinition
 
 _OF_CLASSES = ("accuracy", "loss", "macro_f1", "balanced_accuracy")
 _DEFAULT: Mapping[Kind, tuple[str, ...]] = {

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.components import Component, defined_at, is_bundled, users_line
 from fedsim.errors import FedsimError, UserError
-from fedsim.formatting import Kind
 from fedsim.global_generators import unmoved
-from fedsim.metrics import METRICS, MetricDefinition
-from fedsim.parameters import fields_by_key
-from fedsim.signatures import parameters_of
+from fedsim.parts.component import Component, defined_at, is_bundled, users_line
+from fedsim.parts.functions import parameters_of
+from fedsim.parts.parameters import fields_by_key
 from fedsim.tasks.dataset import TargetKind
+from fedsim.vocabulary.formatting import Kind
+from fedsim.vocabulary.metrics import METRICS, MetricDefinition
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,7 +58,8 @@ class Predictions:
 class Metric(Component, ABC):
     """A metric of a model on the shared test samples.
 
-    Direction and unit of the metrics in :data:`fedsim.metrics.METRICS` are defined only there; others declare them.
+    Direction and unit of the metrics in :data:`fedsim.vocabulary.metrics.METRICS` are defined only there; others
+    declare them.
 
     Attributes:
         higher_is_better: whether larger values are better.

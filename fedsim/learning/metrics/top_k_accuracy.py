@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.learning.metrics.base import Metric, Predictions
+from fedsim.parts.component import Parameters
 
 
 class TopKAccuracyParams(Parameters):

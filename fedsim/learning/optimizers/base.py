@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from fedsim.components import Component
-from fedsim.parameters import Parameters
+from fedsim.parts.component import Component
+from fedsim.parts.parameters import Parameters
 
 if TYPE_CHECKING:
     from torch import Tensor

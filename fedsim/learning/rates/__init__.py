@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fedsim.learning.rates.base import RateSchedule as RateSchedule
+from fedsim.parts.functions import returned_number
 from fedsim.scenario.training import Training
-from fedsim.signatures import returned_number
 
 
 def learning_rate(training: Training) -> Callable[[int, float], float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
-from fedsim.components import Component, Parameters
+from fedsim.parts.component import Component, Parameters
 
 By = Literal["round", "time"]
 """Unit of a schedule: rounds or simulated seconds."""

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from fedsim.attributes import changed, values_of
-from fedsim.components import is_bundled, place
 from fedsim.errors import UserError
 from fedsim.file_variables import FileVariables, is_iterator
 from fedsim.learning.workers.base import Group
 from fedsim.methods.base import LocalUpdate, Method
+from fedsim.parts.component import is_bundled, place
 
 TOLERANCE = 1e-3
 """Largest difference of an entry that counts as rounding, relative to the largest entry of its row."""

@@ -14,13 +14,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.cluster import connect_to_ray, usable_cores
 from fedsim.errors import UserError
 from fedsim.learning.device import make_reproducible
 from fedsim.learning.workers.base import Group, Received, Workers
 from fedsim.learning.workers.local import LocalWorkers, Pool
 from fedsim.learning.workers.station import Station
 from fedsim.methods.base import LocalUpdate
+from fedsim.processes.cluster import connect_to_ray, usable_cores
 from fedsim.scenario.training import RayWorkers
 
 Build = Callable[[], Station]

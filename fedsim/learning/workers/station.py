@@ -17,9 +17,9 @@ from fedsim.learning.samples import training_samples
 from fedsim.learning.workers.base import Group
 from fedsim.learning.workers.own_methods import RowCheck, keep_attributes
 from fedsim.methods.base import LocalUpdate, Method
+from fedsim.parts.functions import shown, wrong_return
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.training import Training
-from fedsim.signatures import shown, wrong_return
 from fedsim.tasks.base import Task
 
 

@@ -8,9 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError, raise_all
-from fedsim.formatting import format_counted
 from fedsim.network.base import NetworkContext, NetworkKind
 from fedsim.network.columns import (
     AccessParams,
@@ -22,8 +20,10 @@ from fedsim.network.columns import (
 )
 from fedsim.network.graphs import AnyGraph, Direct
 from fedsim.network.shared import Flow, SharedNetwork
+from fedsim.parts.component import Parameters
 from fedsim.randomness import Purpose
 from fedsim.units import Duration, Rate, Size, to_ns
+from fedsim.vocabulary.formatting import format_counted
 
 
 class FlowParams(Parameters):

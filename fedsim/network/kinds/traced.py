@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.errors import UserError
-from fedsim.formatting import format_counted
 from fedsim.network.base import (
     Direction,
     FloatArray,
@@ -29,6 +28,7 @@ from fedsim.network.traced import RateSeries, Ride, TracedNetwork
 from fedsim.network.transported import with_transport
 from fedsim.traces.parameters import OnEnd
 from fedsim.units import NS_PER_S, NS_PER_US
+from fedsim.vocabulary.formatting import format_counted
 
 if TYPE_CHECKING:
     from fedsim.traces.bundle import TraceBundle

@@ -48,9 +48,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedsim.components import Parameters
 from fedsim.network.base import BIT_NS_PER_BYTE
 from fedsim.network.transport import Connection, Course, Transport
+from fedsim.parts.component import Parameters
 from fedsim.units import NEVER, NS_PER_S, Size
 
 _CUBIC_C = 0.4

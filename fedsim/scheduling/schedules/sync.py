@@ -7,12 +7,12 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.formatting import format_counted
+from fedsim.parts.component import Parameters
 from fedsim.scheduling.base import Demands, Dispatch, Schedule, Selection, ServerPort, Timer
 from fedsim.scheduling.standstill import Standstill
 from fedsim.units import Duration, to_ns
+from fedsim.vocabulary.formatting import format_counted
 
 
 class SyncParams(Parameters):

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
+from fedsim.parts.component import Parameters
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
 from fedsim.scheduling.standstill import Standstill
 from fedsim.units import Duration, to_ns

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.formatting import format_counted
+from fedsim.parts.component import Parameters
 from fedsim.randomness import Purpose
 from fedsim.scheduling.base import Selection, ServerPort
 from fedsim.scheduling.drawing import weighted_order
+from fedsim.vocabulary.formatting import format_counted
 
 
 class Sine(Parameters):

@@ -10,11 +10,11 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.errors import UserError
-from fedsim.formatting import format_counted
 from fedsim.randomness import Purpose, Stream
 from fedsim.scheduling.base import CohortParams, Selection, ServerPort
 from fedsim.scheduling.drawing import Turns
 from fedsim.units import Duration, to_ns
+from fedsim.vocabulary.formatting import format_counted
 
 
 class PeriodicGroupsParams(CohortParams):

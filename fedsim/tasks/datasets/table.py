@@ -11,11 +11,11 @@ import numpy.typing as npt
 from pydantic import AliasChoices, Field
 
 from fedsim.errors import UserError
-from fedsim.formatting import format_counted, format_names
 from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
 from fedsim.tasks.reading.arrays import as_tokens, test_marks
 from fedsim.tasks.reading.files import read_table, resolve, row_place
 from fedsim.tasks.reading.splitting import HeldOutParameters, split_dataset, standardized
+from fedsim.vocabulary.formatting import format_counted, format_names
 
 if TYPE_CHECKING:
     import pandas as pd

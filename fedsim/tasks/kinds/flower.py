@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.errors import UserError
-from fedsim.parameters import Parameters
+from fedsim.parts.parameters import Parameters
 from fedsim.scenario.training import RayWorkers, Training
 from fedsim.tasks.base import Task, TaskContext
 from fedsim.tasks.layout import Layout

@@ -10,11 +10,11 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.errors import UserError
-from fedsim.formatting import format_counted
-from fedsim.parameters import Parameters
+from fedsim.parts.parameters import Parameters
 from fedsim.randomness import Stream
 from fedsim.tasks.base import AnalyticTask, IntArray, TaskContext, as_tensor
 from fedsim.tasks.layout import Layout
+from fedsim.vocabulary.formatting import format_counted
 
 if TYPE_CHECKING:
     import torch

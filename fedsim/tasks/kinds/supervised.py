@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
-from fedsim.formatting import format_count
 from fedsim.global_generators import isolated
-from fedsim.parameters import Parameters
+from fedsim.parts.parameters import Parameters
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Evaluation
 from fedsim.scenario.parts import OfKind, Part
@@ -22,6 +21,7 @@ from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.model import ModelComponent
 from fedsim.tasks.partition import Partition, partition_table
+from fedsim.vocabulary.formatting import format_count
 
 if TYPE_CHECKING:
     import torch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field, model_validator
 
-from fedsim.parameters import Parameters
+from fedsim.parts.parameters import Parameters
 from fedsim.tasks.base import ITEM_BYTES, Task, TaskContext
 from fedsim.tasks.layout import Layout
 from fedsim.units import Size

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.model import ModelComponent, NamedShapes, Outline, linear, norm
 

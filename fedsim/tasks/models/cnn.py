@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import PositiveInt
 
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.tasks.sequential import Conv, Layer, Linear, SequentialModel
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.tasks.dataset import Dataset, TargetKind
 from fedsim.tasks.model import ModelComponent, NamedShapes, Outline, linear
 

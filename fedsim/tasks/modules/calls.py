@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.formatting import format_names
+from fedsim.vocabulary.formatting import format_names
 
 _INPUTS = "task.model.inputs"
 _PART = re.compile(

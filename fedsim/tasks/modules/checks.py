@@ -14,15 +14,15 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
 from fedsim.attributes import changed, values_of
-from fedsim.components import is_bundled, place, users_line
 from fedsim.errors import UserError
-from fedsim.formatting import format_counted
 from fedsim.global_generators import is_generator, unmoved
+from fedsim.parts.component import is_bundled, place, users_line
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.losses import Loss
 from fedsim.tasks.model import ModelComponent
 from fedsim.tasks.modules.dropout import KeyedFunctions, seed_dropout
 from fedsim.tasks.modules.initialization import isolated_torch_random
+from fedsim.vocabulary.formatting import format_counted
 
 _REPEATED = 2
 _RANDOM_NUMBERS = (

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from fedsim.formatting import format_count
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.partition import Assignment, CountedParameters, Partitioner, apportion, deal
+from fedsim.vocabulary.formatting import format_count
 
 _ATTEMPTS = 1000
 # (fewest, most) classes per client by number of clients: FedCompass, appendix D.1, and its authors' code.

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from fedsim.formatting import format_count
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.partition import Assignment, CountedParameters, Partitioner
+from fedsim.vocabulary.formatting import format_count
 
 
 class MajorityLabelParameters(CountedParameters):

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from fedsim.formatting import format_count
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.partition import UNUSED, Assignment, IntArray, Partitioner, PartitionParameters
+from fedsim.vocabulary.formatting import format_count
 
 
 class NaturalParameters(PartitionParameters):

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
 from fedsim.tasks.dataset import Dataset, PixelMap
 from fedsim.tasks.reading.files import Archive, damaged
 from fedsim.tasks.reading.idx import read_bytes
-from fedsim.unpickling import DamagedPickle, RefusedPickle, load_plain
 
 _SHAPE = (3, 32, 32)
 _MIRRORS = ("https://www.cs.toronto.edu/~kriz/", "https://cave.cs.toronto.edu/kriz/")

@@ -22,10 +22,10 @@ from textwrap import shorten
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from fedsim.components import Parameters
-from fedsim.delimited import checked_rows
-from fedsim.durable import replacing
 from fedsim.errors import UserError
+from fedsim.files.delimited import checked_rows
+from fedsim.files.durable import replacing
+from fedsim.parts.component import Parameters
 
 if TYPE_CHECKING:
     import pandas as pd

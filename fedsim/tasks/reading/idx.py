@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.formatting import format_count
 from fedsim.tasks.reading.files import damaged
+from fedsim.vocabulary.formatting import format_count
 
 _UNSIGNED_BYTE = 8
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.dataset import Dataset
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fedsim.components import Component, discover
-from fedsim.durable import replacing
 from fedsim.errors import UserError
+from fedsim.files.durable import replacing
+from fedsim.parts.component import Component, discover
 from fedsim.traces.bundle import TraceBundle
 
 Files = Iterator[tuple[Path, str | bytes]]

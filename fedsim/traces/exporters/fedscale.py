@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
+from fedsim.parts.component import Parameters
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import Exporter, Files
 from fedsim.traces.exporters._output import Rows, available_rows, offsets, whole_seconds

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.traces.arrays import Bools, Ints
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import Exporter, Files

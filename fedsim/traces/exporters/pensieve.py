@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import Exporter, Files
 from fedsim.traces.exporters._output import links

@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from fedsim.catalog import CATALOG
-from fedsim.components import Component, Parameters
 from fedsim.errors import UserError
+from fedsim.parts.catalog import CATALOG
+from fedsim.parts.component import Component, Parameters
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle, american
 from fedsim.traces.importers._sources import SourceFile as SourceFile
 from fedsim.traces.importers._sources import Sources as Sources

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fedsim.errors import UserError
-from fedsim.formatting import format_count, format_duration, format_share
 from fedsim.traces.arrays import Ints
 from fedsim.traces.ordering import Intervals, normalize, polling_interval
 from fedsim.traces.tables import constant_column, id_column, make_table
 from fedsim.traces.validation import LONGEST_WINDOW_S
 from fedsim.units import DAY_US, US_PER_S, duration_at_least
+from fedsim.vocabulary.formatting import format_count, format_duration, format_share
 
 # Profiles without a clock (capacities, benchmark scores, latencies) cover one day, which repeats.
 STATIC_HORIZON_US = DAY_US

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from fedsim.delimited import checked_rows
 from fedsim.errors import UserError
+from fedsim.files.delimited import checked_rows
+from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
 from fedsim.traces.arrays import Floats
 from fedsim.traces.importers._numbers import Number
-from fedsim.unpickling import DamagedPickle, RefusedPickle, load_plain
 
 # Files that accompany a data set.
 _COMPANION = re.compile(r"\.|readme|licen[cs]e|copying|sha256sums", re.IGNORECASE)

@@ -14,15 +14,8 @@ import numpy as np
 import pyarrow as pa
 from pydantic import field_validator
 
-from fedsim.delimited import other_separator
 from fedsim.errors import UserError, nearest, raise_all
-from fedsim.formatting import (
-    format_count,
-    format_counted,
-    format_duration,
-    format_names,
-    format_rate,
-)
+from fedsim.files.delimited import other_separator
 from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import (
@@ -38,6 +31,13 @@ from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import NOT_NEGATIVE, POSITIVE, SHARE, Bounds, id_column
 from fedsim.traces.validation import LAST_S, LONGEST_WINDOW_S
 from fedsim.units import DAY_US, DURATION_UNITS, Duration
+from fedsim.vocabulary.formatting import (
+    format_count,
+    format_counted,
+    format_duration,
+    format_names,
+    format_rate,
+)
 
 UNITS: Mapping[str, float] = DURATION_UNITS | {
     "bps": 1.0,

@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, Field, ValidationError
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.formatting import format_command
+from fedsim.parts.component import Parameters
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.problems import all_errors, problems
 from fedsim.scenario.source import Source
@@ -38,6 +37,7 @@ from fedsim.traces.synthesis.presets import PRESETS as PRESETS
 from fedsim.traces.synthesis.presets import Preset
 from fedsim.traces.tables import constant_column, id_column, make_table
 from fedsim.units import DAY_S
+from fedsim.vocabulary.formatting import format_command
 
 DEVICES_AT_ONCE = 1 << 16
 ID_DIGITS = 7

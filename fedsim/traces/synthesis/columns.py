@@ -8,13 +8,13 @@ import numpy as np
 from pydantic import Field
 from scipy.special import ndtr, ndtri
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.formatting import format_count
+from fedsim.parts.component import Parameters
 from fedsim.randomness import Stream
 from fedsim.traces.arrays import Bools, Floats
 from fedsim.traces.tables import constant_column, id_column, make_table
 from fedsim.units import US_PER_S, Duration, Rate
+from fedsim.vocabulary.formatting import format_count
 
 # Number of phones by memory in GB (952 phones, Propius), and the Spearman correlation of memory and speed.
 RAM_GB = {1: 14, 1.5: 7, 2: 69, 3: 82, 4: 204, 6: 181, 8: 268, 12: 110, 16: 17}

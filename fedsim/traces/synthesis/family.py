@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.components import Component, discover
+from fedsim.parts.component import Component, discover
 from fedsim.randomness import Stream
 from fedsim.traces.arrays import Bools, Floats, Ints
 from fedsim.traces.ordering import join_touching

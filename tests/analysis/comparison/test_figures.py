@@ -9,7 +9,7 @@ import pytest
 import fedsim
 from fedsim.analysis.comparison import Comparison
 from fedsim.analysis.comparison.page import page_figures, render
-from fedsim.formatting import format_duration, format_mean, format_value
+from fedsim.vocabulary.formatting import format_duration, format_mean, format_value
 from tests.analysis.comparison.compared import cells
 from tests.composition.test_pauses import simulate
 

@@ -15,7 +15,7 @@ from fedsim.analysis.comparison import compare
 from fedsim.analysis.comparison.cautions import cautions
 from fedsim.analysis.comparison.facts import RunFacts
 from fedsim.analysis.comparison.groups import Grouping, group_runs
-from fedsim.checksums import file_sha256
+from fedsim.files.checksums import file_sha256
 from tests.composition.worlds import digits
 
 NAN = math.nan

@@ -9,8 +9,8 @@ from typing import Any
 
 from fedsim.analysis.comparison import Comparison, Target, compare
 from fedsim.analysis.comparison.latex import _time, latex
-from fedsim.formatting import format_mean, format_mean_count, format_number, format_ratio
 from fedsim.sweeps import Sweep
+from fedsim.vocabulary.formatting import format_mean, format_mean_count, format_number, format_ratio
 from tests.analysis.comparison.compared import SETTINGS, VARIANTS, row
 from tests.analysis.comparison.made import of
 from tests.analysis.comparison.test_groups import facts

@@ -19,7 +19,7 @@ from fedsim.analysis.comparison.targets import (
     reaching,
 )
 from fedsim.errors import UserError
-from fedsim.metrics import MetricDefinition
+from fedsim.vocabulary.metrics import MetricDefinition
 from tests.analysis.comparison.test_groups import facts, server
 
 NAN = math.nan

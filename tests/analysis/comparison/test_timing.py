@@ -16,7 +16,7 @@ from fedsim.analysis.comparison.latex import latex
 from fedsim.analysis.report import figures as report_figures
 from fedsim.cli.compare import command
 from fedsim.errors import UserError
-from fedsim.formatting import format_mean
+from fedsim.vocabulary.formatting import format_mean
 from tests.analysis.comparison.made import of, run
 from tests.runs.synthetic_runs import build_run
 

@@ -11,7 +11,7 @@ import pytest
 from fedsim.analysis.figures.learning import target_levels
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run
-from fedsim.metrics import definition
+from fedsim.vocabulary.metrics import definition
 from tests.analysis.documents import columns, parquet
 
 

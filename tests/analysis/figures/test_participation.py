@@ -11,7 +11,7 @@ import pytest
 import fedsim
 from fedsim.analysis.figures import participation, time
 from fedsim.analysis.run import Run
-from fedsim.formatting import format_mean_count
+from fedsim.vocabulary.formatting import format_mean_count
 from tests.analysis.documents import columns, parquet
 from tests.devices.worlds import LINKS, STEPS, timing
 from tests.traces.cases import bundle_of

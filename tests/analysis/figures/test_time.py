@@ -15,7 +15,7 @@ from fedsim.analysis.headline import tiles
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run
 from fedsim.analysis.statistics import gini, where_time_went
-from fedsim.formatting import format_share
+from fedsim.vocabulary.formatting import format_share
 from tests.analysis.documents import columns, embedded, parquet
 from tests.composition.test_pauses import simulate
 from tests.runs.synthetic_runs import build_run

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.catalog import CATALOG
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.context import DeviceContext
+from fedsim.parts.catalog import CATALOG
 
 ONE = {"name": "scripted", "rounds": [[0]]}
 

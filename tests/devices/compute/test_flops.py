@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import fedsim
-from fedsim.catalog import CATALOG
 from fedsim.composition.assembly import assemble
 from fedsim.errors import UserError
+from fedsim.parts.catalog import CATALOG
 from tests.composition.worlds import digits
 from tests.devices.compute.population import context, times
 

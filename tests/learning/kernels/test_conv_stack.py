@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedsim.components import Parameters
 from fedsim.learning.device import Execution, multiplies_bfloat16, reproducible
 from fedsim.learning.kernels import ConvStackKernel, LoopKernel, VmapKernel, choose
 from fedsim.learning.local_training import active_rows, row_matrix
 from fedsim.learning.samples import Samples
 from fedsim.methods.base import Corrected
+from fedsim.parts.component import Parameters
 from fedsim.scenario.training import Augmentation
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.kinds.supervised import SupervisedTask

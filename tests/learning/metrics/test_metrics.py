@@ -11,13 +11,13 @@ import torch
 from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
 import fedsim
-from fedsim.catalog import CATALOG
 from fedsim.composition.requirements import undeclared_directions
 from fedsim.errors import UserError
 from fedsim.learning.evaluation import SupervisedEvaluator
 from fedsim.learning.metrics import Metric, Predictions, default_metrics
 from fedsim.learning.metrics.base import TABLE_COLUMNS, measured
 from fedsim.learning.metrics.top_k_accuracy import TopKAccuracy, TopKAccuracyParams
+from fedsim.parts.catalog import CATALOG
 from fedsim.runs.schema import METRICS_FIXED
 from fedsim.scenario.loading import load_part
 from tests.cli.invoking import DIGITS, invoke

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedsim.catalog import CATALOG
 from fedsim.learning.batches import BatchOrder
+from fedsim.parts.catalog import CATALOG
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from tests.learning.problems import F64, SEED, make_training, supervised_task, train

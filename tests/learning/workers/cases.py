@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedsim.catalog import CATALOG
 from fedsim.learning.device import Execution
 from fedsim.learning.workers import Station
 from fedsim.methods.base import Cohort, LocalUpdate, Method, Trainer
 from fedsim.methods.fedavg import FedAvg
+from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.training import Augmentation, Training
 from fedsim.tasks.base import Task
 from fedsim.tasks.dataset import Dataset

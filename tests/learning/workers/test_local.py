@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 import torch
 
-from fedsim.catalog import CATALOG
 from fedsim.learning.kernels import LinearStackKernel
+from fedsim.parts.catalog import CATALOG
 from tests.learning.problems import make_learner, supervised_task
 from tests.learning.timelines import assert_same, execute
 from tests.learning.workers.cases import CASES, Case, on_devices, synchronous, with_threads

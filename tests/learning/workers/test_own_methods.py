@@ -54,7 +54,8 @@ def test_a_method_that_changes_its_attributes_is_refused(
         ""
         if name != "params"
         else (
-            "class Params(__import__('fedsim.components').components.Parameters):\n        extra: list[int] = []\n    "
+            "class Params(__import__('fedsim.parts.component').parts.component.Parameters):\n"
+            "        extra: list[int] = []\n    "
         )
     )
     result = run_with(

@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
 from fedsim.learning.device import Execution
 from fedsim.learning.learner import Learner
 from fedsim.learning.workers import Workers
 from fedsim.learning.workers.remote import RemoteWorkers, _pack, _require_same, _unpack
+from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.training import RayWorkers
 from fedsim.tasks.base import Task
 from tests.learning.imitation_ray import imitated

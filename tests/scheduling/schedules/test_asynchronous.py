@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsim.outcomes import Outcome
+from fedsim.vocabulary.outcomes import Outcome
 from tests.scheduling.stories import run, versions
 from tests.simulation.harness import simulate
 

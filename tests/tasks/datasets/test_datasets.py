@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedsim.catalog import CATALOG
+from fedsim.parts.catalog import CATALOG
 from tests.tasks.toys import load
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
+from fedsim.parts.catalog import CATALOG
 from fedsim.tasks.datasets.mnist import Mnist
 from fedsim.tasks.reading.images import MNIST_FILES
 from tests.tasks.files import equal, idx, idx_arrays

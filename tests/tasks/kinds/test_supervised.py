@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from fedsim.catalog import CATALOG
+from fedsim.parts.catalog import CATALOG
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from tests.tasks.toys import characters, split, task, toy_dataset
 

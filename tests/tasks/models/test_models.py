@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.func import functional_call
 
-from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
+from fedsim.parts.catalog import CATALOG
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.dataset import Dataset
 from tests.tasks.models.shapes import COLOUR, GREY, START, dataset_of

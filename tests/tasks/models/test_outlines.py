@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from fedsim.catalog import CATALOG
+from fedsim.parts.catalog import CATALOG
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.modules.counting import count_activations
 from fedsim.tasks.modules.dropout import key_dropout

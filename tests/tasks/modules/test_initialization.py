@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedsim.catalog import CATALOG
+from fedsim.parts.catalog import CATALOG
 from fedsim.tasks.modules.initialization import initialize
 from tests.tasks.models.shapes import GREY, START, dataset_of
 from tests.tasks.toys import task

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
+from fedsim.parts.catalog import CATALOG
 from tests.tasks.partitions.counting import labels_per_client
 from tests.tasks.toys import split, toy_dataset
 

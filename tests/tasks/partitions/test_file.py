@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
+from fedsim.parts.catalog import CATALOG
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.partition import Partition

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
+from fedsim.parts.catalog import CATALOG
 from fedsim.tasks.partition import Partition, partition_table
 from tests.tasks.partitions.counting import rows_of
 from tests.tasks.toys import own_test_rows, split, toy_dataset, train_rows

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
+from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.tasks.datasets.table import TableParameters
 from fedsim.tasks.reading.idx import promised_shape, read_idx

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.parameters import Parameters
+from fedsim.parts.parameters import Parameters
 from fedsim.traces.exporters import Exporter, Files, registry
 from tests.traces.cases import bundle_of
 

@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
+from fedsim.parts.catalog import CATALOG
 from fedsim.traces.importers import import_bundle
 from tests.traces.helpers import import_, intervals, put, refused
 

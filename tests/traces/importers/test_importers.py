@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from fedsim.catalog import CATALOG
 from fedsim.cli import cli
-from fedsim.parameters import descriptions
+from fedsim.parts.catalog import CATALOG
+from fedsim.parts.parameters import descriptions
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import registry as exporters
 from fedsim.traces.importers import recognize

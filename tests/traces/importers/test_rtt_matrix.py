@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fedsim.catalog import CATALOG
+from fedsim.parts.catalog import CATALOG
 from tests.traces.helpers import import_, put, refused
 
 

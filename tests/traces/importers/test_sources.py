@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
+from fedsim.parts.catalog import CATALOG
 from fedsim.traces.importers import Sources, recognize
 from tests.traces.helpers import refused
 

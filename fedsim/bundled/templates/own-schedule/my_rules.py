@@ -4,7 +4,7 @@ import math
 
 from pydantic import Field
 
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.scheduling.base import CohortParams, Schedule, Selection
 
 

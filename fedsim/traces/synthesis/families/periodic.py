@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.randomness import Stream
 from fedsim.traces.arrays import Ints
 from fedsim.traces.synthesis.family import Family, Sessions, sessions_from_seconds

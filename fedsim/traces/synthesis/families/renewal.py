@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 from scipy.special import betaincinv, ndtr
 
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.randomness import Stream
 from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.synthesis.family import Family, Sessions, sessions_from_cycles

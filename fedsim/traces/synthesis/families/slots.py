@@ -7,7 +7,7 @@ from abc import abstractmethod
 import numpy as np
 from pydantic import Field, model_validator
 
-from fedsim.components import Parameters
+from fedsim.parts.component import Parameters
 from fedsim.randomness import Stream
 from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.synthesis.family import Family, Sessions, concatenated, sessions_from_slots

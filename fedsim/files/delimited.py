@@ -1,0 +1,59 @@
+"""Comma-separated text: no column appears twice, and every row has as many cells as the header."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+
+from fedsim.errors import UserError
+from fedsim.vocabulary.formatting import format_counted
+
+
+def checked_rows(
+    text: Iterable[str], where: str, *, skip_initial_space: bool = False
+) -> Iterator[tuple[int, list[str]]]:
+    """The header and the rows that are not blank, each with the number of its last line.
+
+    Args:
+        text: the lines of a file.
+        where: its path, for messages.
+        skip_initial_space: whether spaces after a comma do not belong to the cell.
+
+    Raises:
+        UserError: a column appears twice, a row has a different number of cells, or the text is not CSV.
+    """
+    reader = csv.reader(text, skipinitialspace=skip_initial_space)
+    header: list[str] | None = None
+    try:
+        for row in reader:
+            line = f"{where}:{reader.line_num}"
+            if not any(cell.strip() for cell in row):
+                continue
+            if header is None:
+                header = [name.strip() for name in row]
+                for name in header:
+                    if header.count(name) > 1:
+                        raise UserError(
+                            f"has the column '{name}' twice",
+                            where=line,
+                            hint="remove or rename one of them",
+                        )
+            elif len(row) != len(header):
+                raise UserError(
+                    f"has {format_counted(len(row), 'cell')}, but the header has {len(header)}",
+                    where=line,
+                    hint=hint_of_header(header, "every row needs as many cells as the header"),
+                )
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise UserError(f"is not CSV: {error}", where=f"{where}:{reader.line_num}") from error
+
+
+def hint_of_header(header: Iterable[str], otherwise: str) -> str:
+    """The fix for a wrong header: commas if its columns are separated by semicolons or tabs, else ``otherwise``."""
+    return "separate the columns by commas" if other_separator(header) else otherwise
+
+
+def other_separator(header: Iterable[str]) -> bool:
+    """Whether the columns of a header are separated by semicolons or tabs."""
+    return any(";" in name or "\t" in name for name in header)

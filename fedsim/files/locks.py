@@ -1,0 +1,111 @@
+"""Locks a folder so that only one process at a time works in it.
+
+The lock is the operating system's (``flock`` or its equivalent) on the file ``.lock``: it is released when the process
+that holds it ends, for any reason. The holder is recorded in ``.owner.json``, for the message that a second
+process shows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import errno
+import json
+import os
+import socket
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from fedsim.errors import UserError
+from fedsim.files.durable import write_text
+
+LOCK_NAMES = (".lock", ".owner.json")
+"""Files of the lock, hidden in the folder that it guards."""
+
+_UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP)
+_warned: set[Path] = set()
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which is made if it does not exist.
+
+    On a file system without locks, the work continues after a warning, given once per folder.
+
+    Raises:
+        UserError: another process holds it, or the folder cannot be written to.
+    """
+    lock_path, owner_path = (folder / name for name in LOCK_NAMES)
+    lock = FileLock(lock_path, timeout=0, fallback_to_soft=False, thread_local=False)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        raise UserError(
+            f"another fedsim process is using this folder: {_owner(owner_path)}",
+            where=str(folder),
+            hint="wait for it to end, or choose another folder with -o",
+        ) from None
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise UserError(
+                f"cannot write to the folder: {error.strerror}",
+                where=str(folder),
+                hint="choose a folder that you may write to",
+            ) from error
+        if folder not in _warned:
+            _warned.add(folder)
+            warnings.warn(
+                f"{folder}: this file system does not support locks; do not start a second fedsim in this folder",
+                stacklevel=3,
+            )
+    try:
+        write_text(owner_path, json.dumps(_myself()) + "\n")
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            owner_path.unlink()
+        lock.release()
+
+
+def _myself() -> dict[str, object]:
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
+
+
+def is_owned(folder: Path) -> bool:
+    """Whether a process is working in a folder, without touching its lock.
+
+    A process of another host counts as alive if it has not released the folder.
+    """
+    try:
+        owner = json.loads((folder / LOCK_NAMES[1]).read_text(encoding="utf-8"))
+        if owner["host"] == socket.gethostname():
+            os.kill(int(owner["pid"]), 0)
+            return not _has_ended(int(owner["pid"]))
+    except PermissionError:
+        return True  # It is alive and belongs to another user.
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return True
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process has ended and only keeps its id until its parent waits for it; on Linux, else False."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    # The state follows the name, which is in parentheses and may contain some.
+    return status.rpartition(")")[2].split()[0] == "Z"
+
+
+def _owner(path: Path) -> str:
+    try:
+        owner = json.loads(path.read_text(encoding="utf-8"))
+        return f"process {int(owner['pid'])} on {owner['host']!r}, since {owner['since']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "its id is unknown"

@@ -1,0 +1,1 @@
+"""Parts of a scenario: what one is, its parameters, where it is found, and users' functions as parts."""

@@ -1,0 +1,396 @@
+"""Named, replaceable parts of a scenario: methods, schedules, selections, data sets, models and the like.
+
+A part is a class with a ``name`` and a ``Params`` model. It is defined in a separate file in the
+package of its kind, where it is found without being listed anywhere, or in a user's file
+(``name: my_method.py:MyMethod``).
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import logging
+import os
+import pkgutil
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any, ClassVar, TypeVar
+
+from fedsim.errors import UserError, nearest_or_all
+from fedsim.parts.parameters import Parameters as Parameters
+from fedsim.vocabulary.formatting import format_names
+
+
+class Component:
+    """A named part of a scenario with validated parameters.
+
+    Subclasses that are not parts themselves (bases) leave ``name`` empty.
+
+    Attributes:
+        name: how a scenario names the part.
+        Params: its parameters.
+        companions: default parts of other kinds in the same section, if the scenario gives none; by kind, written as
+            in a scenario: ``{"schedule": {"name": "buffered"}}``.
+    """
+
+    name: ClassVar[str] = ""
+    Params: ClassVar[type[Parameters]] = Parameters
+    companions: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType({})
+
+    def __init__(self, params: Any) -> None:
+        self.params = params
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if is_bundled(cls):
+            return
+        # A user's part is not the published one that it derives from.
+        for name, value in (("title", cls.__name__), ("paper", "")):
+            if hasattr(cls, name) and name not in vars(cls):
+                setattr(cls, name, value)
+
+
+def is_bundled(item: Callable[..., Any]) -> bool:
+    """Whether a function or class ships with fedsim."""
+    return item.__module__.partition(".")[0] == "fedsim"
+
+
+def place(user_class: type[Any], function: str = "") -> str:
+    """A user's class, or a function of it, for messages: ``file:line: Class.function``.
+
+    The line is that of the function, or of the class if it inherits the function from fedsim. A class of a notebook's
+    cell is named alone.
+    """
+    name = f"{user_class.__name__}.{function}" if function else user_class.__name__
+    try:
+        file = inspect.getfile(user_class)
+    except (OSError, TypeError):
+        return name
+    own = inspect.getattr_static(user_class, function, None) if function else None
+    own = getattr(own, "__func__", own)
+    own = inspect.unwrap(own) if callable(own) else own
+    if inspect.isfunction(own) and not is_bundled(own):
+        return f"{defined_at(own)}: {name}"
+    line = _line_of_class(file, user_class.__name__)
+    return f"{file}: {name}" if line is None else f"{file}:{line}: {name}"
+
+
+@functools.lru_cache(maxsize=64)
+def _line_of_class(file: str, name: str) -> int | None:
+    """The line of a class in a file; None if the file cannot be read or defines no class of this name."""
+    try:
+        tree = ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError):
+        return None
+    classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    return next((node.lineno for node in classes if node.name == name), None)
+
+
+def defined_at(function: Callable[..., Any]) -> str | None:
+    """The file and line of a function's definition; None if it has none."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return None if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def params_of(part: Component) -> Parameters:
+    """The parameters from which an instance was built; a user's class may keep none."""
+    params: Parameters = getattr(part, "params", Parameters())
+    return params
+
+
+ComponentType = TypeVar("ComponentType", bound=Component)
+
+
+class _Parts(Mapping[str, type[ComponentType]]):
+    """The parts of one kind, by name; a part is imported without the others if its module has the same name."""
+
+    def __init__(self, package: str, base: type[ComponentType]) -> None:
+        self._package, self._base = package, base
+        root = importlib.import_module(package)
+        self._modules = sorted(module.name for module in pkgutil.iter_modules(root.__path__))
+        self._defined: dict[str, dict[str, type[ComponentType]]] = {}
+
+    def __getitem__(self, name: str) -> type[ComponentType]:
+        if name in self._modules:
+            parts = self._defined_in(name)
+            if name in parts:
+                return parts[name]
+        return self._all[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @functools.cached_property
+    def _all(self) -> dict[str, type[ComponentType]]:
+        parts: dict[str, type[ComponentType]] = {}
+        for module in self._modules:
+            for name, part in self._defined_in(module).items():
+                if name in parts:
+                    raise RuntimeError(f"two parts are named {name!r}: {parts[name]} and {part}")
+                parts[name] = part
+        return dict(sorted(parts.items()))
+
+    def _defined_in(self, name: str) -> dict[str, type[ComponentType]]:
+        if name not in self._defined:
+            self._defined[name] = self._read(name)
+        return self._defined[name]
+
+    def _read(self, name: str) -> dict[str, type[ComponentType]]:
+        module = importlib.import_module(f"{self._package}.{name}")
+        return {
+            value.name: value
+            for value in vars(module).values()
+            if isinstance(value, type)
+            and issubclass(value, self._base)
+            and value.name
+            and value.__module__ == module.__name__
+            and not inspect.isabstract(value)
+        }
+
+
+@functools.cache
+def discover(package: str, base: type[ComponentType]) -> Mapping[str, type[ComponentType]]:
+    """The parts of one kind that ship with fedsim, by name, from the modules of ``package``; imported when used."""
+    return _Parts(package, base)
+
+
+def is_user_reference(name: str) -> bool:
+    """Whether ``name`` names a class in a user's file: ``path/to/file.py:ClassName``."""
+    return ".py:" in name
+
+
+NO_USER_CODE = "FEDSIM_NO_USER_CODE"
+"""Environment variable that forbids importing users' files; child processes inherit it."""
+
+_LOGGER = logging.getLogger("fedsim")
+_USER_MODULE = "fedsim_user_"
+_named: set[Path] = set()
+"""Users' files that were named together with others."""
+
+
+def users_traceback(error: BaseException) -> TracebackType | None:
+    """The traceback of ``error`` from fedsim's innermost call of a user's file on; None if it passed through none."""
+    trace, call, users = error.__traceback__, None, None
+    while trace is not None:
+        module = trace.tb_frame.f_globals.get("__name__", "")
+        if module.startswith(_USER_MODULE):
+            users = call = call or trace
+        elif module.partition(".")[0] == "fedsim":
+            call = None
+        trace = trace.tb_next
+    return users
+
+
+def users_line(error: BaseException) -> str | None:
+    """The innermost line of a user's file that ``error`` passed through, as ``file:line``; None if there is none."""
+    trace, line = users_traceback(error), None
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__", "").startswith(_USER_MODULE):
+            line = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return line
+
+
+def users_report(error: BaseException) -> str | None:
+    """The traceback of ``error`` as text, with the lines of users' files alone; None if it passed through none."""
+    trace = users_traceback(error)
+    if trace is None:
+        return None
+    files = {
+        getattr(module, "__file__", None)
+        for name, module in list(sys.modules.items())
+        if name.startswith(_USER_MODULE)
+    }
+    whole = traceback.TracebackException(type(error), error, trace)
+    report: traceback.TracebackException | None = whole
+    while report is not None:
+        users = [frame for frame in report.stack if frame.filename in files]
+        report.stack = traceback.StackSummary.from_list(users)
+        report = report.__cause__ or report.__context__
+    return "".join(whole.format())
+
+
+def _user_code_is_refused() -> bool:
+    return os.environ.get(NO_USER_CODE, "0") not in ("", "0")
+
+
+def announce_user_code(path: Path) -> None:
+    """Log the path of a user's code before it runs, unless it was named together with others.
+
+    Raises:
+        UserError: users' code is refused (:data:`NO_USER_CODE`).
+    """
+    if _user_code_is_refused():
+        raise UserError(
+            f"the code in {path} may not run, because --no-user-code or {NO_USER_CODE} is set",
+            hint="read the file, and leave out the option if you trust it",
+        )
+    if path not in _named:
+        _LOGGER.info("running the code in %s", path)
+
+
+def announce_files_of(data: Any, folder: Path) -> None:
+    """Log the users' files that ``data``, nested mappings and lists, refers to, in one line before any of them runs.
+
+    Refused files are left to :func:`announce_user_code`, which names the place of each.
+    """
+    if _user_code_is_refused():
+        return
+    files = {
+        path
+        for reference in _references(data)
+        if (path := _file_of(reference, folder)).is_file() and _module_name(path) not in sys.modules
+    }
+    if len(files) > 1:
+        common = Path(os.path.commonpath([path.parent for path in files]))
+        names = sorted(str(path.relative_to(common)) for path in files)
+        _LOGGER.info("running the code in %s: %s", common, format_names(names))
+        _named.update(files)
+
+
+def _references(data: Any) -> Iterator[str]:
+    """The references to users' files among nested values."""
+    if isinstance(data, str):
+        if is_user_reference(data):
+            yield data
+    elif isinstance(data, Mapping):
+        for value in data.values():
+            yield from _references(value)
+    elif isinstance(data, list | tuple):
+        for value in data:
+            yield from _references(value)
+
+
+def _file_of(reference: str, folder: Path) -> Path:
+    return (folder / reference.rpartition(":")[0]).resolve()
+
+
+def _module_name(path: Path) -> str:
+    return f"{_USER_MODULE}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+
+
+def load_user_component(
+    reference: str,
+    base: type[Any],
+    folder: Path,
+    of_function: Callable[[Callable[..., Any]], type[Any]] | None = None,
+) -> type[Any]:
+    """The class ``file.py:ClassName`` (relative to ``folder``), which must derive from ``base``.
+
+    If ``of_function`` is given, the name may also be that of a function, which it turns into a class. The file is named
+    in the log (logger ``fedsim``, level INFO) before it is imported.
+
+    Raises:
+        UserError: the file or class is missing, cannot be imported, or is not a ``base``, or user code is refused
+            (:data:`NO_USER_CODE`).
+    """
+    class_name = reference.rpartition(":")[2]
+    path = _file_of(reference, folder)
+    if not path.is_file():
+        raise UserError(f"no such file: {path}", hint=f"paths are relative to {folder.resolve()}")
+    module_name = _module_name(path)
+    if module_name not in sys.modules:
+        announce_user_code(path)
+        spec = importlib.util.spec_from_file_location(module_name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[module_name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            del sys.modules[module_name]
+            hint = None
+            if isinstance(error, ImportError):
+                hint = _how_to_get(error, path)
+            elif isinstance(error, SyntaxError):
+                # The file, the line, its text and a caret below the place, as Python shows them.
+                hint = "".join(traceback.format_exception_only(error)[:-1]).strip()
+            raise UserError(
+                f"{path} cannot be imported: {type(error).__name__}: {error}", hint=hint
+            ) from error
+    names = vars(sys.modules[module_name])
+    value = names.get(class_name)
+    if of_function is not None and inspect.isfunction(value):
+        return of_function(value)
+    expected = "class or function" if of_function else "class"
+    if class_name not in names:
+        known = [
+            key
+            for key, item in names.items()
+            if _is_class_of_file(item, base, module_name)
+            or (of_function is not None and _is_function_of_file(item, key, module_name))
+        ]
+        raise UserError(
+            f"{path} has no {expected} named '{class_name}'",
+            hint=nearest_or_all(class_name, known, f"it defines: {', '.join(known) or 'none'}"),
+        )
+    if not (isinstance(value, type) and issubclass(value, base)):
+        package, _, base_name = import_path(base).rpartition(".")
+        raise UserError(
+            f"{place(value)} does not derive from {package}.{base_name}"
+            if isinstance(value, type)
+            else f"{class_name} in {path} is of type {type(value).__name__}, not a {expected}",
+            hint=None
+            if base is object
+            else f"write class {class_name}({base_name}), after from {package} import {base_name}",
+        )
+    if inspect.isabstract(value):
+        lacking = sorted(getattr(value, "__abstractmethods__", ()))
+        declaring = next(item for item in value.__mro__ if lacking[0] in vars(item))
+        raise UserError(
+            f"{place(value)} lacks {', '.join(lacking)}",
+            hint=f"define {', '.join(lacking)} in the class; {import_path(declaring)} requires it",
+        )
+    return value
+
+
+def _how_to_get(error: ImportError, path: Path) -> str | None:
+    """A hint for a user's file that imports something that cannot be found; None if there is none."""
+    if "relative import" in str(error):
+        return f"a part is one file, so it has no package: move what it needs into {path.name}"
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return None
+    package = error.name.partition(".")[0]
+    beside = [path.parent / f"{package}.py", path.parent / package]
+    for file in beside:
+        if file.exists():
+            return (
+                f"a part is one file, so {file.name} beside it is not found: move what it needs into {path.name}, or "
+                "install it as a package"
+            )
+    if package in ("peft", "transformers"):
+        return 'pip install "fedsim-des[transformers]"'
+    return f"install the package of '{error.name}', or correct the import"
+
+
+def import_path(cls: type[Any]) -> str:
+    """The dotted path from which users import a class: the outermost package that offers it, else this module."""
+    if cls.__module__.startswith(_USER_MODULE):
+        return cls.__qualname__
+    parts = cls.__module__.split(".")
+    packages = (".".join(parts[:end]) for end in range(1, len(parts)))
+    offering = (
+        name
+        for name in (*packages, __name__)
+        if getattr(sys.modules.get(name), cls.__name__, None) is cls
+    )
+    return f"{next(offering, cls.__module__)}.{cls.__name__}"
+
+
+def _is_class_of_file(item: Any, base: type[Any], module_name: str) -> bool:
+    return isinstance(item, type) and issubclass(item, base) and item.__module__ == module_name
+
+
+def _is_function_of_file(item: Any, key: str, module_name: str) -> bool:
+    return inspect.isfunction(item) and item.__module__ == module_name and not key.startswith("_")

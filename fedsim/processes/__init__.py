@@ -1,0 +1,1 @@
+"""Processes of this machine: signals that stop them, the fork server, cores and Ray."""

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fedsim.files.durable import (
+    TEMPORARY_PREFIX,
+    is_disk_full,
+    remove_temporaries,
+    replacing,
+    replacing_folder,
+    write_text,
+)
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+    write_text(path, "new")
+    assert path.read_text() == "new"
+    assert [item.name for item in tmp_path.iterdir()] == ["a.txt"]
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_files_reach_the_disk_before_they_get_their_names_and_the_names_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order that a power cut cannot turn into an empty file under the name of a complete one."""
+    log: list[tuple[str, str]] = []
+
+    def name(inode: int) -> str:
+        """The name that an inode has at that moment, without what is random in it."""
+        paths = [tmp_path, *tmp_path.rglob("*")]
+        path = next(path for path in paths if path.stat().st_ino == inode)
+        parts = path.relative_to(tmp_path).parts
+        return "/".join("new" if part.startswith(TEMPORARY_PREFIX) else part for part in parts)
+
+    def fsync(file: int) -> None:
+        log.append(("flush", name(os.fstat(file).st_ino)))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    for rename in ("replace", "rename"):
+        real = getattr(os, rename)
+
+        def renaming(old: Path, new: Path, real: Callable[..., None] = real) -> None:
+            log.append(("rename", new.name))
+            real(old, new)
+
+        monkeypatch.setattr(os, rename, renaming)
+    write_text(tmp_path / "a", "1")
+    assert log == [("flush", "new"), ("rename", "a"), ("flush", "")]
+    log.clear()
+    with replacing_folder(tmp_path / "f") as temporary:
+        (temporary / "b").write_text("1")
+    assert log == [
+        *[("flush", "new/b"), ("flush", "new"), ("rename", "f")],
+        ("flush", ""),
+    ]
+
+
+def test_an_error_while_writing_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+    with pytest.raises(IsADirectoryError), replacing(path) as temporary:
+        temporary.write_bytes(tmp_path.read_bytes())
+    assert path.read_text() == "old"
+    assert [item.name for item in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_symbolic_link_is_replaced_and_its_target_left_alone(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    path = tmp_path / "a.txt"
+    path.symlink_to(victim)
+    write_text(path, "new")
+    assert victim.read_text() == "precious"
+    assert path.read_text() == "new"
+    assert not path.is_symlink()
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError), replacing_folder(tmp_path / "f") as temporary:
+        (temporary / "a").write_bytes(temporary.read_bytes())
+    assert list(tmp_path.iterdir()) == []
+    with replacing_folder(tmp_path / "f") as temporary:
+        (temporary / "a").write_text("1")
+        assert not (tmp_path / "f").exists()
+    assert (tmp_path / "f" / "a").read_text() == "1"
+
+
+def test_what_killed_processes_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / f"{TEMPORARY_PREFIX}1").write_text("")
+    (tmp_path / f"{TEMPORARY_PREFIX}2").mkdir()
+    (tmp_path / ".mine").write_text("")
+    remove_temporaries(tmp_path)
+    assert [item.name for item in tmp_path.iterdir()] == [".mine"]
+
+
+def test_a_full_disk_is_recognized_however_it_is_reported() -> None:
+    assert is_disk_full(OSError(errno.ENOSPC, "x"))
+    assert is_disk_full(OSError("[errno 28] Error writing: No space left on device"))
+    error = ValueError("cannot be saved")
+    error.__cause__ = OSError(errno.EDQUOT, "x")
+    assert is_disk_full(error)
+    assert not is_disk_full(OSError(errno.EACCES, "no"))
