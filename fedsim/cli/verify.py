@@ -17,8 +17,7 @@ from fedsim.vocabulary.formatting import format_counted
 def command(folders: tuple[Path, ...], as_json: bool) -> int:
     """Check every file of each of FOLDERS (runs, sweeps, trace bundles) against its checksum.
 
-    Exit code 0: nothing is damaged; 2: something is. The report page and any files you added have no checksum. Folders
-    written by earlier versions have none at all and are "not verifiable".
+    Exit code 0: nothing is damaged; 2: something is. The report page and any files you added have no checksum.
     """
     from fedsim.runs.sweep import is_sweep
     from fedsim.runs.verification import (

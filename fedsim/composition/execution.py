@@ -429,8 +429,6 @@ class _Execution:
         if self._reached is None:
             return "there is no checkpoint: starting from the beginning"
         text = f"resuming from the checkpoint at version {format_count(self._reached['version'])}"
-        if "simulated_s" not in self._reached:
-            return text  # It was written by an earlier version of fedsim.
         simulated = format_duration(self._reached["simulated_s"])
         return f"{text}, simulated {simulated}, {self._reached['share']:.0%} of the run"
 

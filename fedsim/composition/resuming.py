@@ -12,7 +12,7 @@ from fedsim import bundled
 from fedsim.errors import UserError, raise_all
 from fedsim.files.checksums import data_sha256, file_sha256
 from fedsim.global_generators import RANDOM_NUMBERS
-from fedsim.runs.folder import INFO_FORMAT, RunFolder
+from fedsim.runs.folder import RunFolder
 from fedsim.scenario import own_code
 from fedsim.scenario.comparing import differences, flattened, text
 from fedsim.scenario.description import section_of
@@ -43,17 +43,9 @@ def load_original(
         overrides: values by dotted path.
 
     Raises:
-        UserError: an earlier version began the run, the scenario or a file of code or data has changed since, a class
+        UserError: the scenario or a file of code or data has changed since, a class
             cannot be imported again, or an override is not allowed.
     """
-    if info["format"] < INFO_FORMAT:
-        version = info["versions"]["fedsim-des"]
-        again = format_command("run", folder.scenario, "-o", "NEW_FOLDER")
-        raise UserError(
-            f"the run was started by fedsim {version}, which simulates time differently",
-            where=str(folder.path),
-            hint=f"finish it with that version (pip install fedsim-des=={version}), or run its scenario again: {again}",
-        )
     _require_original_scenario(folder, info)
     raise_all(changed_files(folder, info))
     loaded = _load_again(folder, info)

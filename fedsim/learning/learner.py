@@ -437,8 +437,7 @@ class Learner:
             )
         self._side.restore(int(meta["version"]), tensors)
         self._losses.values = tensors["losses"].numpy().copy()
-        if "timeline" in tensors:  # Checkpoints of earlier versions have no checksums.
-            self._replay.expect(tensors["timeline"])
+        self._replay.expect(tensors["timeline"])
         self._accuracies = {
             int(name.removeprefix("accuracies/")): value.numpy().copy()
             for name, value in tensors.items()

@@ -145,7 +145,7 @@ def _read_state(path: Path) -> dict[str, Any]:
     content = _content(path)
     for number, expected in enumerate(content["tensors"]):
         file = path / _TENSORS.format(number)
-        if expected is not None and file_sha256(file) != expected:
+        if file_sha256(file) != expected:
             raise UserError("has changed since fedsim wrote it", where=str(file))
     return content
 
@@ -154,9 +154,6 @@ def _content(path: Path) -> dict[str, Any]:
     """The state of a checkpoint and the checksums of its tensors, which are not compared; errors as above."""
     require_regular(path / _STATE)
     document = json.loads((path / _STATE).read_text(encoding="utf-8"))
-    if "files" in document:
-        # A checkpoint of an earlier version, which has no checksums.
-        return {"tensors": [None] * document["files"], "state": document["state"]}
     if text_sha256(document["content"]) != document["sha256"]:
         raise UserError("has changed since fedsim wrote it", where=str(path / _STATE))
     content: dict[str, Any] = json.loads(document["content"])

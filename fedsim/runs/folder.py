@@ -13,10 +13,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Required
-
-from pydantic import Field, StrictInt, TypeAdapter, ValidationError
-from typing_extensions import TypedDict
+from typing import Any
 
 from fedsim.errors import UserError, writing
 from fedsim.files.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
@@ -28,9 +25,7 @@ from fedsim.scenario import own_code
 from fedsim.vocabulary.formatting import format_command
 
 INFO_FORMAT = 2
-"""Format of ``run.json``; raised when the meaning of an entry changes. 1 was that of an earlier version."""
-FIRST_WITH_CHECKSUMS = 2
-"""Earlier formats of ``run.json`` have no checksums."""
+"""Format of ``run.json``; raised when the meaning of an entry changes."""
 
 
 class Status(StrEnum):
@@ -43,33 +38,6 @@ class Status(StrEnum):
     """Ended by an error, which is in ``run.json``."""
     INTERRUPTED = "interrupted"
     """Stopped before its end, by the user or because its process was killed; can be resumed."""
-
-
-_Seconds = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
-
-
-class _Timeline(TypedDict):
-    run: str
-    seed: StrictInt
-
-
-class _Info(TypedDict, total=False):
-    """The entries of ``run.json`` that readers need; the checksum protects later files, but not earlier versions'."""
-
-    status: Required[Status]
-    seed: StrictInt | None
-    clients: StrictInt | None
-    simulated_s: _Seconds | None
-    wall_s: _Seconds | None
-    rounds: StrictInt | None
-    metrics: dict[str, Any] | None
-    versions: dict[str, Any] | None
-    hardware: dict[str, Any] | None
-    files: dict[str, str] | None
-    timeline: _Timeline | None
-
-
-_INFO = TypeAdapter(_Info)
 
 
 class RunFolder:
@@ -197,10 +165,7 @@ class RunFolder:
     @property
     def has_begun(self) -> bool:
         """Whether a run has written its scenario here; one that was killed earlier has nothing to resume."""
-        if not self.info.exists():
-            return False
-        info = self.read_info()
-        return info["format"] < FIRST_WITH_CHECKSUMS or bool(info.get("files"))
+        return self.info.exists() and bool(self.read_info().get("files"))
 
     @property
     def _is_complete(self) -> bool:
@@ -377,23 +342,12 @@ class RunFolder:
         except (OSError, ValueError) as error:
             problem = getattr(error, "strerror", None) or error
             raise self.damaged(self.info, f"cannot be read: {problem}") from error
-        if not isinstance(info, dict) or type(info.get("format")) is not int or info["format"] < 1:
+        if not isinstance(info, dict) or type(info.get("format")) is not int:
             raise self.damaged(self.info, "is not the description of a run")
         if info["format"] > INFO_FORMAT:
             raise later_format(info["format"], self.info)
-        if info["format"] >= FIRST_WITH_CHECKSUMS and not is_unchanged(info):
+        if not is_unchanged(info):
             raise self.damaged(self.info, "has changed since fedsim wrote it")
-        try:
-            _INFO.validate_python(info)
-        except ValidationError as error:
-            wrong = error.errors()[0]
-            key = ".".join(map(str, wrong["loc"]))
-            problem = (
-                f"lacks the entry '{key}'"
-                if wrong["type"] == "missing"
-                else f"the entry '{key}' is {json.dumps(wrong['input'])}, which fedsim never writes"
-            )
-            raise self.damaged(self.info, problem) from None
         return info
 
     def update_info(self, **changes: Any) -> dict[str, Any]:

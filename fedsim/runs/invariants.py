@@ -82,10 +82,11 @@ def _dispatches(run: Run, messages: list[str]) -> None:
     came = (outcome == Outcome.AGGREGATED) | (outcome == Outcome.LATE)
     forbid(came & np.isnan(arrived), "is aggregated or late, but never arrived")
 
-    # The timeline of a run of an earlier version has no causes.
     has_cause = table["cause"].notna().to_numpy()
-    dropped = (outcome == Outcome.DROPPED) & has_cause.any()
-    forbid(has_cause != dropped, "cause and outcome disagree on whether it was dropped")
+    forbid(
+        has_cause != (outcome == Outcome.DROPPED),
+        "cause and outcome disagree on whether it was dropped",
+    )
 
     done = table["steps_done"].to_numpy()
     forbid(

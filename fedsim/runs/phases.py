@@ -92,25 +92,18 @@ def phases(dispatches: pd.DataFrame, aggregations: pd.DataFrame, duration_s: flo
     Columns: ``download_s``, ``compute_s`` and ``upload_s``, the time at work; ``paused_s``, in which the client was
     offline and did not work; together they last from the dispatch to its end. Then ``waiting_s`` from the arrival of
     an update to its aggregation (or to the end of the run if that is still to come), or to the next dispatch of its
-    client if that is earlier. In runs of versions that did not record the time at work, a phase lasts until the next
-    one, pauses included.
+    client if that is earlier.
 
     Args:
         dispatches: as :attr:`Run.dispatches`.
         aggregations: as :attr:`Run.aggregations`.
         duration_s: simulated seconds of the run.
     """
-    marks = [dispatches[f"{name}_s"].to_numpy() for name in INSTANTS]
     ended = dispatches["ended_s"].to_numpy()
-    spent = {}
-    for name, begin, end in zip(WORK_PHASES, marks, marks[1:], strict=False):
-        until = np.where(np.isnan(end), ended, end)
-        span = np.where(np.isnan(begin), 0.0, until - begin)
-        worked = dispatches[f"{name}_s"].to_numpy()
-        spent[f"{name}_s"] = np.where(np.isnan(worked), span, worked)
-    paused = ended - marks[0] - sum(spent.values())
+    spent = {f"{name}_s": dispatches[f"{name}_s"].to_numpy() for name in WORK_PHASES}
+    paused = ended - dispatches["dispatched_s"].to_numpy() - sum(spent.values())
     spent["paused_s"] = np.where(paused < _ROUNDING_S, 0.0, np.round(paused, 9))
-    arrived = marks[-1]
+    arrived = dispatches["arrived_s"].to_numpy()
     pending = (outcome_codes(dispatches) == Outcome.UNFINISHED) & ~np.isnan(arrived)
     until = np.where(pending, duration_s, aggregation_times(dispatches, aggregations))
     until = np.minimum(until, next_dispatch_times(dispatches))

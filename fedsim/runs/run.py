@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow as pa
 
-from fedsim.bundled import portable
 from fedsim.errors import UserError, argument_error
 from fedsim.runs.checkpoint import load_model
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.phases import phases
 from fedsim.runs.schema import (
-    ADDED,
     AGGREGATIONS,
     CLIENTS,
     DISPATCHES,
@@ -114,9 +112,7 @@ class Run:
         content = parse_yaml(self.scenario_text, str(path)).data
         if not isinstance(content, dict):
             raise self.folder.damaged(path, "is not a scenario")
-        # Earlier versions wrote the folders of bundled traces.
-        scenario: dict[str, Any] = portable(content)
-        return scenario
+        return content
 
     @functools.cached_property
     def dispatches(self) -> pd.DataFrame:
@@ -215,11 +211,7 @@ class Run:
             if "values" in data.column_names:
                 data = spread_metrics(data)
         elif missing := [name for name in table.schema.names if name not in data.column_names]:
-            if not ADDED.get(table.name, frozenset()).issuperset(missing):
-                raise self.folder.damaged(parquet, f"lacks the column '{missing[0]}'")
-            for name in missing:
-                field = table.schema.field(name)
-                data = data.append_column(field, pa.nulls(len(data), field.type))
+            raise self.folder.damaged(parquet, f"lacks the column '{missing[0]}'")
         frame: pd.DataFrame = data.to_pandas()
         for name in _NULLABLE.intersection(frame):
             # The type of a column must not depend on whether a run happened to have nulls in it.

@@ -160,12 +160,6 @@ CLIENTS = _table(
     _field("recharging_s", pa.float64(), "s", "idle while its battery was below the floor"),
 )
 
-ADDED: Mapping[str, frozenset[str]] = {
-    DISPATCHES.name: frozenset({"download_s", "compute_s", "upload_s", "cause"}),
-    CLIENTS.name: frozenset({"name", "device", "kind", "last_mae", "paused_s", "recharging_s"}),
-}
-"""Columns by table that runs of earlier versions lack; their readers get nulls."""
-
 ONLINE = _table(
     "online",
     "Clients online and eligible over simulated time, those that recharge included.",

@@ -17,7 +17,7 @@ SWEEP_FILE = "sweep.json"
 SCENARIO = "scenario.yaml"
 """The resolved scenario of a sweep, with its section ``sweep``."""
 SWEEP_FORMAT = 2
-"""Format of ``sweep.json``; 1 was that of an earlier version, without checksums."""
+"""Format of ``sweep.json``; raised when the meaning of an entry changes."""
 
 
 @dataclass(frozen=True)
@@ -45,26 +45,23 @@ class SweepRecord:
         name: the scenario's name.
         scenario: the scenario file; None if it was built in Python.
         runs: in the order of the sweep.
-        verifiable: whether the file has a checksum; that of an earlier version has none.
         files: checksums of the sweep's other files, by name.
     """
 
     name: str
     scenario: str | None
     runs: tuple[SweepEntry, ...]
-    verifiable: bool = True
     files: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Replace the file in ``folder``."""
         document = {"format": SWEEP_FORMAT, **asdict(self)}
-        del document["verifiable"]
         write_text(folder / SWEEP_FILE, json.dumps(stamped(document), indent=1) + "\n")
 
     def require_intact(self, folder: Path, name: str) -> None:
         """Refuse a file of the sweep in ``folder`` that is missing, or not as fedsim wrote it.
 
-        A sweep of an earlier version has no checksums, and a checksum of a sweep in progress may follow later.
+        The checksum of a sweep in progress may follow later.
 
         Raises:
             UserError: it is damaged.
@@ -100,14 +97,12 @@ def read_sweep(folder: Path) -> SweepRecord:
         written = document["format"]
         if written > SWEEP_FORMAT:
             raise later_format(written, path)
-        if written != 1 and not is_unchanged(document):
+        if not is_unchanged(document):
             raise ValueError("it has changed since fedsim wrote it")
         runs = tuple(SweepEntry(**entry) for entry in document["runs"])
         for entry in runs:
             _require_plain_name(entry.run)
-        files = {str(name): str(digest) for name, digest in document.get("files", {}).items()}
-        verifiable = written != 1
-        return SweepRecord(document["name"], document["scenario"], runs, verifiable, files)
+        return SweepRecord(document["name"], document["scenario"], runs, document["files"])
     except FileNotFoundError:
         raise UserError(
             f"the folder contains no {SWEEP_FILE}, so it is not a sweep folder",

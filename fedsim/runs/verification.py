@@ -8,7 +8,7 @@ from typing import Literal
 
 from fedsim.errors import UserError
 from fedsim.runs.checkpoint import Checkpoints
-from fedsim.runs.folder import FIRST_WITH_CHECKSUMS, RunFolder, Status
+from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.sweep import read_sweep
 from fedsim.traces.bundle import compare_files
 
@@ -21,7 +21,7 @@ class Verdict:
 
     Attributes:
         path: the folder.
-        state: ``intact``, ``damaged``, ``not verifiable`` (an earlier version wrote none), or ``unfinished`` or
+        state: ``intact``, ``damaged``, ``not verifiable`` (a trace bundle without checksums), or ``unfinished`` or
             ``failed``: the files that have checksums so far are intact, and the rest is written when the run ends.
         files: files compared.
         problems: one error per file that is missing or has changed.
@@ -44,8 +44,6 @@ def verify_run_folder(path: Path) -> Verdict:
         info = folder.read_info()
     except UserError as error:
         return Verdict(path, "damaged", 1, (error,))
-    if info["format"] < FIRST_WITH_CHECKSUMS:
-        return Verdict(path, "not verifiable", 0, ())
     problems = folder.problems(info)
     checkpoints = Checkpoints(folder.checkpoint)
     problems += [folder.damaged(file, message) for file, message in checkpoints.damaged()]
@@ -80,7 +78,7 @@ def verify_sweep_folder(path: Path) -> list[Verdict]:
             record.require_intact(path, name)
         except UserError as error:
             problems.append(error)
-    state: State = "damaged" if problems else "intact" if record.verifiable else "not verifiable"
+    state: State = "damaged" if problems else "intact"
     verdicts = [Verdict(path, state, 1 + len(record.files), tuple(problems))]
     for entry in record.runs:
         folder = RunFolder(path / entry.run)

@@ -46,17 +46,6 @@ def test_phases_end_with_the_dispatch_and_waiting_with_the_aggregation_or_the_ru
     ]
 
 
-def test_phases_of_earlier_versions_last_until_the_next_mark() -> None:
-    aggregations = pd.DataFrame({"version": [1], "time_s": [10.0]})
-    rows = dispatches().assign(download_s=NAN, compute_s=NAN, upload_s=NAN)
-    assert phases(rows, aggregations, 20.0).to_numpy().tolist() == [
-        [1.0, 3.0, 2.0, 0.0, 4.0],
-        [2.0, 3.0, 0.0, 0.0, 0.0],
-        [1.0, 2.0, 3.0, 0.0, 6.0],
-        [11.0, 0.0, 0.0, 0.0, 0.0],
-    ]
-
-
 def test_rounding_is_not_taken_for_a_pause() -> None:
     """Four months into a run, instants have no whole nanoseconds any more."""
     rows = dispatches().iloc[:1].assign(download_s=0.1, compute_s=0.2, upload_s=0.3)

@@ -126,17 +126,6 @@ def test_every_flipped_bit_and_every_missing_file_is_noticed(
             shutil.rmtree(path)
 
 
-def test_folders_of_the_first_version_are_not_verifiable(complete: Path, tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    shutil.copytree(complete, path)
-    info = json.loads((path / "run.json").read_text()) | {"format": 1}
-    del info["files"], info["sha256"]
-    (path / "run.json").write_text(json.dumps(info))
-    code, rows = verify(path)
-    assert (code, rows[0]["state"]) == (0, "not verifiable")
-    read_everything(path)
-
-
 def test_a_run_whose_page_is_missing_gets_it_by_resuming(complete: Path, tmp_path: Path) -> None:
     path = tmp_path / "run"
     shutil.copytree(complete, path)

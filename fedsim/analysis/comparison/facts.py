@@ -21,7 +21,6 @@ from fedsim.errors import UserError, nearest_or_all
 from fedsim.runs import Run
 from fedsim.runs.divergence import has_diverged, lost_metrics, lost_since
 from fedsim.runs.phases import aggregated_versions
-from fedsim.runs.schema import ADDED
 from fedsim.runs.tables import read_parquet
 from fedsim.vocabulary.formatting import Kind
 from fedsim.vocabulary.metrics import MetricDefinition, definition, meets
@@ -293,8 +292,6 @@ def _digest(run: Run) -> str:
     for name in DIGESTED:
         sink = pa.BufferOutputStream()
         table = read_parquet(run.folder.parquet(name)).combine_chunks().replace_schema_metadata()
-        # Runs of earlier versions lack these columns, and may be identical otherwise.
-        table = table.select([c for c in table.column_names if c not in ADDED.get(name, ())])
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
         content.update(sink.getvalue())
