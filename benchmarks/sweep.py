@@ -29,7 +29,7 @@ def sweep(folder: Path, jobs: int, runs: int, rounds: int) -> tuple[float, list[
         f"stop={{rounds: {rounds}}}",
         "training.threads=1",
     ]
-    command = [sys.executable, "-m", "fedsim.cli", "sweep", str(ROOT / "scenarios/quickstart.yaml")]
+    command = [sys.executable, "-m", "fedsim", "sweep", str(ROOT / "scenarios/quickstart.yaml")]
     for value in values:
         command += ["--set", value]
     start = time.perf_counter()

@@ -203,7 +203,7 @@ def main() -> None:
             command += ["--days", "7", "--seed", "0", "-o", str(bundle)]
             began = time.perf_counter()
             subprocess.run(
-                [sys.executable, "-m", "fedsim.cli", *command], check=True, capture_output=True
+                [sys.executable, "-m", "fedsim", *command], check=True, capture_output=True
             )
             peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
             print(f"{bundle}: {time.perf_counter() - began:.1f} s, at most {peak_mb:,.0f} MB")

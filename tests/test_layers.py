@@ -24,7 +24,7 @@ REGISTRIES = {
     "fedsim/__init__.py": "the public names, loaded when first used because torch takes a second to import",
     "fedsim/parts/catalog.py": "the parts of scenarios, by name",
     "fedsim/cli/__init__.py": "the commands, by name",
-    "fedsim/cli/pages.py": "the objects whose docstrings the Python page shows",
+    "fedsim/cli/docs.py": "the objects whose docstrings the Python page shows",
     "fedsim/parts/component.py": "the modules of a package, each of which is a part",
     "fedsim/processes/preloading.py": "what a fork server loads, of the layers that the forked processes use",
 }

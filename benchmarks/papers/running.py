@@ -52,7 +52,7 @@ def _run_sweep(before: Results, runs: Path, jobs: int, seeds: list[int]) -> None
     sweep = before.sweep
     start = resource.getrusage(resource.RUSAGE_CHILDREN)
     finished = len(Results(sweep, runs).runs)
-    command = [sys.executable, "-m", "fedsim.cli", "sweep", str(SCENARIOS / f"{sweep}.yaml")]
+    command = [sys.executable, "-m", "fedsim", "sweep", str(SCENARIOS / f"{sweep}.yaml")]
     subprocess.run(
         [*command, "-s", f"sweep.seeds={seeds}", "-o", str(runs / sweep), "-j", str(jobs)],
         check=True,

@@ -1,11 +1,10 @@
-"""The command line: one file a command, imported when that command runs."""
+"""The command line. The module of a command is imported when the command runs."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import importlib
-import importlib.util
 import json
 import os
 import re
@@ -42,32 +41,34 @@ COMMANDS = {
     "calibrate": "Make a trace bundle from the log of a real run.",
     "export": "Export a run for other tools.",
 }
+_OF_RUN = ("run", "resume", "report", "export")
+"""Commands that share a module."""
 
 EXIT_DEFECT = 1
 EXIT_USER = 2
 EXIT_SIGNAL = 128
 """Plus the number of the signal that ended the command."""
-EXIT_INTERRUPTED = EXIT_SIGNAL + 2
 
 
 class Commands(Suggesting):
-    """The group of all commands, each the ``command`` of a module of this package with its name."""
+    """The group of all commands, each ``command`` of the module with its name, or a function of ``run``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands of this installation."""
-        return [name for name in COMMANDS if importlib.util.find_spec(f"{__name__}.{name}")]
+        """The names of all commands."""
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of this name, if there is one."""
-        if cmd_name not in self.list_commands(ctx):
+        if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
+        module, name = ("run", cmd_name) if cmd_name in _OF_RUN else (cmd_name, "command")
+        command: click.Command = getattr(importlib.import_module(f"{__name__}.{module}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
+            formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a reader of the output that has seen enough (head, less) is not an error."""
@@ -108,11 +109,11 @@ class Commands(Suggesting):
         except (click.Abort, KeyboardInterrupt) as error:
             # Click turns a KeyboardInterrupt, which Stopped is, into an Abort.
             cause = error.__cause__ or error
-            if isinstance(cause, Stopped) and cause.signal_number != signal.SIGINT:
-                click.echo(f"stopped by {cause}", err=True)
-                return EXIT_SIGNAL + cause.signal_number
-            click.echo("interrupted", err=True)
-            return EXIT_INTERRUPTED
+            number = cause.signal_number if isinstance(cause, Stopped) else signal.SIGINT
+            click.echo(
+                "interrupted" if number == signal.SIGINT else f"stopped by {cause}", err=True
+            )
+            return EXIT_SIGNAL + number
         except OSError as error:
             if error.filename is not None or not is_disk_full(error):
                 return self._defect(error, show)
@@ -146,7 +147,6 @@ class Commands(Suggesting):
             for note in notes:
                 click.echo(note, err=True)
             return EXIT_USER
-        # The cause is not the user's to fix, so what to do next does not apply.
         traceback.print_exc()
         kind = "" if isinstance(error, FedsimError) else f"{type(error).__name__}: "
         text = f"internal error: {kind}{error}\nThis is a bug in fedsim; please report it with the lines above."
@@ -168,7 +168,16 @@ def _as_user_error(error: click.ClickException) -> UserError:
             near = "give it with -s seed=NUMBER; "
         return UserError(f"there is no option '{error.option_name}'", hint=near + command_help)
     if type(error) is click.BadParameter and error.param is not None:
-        return _of_value(error.message, error.param, command_help)
+        where = max(error.param.opts, key=len)
+        if not isinstance(error.param, click.Option):
+            where = error.param.human_readable_name
+        near = ""
+        if isinstance(error.param.type, click.Choice):
+            value = error.message.split("'")[1]
+            near = nearest(value, error.param.type.choices)
+        text = error.message.removesuffix(".").replace("a valid integer range", "a whole number")
+        text = text.replace("a valid float range", "a number")
+        return UserError(text, where=where, hint=near + command_help or None)
     text = error.format_message().removesuffix(".")
     if extra := re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", text):
         spaces = "put a name with spaces in quotation marks; "
@@ -177,18 +186,6 @@ def _as_user_error(error: click.ClickException) -> UserError:
         text = text.removeprefix(f"Option '{error.option_name}' ")
         return UserError(text, where=error.option_name, hint=command_help or None)
     return UserError(f"{text[:1].lower()}{text[1:]}", hint=command_help or None)
-
-
-def _of_value(message: str, parameter: click.Parameter, command_help: str) -> UserError:
-    """The error for a wrong value of an option or argument; names the choice that was meant if one is similar."""
-    is_option = isinstance(parameter, click.Option)
-    where = max(parameter.opts, key=len) if is_option else parameter.human_readable_name
-    text, kind, near = message.removesuffix("."), parameter.type, ""
-    if isinstance(kind, click.Choice) and (value := re.match("'(.*)' is not one of ", text)):
-        near = nearest(value[1], kind.choices)
-    text = text.replace("a valid integer range", "a whole number")
-    text = text.replace("a valid float range", "a number")
-    return UserError(text, where=where, hint=near + command_help or None)
 
 
 def _show(errors: Iterable[UserError]) -> None:
@@ -205,9 +202,8 @@ def _show_json(errors: Iterable[UserError]) -> None:
 def _lacks_memory(error: Exception) -> bool:
     """Whether memory ran out; torch has a special error for a GPU only."""
     names = {kind.__name__ for kind in type(error).__mro__}
-    return bool(names & {"MemoryError", "OutOfMemoryError"}) or "can't allocate memory" in str(
-        error
-    )
+    ran_out = not names.isdisjoint(("MemoryError", "OutOfMemoryError"))
+    return ran_out or "can't allocate memory" in str(error)
 
 
 def _drop_output() -> None:
@@ -215,23 +211,8 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _show_version(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
-    if requested:
-        from importlib.metadata import version
-
-        click.echo(f"fedsim {version('fedsim-des')}")
-        ctx.exit()
-
-
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--version",
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_show_version,
-    help="Show the version and exit.",
-)
+@click.version_option(package_name="fedsim-des", message="fedsim %(version)s")
 def cli() -> None:
     """Simulate federated learning on realistic devices: time is simulated, models are trained for real.
 

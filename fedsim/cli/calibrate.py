@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from fedsim.cli.options import (
     complete_scenario,
+    force_option,
     json_option,
+    output_option,
     path_type,
     print_json,
     user_code_option,
@@ -25,18 +26,15 @@ from fedsim.vocabulary.formatting import format_number
     shell_complete=complete_scenario,
     help="Scenario of the logged run, to simulate on the calibrated devices; a run folder contains its own.",
 )
-@click.option(
-    "-o",
-    "--output",
-    "bundle",
+@output_option(
+    "Folder of the new trace bundle; its page and scenario are written beside it.",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
-    help="Folder of the new trace bundle; its page and scenario are written beside it.",
 )
-@click.option("--force", is_flag=True, help="Replace the output if fedsim wrote it.")
+@force_option
 @user_code_option
 @json_option
-def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json: bool) -> None:
+def command(log: Path, scenario: Path | None, output: Path, force: bool, as_json: bool) -> None:
     """Estimate devices from LOG and write them as a trace bundle.
 
     LOG is a CSV or Parquet file with one row per dispatch, or a run folder. It needs the columns 'client', 'start' and
@@ -58,9 +56,9 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
     if scenario is None and (log / "run.json").exists() and scenario_of_run.exists():
         scenario = scenario_of_run
     loaded = None if scenario is None else load_scenario(scenario)
-    result = calibrate(log, bundle, loaded, overwrite=force)
+    result = calibrate(log, output, loaded, overwrite=force)
     # with_name, not with_suffix: the name of a bundle may have dots.
-    page, calibrated = (bundle.with_name(f"{bundle.name}.{end}") for end in ("html", "yaml"))
+    page, calibrated = (output.with_name(f"{output.name}.{end}") for end in ("html", "yaml"))
     write_calibration_page(result, page)
     if result.scenario is not None:
         beside = relocated(result.scenario, calibrated.parent.resolve())
@@ -71,7 +69,7 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
     coverage = {each.name: each.coverage for each in result.predictions}
     if as_json:
         content = {
-            "bundle": str(bundle),
+            "bundle": str(output),
             "page": str(page),
             "scenario": str(calibrated) if result.scenario is not None else None,
             "summary": texts,
@@ -81,25 +79,21 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
         }
         print_json(content)
         return
-    console = Console(highlight=False, soft_wrap=True)
     for name, text in texts.items():
-        console.print(f"{name}: {text}")
+        click.echo(f"{name}: {text}")
     for each in result.predictions:
         if len(each.logged) > 1:
-            console.print(
-                f"The 90% band for the {each.name} covers {each.coverage:.0%} of the values left out of the fit"
-            )
+            covered = f"covers {each.coverage:.0%} of the values left out of the fit"
+            click.echo(f"The 90% band for the {each.name} {covered}")
         else:
-            low, logged, high = (
-                format_number(one[0]) for one in (each.low, each.logged, each.high)
-            )
+            low, at, high = (format_number(one[0]) for one in (each.low, each.logged, each.high))
             side = "within" if each.coverage else "outside"
-            console.print(
-                f"The {each.name} after the fit, {logged}, lies {side} its 90% band, {low} to {high}"
+            click.echo(
+                f"The {each.name} after the fit, {at}, lies {side} its 90% band, {low} to {high}"
             )
     for flag in result.flags:
-        console.print(flag, style="yellow")
-    console.print(f"bundle: {bundle}")
+        click.secho(flag, fg="yellow")
+    click.echo(f"bundle: {output}")
     if result.scenario is not None:
-        console.print(f"scenario: {calibrated}")
-    console.print(f"page: {page}")
+        click.echo(f"scenario: {calibrated}")
+    click.echo(f"page: {page}")

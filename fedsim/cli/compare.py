@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 import re
-import textwrap
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,14 +23,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from fedsim.analysis.comparison import Comparison
-    from fedsim.vocabulary.formatting import Kind
 
 _COSTS = ("time_s", "version", "round", "bytes", "compute_s")
 """The horizontal axes; those of a figure, which are not imported for ``--help``."""
-_NAME = 8
-"""Least width for the name of a variant or a setting; in narrower terminals, values break anywhere."""
-_Column = tuple[str, list[list[str]]]
-"""Heading of a column of the table, and the parts of each value."""
 
 
 @click.command(name="compare")
@@ -214,6 +208,7 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _print(comparison: Comparison, page: Path) -> None:
     from fedsim.analysis.comparison.cautions import cautions
+    from fedsim.analysis.comparison.figures import relative_times
     from fedsim.analysis.comparison.headline import other_targets, statement
 
     console = Console(highlight=False)
@@ -223,17 +218,24 @@ def _print(comparison: Comparison, page: Path) -> None:
         console.print(sentence)
     for caution in cautions(comparison):
         console.print(caution, style="yellow")
-    _print_table(console, comparison)
+    console.print(_table(comparison))
+    targets = comparison.targets
+    if (
+        comparison.goals
+        and (targets["relative"].notna() & (targets["reached"] < targets["runs"])).any()
+    ):
+        console.print(f"{relative_times(comparison)}.")
     _print_differing(console, comparison.grouping.differing)
     console.print(f"page: {page}", soft_wrap=True)
 
 
-def _print_table(console: Console, comparison: Comparison) -> None:
-    """Print final values, times and the client updates to the headline's target, or the main figures of timing-only
-    runs."""
+def _table(comparison: Comparison) -> Table:
+    """Final values, times and the client updates to the headline's target, or the main figures of timing-only runs."""
+    from rich.table import Table
+
     from fedsim.analysis.comparison.facts import TIMING_TABLE
-    from fedsim.analysis.comparison.figures import relative_times
     from fedsim.analysis.comparison.headline import main_target
+    from fedsim.vocabulary.formatting import format_mean
 
     rows = comparison.summary.to_dict("records")
     if comparison.metrics:
@@ -245,86 +247,26 @@ def _print_table(console: Console, comparison: Comparison) -> None:
             for name, (label, kind) in TIMING_TABLE.items()
             if name != "energy_j" or comparison.summary[name].any()
         ]
-    columns = [
-        (heading, [_mean(row[name], row[f"{name}_sd"], kind) for row in rows])
+    columns = {
+        heading: [format_mean(row[name], row[f"{name}_sd"], kind) for row in rows]
         for heading, name, kind in shown
-    ]
-    columns += [
-        (
-            f"time to {comparison.phrase(goal)}",
-            [_reached(at) for at in comparison.targets_of(goal).to_dict("records")],
-        )
-        for goal in comparison.goals
-    ]
-    updates: list[_Column] = []
-    if (goal := main_target(comparison)) is not None:
-        at = comparison.targets_of(goal).to_dict("records")
-        updates.append((f"client updates to {comparison.phrase(goal)}", list(map(_updates, at))))
+    }
+    main = main_target(comparison)
+    for goal in comparison.goals:
+        reached = comparison.targets_of(goal).to_dict("records")
+        columns[f"time to {comparison.phrase(goal)}"] = list(map(_reached, reached))
+        if goal == main:
+            columns[f"client updates to {comparison.phrase(goal)}"] = list(map(_updates, reached))
+    table = Table(show_edge=False)
     names = ["setting"] * (len(comparison.grouping.settings) > 1) + ["label"]
-    # Without room for all columns, the client updates have a table of their own.
-    together = _unbroken([*columns, *updates], names, console)
-    for table_columns in [[*columns, *updates]] if together else filter(None, [columns, updates]):
-        console.print(_table(console, rows, names, table_columns))
-    targets = comparison.targets
-    if (
-        comparison.goals
-        and (targets["relative"].notna() & (targets["reached"] < targets["runs"])).any()
-    ):
-        console.print(f"{relative_times(comparison)}.")
-
-
-def _widths(columns: Sequence[_Column]) -> list[int]:
-    """The width of each column whose values break between their parts."""
-    return [
-        max(len(word) for parts in (heading.split(), *values) for word in parts)
-        for heading, values in columns
-    ]
-
-
-def _unbroken(columns: Sequence[_Column], names: Sequence[str], console: Console) -> bool:
-    """Whether the columns fit the terminal if values break only between their parts."""
-    widths = (*_widths(columns), len("runs"), *(_NAME for _ in names))
-    return sum(width + 3 for width in widths) <= console.width
-
-
-def _table(
-    console: Console,
-    rows: Sequence[dict[Hashable, Any]],
-    names: Sequence[str],
-    columns: Sequence[_Column],
-) -> Table:
-    """A table with one line per row if they fit the terminal; else values break between their parts, or anywhere if the
-    terminal is too narrow for that."""
-    from rich.table import Table
-
-    def table(*, narrow: bool) -> Table:
-        printed = Table(show_edge=False)
-        for name in names:
-            # Names wrap rather than end in an ellipsis.
-            printed.add_column("variant" if name == "label" else name, overflow="fold")
-        printed.add_column("runs", no_wrap=True)
-        unbroken = narrow and _unbroken(columns, names, console)
-        for (heading, _), width in zip(columns, _widths(columns), strict=True):
-            lines = textwrap.wrap(heading, width, break_long_words=False)
-            text = "\n".join(lines) if narrow else heading
-            printed.add_column(text, justify="right", no_wrap=unbroken)
-        for number, row in enumerate(rows):
-            values = [("\n" if narrow else " ").join(values[number]) for _, values in columns]
-            printed.add_row(*(str(row[name]) for name in names), str(row["runs"]), *values)
-        return printed
-
-    wide = table(narrow=False)
-    unlimited = console.options.update(max_width=10_000)
-    fits = console.measure(wide, options=unlimited).maximum <= console.width
-    return wide if fits else table(narrow=True)
-
-
-def _mean(mean_value: float, deviation: float, kind: Kind) -> list[str]:
-    """A mean over seeds and its deviation."""
-    from fedsim.vocabulary.formatting import format_mean
-
-    mean, sign, spread = format_mean(mean_value, deviation, kind).partition(" ±")
-    return [mean, f"±{spread}"] if sign else [mean]
+    for name in names:
+        # Names wrap rather than end in an ellipsis.
+        table.add_column("variant" if name == "label" else name, overflow="fold")
+    for heading in ("runs", *columns):
+        table.add_column(heading, justify="right")
+    for row, *values in zip(rows, *columns.values(), strict=True):
+        table.add_row(*(str(row[name]) for name in (*names, "runs")), *values)
+    return table
 
 
 def _print_differing(console: Console, paths: Sequence[str]) -> None:
@@ -343,7 +285,7 @@ def _print_differing(console: Console, paths: Sequence[str]) -> None:
         console.print(more)
 
 
-def _reached(at: dict[Hashable, Any]) -> list[str]:
+def _reached(at: dict[Hashable, Any]) -> str:
     """When a variant reached a target, by how many of its runs if not by all, and relative to the baseline."""
     from fedsim.vocabulary.formatting import format_duration, format_ratio
 
@@ -352,14 +294,14 @@ def _reached(at: dict[Hashable, Any]) -> list[str]:
         parts.append(f"[{at['reached']} of {at['runs']}]")
     if math.isfinite(at["relative"]):
         parts.append(f"({format_ratio(at['relative'])})")
-    return parts
+    return " ".join(parts)
 
 
-def _updates(at: dict[Hashable, Any]) -> list[str]:
+def _updates(at: dict[Hashable, Any]) -> str:
     """The client updates up to a target, and how many per hour that is."""
     from fedsim.vocabulary.formatting import format_mean_count, format_number
 
     parts = [format_mean_count(at["client_updates"])]
     if math.isfinite(at["client_updates_per_h"]):
         parts.append(f"({format_number(at['client_updates_per_h'])}/h)")
-    return parts
+    return " ".join(parts)

@@ -69,19 +69,21 @@ def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
     try:
         loaded = dataset.loaded(Path.cwd())
     except UserError as error:
-        raise UserError(
-            error.message, where=error.where, hint=_for_command(error.hint, dataset)
-        ) from error
+        hint = _for_command(error.hint, dataset)
+        raise UserError(error.message, where=error.where, hint=hint) from error
     for doubt in loaded.doubts():
         click.echo(f"warning: {doubt.message}\n  {_for_command(doubt.hint, dataset)}", err=True)
     described = _describe(loaded)
     if as_json:
         print_json(described)
         return
-    click.secho(described["name"], bold=True)
-    for key, value in described.items():
-        if key != "name" and value not in (None, []):
-            click.echo(f"{key.replace('_', ' '):<18}{_text(value)}")
+    rows = {
+        key.replace("_", " "): _text(value)
+        for key, value in described.items()
+        if value not in (None, [])
+    }
+    click.secho(rows.pop("name"), bold=True)
+    print_rows(rows)
 
 
 def _for_command(hint: str | None, dataset: Component) -> str | None:
@@ -101,26 +103,26 @@ def _for_command(hint: str | None, dataset: Component) -> str | None:
 def _describe(dataset: Dataset) -> dict[str, Any]:
     import numpy as np
 
-    quantity = dataset.kind == "regression"
+    labels = dataset.train_y
+    if dataset.kind == "regression":
+        classes, counts = None, []
+        target_range = [float(f"{edge:.6g}") for edge in (labels.min(), labels.max())]
+    else:
+        classes, target_range = dataset.classes, None
+        counts = np.bincount(labels, minlength=dataset.classes).tolist()
     return {
         "name": dataset.name,
         "kind": dataset.kind,
-        "training_samples": len(dataset.train_y),
+        "training_samples": len(labels),
         "test_samples": len(dataset.test_y),
         "shape": list(dataset.input_shape),
         "features": list(dataset.feature_names),
         "stored_as": str(dataset.train_x.dtype),
         "bytes": dataset.bytes,
-        "classes": None if quantity else dataset.classes,
+        "classes": classes,
         "class_names": list(dataset.class_names),
-        "samples_per_class": []
-        if quantity
-        else np.bincount(dataset.train_y, minlength=dataset.classes).tolist(),
-        "target_range": [
-            float(f"{edge:.6g}") for edge in (dataset.train_y.min(), dataset.train_y.max())
-        ]
-        if quantity
-        else None,
+        "samples_per_class": counts,
+        "target_range": target_range,
         "groups": len(dataset.group_names) if dataset.train_groups is not None else None,
     }
 

@@ -153,12 +153,9 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
             )
     rows = [row for row in every if f"{row.key}.".startswith(f"{part}.")]
     if not rows:
-        if other := _something_else(part):
-            what, command_line = other
-            raise UserError(
-                f"'{part}' is {what}, not a part of a scenario",
-                hint=f"describe it with: {command_line}",
-            )
+        if instead := _something_else(part):
+            hint = f"describe it with: {instead}"
+            raise UserError(f"'{part}' is not a part of a scenario", hint=hint)
         known = [name for one in kinds for name in CATALOG.parts(one)]
         similar = keys_elsewhere(part) if every else ""
         similar = similar or nearest(part, [*known, *(row.key for row in every)])
@@ -181,25 +178,21 @@ _NO_PART: dict[str, Any] = {"needs": [], "paper": "", "links": [], "bibtex": [],
 """Facts that only a part has; those of a section, a key or a choice."""
 
 
-def _something_else(name: str) -> tuple[str, str] | None:
-    """The kind of thing that a name is if it is not a part, and the command that describes it; None if unknown."""
+def _something_else(name: str) -> str:
+    """The command that describes a thing of this name that is not a part; empty if there is none."""
     from fedsim.traces.synthesis import PRESETS, known_families
 
-    path = Path(name)
-    trace = name.removeprefix(bundled.PREFIX)
-    if trace in bundled.traces():
-        return "a trace bundle", format_command("traces", "inspect", f"{bundled.PREFIX}{trace}")
-    if name in {**PRESETS, **known_families()}:
-        return "a population of synthetic devices", format_command("traces", "synthesize", name)
-    if (path / "manifest.json").is_file():
-        return "a trace bundle", format_command("traces", "inspect", name)
-    if name in bundled.scenarios() or path.suffix in (".yaml", ".yml"):
-        return "a scenario", format_command("scenario", "show", name)
-    if (path / "run.json").is_file():
-        return "a run", format_command("report", name)
-    if path.suffix == ".py":
-        return "a file", format_command("describe", f"{name}:ClassName")
-    return None
+    path, trace = Path(name), name.removeprefix(bundled.PREFIX)
+    is_scenario = name in bundled.scenarios() or path.suffix in (".yaml", ".yml")
+    commands = (
+        (trace in bundled.traces(), "traces", "inspect", f"{bundled.PREFIX}{trace}"),
+        (name in {**PRESETS, **known_families()}, "traces", "synthesize", name),
+        ((path / "manifest.json").is_file(), "traces", "inspect", name),
+        (is_scenario, "scenario", "show", name),
+        ((path / "run.json").is_file(), "report", name),
+        (path.suffix == ".py", "describe", f"{name}:ClassName"),
+    )
+    return next((format_command(*words) for applies, *words in commands if applies), "")
 
 
 def _of_user(part: str, kinds: list[str]) -> dict[str, Any]:
@@ -214,12 +207,8 @@ def _of_user(part: str, kinds: list[str]) -> dict[str, Any]:
         return adapters[0](function)
 
     bases = [entry.base() for entry in entries.values()]
-    user_class = load_user_component(
-        part,
-        bases[0] if len(bases) == 1 else object,
-        Path.cwd(),
-        of_function if adapters else None,
-    )
+    base = bases[0] if len(bases) == 1 else object
+    user_class = load_user_component(part, base, Path.cwd(), of_function if adapters else None)
     for kind, entry in entries.items():
         if issubclass(user_class, entry.base()):
             return _described(kind, part, CATALOG.adopt(kind, user_class))
@@ -234,6 +223,7 @@ def _described(kind: str, name: str, component: type[Component]) -> dict[str, An
     from fedsim.composition.requirements import declared_needs
 
     papers = references.of_part(kind, name)
+    titles = (f"{one.fields['title']} ({one.fields['year']})" for one in papers)
     return {
         "kind": kind,
         "name": name,
@@ -241,18 +231,11 @@ def _described(kind: str, name: str, component: type[Component]) -> dict[str, An
         "description": without_markup(prose(component)),
         "parameters": [vars(parameter) for parameter in parameters(component.Params)],
         "needs": declared_needs(component),
-        "paper": getattr(component, "paper", "") or _titles(papers),
+        "paper": getattr(component, "paper", "") or re.sub(r"[{}]", "", "; ".join(titles)),
         "links": [paper.link for paper in papers],
         "bibtex": [paper.bibtex for paper in papers],
         "example": example(kind, name, component.Params),
     }
-
-
-def _titles(papers: list[references.Reference]) -> str:
-    titles = (
-        re.sub(r"[{}]", "", f"{one.fields['title']} ({one.fields['year']})") for one in papers
-    )
-    return "; ".join(titles)
 
 
 def _print_bibtex(described: list[dict[str, Any]]) -> None:
@@ -267,32 +250,30 @@ def _print_bibtex(described: list[dict[str, Any]]) -> None:
 def _print(described: dict[str, Any], *, first: bool) -> None:
     if not first:
         click.echo()
-    click.secho(f"{described['name']} ({kind_noun(described['kind'])})", bold=True)
+    name = described["name"]
+    click.secho(f"{name} ({kind_noun(described['kind'])})", bold=True)
     # That of a single key is printed with its type and default.
     if described["description"] and described["kind"] != "key":
         echo_text(described["description"])
-    if described["needs"]:
-        click.secho("\nneeds", bold=True)
-        for need in described["needs"]:
-            echo_text(need, indent="  ")
+    _print_section("needs", described["needs"])
     print_parameters(described["parameters"])
+    bibtex = [f"BibTeX: fedsim describe {name} --bibtex"] if described["bibtex"] else []
     if described["paper"]:
-        click.secho("\npaper", bold=True)
-        click.echo(f"  {described['paper']}")
-        for link in described["links"]:
-            click.echo(f"  {link}")
-        if described["bibtex"]:
-            click.echo(f"  BibTeX: fedsim describe {described['name']} --bibtex")
-    if described["example"]:
-        click.secho("\nexample", bold=True)
-        for line in described["example"].splitlines():
-            click.echo(f"  {line}")
+        _print_section("paper", [described["paper"], *described["links"], *bibtex])
+    _print_section("example", described["example"].splitlines())
     if described["kind"] != "method":
         return
-    if is_user_reference(described["name"]):
+    if is_user_reference(name):
         from fedsim.cli import methods
 
         click.secho("\nrules", bold=True)
-        methods.print_rules(methods.describe(described["name"]))
+        methods.print_rules(methods.describe(name))
     else:
-        click.echo(f"\nwhat it sends and keeps: fedsim methods show {described['name']}")
+        click.echo(f"\nwhat it sends and keeps: fedsim methods show {name}")
+
+
+def _print_section(title: str, lines: list[str]) -> None:
+    if lines:
+        click.secho(f"\n{title}", bold=True)
+    for line in lines:
+        click.echo(f"  {line}")

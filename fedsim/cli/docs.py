@@ -1,23 +1,46 @@
-"""``fedsim docs``: read the documentation in the terminal."""
+"""``fedsim docs``: read the documentation, which also comes with a wheel, in the terminal.
+
+Pages are Markdown. Where a page includes another file or is filled from docstrings when the site is built, the text
+read here is complete as well. Notebooks are read as Markdown, without the results of their cells.
+"""
 
 from __future__ import annotations
 
+import inspect
+import json
+import pydoc
+import re
 import shutil
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
+from typing import Any
 
 import click
 
 from fedsim import bundled
-from fedsim.cli import pages
 from fedsim.cli.options import completing, print_rows
+from fedsim.errors import UserError, nearest_or_all
+from fedsim.parts.parameters import without_markup
 
 # Longer lines of prose are hard to read.
 _WIDEST = 110
+# A file that a page includes, from one of its lines on.
+_INCLUDED = re.compile(r'^--8<-- "(?P<path>[^":]+)(?::(?P<line>\d+):)?"$', re.MULTILINE)
+_COMMENT = re.compile(r"^<!--.*?-->\n+", re.MULTILINE | re.DOTALL)
+# An object whose docstrings a page shows, and the members to show of it.
+_OBJECT = re.compile(
+    r"^::: (?P<name>[\w.]+)\n(?:    options:\n(?:      members: \[(?P<members>[^\]]*)\]\n)?"
+    r"(?:      inherited_members: (?P<inherited>true)\n)?)?",
+    re.MULTILINE,
+)
+_QUOTED_TYPE = re.compile(r"(: |-> )'([^']*)'")
 
 
 @click.command(name="docs")
-@click.argument("page", required=False, shell_complete=completing(pages.pages))
+@click.argument("page", required=False, shell_complete=completing(lambda: pages()))
 def command(page: str | None) -> None:
     """Read a PAGE of the documentation, such as scenarios or tutorials/compare; without one, list all pages.
 
@@ -25,16 +48,14 @@ def command(page: str | None) -> None:
     """
     if page is None:
         _list()
-        return
-    text = pages.text(pages.find(page))
-    if sys.stdout.isatty():
-        click.echo_via_pager(_rendered(text), color=True)
+    elif sys.stdout.isatty():
+        click.echo_via_pager(_rendered(text(find(page))), color=True)
     else:
-        click.echo(text)
+        click.echo(text(find(page)))
 
 
 def _list() -> None:
-    listed = pages.pages().values()
+    listed = pages().values()
     width = max(len(page.name) for page in listed)
     for section, members in groupby(listed, key=lambda page: page.section):
         if section:
@@ -59,3 +80,112 @@ def _rendered(text: str) -> str:
     with console.capture() as capture:
         console.print(Markdown(text, hyperlinks=False))
     return capture.get()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of the documentation.
+
+    Attributes:
+        name: its file in the folder of the documentation, such as ``tutorials/compare``; only a notebook has a suffix.
+        title: its title in the navigation.
+        section: titles of the sections that it belongs to, joined by colons; empty at the top.
+        file: its file.
+    """
+
+    name: str
+    title: str
+    section: str
+    file: Path
+
+
+def pages() -> dict[str, Page]:
+    """All pages by name, in the order of the navigation, and the notebooks."""
+    from ruamel.yaml import YAML
+
+    settings = bundled.located("mkdocs.yml").read_text(encoding="utf-8")
+    root = bundled.located("docs")
+    listed = list(_listed(YAML(typ="safe").load(settings)["nav"], "", root))
+    for file in sorted(root.rglob("*.ipynb")):
+        title = _markdown(file).partition("\n")[0].lstrip("# ")
+        listed.append(Page(file.relative_to(root).as_posix(), title, "Notebooks", file))
+    return {page.name: page for page in listed}
+
+
+def _listed(entries: list[dict[str, Any]], section: str, root: Path) -> Iterator[Page]:
+    for title, target in (item for entry in entries for item in entry.items()):
+        if isinstance(target, str):
+            yield Page(target.removesuffix(".md"), title, section, root / target)
+        else:
+            yield from _listed(target, f"{section}: {title}" if section else title, root)
+
+
+def find(name: str) -> Page:
+    """The page called ``name``, which may leave out the folder, such as ``compare``.
+
+    Raises:
+        UserError: no page is called so.
+    """
+    known = pages()
+    stem = name.removeprefix("docs/").split("#")[0].removesuffix(".md").strip("/")
+    found = known.get(stem) or next(
+        (p for p in known.values() if p.name.endswith(f"/{stem}")), None
+    )
+    if found is None:
+        names = [*known, *(page.rpartition("/")[2] for page in known)]
+        hint = nearest_or_all(stem, names, "fedsim docs lists all pages")
+        raise UserError(f"there is no page '{name}'", hint=hint)
+    return found
+
+
+def text(page: Page) -> str:
+    """The Markdown of a page, with included files and docstrings, and without comments."""
+    if page.file.suffix == ".ipynb":
+        return _markdown(page.file)
+    written = page.file.read_text(encoding="utf-8")
+    written = _COMMENT.sub("", _INCLUDED.sub(_included, written))
+    return _OBJECT.sub(_described, written)
+
+
+def _markdown(notebook: Path) -> str:
+    """The cells of a notebook; those with code are blocks of Python."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    sources = [(cell["cell_type"] == "code", "".join(cell["source"])) for cell in cells]
+    return "\n\n".join(f"```python\n{text}\n```" if code else text for code, text in sources)
+
+
+def _included(match: re.Match[str]) -> str:
+    lines = bundled.located(match["path"]).read_text(encoding="utf-8").splitlines()
+    return "\n".join(lines[int(match["line"] or 1) - 1 :])
+
+
+def _described(match: re.Match[str]) -> str:
+    name, members = match["name"], match["members"]
+    try:
+        subject = pydoc.locate(name)
+    except pydoc.ErrorDuringImport as error:  # An extra is not installed.
+        return f"### `{name}`\n\nNot available here. {error.value}\n"
+    if members is not None:
+        functions = [member.strip() for member in members.split(",")]
+        return "\n".join(_entry(f"fedsim.{one}", getattr(subject, one), 3) for one in functions)
+    entries = [_entry(name, subject, 3)]
+    for member, value in inspect.getmembers(subject) if inspect.isclass(subject) else ():
+        shown = inspect.isfunction(value) or isinstance(value, property)
+        is_listed = member in vars(subject) or match["inherited"]
+        if shown and is_listed and not member.startswith("_") and value.__doc__:
+            entries.append(_entry(f"{name.rpartition('.')[2]}.{member}", value, 4))
+    return "\n".join(entries)
+
+
+def _entry(name: str, subject: Any, level: int) -> str:
+    """A heading, the signature if there is one, and the docstring."""
+    signature = ""
+    if hasattr(subject, "model_fields"):
+        types = vars(subject).get("__annotations__", {}).items()
+        signature = f"({', '.join(f'{key}: {type_}' for key, type_ in types)})"
+    elif callable(subject):
+        signature = _QUOTED_TYPE.sub(r"\1\2", str(inspect.signature(subject))).replace("self, ", "")
+    if signature:
+        signature = f"```python\n{name.rpartition('.')[2]}{signature}\n```\n\n"
+    documentation = without_markup(inspect.getdoc(subject) or "")
+    return f"{'#' * level} `{name}`\n\n{signature}```text\n{documentation}\n```\n"

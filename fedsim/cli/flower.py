@@ -10,6 +10,7 @@ from fedsim.cli.options import (
     json_option,
     output_option,
     override_option,
+    overwrite_option,
     path_type,
     user_code_option,
 )
@@ -34,7 +35,7 @@ from fedsim.cli.summary import print_summary
 @override_option
 @user_code_option
 @output_option("Run folder; runs/<app>-seed<seed> by default.")
-@click.option("--overwrite", is_flag=True, help="Replace an existing run.")
+@overwrite_option("Replace an existing run.")
 @json_option
 def command(
     app: Path,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import chain, count
 from pathlib import Path
 
 import click
@@ -47,17 +46,16 @@ def command(folder: Path, template: str) -> None:
     """
     files = template_files(template)
     if folder.is_file() or (folder.suffix in (".yaml", ".yml") and not folder.is_dir()):
-        raise UserError(
-            "give a folder, not a file",
-            where=str(folder),
-            hint=f"for example: {_on_free_folder(folder.with_suffix(''), template)}; it gets a scenario.yaml",
-        )
+        again = format_command("init", folder.with_suffix(""), "--template", template)
+        hint = f"for example: {again}; it gets a scenario.yaml"
+        raise UserError("give a folder, not a file", where=str(folder), hint=hint)
     existing = [name for name in files if (folder / name).exists()]
     if existing:
+        again = format_command("init", f"{folder.name or 'my'}-project", "--template", template)
         raise UserError(
             f"{format_names(existing)} already {'exist' if existing[1:] else 'exists'}",
             where=str(folder),
-            hint=f"choose another folder: {_on_free_folder(folder, template)}",
+            hint=f"choose another folder: {again}",
         )
     for name, content in files.items():
         path = folder / name
@@ -72,11 +70,3 @@ def command(folder: Path, template: str) -> None:
     click.echo("next:")
     for line in first + ([extra[1]] if extra else []) + commands:
         click.echo(f"  {line}")
-
-
-def _on_free_folder(folder: Path, template: str) -> str:
-    """The command with a folder that does not exist yet, named after ``folder``; the working directory has no name."""
-    stem = folder if folder.name else Path("my-project")
-    numbered = (stem.with_name(f"{stem.name}-{number}") for number in count(2))
-    free = next(path for path in chain([stem], numbered) if not path.exists())
-    return format_command("init", free, "--template", template)

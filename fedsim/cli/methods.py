@@ -9,13 +9,7 @@ from typing import Any
 import click
 
 from fedsim.cli.groups import Suggesting
-from fedsim.cli.options import (
-    completing,
-    json_option,
-    print_json,
-    print_parameters,
-    print_rows,
-)
+from fedsim.cli.options import completing, json_option, print_json, print_parameters, print_rows
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG, summaries
 from fedsim.parts.component import is_user_reference
@@ -83,23 +77,19 @@ def describe(name: str) -> dict[str, Any]:
 
     method = CATALOG.find("method", name, Path.cwd())
     assert issubclass(method, Method)
-    schedules = CATALOG.parts("schedule")
-    traffic = _traffic(method)
+    traffic, reason = _traffic(method), method.only_synchronous
     return {
         "name": name,
         "title": method.title or name,
         "description": inspect.cleandoc(method.__doc__ or ""),
         "paper": method.paper,
         "schedules": sorted(
-            schedule
-            for schedule, component in schedules.items()
-            if (getattr(component, "synchronous", False) or not method.only_synchronous)
-            and (
-                getattr(component, "begins_with_prologue", False)
-                or not traffic["before_the_rounds"]
-            )
+            name
+            for name, schedule in CATALOG.parts("schedule").items()
+            if (schedule.synchronous or not reason)
+            and (schedule.begins_with_prologue or not traffic["before_the_rounds"])
         ),
-        "not_asynchronous": (reason := method.only_synchronous)
+        "not_asynchronous": reason
         and (reason if isinstance(reason, str) else "it needs a synchronous schedule"),
         "brings": [f"{kind} {part['name']}" for kind, part in method.companions.items()],
         "personal": method.personal,
@@ -131,14 +121,8 @@ def _traffic(method: Any) -> dict[str, Any]:
     needs = [key for key, info in method.Params.model_fields.items() if info.is_required()]
     if needs:
         return {**{key: [] for key in _TRAFFIC}, "needs": needs}
-    layout = Layout.of(
-        [
-            ("layers.0.weight", (16, 8)),
-            ("layers.0.bias", (16,)),
-            ("layers.1.weight", (4, 16)),
-            ("layers.1.bias", (4,)),
-        ]
-    )
+    shapes = {"0.weight": (16, 8), "0.bias": (16,), "1.weight": (4, 16), "1.bias": (4,)}
+    layout = Layout.of([(f"layers.{name}", shape) for name, shape in shapes.items()])
     clients = 4
     built = method(
         method.Params(),

@@ -51,11 +51,9 @@ def _settings() -> list[str]:
 
 path_type = click.Path(path_type=Path)
 
-scenario_argument = click.argument("scenario", type=path_type, shell_complete=complete_scenario)
-"""The scenario file; missing files are reported by the loader, with what lies beside them."""
-
 run_argument = click.argument("run", type=path_type)
-"""The run folder."""
+# The loader reports a missing file, with what lies beside it.
+scenario_argument = click.argument("scenario", type=path_type, shell_complete=complete_scenario)
 
 
 def output_option(meaning: str, **settings: Any) -> Callable[[Any], Any]:
@@ -80,11 +78,16 @@ override_option = set_option(
     shell_complete=completing(_settings),
 )
 
-live_option = click.option(
-    "--live", is_flag=True, help="Keep report.html up to date: an open page reloads itself."
-)
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON for scripts.")
+def _flag(*names: str) -> Callable[[str], Callable[[Any], Any]]:
+    return lambda meaning: click.option(*names, is_flag=True, help=meaning)
+
+
+overwrite_option = _flag("--overwrite")
+live_option = _flag("--live")("Keep report.html up to date: an open page reloads itself.")
+json_option = _flag("--json", "as_json")("Write JSON for scripts.")
+force_option = _flag("--force")("Replace the output if fedsim wrote it.")
+timing_only_option = _flag("--timing-only")("Simulate only time, without training.")
 
 
 def _refuse_user_code(ctx: click.Context, _: click.Parameter, refused: bool) -> None:
@@ -109,6 +112,11 @@ user_code_option = click.option(
     help=f"Refuse to import code that a scenario names (file.py:Class); also {NO_USER_CODE}=1.",
 )
 """For the commands that import users' files."""
+
+
+def scenario_options(command: Any) -> Any:
+    """The scenario file, values set in it, and whether users' code may run."""
+    return scenario_argument(override_option(user_code_option(command)))
 
 
 def print_json(data: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -11,14 +12,7 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    ProgressColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Column
 
@@ -27,25 +21,16 @@ from fedsim.vocabulary.formatting import format_command, format_count
 
 Row = tuple[str, float, str]
 """A run or a sweep in progress: its name, the share that is done, and words about it."""
-_REFRESH_S = 0.2
+_REFRESH_S = {"run": 0.2, "sweep": 1.0}
 LINE_S = 30.0
 """Seconds between two lines of progress if there is no terminal."""
-
-
-def bar_columns() -> tuple[ProgressColumn, ...]:
-    """The content of a progress line; its ``text`` field says more."""
-    return (
-        TextColumn("{task.description}", style="bold", markup=False),
-        BarColumn(bar_width=16),
-        TextColumn("{task.percentage:>3.0f}%", table_column=Column(no_wrap=True, min_width=4)),
-        TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=7)),
-        TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True, ratio=1)),
-    )
-
-
-def started(kind: str, folder: Path) -> str:
-    """The first line of a run or a sweep: its folder, and the command that follows it from another terminal."""
-    return f"{kind} folder: {folder} (to watch it: {format_command('watch', folder)})"
+_COLUMNS = (
+    TextColumn("{task.description}", style="bold", markup=False),
+    BarColumn(bar_width=16),
+    TextColumn("{task.percentage:>3.0f}%", table_column=Column(no_wrap=True, min_width=4)),
+    TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=7)),
+    TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True, ratio=1)),
+)
 
 
 def same_command(*more: str) -> str:
@@ -61,17 +46,6 @@ def diverged_runs(count: int) -> str:
     return f"{models} diverged; try a smaller learning rate, or training.clip_norm"
 
 
-def has_failed(folder: Path) -> bool:
-    """Whether the folder contains a run that failed."""
-    from fedsim.runs.folder import RunFolder, Status
-
-    run = RunFolder(folder)
-    try:
-        return run.info.is_file() and run.read_info()["status"] == Status.FAILED
-    except UserError:
-        return False
-
-
 @contextlib.contextmanager
 def next_command(folder: Path, command: str, after_failure: str = "") -> Iterator[None]:
     """Print what to type next if the work in ``folder`` is interrupted, or fails after it has begun.
@@ -81,6 +55,8 @@ def next_command(folder: Path, command: str, after_failure: str = "") -> Iterato
         command: continues after an interruption.
         after_failure: what to do after a failure; by default, run the same command again.
     """
+    from fedsim.runs.folder import RunFolder, Status
+
     try:
         yield
     except KeyboardInterrupt:
@@ -91,9 +67,10 @@ def next_command(folder: Path, command: str, after_failure: str = "") -> Iterato
             click.echo(f"continue with: {command}", err=True)
         raise
     except Exception as error:
-        if has_failed(folder):
-            again = after_failure or f"run the same command again: {same_command()}"
-            error.add_note(f"after fixing the cause, {again}")
+        with contextlib.suppress(UserError):
+            if RunFolder(folder).read_info()["status"] == Status.FAILED:
+                again = after_failure or f"run the same command again: {same_command()}"
+                error.add_note(f"after fixing the cause, {again}")
         raise
 
 
@@ -105,7 +82,6 @@ def following(
     quiet: bool,
     kind: str = "run",
     bar: bool = True,
-    interval_s: float = _REFRESH_S,
     text_of: Callable[[Any, float | None], str] | None = None,
     news_of: Callable[[Any], Iterable[str]] = lambda progress: (),
     parts_of: Callable[[Any], Iterable[Row]] = lambda progress: (),
@@ -118,7 +94,6 @@ def following(
         quiet: whether to show nothing.
         kind: what is followed.
         bar: whether bars may be drawn.
-        interval_s: seconds between two updates of the bars.
         text_of: a progress in words, with the estimated seconds left; by default that of a run.
         news_of: texts that are printed at once, such as warnings.
         parts_of: the parts that are in progress, each shown below the whole.
@@ -129,16 +104,18 @@ def following(
     from fedsim.runs.progress import Pace, progress_text
 
     console = Console(stderr=True)
+    say = functools.partial(console.print, soft_wrap=True, highlight=False, markup=False)
     pace, newest = Pace(), None
 
     def show(progress: Any) -> None:
         nonlocal newest
         if newest is None:
             # Not before: a scenario that is refused leaves no folder.
-            _print(console, started(kind, folder))
+            watch = format_command("watch", folder)
+            say(f"{kind} folder: {folder} (to watch it: {watch})")
         newest = progress
         for text in news_of(progress):
-            _print(console, text)
+            say(text)
 
     def rows() -> list[Row]:
         if newest is None:
@@ -147,23 +124,23 @@ def following(
         return [(title, newest.share, text), *parts_of(newest)]
 
     if not (console.is_terminal and bar):
-        with repeated(LINE_S, lambda: _print(console, _lines(rows()))):
+        with repeated(LINE_S, lambda: say(_lines(rows()))):
             yield show
         return
-    with Bars(*bar_columns(), console=console, expand=True, transient=True) as bars:
+    with Bars(*_COLUMNS, console=console, expand=True, transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
         def refresh() -> None:
-            shown = rows()
-            for name in [name for name in tasks if name not in {name for name, _, _ in shown}]:
+            shown = {name: (share, text) for name, share, text in rows()}
+            for name in tasks.keys() - shown.keys():
                 bars.remove_task(tasks.pop(name))
-            for name, share, text in shown:
+            for name, (share, text) in shown.items():
                 if name not in tasks:
                     tasks[name] = bars.add_task(name, total=1.0, text="")
                 bars.update(tasks[name], completed=share, text=text)
 
         refresh()
-        with repeated(interval_s, refresh):
+        with repeated(_REFRESH_S[kind], refresh):
             yield show
 
 
@@ -172,10 +149,6 @@ def _lines(rows: Iterable[Row]) -> str:
     return "\n  ".join(
         ", ".join(filter(None, (f"{name}: {share:.0%}", text))) for name, share, text in rows
     )
-
-
-def _print(console: Console, text: str) -> None:
-    console.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
 @contextlib.contextmanager
@@ -190,11 +163,7 @@ def advancing(
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Bars(*columns, console=console, transient=True) as bars:
         task = bars.add_task(title, total=total)
-
-        def advance(done: int, of: int | None = total) -> None:
-            bars.update(task, completed=done, total=of)
-
-        yield advance
+        yield lambda done, of=total: bars.update(task, completed=done, total=of)
 
 
 @contextlib.contextmanager

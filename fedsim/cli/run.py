@@ -1,8 +1,9 @@
-"""``fedsim run``: run a scenario."""
+"""``fedsim run``, ``resume``, ``report`` and ``export``: the commands for one run."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -10,43 +11,38 @@ from fedsim.cli.options import (
     json_option,
     live_option,
     output_option,
-    override_option,
+    overwrite_option,
     path_type,
-    scenario_argument,
+    run_argument,
+    scenario_options,
+    set_option,
+    timing_only_option,
     user_code_option,
 )
 from fedsim.cli.progress import following, next_command
 from fedsim.vocabulary.formatting import format_command
 
 
-@click.command(name="run")
-@scenario_argument
-@override_option
-@user_code_option
+@click.command()
+@scenario_options
 @output_option("Run folder; runs/<name>-seed<seed> by default.")
-@click.option(
-    "--overwrite",
-    is_flag=True,
-    help="Replace an existing run; a failed run is always replaced.",
-)
+@overwrite_option("Replace an existing run; a failed run is always replaced.")
 @click.option(
     "--timeline",
     type=path_type,
     metavar="RUN",
     help="Train on the recorded timeline of this run folder instead of simulating time again.",
 )
-@click.option("--timing-only", is_flag=True, help="Simulate only time, without training.")
+@timing_only_option
 @live_option
 @json_option
-def command(
+def run(
     scenario: Path,
     overrides: tuple[str, ...],
     output: Path | None,
-    overwrite: bool,
     timeline: Path | None,
-    timing_only: bool,
-    live: bool,
     as_json: bool,
+    **settings: Any,
 ) -> None:
     """Run SCENARIO (a YAML file, or a built-in name) and write a run folder with tables, model and report.
 
@@ -68,13 +64,79 @@ def command(
         next_command(folder, format_command("resume", folder)),
         following(loaded.scenario.name, folder, quiet=as_json) as on_progress,
     ):
-        run = execute(
-            loaded,
-            folder,
-            overwrite=overwrite,
-            timing_only=timing_only,
-            timeline=None if timeline is None else load_run(timeline),
-            live=live,
-            on_progress=on_progress,
-        )
-    print_summary(run, as_json=as_json)
+        recorded = None if timeline is None else load_run(timeline)
+        done = execute(loaded, folder, timeline=recorded, on_progress=on_progress, **settings)
+    print_summary(done, as_json=as_json)
+
+
+@click.command()
+@run_argument
+@set_option(
+    "overrides",
+    "Resume with a different training.workers, training.threads, training.memory, training.cuda_graphs or logging, "
+    "such as -s training.threads=2",
+    "PATH=VALUE",
+)
+@user_code_option
+@live_option
+@json_option
+def resume(run: Path, overrides: tuple[str, ...], live: bool, as_json: bool) -> None:
+    """Finish RUN, a run folder whose run was killed or interrupted.
+
+    The result is bit for bit that of an uninterrupted run, even with different workers (-s). A complete run is left as
+    it is.
+
+    Training continues from the last checkpoint. One is written at least every 30 seconds of wall time, and when the run
+    is stopped by Ctrl-C, SIGTERM or SIGHUP; so a killed run repeats at most about its last 30 seconds.
+    """
+    from fedsim.cli.summary import print_summary
+    from fedsim.composition.execution import resume as resume_run
+
+    def say(text: str) -> None:
+        if not as_json:
+            click.echo(text, err=True)
+
+    again = "give the command that began the run again: it replaces a failed run (a changed file cannot be resumed)"
+    with (
+        next_command(run, format_command("resume", run), again),
+        following(run.name, run, quiet=as_json) as on_progress,
+    ):
+        done = resume_run(run, overrides, live=live, on_progress=on_progress, on_start=say)
+    print_summary(done, as_json=as_json)
+
+
+@click.command()
+@run_argument
+@output_option("Where to write the page; report.html in the run folder by default.")
+def report(run: Path, output: Path | None) -> None:
+    """Write the report page of RUN, a run folder.
+
+    The run may still be in progress, or may have been killed: the page then shows what has reached the disk.
+    """
+    from fedsim.analysis.run import load_run
+
+    click.echo(load_run(run).report(output))
+
+
+@click.command()
+@run_argument
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["perfetto", "csv", "tensorboard"]),
+    required=True,
+    help="perfetto: a file for ui.perfetto.dev or chrome://tracing. csv: a folder of tables. tensorboard: a folder of "
+    "event files.",
+)
+@output_option(
+    "File or folder to write; timeline.json, csv or tensorboard in the run folder by default."
+)
+def export(run: Path, format_: str, output: Path | None) -> None:
+    """Write RUN, a run folder, for other tools.
+
+    The run may still be in progress, or may have been killed: everything that has reached the disk is written.
+    """
+    from fedsim.analysis.export import export as write
+    from fedsim.analysis.run import load_run
+
+    click.echo(write(load_run(run), format_, output))

@@ -16,7 +16,7 @@ from fedsim.cli.options import (
     print_json,
     print_rows,
     scenario_argument,
-    user_code_option,
+    scenario_options,
 )
 from fedsim.errors import UserError, last_number, without_numbers
 from fedsim.parts.catalog import CATALOG, summaries
@@ -35,9 +35,7 @@ def command() -> None:
 
 
 @command.command()
-@scenario_argument
-@override_option
-@user_code_option
+@scenario_options
 @json_option
 def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Check a scenario file, and whether its parts, traces and data fit together.

@@ -19,6 +19,13 @@ from fedsim.scheduling.continuous import Continuous
 from fedsim.vocabulary.formatting import format_count, format_counted, format_duration, format_names
 from fedsim.vocabulary.outcomes import OUTCOME_LABELS
 
+_OCCASIONAL = {
+    "clients short of memory": "ineligible_clients",
+    "messages to offline nodes": "offline_messages",
+    "ClientApp errors": "client_errors",
+}
+"""Counts of ``run.json`` that are shown unless they are 0."""
+
 
 def print_summary(run: Run, *, as_json: bool = False) -> None:
     """Print a run's main figures and where its report is; for scripts, its path and its ``run.json``."""
@@ -26,17 +33,14 @@ def print_summary(run: Run, *, as_json: bool = False) -> None:
         click.echo(json.dumps({"path": str(run.path), **run.info}))
         return
     dispatches, metrics = run.entry("dispatches"), run.entry("metrics")
-    table = Table(
-        title=f"{run.name}, seed {run.entry('seed')}", title_justify="left", show_header=False
-    )
+    title = f"{run.name}, seed {run.entry('seed')}"
+    table = Table(title=title, title_justify="left", show_header=False)
     table.add_column(style="bold")
-    table.add_column()
     table.add_row("simulated time", format_duration(run.entry("simulated_s")))
     resumed = f" in all, {resumptions(run)}" if resumptions(run) else ""
     table.add_row("wall time", format_duration(run.entry("wall_s")) + resumed)
-    rounds = run.entry("rounds")
     if _has_rounds(run):
-        table.add_row("rounds", format_count(rounds))
+        table.add_row("rounds", format_count(run.entry("rounds")))
     table.add_row("model versions", format_count(run.entry("versions_made")))
     counts = run.dispatches["outcome"].value_counts()
     outcomes = ", ".join(
@@ -44,16 +48,11 @@ def print_summary(run: Run, *, as_json: bool = False) -> None:
     )
     table.add_row("dispatches", format_count(dispatches) + (f" ({outcomes})" if outcomes else ""))
     given = participation_counts(run.dispatches, len(run.clients))
-    table.add_row(
-        "clients that contributed",
-        f"{format_count((given > 0).sum())} of {format_count(len(given))}",
-    )
-    if ineligible := run.info.get("ineligible_clients"):
-        table.add_row("clients short of memory", format_count(ineligible))
-    if refused := run.info.get("offline_messages"):
-        table.add_row("messages to offline nodes", format_count(refused))
-    if errors := run.info.get("client_errors"):
-        table.add_row("ClientApp errors", format_count(errors))
+    contributed = f"{format_count((given > 0).sum())} of {format_count(len(given))}"
+    table.add_row("clients that contributed", contributed)
+    for label, key in _OCCASIONAL.items():
+        if count := run.info.get(key):
+            table.add_row(label, format_count(count))
     for name, value in metrics.items():
         metric = run.metric_definition(name)
         table.add_row(metric.label, metric.format(value))
@@ -65,6 +64,7 @@ def print_summary(run: Run, *, as_json: bool = False) -> None:
         met_at_start |= reached_s == 0 and not run.entry("versions_made")
         text = "not reached" if math.isnan(reached_s) else f"after {format_duration(reached_s)}"
         table.add_row(run.metric_definition(name).format_target(target), text)
+    errors = run.info.get("client_errors")
     console = Console()
     console.print(table)
     say = functools.partial(console.print, soft_wrap=True, highlight=False)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fedsim.cli.options import (
     json_option,
     output_option,
-    override_option,
     print_json,
-    scenario_argument,
-    user_code_option,
+    scenario_options,
+    timing_only_option,
 )
 from fedsim.cli.progress import Row, diverged_runs, following, next_command, same_command
 from fedsim.errors import UserError
@@ -31,11 +30,9 @@ _NAMED = 3
 
 
 @click.command(name="sweep")
-@scenario_argument
-@override_option
-@user_code_option
+@scenario_options
 @output_option("Folder of the sweep; runs/<name>-sweep by default.")
-@click.option("--timing-only", is_flag=True, help="Simulate only time, without training.")
+@timing_only_option
 @click.option(
     "-j",
     "--jobs",
@@ -55,11 +52,8 @@ def command(
     scenario: Path,
     overrides: tuple[str, ...],
     output: Path | None,
-    timing_only: bool,
-    jobs: int | None,
-    engine: Literal["local", "ray"],
-    address: str | None,
     as_json: bool,
+    **settings: Any,
 ) -> int:
     """Run every combination of values and seeds in the sweep section of SCENARIO.
 
@@ -70,7 +64,7 @@ def command(
     """
     from fedsim.sweeps.local import prepare
 
-    if engine == "local" and jobs != 1:
+    if settings["engine"] == "local" and settings["jobs"] != 1:
         prepare()
     from fedsim.scenario.loading import load_scenario
     from fedsim.sweeps.execution import default_sweep_folder, sweep
@@ -84,21 +78,12 @@ def command(
             folder,
             quiet=as_json,
             kind="sweep",
-            interval_s=1.0,
             text_of=lambda progress, left_s: progress.text(left_s),
             news_of=_news,
             parts_of=_parts,
         ) as on_progress,
     ):
-        outcome = sweep(
-            loaded,
-            folder,
-            timing_only=timing_only,
-            jobs=jobs,
-            engine=engine,
-            address=address,
-            on_progress=on_progress,
-        )
+        outcome = sweep(loaded, folder, on_progress=on_progress, **settings)
     _print(outcome, as_json)
     if not outcome.failures:
         return 0

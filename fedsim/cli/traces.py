@@ -7,7 +7,7 @@ import inspect as inspection
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -18,6 +18,7 @@ from fedsim import bundled
 from fedsim.cli.groups import Suggesting
 from fedsim.cli.options import (
     completing,
+    force_option,
     json_option,
     output_option,
     path_type,
@@ -30,15 +31,20 @@ from fedsim.cli.options import (
 )
 from fedsim.cli.progress import advancing
 from fedsim.errors import UserError, nearest_or_all, raise_all
+from fedsim.parts.catalog import CATALOG
+from fedsim.parts.component import is_user_reference
+from fedsim.parts.parameters import without_markup
+from fedsim.scenario.description import parameters
 from fedsim.scenario.overrides import apply_overrides
 from fedsim.scenario.problems import all_errors, problems
 from fedsim.scenario.source import Source
+from fedsim.traces import combine, exporters, synthesis
+from fedsim.traces.bundle import TraceBundle, check_output
+from fedsim.traces.importers import Importer, import_bundle, recognize
+from fedsim.traces.inspection import as_data, write_text
+from fedsim.traces.statistics import describe
+from fedsim.traces.validation import implausible_times, require_sound, validate_bundle
 from fedsim.vocabulary.formatting import format_bytes, format_command, format_count, format_counted
-
-if TYPE_CHECKING:
-    from fedsim.traces.bundle import TraceBundle
-    from fedsim.traces.exporters import Exporter
-    from fedsim.traces.importers import Importer
 
 
 class _BundlePath(click.Path):
@@ -55,13 +61,21 @@ class _BundlePath(click.Path):
 
 bundle_type = _BundlePath(path_type=Path)
 bundle_argument = click.argument("bundle", type=bundle_type)
-bundle_output_option = output_option("Folder of the new trace bundle.")
-force_option = click.option("--force", is_flag=True, help="Replace the output if fedsim wrote it.")
 seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 devices_option = click.option(
     "-n", "--devices", type=click.IntRange(min=1), required=True, help="How many."
 )
 settings_option = set_option("settings", "A parameter by its (dotted) key")
+
+
+def _writing(meaning: str, **settings: Any) -> Callable[[Any], Any]:
+    """The options of a command that writes a file or folder."""
+    output = output_option(meaning, **settings)
+    return lambda command: output(force_option(json_option(command)))
+
+
+def _populations() -> Mapping[str, Any]:
+    return {**synthesis.PRESETS, **synthesis.known_families()}
 
 
 @click.group(cls=Suggesting)
@@ -120,7 +134,7 @@ def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> No
     size = sum(file.stat().st_size for file in output.iterdir())
     click.secho(f"{manifest.name}: {format_counted(bundle.device_count, 'device')}", bold=True)
     for name, count in rows.items():
-        click.echo(f"  {name:<16}{format_count(count):>12} row{'' if count == 1 else 's'}")
+        click.echo(f"  {name:<16}{format_counted(count, 'row'):>16}")
     _print_counts(manifest.counts)
     for caveat in manifest.caveats:
         click.echo(f"  note: {caveat}")
@@ -155,44 +169,36 @@ def makes_bundle(function: Callable[..., TraceBundle]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def run(output: Path, force: bool, as_json: bool, **arguments: Any) -> None:
-        from fedsim.traces.bundle import check_output
-
         check_output(output, overwrite=force)
         with advancing("working"):
             bundle = function(**arguments)
-        bundle.manifest.name = output.name
-        bundle.manifest.command = _command_line()
+        bundle.manifest.name, bundle.manifest.command = output.name, _command_line()
         _finish(bundle, output, force, as_json)
 
-    named = output_option(
-        "Folder of the new trace bundle; its last part becomes its name.", required=True
-    )
-    command: Callable[..., None] = named(force_option(json_option(run)))
+    meaning = "Folder of the new trace bundle; its last part becomes its name."
+    command: Callable[..., None] = _writing(meaning, required=True)(run)
     return command
 
 
 @command.command()
-@click.argument("population", required=False, shell_complete=completing(lambda: _populations()))
+@click.argument("population", required=False, shell_complete=completing(_populations))
 @click.option("-n", "--devices", type=click.IntRange(min=1), help="Number of devices.")
 @click.option("--days", type=float, default=7.0, show_default=True, help="Length in days.")
 @seed_option
 @click.option("--compute-series", is_flag=True, help="Let speeds vary over time.")
 @click.option("--network-series", is_flag=True, help="Let link rates vary over time.")
 @settings_option
-@bundle_output_option
-@force_option
-@json_option
+@_writing("Folder of the new trace bundle.")
 def synthesize(
     population: str | None,
     devices: int | None,
-    days: float,
-    seed: int,
     compute_series: bool,
     network_series: bool,
     settings: tuple[str, ...],
     output: Path | None,
     force: bool,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Make a synthetic trace bundle of a POPULATION: a calibrated preset or a simple family.
 
@@ -200,10 +206,6 @@ def synthesize(
     by part: -s availability.amplitude=0.3, -s compute.speed_sigma=0.5, -s network.rtt=40ms, -s compute_series.sd=0.1,
     -s network_series.cv=0.4.
     """
-    from fedsim.traces.bundle import check_output
-    from fedsim.traces.synthesis import Synthesis
-    from fedsim.traces.synthesis import synthesize as make
-
     if population is None:
         _print_names(_populations(), as_json)
         return
@@ -215,45 +217,40 @@ def synthesize(
     check_output(output, overwrite=force)
     series = {"compute_series": compute_series, "network_series": network_series}
     spec = _parameters(
-        Synthesis,
+        synthesis.Synthesis,
         settings,
         population=population,
         devices=devices,
-        days=days,
-        seed=seed,
         name=output.name,
+        **given,
         **{table: {} for table, varies in series.items() if varies},
     )
     with advancing("devices", total=devices) as progress:
-        bundle = make(spec, progress)
+        bundle = synthesis.synthesize(spec, progress)
     _finish(bundle, output, force, as_json)
 
 
-def _populations() -> Mapping[str, Any]:
-    from fedsim.traces.synthesis import PRESETS, known_families
-
-    return {**PRESETS, **known_families()}
-
-
 def _describe_population(name: str, as_json: bool) -> None:
-    from fedsim.scenario.description import parameters
-    from fedsim.traces.synthesis import find_population, population_parameters
-
-    _, preset = find_population(name)
+    _, preset = synthesis.find_population(name)
     rows = [
         vars(row)
         | {"key": f"{section}.{row.key}"}
         | ({"default": str(preset_values[row.key])} if row.key in preset_values else {})
-        for section, model, preset_values in population_parameters(name)
+        for section, model, preset_values in synthesis.population_parameters(name)
         for row in parameters(model)
     ]
+    text = f"{name}: {preset.description}"
+    if preset.source:
+        text += f"\nthe family {preset.family}, {preset.source}"
+    _print_described(text, rows, as_json)
+
+
+def _print_described(text: str, rows: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         print_json(rows)
-        return
-    click.echo(f"{name}: {preset.description}")
-    if preset.source:
-        click.echo(f"the family {preset.family}, {preset.source}")
-    print_parameters(rows, "parameters (-s KEY=VALUE)", shows_null=False)
+    else:
+        click.echo(text)
+        print_parameters(rows, "parameters (-s KEY=VALUE)", shows_null=False)
 
 
 @command.command("import")
@@ -261,7 +258,7 @@ def _describe_population(name: str, as_json: bool) -> None:
     "format_",
     metavar="[FORMAT]",
     required=False,
-    shell_complete=completing(lambda: _importers(), files=True),
+    shell_complete=completing(lambda: CATALOG.parts("importer"), files=True),
 )
 @click.argument("files", nargs=-1, type=path_type)
 @click.option(
@@ -271,10 +268,8 @@ def _describe_population(name: str, as_json: bool) -> None:
     help="Name of the format, or file.py:ClassName for an importer of your own.",
 )
 @settings_option
-@bundle_output_option
-@force_option
 @user_code_option
-@json_option
+@_writing("Folder of the new trace bundle.")
 def import_(
     format_: str | None,
     files: tuple[Path, ...],
@@ -290,11 +285,8 @@ def import_(
     it is clear from the files, or be given with the option --format. What the importer dropped or merged is printed and
     kept in the manifest.
     """
-    from fedsim.traces.bundle import check_output
-    from fedsim.traces.importers import import_bundle
-
     if format_ is None and importer_name is None:
-        _print_names(_importers(), as_json)
+        _print_names(CATALOG.parts("importer"), as_json)
         return
     importer, paths = _importer(importer_name, format_, files)
     if not paths and output is None:
@@ -314,10 +306,6 @@ def _importer(
     name: str | None, first: str | None, files: tuple[Path, ...]
 ) -> tuple[type[Importer], tuple[Path, ...]]:
     """The importer that the options or the first argument name, or the files show, and the files to import."""
-    from fedsim.parts.catalog import CATALOG
-    from fedsim.parts.component import is_user_reference
-    from fedsim.traces.importers import recognize
-
     names_format = first is not None and (
         first in CATALOG.parts("importer") or is_user_reference(first) or not Path(first).exists()
     )
@@ -328,7 +316,7 @@ def _importer(
         names = recognize(paths)
         if len(names) != 1:
             raise UserError(
-                f"the format is ambiguous: it may be {' or '.join(names)}"
+                f"the format may be {' or '.join(names)}"
                 if names
                 else "its format cannot be recognized",
                 where=str(paths[0]),
@@ -341,13 +329,11 @@ def _importer(
 
 @command.command()
 @click.argument(
-    "format_", metavar="FORMAT", required=False, shell_complete=completing(lambda: _exporters())
+    "format_", metavar="FORMAT", required=False, shell_complete=completing(exporters.registry)
 )
 @click.argument("bundle", type=bundle_type, required=False)
 @settings_option
-@output_option("File or folder to write.")
-@force_option
-@json_option
+@_writing("File or folder to write.")
 def export(
     format_: str | None,
     bundle: Path | None,
@@ -357,19 +343,16 @@ def export(
     as_json: bool,
 ) -> None:
     """Write a trace BUNDLE in another FORMAT. Without arguments, list the formats."""
-    from fedsim.traces.bundle import TraceBundle
-    from fedsim.traces.validation import require_sound
-
-    exporters = _exporters()
+    known = exporters.registry()
     if format_ is None:
-        _print_names(exporters, as_json)
+        _print_names(known, as_json)
         return
-    if format_ not in exporters:
+    if format_ not in known:
         raise UserError(
             f"there is no format '{format_}'",
-            hint=nearest_or_all(format_, exporters, f"formats: {', '.join(exporters)}"),
+            hint=nearest_or_all(format_, known, f"formats: {', '.join(known)}"),
         )
-    exporter = exporters[format_]
+    exporter = known[format_]
     if bundle is None or output is None:
         raise UserError("give the trace bundle and the output (-o)")
     params = _parameters(exporter.Params, settings)
@@ -384,28 +367,9 @@ def export(
     click.echo(f"written to {output}")
 
 
-def _exporters() -> Mapping[str, type[Exporter]]:
-    from fedsim.traces.exporters import registry
-
-    return registry()
-
-
-def _importers() -> Mapping[str, type[Any]]:
-    from fedsim.parts.catalog import CATALOG
-
-    return CATALOG.parts("importer")
-
-
 def _describe_format(importer: type[Importer], as_json: bool) -> None:
-    from fedsim.parts.parameters import without_markup
-    from fedsim.scenario.description import parameters
-
-    rows = list(map(vars, parameters(importer.Params)))
-    if as_json:
-        print_json(rows)
-        return
-    click.echo(without_markup(inspection.cleandoc(importer.__doc__ or "")))
-    print_parameters(rows, "parameters (-s KEY=VALUE)", shows_null=False)
+    text = without_markup(inspection.cleandoc(importer.__doc__ or ""))
+    _print_described(text, list(map(vars, parameters(importer.Params))), as_json)
 
 
 @command.command()
@@ -420,9 +384,6 @@ def _describe_format(importer: type[Importer], as_json: bool) -> None:
 @json_option
 def validate(bundle: Path, limit: int, as_json: bool) -> int:
     """Check a trace BUNDLE: list every problem with its table and row. The exit code is 2 if there is one."""
-    from fedsim.traces.bundle import TraceBundle
-    from fedsim.traces.validation import validate_bundle
-
     loaded = TraceBundle.read(bundle, verify=False)
     with advancing("checking"):
         findings = validate_bundle(loaded, limit=limit)
@@ -442,8 +403,6 @@ def validate(bundle: Path, limit: int, as_json: bool) -> int:
 
 def _warn(bundle: TraceBundle) -> None:
     """Print warnings about a bundle to standard error; it may still be valid."""
-    from fedsim.traces.validation import implausible_times
-
     if bundle.unverified:
         tables = ", ".join(bundle.unverified)
         click.echo(
@@ -469,13 +428,9 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
     Shows when devices are online by hour and weekday, how long sessions and gaps are and which distributions fit
     them, how much longer an online device stays online, and how speeds and link rates are spread.
     """
-    from fedsim.traces.bundle import TraceBundle
-    from fedsim.traces.inspection import as_data, write_text
-    from fedsim.traces.statistics import describe
+    from fedsim.analysis.bundles import require_drawable, write_plot
 
     if plot is not None:
-        from fedsim.analysis.bundles import require_drawable, write_plot
-
         require_drawable(plot)
         if plot.exists() and not force:
             raise UserError(
@@ -515,10 +470,7 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
 @makes_bundle
 def sample(bundle: Path, devices: int, seed: int) -> TraceBundle:
     """Draw a sample of a trace BUNDLE's usable devices, without replacement."""
-    from fedsim.traces.bundle import TraceBundle
-    from fedsim.traces.combine import sample as draw
-
-    return draw(TraceBundle.read(bundle), devices, seed)
+    return combine.sample(TraceBundle.read(bundle), devices, seed)
 
 
 @command.command()
@@ -537,10 +489,7 @@ def scale(bundle: Path, devices: int, shift: bool, seed: int) -> TraceBundle:
 
     Copies of one device are shifted by whole days, so that they do not move in step but keep their time of day.
     """
-    from fedsim.traces.bundle import TraceBundle
-    from fedsim.traces.combine import scale as draw
-
-    return draw(TraceBundle.read(bundle), devices, seed, shift=shift)
+    return combine.scale(TraceBundle.read(bundle), devices, seed, shift=shift)
 
 
 def _correlation_option(name: str, meaning: str) -> Callable[[Any], Any]:
@@ -574,9 +523,6 @@ def join(
     Each device gets the columns of a device drawn at random, regardless of ids. If files describe the same devices,
     import them together instead: fedsim traces import csv sessions.csv links.csv.
     """
-    from fedsim.traces.bundle import TraceBundle
-    from fedsim.traces.combine import join as pair
-
     if compute is None and network is None:
         raise UserError(
             "give --compute, --network or both",
@@ -589,7 +535,7 @@ def join(
     ):
         if correlation and other is None:
             raise UserError(f"{option}-correlation needs {option}")
-    return pair(
+    return combine.join(
         TraceBundle.read(bundle),
         TraceBundle.read(compute) if compute else None,
         TraceBundle.read(network) if network else None,

@@ -19,13 +19,7 @@ def command(folders: tuple[Path, ...], as_json: bool) -> int:
 
     Exit code 0: nothing is damaged; 2: something is. The report page and any files you added have no checksum.
     """
-    from fedsim.runs.sweep import is_sweep
-    from fedsim.runs.verification import (
-        verify_bundle_folder,
-        verify_run_folder,
-        verify_sweep_folder,
-    )
-    from fedsim.traces.bundle import MANIFEST_NAME
+    from fedsim.runs.verification import verify
 
     hint = "give the folder of a run, a sweep or a trace bundle"
     raise_all(
@@ -33,29 +27,19 @@ def command(folders: tuple[Path, ...], as_json: bool) -> int:
         for folder in folders
         if not folder.is_dir()
     )
-    verdicts = []
-    for folder in folders:
-        if is_sweep(folder):
-            verdicts += verify_sweep_folder(folder)
-        elif (folder / MANIFEST_NAME).is_file():
-            verdicts.append(verify_bundle_folder(folder))
-        else:
-            verdicts.append(verify_run_folder(folder))
+    verdicts = [verdict for folder in folders for verdict in verify(folder)]
     if as_json:
         print_json(
             [
-                vars(verdict)
-                | {"path": str(verdict.path), "problems": list(map(str, verdict.problems))}
-                for verdict in verdicts
+                vars(each) | {"path": str(each.path), "problems": list(map(str, each.problems))}
+                for each in verdicts
             ]
         )
-    else:
-        for verdict in verdicts:
-            files = f" ({format_counted(verdict.files, 'file')})" if verdict.files else ""
-            if verdict.problems:
-                files = f" ({len(verdict.problems)} of {format_counted(verdict.files, 'file')})"
-            reason = f": {verdict.error}" if verdict.error else ""
-            click.echo(f"{verdict.path}: {verdict.state}{files}{reason}")
-            for line in (*verdict.problems, *filter(None, [verdict.next_step])):
-                click.echo(f"  {line}")
+    for each in () if as_json else verdicts:
+        damaged = f"{len(each.problems)} of " if each.problems else ""
+        reason = f": {each.error}" if each.error else ""
+        files = format_counted(each.files, "file")
+        click.echo(f"{each.path}: {each.state} ({damaged}{files}){reason}")
+        for line in (*each.problems, *filter(None, [each.next_step])):
+            click.echo(f"  {line}")
     return 2 if any(verdict.state == "damaged" for verdict in verdicts) else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -45,11 +45,12 @@ def command(folder: Path, once: bool) -> None:
             shown = list(_snapshots(folder))
             ended = once or not _is_going_on(folder, shown)
             if console.is_terminal:
-                live.update(_table(shown, paces, console.width), refresh=True)
+                live.update(_table(shown, paces), refresh=True)
             elif ended or time.monotonic() - printed_at >= LINE_S:
                 printed_at = time.monotonic()
                 for one in shown:
-                    click.echo(_line(one, paces))
+                    cells = (f"{one.name}: {one.status}", *_cells(one, paces))
+                    click.echo(", ".join(filter(None, cells)))
             if ended:
                 break
             time.sleep(_LOOK_S)
@@ -67,29 +68,20 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
         yield snapshot(RunFolder(folder))
         return
     sweep = Sweep(folder)
-    refusals: dict[str, str] | None = None
+    failures: dict[str, str] = {}
+    # The index has not been written yet, or is being replaced.
+    with contextlib.suppress(UserError):
+        # Runs that were refused before they had a folder are only there.
+        failures = sweep.failures
     for entry in sweep.record.runs:
-        path = folder / entry.run
-        try:
-            yield snapshot(RunFolder(path))
-        except UserError:
-            if (path / "run.json").exists():
-                raise
-            if refusals is None:  # The index is read once, and only if a run has no folder.
-                refusals = _refusals(sweep)
+        run = RunFolder(folder / entry.run)
+        if run.info.exists():
+            yield snapshot(run)
+        elif error := failures.get(entry.run):
             waiting = Snapshot.waiting(entry.run)
-            if error := refusals.get(entry.run):
-                yield replace(waiting, status=Status.FAILED, error=error.partition("\n")[0])
-            else:
-                yield waiting
-
-
-def _refusals(sweep: Sweep) -> dict[str, str]:
-    """Errors of failed runs by name; they include those of runs that were refused before they had a folder."""
-    try:
-        return sweep.failures
-    except UserError:
-        return {}  # The index has not been written yet, or is being replaced.
+            yield replace(waiting, status=Status.FAILED, error=error.partition("\n")[0])
+        else:
+            yield Snapshot.waiting(entry.run)
 
 
 def _is_going_on(folder: Path, shown: list[Snapshot]) -> bool:
@@ -115,28 +107,13 @@ def _cells(one: Snapshot, paces: dict[str, Pace]) -> tuple[str, str]:
     return f"{one.progress.share:.0%}", f"{text}, {one.error}" if one.error else text
 
 
-def _line(one: Snapshot, paces: dict[str, Pace]) -> str:
-    return ", ".join(filter(None, (f"{one.name}: {one.status}", *_cells(one, paces))))
-
-
-def _table(shown: list[Snapshot], paces: dict[str, Pace], width: int) -> Table:
+def _table(shown: list[Snapshot], paces: dict[str, Pace]) -> Table:
     table = Table(show_edge=False, box=None)
-    table.add_column("run", no_wrap=True)
-    for name in ("status", "done", ""):
+    for name in ("run", "status", "done", ""):
         table.add_column(name, overflow="fold")
     for one in shown:
-        table.add_row(wrapped(one.name, max(20, width // 2)), one.status, *_cells(one, paces))
+        table.add_row(one.name, one.status, *_cells(one, paces))
     return table
-
-
-def wrapped(name: str, width: int) -> str:
-    """The name of a run in lines of at most ``width``, broken after ``_`` or ``-`` if there is one."""
-    lines = [""]
-    for word in re.findall(rf"[^_-]{{1,{width - 3}}}[_-]?|[_-]", name):
-        if len(lines[-1]) + len(word) > width:
-            lines.append("  ")
-        lines[-1] += word
-    return "\n".join(lines)
 
 
 def _print_next(folder: Path, shown: list[Snapshot]) -> None:

@@ -9,8 +9,8 @@ from typing import Literal
 from fedsim.errors import UserError
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status
-from fedsim.runs.sweep import read_sweep
-from fedsim.traces.bundle import compare_files
+from fedsim.runs.sweep import is_sweep, read_sweep
+from fedsim.traces.bundle import MANIFEST_NAME, compare_files
 
 State = Literal["intact", "damaged", "not verifiable", "unfinished", "failed"]
 
@@ -35,6 +35,14 @@ class Verdict:
     problems: tuple[UserError, ...]
     error: str = ""
     next_step: str = ""
+
+
+def verify(folder: Path) -> list[Verdict]:
+    """The verdict on a run, a trace bundle, or a sweep and each of its runs that has been started."""
+    if is_sweep(folder):
+        return verify_sweep_folder(folder)
+    is_bundle = (folder / MANIFEST_NAME).is_file()
+    return [verify_bundle_folder(folder) if is_bundle else verify_run_folder(folder)]
 
 
 def verify_run_folder(path: Path) -> Verdict:

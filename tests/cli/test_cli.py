@@ -88,7 +88,7 @@ def test_exit_codes_of_expected_ends(
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
-    command = f"{sys.executable} -m fedsim.cli scenario schema | head -n 1"
+    command = f"{sys.executable} -m fedsim scenario schema | head -n 1"
     result = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False
     )
@@ -115,7 +115,7 @@ def test_the_process_ends_without_losing_anything(tmp_path: Path, name: str, cod
     """Threads are waited for, functions of others for the end are called, all output is written."""
     (tmp_path / "own.py").write_text(OWN_PART)
     result = subprocess.run(
-        [sys.executable, "-m", "fedsim.cli", "describe", name],
+        [sys.executable, "-m", "fedsim", "describe", name],
         cwd=tmp_path,
         capture_output=True,
         text=True,

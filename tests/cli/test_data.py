@@ -30,7 +30,7 @@ def test_prepare_says_what_is_in_a_data_set() -> None:
     assert described["shape"] == [1, 8, 8]
     assert described["classes"] == 10
     text = fedsim("prepare", "digits").stdout
-    assert "training samples  1,438" in text
+    assert "training samples   1,438" in text
     assert "groups" not in text
 
 
@@ -43,7 +43,7 @@ def test_prepare_takes_the_data_sets_parameters() -> None:
 def test_prepare_names_the_features_of_a_table_and_warns_about_labels(tmp_path: Path) -> None:
     (tmp_path / "own.csv").write_text("age,dose,kind\n" + "3,1,a\n2,7,b\n" * 5)
     table = fedsim("prepare", "table", "-s", f"path={tmp_path / 'own.csv'}", "-s", "target=kind")
-    assert "features          'age', 'dose'" in table.stdout
+    assert "features           'age', 'dose'" in table.stdout
     assert not table.stderr
     np.savez(tmp_path / "own.npz", x=np.ones((20, 3)), y=np.arange(20) % 3 + 1)
     arrays = fedsim("prepare", "npz", "-s", f"path={tmp_path / 'own.npz'}")

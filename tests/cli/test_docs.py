@@ -1,52 +1,50 @@
-"""``fedsim docs``."""
+"""``fedsim docs`` and the pages of the documentation that come with fedsim."""
 
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from fedsim.bundled import located
-from fedsim.cli import cli, pages
-from fedsim.cli import docs as command
+from fedsim.cli import docs
+from fedsim.errors import UserError
+from tests.cli.invoking import assert_refused, invoke
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_all_pages_are_listed_by_section() -> None:
-    result = CliRunner().invoke(cli, ["docs"])
+    result = invoke("docs")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     names = [line.split()[0] for line in lines if re.match(r"\S+ {2,}\S", line)]
-    assert names == list(pages.pages())
+    assert names == list(docs.pages())
     assert lines.index("Papers") < lines.index("Reference")
     assert str(located("docs")) in result.stderr
     assert "tutorials/compare.ipynb" in names
 
 
 def test_without_a_terminal_a_page_is_markdown() -> None:
-    result = CliRunner().invoke(cli, ["docs", "schedules"])
-    assert result.exit_code == 0
-    assert result.stdout == (located("docs") / "schedules.md").read_text(encoding="utf-8") + "\n"
-
-
-@pytest.mark.parametrize("name", ["compare.ipynb", "tutorials/compare.ipynb"])
-def test_the_text_and_the_code_of_a_notebook_are_shown(name: str) -> None:
-    result = CliRunner().invoke(cli, ["docs", name])
-    assert result.exit_code == 0
-    assert result.stdout.startswith("# Compare methods in Python\n\nRun a small sweep")
-    assert "\n\n```python\nrun = sweep.runs[0]\nrun.metrics.tail(3)\n```\n\n" in result.stdout
-    assert '"cells"' not in result.stdout
+    written = (located("docs") / "schedules.md").read_text(encoding="utf-8")
+    assert invoke("docs", "schedules").stdout == written + "\n"
+    shown = invoke("docs", "compare.ipynb").stdout
+    assert shown.startswith("# Compare methods in Python\n\nRun a small sweep")
+    assert "\n\n```python\nrun = sweep.runs[0]\nrun.metrics.tail(3)\n```\n\n" in shown
+    assert '"cells"' not in shown
 
 
 def test_in_a_terminal_a_page_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
-    monkeypatch.setattr(command.sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(docs.sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr(
-        command.click, "echo_via_pager", lambda text, color: shown.append(click.unstyle(text))
+        docs.click, "echo_via_pager", lambda text, color: shown.append(click.unstyle(text))
     )
     monkeypatch.setenv("COLUMNS", "80")
-    command.command.main(["schedules"], standalone_mode=False)
+    docs.command.main(["schedules"], standalone_mode=False)
     (text,) = shown
     assert max(map(len, text.splitlines())) <= 80
     assert "**sync**" not in text
@@ -55,7 +53,90 @@ def test_in_a_terminal_a_page_is_rendered(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_unknown_page_is_one_error() -> None:
-    result = CliRunner().invoke(cli, ["docs", "schedule"])
-    assert result.exit_code == 2
-    assert "there is no page 'schedule'" in result.stderr
-    assert "did you mean 'schedules'?" in result.stderr
+    refused = invoke("docs", "schedule")
+    assert_refused(refused, "there is no page 'schedule'", "did you mean 'schedules'?")
+    with pytest.raises(UserError, match="did you mean 'adding_a_method'"):
+        docs.find("adding_method")
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    root = ROOT / "docs"
+    files = {
+        path.relative_to(root) for suffix in ("md", "ipynb") for path in root.rglob(f"*.{suffix}")
+    }
+    known = docs.pages()
+    assert {page.file.relative_to(ROOT / "docs") for page in known.values()} == files
+    assert next(iter(known)) == "index"
+    compare = known["tutorials/compare"]
+    assert (compare.title, compare.section) == ("Compare methods", "")
+    assert known["papers/fedsum"].section == "Papers"
+    notebook = known["tutorials/compare.ipynb"]
+    assert (notebook.title, notebook.section) == ("Compare methods in Python", "Notebooks")
+
+
+@pytest.mark.parametrize(
+    ("name", "page"),
+    [
+        ("scenarios", "scenarios"),
+        ("tutorials/flower", "tutorials/flower"),
+        ("flower", "tutorials/flower"),
+        ("time.md#networks", "time"),
+        ("docs/runs.md", "runs"),
+        ("python", "reference/python"),
+        # The one at the top, not papers/index.
+        ("index", "index"),
+    ],
+)
+def test_pages_are_found_by_name_file_and_link(name: str, page: str) -> None:
+    assert docs.find(name).name == page
+
+
+def test_a_page_has_the_files_that_it_includes() -> None:
+    text = docs.text(docs.find("papers/fedsum"))
+    readme = (ROOT / "scenarios/papers/fedsum/README.md").read_text(encoding="utf-8")
+    title, rest = re.sub(r"<!--.*?-->\n+", "", readme).split("\n", 1)
+    assert "--8<--" not in text
+    assert rest.rstrip("\n") in text
+    assert title not in text
+
+
+def test_the_python_page_has_the_docstrings() -> None:
+    text = docs.text(docs.find("python"))
+    assert ":::" not in text
+    assert "    options:" not in text
+    assert re.search(r"### `fedsim.run`\n\n```python\nrun\(scenario: PathLike \| Mapping", text)
+    assert "#### `Run.time_to`" in text
+    assert "\ntime_to(metric: str, " in text
+    # The members that the site shows, no inherited or private ones.
+    assert "#### `Method.aggregate`" in text
+    assert "`Method.__init__`" not in text
+
+
+def test_the_python_page_names_types_as_the_source_does() -> None:
+    text = docs.text(docs.find("python"))
+    assert "max_unpacked: Size" in text
+    assert "CohortParams(cohort: " in text
+    assert not re.search(r"Annotated\[| at 0x", text)
+
+
+@pytest.mark.parametrize("name", docs.pages())
+def test_comments_are_left_out(name: str) -> None:
+    assert "<!--" not in docs.text(docs.pages()[name])
+
+
+def test_the_python_page_needs_no_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [name for name in sys.modules if name.startswith(("flwr.", "fedsim.flower"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "flwr", None)
+    text = docs.text(docs.find("python"))
+    assert "### `fedsim.flower.run`\n\nNot available here. fedsim flower: Flower " in text
+    assert "### `fedsim.scheduling.base.Schedule`" in text
+
+
+@pytest.mark.parametrize("name", docs.pages())
+def test_links_of_pages_lead_to_pages(name: str) -> None:
+    page = docs.pages()[name]
+    for target in re.findall(r"\]\(([^)#:]+\.md)", page.file.read_text(encoding="utf-8")):
+        assert (page.file.parent / target).resolve().is_file(), target

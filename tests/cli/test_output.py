@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-COMMAND = [sys.executable, "-m", "fedsim.cli"]
+COMMAND = [sys.executable, "-m", "fedsim"]
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:

@@ -1,15 +1,31 @@
-"""``fedsim run`` and its folder."""
+"""``fedsim run``, ``resume``, ``report`` and ``export``."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import signal
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import Result
+from ruamel.yaml import YAML
 
-from tests.cli.invoking import PARABOLAS, assert_refused
+import fedsim
+from fedsim.analysis.export import FORMATS
+from fedsim.cli import main
+from fedsim.cli.run import export
+from fedsim.runs import Run, Status, writer
+from tests.analysis.documents import columns, embedded
+from tests.cli.invoking import PARABOLAS, assert_refused, invoke
+from tests.composition.killing import started
+from tests.composition.worlds import digits
+from tests.runs.synthetic_runs import build_run
+from tests.signals import default_signals
 
 
 def test_an_output_folder_that_exists(run: Callable[..., Result], tmp_path: Path) -> None:
@@ -37,3 +53,85 @@ def test_an_output_folder_below_a_file(run: Callable[..., Result]) -> None:
 def test_a_read_only_folder(run: Callable[..., Result], tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir(mode=0o500)
     assert_refused(run(PARABOLAS, "-o", "locked/out"), "locked/out: cannot write")
+
+
+def test_a_run_is_exported(tmp_path: Path) -> None:
+    run = build_run(tmp_path / "run", clients=25, hours=24, asynchronous=True, seed=3)
+    out = tmp_path / "deep" / "timeline.json"
+    result = invoke("export", run.path, "--format", "perfetto", "-o", out)
+    assert result.stdout.strip() == str(out)
+    assert json.loads(out.read_text())["otherData"]["run"] == "night-shift"
+    option = next(param for param in export.params if param.name == "format_")
+    assert list(option.type.choices) == list(FORMATS)
+
+
+def test_killed_run_gets_a_page_that_says_so(tmp_path: Path) -> None:
+    build_run(tmp_path / "run", clients=10, hours=2, finish=False)
+    path = tmp_path / "pages" / "a.html"
+    assert invoke("report", tmp_path / "run", "-o", path).stdout.strip() == str(path)
+    assert "This run was interrupted." in path.read_text()
+    assert columns(embedded(path.read_text()), "time").keys() == {"part", "seconds", "work_share"}
+
+
+WORLD = digits(stop={"rounds": 150})
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The run that no signal interrupts."""
+    return fedsim.run(WORLD, tmp_path_factory.mktemp("whole") / "run")
+
+
+def _command(errors: Path, *arguments: str) -> None:
+    """The command line of a new process, whose messages become a file."""
+    default_signals()
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), sys.stderr.fileno())
+    # Rows reach the disk immediately, so that the test sees that the run is in progress.
+    writer.FLUSH_INTERVAL_S = 0.0
+    sys.argv[1:] = arguments
+    main()
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there are no such signals")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_leaves_a_run_that_resumes_to_the_same_bits(
+    tmp_path: Path, number: int, whole: Run
+) -> None:
+    """And a checkpoint; the last line is the command that continues. Wall times are summed."""
+    scenario, path = tmp_path / "scenario.yaml", tmp_path / "run"
+    YAML(typ="safe").dump(WORLD, scenario)
+    errors = tmp_path / "errors"
+    process = started(_command, errors, "run", str(scenario), "-o", str(path))
+    stream = path / "metrics.arrows"
+    while not stream.exists() or stream.stat().st_size < 1500:
+        assert process.is_alive()
+        time.sleep(0.01)
+    assert process.pid is not None
+    os.kill(process.pid, number)
+    process.join()
+    assert process.exitcode == 128 + number
+    assert f"continue with: fedsim resume {path}" in errors.read_text().splitlines()
+    run = fedsim.load(path)
+    assert run.status is Status.INTERRUPTED
+    assert any((path / "checkpoint").glob("[0-9]*"))
+    before_s = run.info["wall_s"]
+    resuming = invoke("resume", path)
+    assert resuming.exit_code == 0, resuming.output
+    assert re.search(
+        r"resuming from the checkpoint at version \d+, simulated [\d.]+ .*% of the run",
+        resuming.output,
+    )
+    assert "resumed once" in resuming.output
+    again = invoke("resume", path)
+    assert (again.exit_code, "the run is complete" in again.output) == (0, True)
+    refused = invoke("resume", path, "-s", "seed=3")
+    assert refused.exit_code == 2
+    assert "seed affects the result" in refused.output
+    resumed = fedsim.load(path)
+    assert resumed.info["wall_s"] > before_s > 0
+    assert (resumed.path / "metrics.parquet").read_bytes() == (
+        whole.path / "metrics.parquet"
+    ).read_bytes()
+    assert (resumed.path / "model.safetensors").read_bytes() == (
+        whole.path / "model.safetensors"
+    ).read_bytes()

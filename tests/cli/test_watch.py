@@ -14,7 +14,6 @@ from click.testing import CliRunner
 
 import fedsim
 from fedsim.cli import cli
-from fedsim.cli.watch import wrapped
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.run import Run
@@ -134,19 +133,6 @@ def test_a_run_of_a_sweep_that_was_refused_before_it_had_a_folder_has_failed(
     ]
     assert "a cohort of 50 cannot be drawn from 3 clients" in lines[1]
     assert last == "after fixing the cause, repeat the command of the sweep"
-
-
-def test_long_names_break_at_separators() -> None:
-    name = "fedavg-local_steps10_dirichlet-alpha0.1_seed3"
-    assert wrapped(name, 60) == name
-    assert wrapped(name, 24).split("\n") == [
-        "fedavg-local_steps10_",
-        "  dirichlet-alpha0.1_",
-        "  seed3",
-    ]
-    lines = wrapped(f"{'x' * 30}_y", 12).split("\n")
-    assert "".join(line.strip() for line in lines) == f"{'x' * 30}_y"
-    assert max(map(len, lines)) <= 12
 
 
 def test_a_folder_that_holds_neither_is_refused(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_the_bits_do_not_follow_hash_randomisation_or_threads_of_others(tmp_path
     scenario, folder = tmp_path / "scenario.yaml", tmp_path / "there"
     YAML(typ="safe").dump(digits(), scenario)
     environment = {**os.environ, "PYTHONHASHSEED": "77", "OMP_NUM_THREADS": "2"}
-    command = [sys.executable, "-m", "fedsim.cli", "run", str(scenario), "-o", str(folder)]
+    command = [sys.executable, "-m", "fedsim", "run", str(scenario), "-o", str(folder)]
     subprocess.run(command, check=True, env=environment, capture_output=True)
     assert digests(folder) == digests(fedsim.run(digits(), tmp_path / "here").path)
 

@@ -91,7 +91,7 @@ def signaled_sweep(
     """
     (tmp_path / "seconds").write_text(seconds)
     path, out = write(tmp_path / "s.yaml", slow_scenario(tmp_path)), tmp_path / "sweep"
-    args = [sys.executable, "-m", "fedsim.cli", "sweep", str(path), "-j", "2", "-o", str(out)]
+    args = [sys.executable, "-m", "fedsim", "sweep", str(path), "-j", "2", "-o", str(out)]
     with open(tmp_path / "stderr", "w") as stderr:
         process = subprocess.Popen(
             args, stderr=stderr, preexec_fn=default_signals, start_new_session=True

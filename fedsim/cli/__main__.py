@@ -1,6 +1,0 @@
-"""``python -m fedsim.cli``: the command line without the console script."""
-
-from fedsim.cli import main
-
-if __name__ == "__main__":
-    main()
