@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedsim.learning.augmentation import Augmenter
 from fedsim.learning.counters import fold, shift
+from fedsim.learning.device import uploaded
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.base import steps_per_epoch
 
@@ -121,7 +122,7 @@ class BatchOrder:
         within = (step - epoch * per_epoch) * self.batch_size
         sizes = np.minimum(samples - within, self.batch_size)
         begin = (epoch - first_epoch) * samples + starts + within
-        begins, counts = torch.from_numpy(np.stack([begin, sizes])).to(self._device)
+        begins, counts = uploaded(np.stack([begin, sizes]), self._device)
         position = torch.arange(width, device=self._device)
         rows = begins.unsqueeze(2) + torch.where(position < counts.unsqueeze(2), position, 0)
         return Batches(first, order[rows], counts)
@@ -138,7 +139,7 @@ class BatchOrder:
         """Batches of ``batch_size`` independent draws, or of as many as the client has samples if these are fewer."""
         keys_of_dispatches = self._stream.keys(clients, sequences, phase).view(np.int64)
         columns = np.stack([keys_of_dispatches, self.samples[clients], self._offsets[clients]])
-        keys, samples, offset = torch.from_numpy(columns).to(self._device)
+        keys, samples, offset = uploaded(columns, self._device)
         step = torch.arange(first, last, device=self._device).view(-1, 1, 1)
         counts = samples.clamp(max=self.batch_size).expand(last - first, -1)
         position = torch.arange(width, device=self._device)
@@ -170,7 +171,7 @@ class BatchOrder:
         columns = np.stack(
             [samples, keys.view(np.int64), number << _HASH_BITS, offsets, ends - samples]
         )
-        lengths, *per_permutation = torch.from_numpy(columns).to(device)
+        lengths, *per_permutation = uploaded(columns, device)
 
         total = int(ends[-1])
         key, high_bits, offset, start = torch.repeat_interleave(

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
+import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from fedsim.errors import UserError
 from fedsim.processes.cluster import require_ray, usable_cores
@@ -32,6 +34,7 @@ class Execution:
         device: device of models, data and memories.
         dtype: floating-point type of models and gradients.
         autocast: reduced precision inside forward and backward passes, or None.
+        tf32: whether CUDA rounds the factors of products and convolutions to TF32.
         threads: worker threads of local training (1 on CUDA); never changes a result.
         others: further devices for local training.
         cuda_graphs: whether local steps are recorded; see :class:`fedsim.learning.kernels.replay.Replay`.
@@ -43,13 +46,14 @@ class Execution:
     threads: int
     others: tuple[torch.device, ...] = ()
     cuda_graphs: Literal["auto"] | bool = False
+    tf32: bool = False
 
     @classmethod
     def of(cls, training: Training) -> Execution:
         """The execution that a scenario's training section requests, on this machine.
 
         Raises:
-            UserError: the section requests CUDA without a CUDA device, bfloat16 autocast on a CPU without
+            UserError: the section requests CUDA without a CUDA device, TF32 or bfloat16 on a CPU without
                 instructions for it, more devices than are visible, or Ray, which is not installed.
         """
         cuda = torch.cuda.is_available()
@@ -60,7 +64,13 @@ class Execution:
                 hint="use 'auto' or 'cpu', or install a build of torch with CUDA",
             )
         on_cuda = cuda and training.device != "cpu"
-        if training.autocast != "none" and not on_cuda and not multiplies_bfloat16():
+        if training.autocast == "tf32" and not on_cuda:
+            raise UserError(
+                "tf32 is a precision of CUDA devices, and this run uses the CPU",
+                where="training.autocast",
+                hint="leave it at 'none' on this machine",
+            )
+        if training.autocast == "bfloat16" and not on_cuda and not multiplies_bfloat16():
             raise UserError(
                 "this CPU has no instructions for bfloat16 products (AVX512_BF16 or AMX), and float32 is faster than "
                 "their emulation",
@@ -79,6 +89,7 @@ class Execution:
             threads=1 if on_cuda else training.threads or usable_cores(),
             others=tuple(devices[1:]),
             cuda_graphs=training.cuda_graphs if on_cuda else False,
+            tf32=training.autocast == "tf32",
         )
 
     def describe(self) -> Mapping[str, str | int]:
@@ -90,7 +101,9 @@ class Execution:
             "torch": torch.__version__,
             "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         }
-        if self.autocast is not None:
+        if self.tf32:
+            described["autocast"] = "tf32"
+        elif self.autocast is not None:
             described["autocast"] = str(self.autocast).removeprefix("torch.")
         if self.device.type == "cuda":
             described["gpu"] = torch.cuda.get_device_name(self.device)
@@ -139,8 +152,16 @@ def keep_freed_memory() -> None:
     torch.empty(_ADAPTING_BYTES, dtype=torch.uint8)
 
 
-def make_reproducible() -> None:
-    """Set torch to deterministic algorithms and one intra-op thread.
+def uploaded(array: npt.NDArray[Any], device: torch.device) -> Tensor:
+    """The array as a tensor on the device; the calling thread does not wait for the copy."""
+    tensor = torch.from_numpy(array)
+    if device.type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
+def make_reproducible(*, tf32: bool = False) -> None:
+    """Set torch to deterministic algorithms, one intra-op thread and full precision (or TF32 on CUDA).
 
     If torch has no deterministic algorithm (a few backward passes on CUDA), it warns. More intra-op threads would split
     sums differently and change the last bit; parallelism comes from worker threads.
@@ -151,18 +172,20 @@ def make_reproducible() -> None:
     # Otherwise every empty tensor is filled with NaN first, which costs more than some steps.
     torch._C._set_deterministic_fill_uninitialized_memory(False)
     torch.backends.cudnn.benchmark = False
-    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = tf32
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
 
 
 @contextmanager
-def reproducible() -> Iterator[None]:
+def reproducible(*, tf32: bool = False) -> Iterator[None]:
     """Apply :func:`make_reproducible` inside the context and restore the caller's settings afterward."""
     threads = torch.get_num_threads()
     deterministic = torch.get_deterministic_debug_mode()
     fill = torch._C._get_deterministic_fill_uninitialized_memory()
     cudnn_benchmark = torch.backends.cudnn.benchmark
+    cudnn_tf32 = torch.backends.cudnn.allow_tf32
     precision = torch.get_float32_matmul_precision()
-    make_reproducible()
+    make_reproducible(tf32=tf32)
     try:
         yield
     finally:
@@ -170,4 +193,5 @@ def reproducible() -> Iterator[None]:
         torch.set_deterministic_debug_mode(deterministic)
         torch._C._set_deterministic_fill_uninitialized_memory(fill)
         torch.backends.cudnn.benchmark = cudnn_benchmark
+        torch.backends.cudnn.allow_tf32 = cudnn_tf32
         torch.set_float32_matmul_precision(precision)

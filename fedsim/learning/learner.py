@@ -175,7 +175,7 @@ class Learner:
                 raise InvariantViolation(
                     f"version {instruction.version} is requested, but the newest is {self.version}"
                 )
-            with reproducible():
+            with reproducible(tf32=self.station.execution.tf32):
                 self._answers[key] = self._measurement.measure(self.server)
         return self._answers[key]
 
@@ -187,7 +187,7 @@ class Learner:
         """
         if self._losses.unknown(dispatch_ids):
             self.flush()
-            with reproducible():
+            with reproducible(tf32=self.station.execution.tf32):
                 while wave := self._wave(dispatch_ids):
                     self._train(wave)
         unknown = self._losses.unknown(dispatch_ids)
@@ -229,7 +229,7 @@ class Learner:
         if not pending:
             return
         began, contributions = time.perf_counter(), pending.contributions
-        with reproducible():
+        with reproducible(tf32=self.station.execution.tf32):
             while pending:
                 # Step 1: train the dispatches that the waiting instructions need and whose versions exist.
                 wave = self._wave(pending.needed())
@@ -280,11 +280,15 @@ class Learner:
         self.start()
         groups = self._grouping.groups(wave, self.workers.count)
         updates = self.workers.train([self._side.group(trains) for trains in groups])
+        losses: list[Tensor] = []
         for trains, update in zip(groups, updates, strict=True):
             self._side.receive(trains, update)
-            for train, loss in zip(trains, update.loss.tolist(), strict=True):
-                self._losses.note(train.dispatch_id, loss)
-                self._pending.mark_trained(train)
+            losses.append(update.loss)
+        # Once per wave, because it waits for the device.
+        trained = [train for trains in groups for train in trains]
+        for train, loss in zip(trained, torch.cat(losses).tolist(), strict=True):
+            self._losses.note(train.dispatch_id, loss)
+            self._pending.mark_trained(train)
 
     def _run_ready(self) -> bool:
         """Execute the instructions at the head of the queue whose updates are ready; returns whether there was any."""
@@ -328,7 +332,7 @@ class Learner:
         self._require_held(train)
         self._pending.add(train)
         if self._eager:
-            with reproducible():
+            with reproducible(tf32=self.station.execution.tf32):
                 self._train([train])
 
     def _require_held(self, train: Train) -> None:
@@ -392,7 +396,7 @@ class Learner:
     def client_metrics(self) -> ClientMetrics | None:
         """Metrics of each client's own model (or the global one) on its own test samples; None if there are none."""
         self.flush()
-        with reproducible():
+        with reproducible(tf32=self.station.execution.tf32):
             return self._measurement.of_clients(self.server)
 
     def describe(self) -> dict[str, str | int]:

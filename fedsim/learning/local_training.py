@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedsim.learning.device import uploaded
 from fedsim.learning.kernels.base import Correction, Kernel, Pull, Shift
 from fedsim.learning.optimizers import Optimizer
 from fedsim.learning.own_optimizers import refuse_mixed_rows, watched_optimizer
@@ -94,7 +95,7 @@ class LocalTrainer:
         change = sums.get("change")
         loss = start.new_zeros(rows)
         counts = active_rows(steps)
-        divisors = torch.as_tensor(np.maximum(steps, 1), device=start.device).to(start.dtype)
+        divisors = uploaded(np.maximum(steps, 1), start.device).to(start.dtype)
         if fused and rule is None and not collect:
             loss = session.descend(weights, cohort.learning_rates, counts)
             counts = counts[:0]
@@ -152,6 +153,10 @@ class LocalTrainer:
         else:
             loss = loss / divisors
         return Trained(model, mean, last, loss, change)
+
+    def release(self) -> None:
+        """Free the work space."""
+        self._scratch.clear()
 
     def _check_moved(self, optimizer: Optimizer, moved: Tensor, gradients: Tensor) -> None:
         trainable = self._trainable

@@ -118,9 +118,10 @@ class Training(Parameters):
     """Device of tensors and local steps; ``auto`` is CUDA if a CUDA device is available."""
     dtype: Literal["float32", "float64"] = "float32"
     """Floating-point type of models and gradients; float64 is for verification."""
-    autocast: Literal["none", "bfloat16"] = "none"
-    """Reduced precision inside the model's forward and backward pass; parameters, updates and evaluations keep
-    ``dtype``. On CUDA, and on CPUs with instructions for bfloat16 products, where it pays off for convolutions and for
+    autocast: Literal["none", "tf32", "bfloat16"] = "none"
+    """Reduced precision inside the model's forward and backward pass; parameters and updates keep ``dtype``. ``tf32``
+    (CUDA) rounds the factors of products and convolutions to 11 significant bits, also in evaluations. ``bfloat16``
+    works on CUDA, and on CPUs with instructions for bfloat16 products, where it pays off for convolutions and for
     layers with a thousand units or more."""
     executor: Literal["auto", "stacked", "parallel", "plain"] = "auto"
     """How a cohort is trained: all clients in one tensor program, one client per worker thread, or one after

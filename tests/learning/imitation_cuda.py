@@ -196,6 +196,8 @@ class _Moves(TorchFunctionMode):
             if _recording:
                 raise RuntimeError("tolist is not permitted when stream is capturing")
             return args[0].inner.tolist()
+        if func is torch.Tensor.pin_memory:
+            return args[0]
         if name == "_has_compatible_shallow_copy_type":
             # So that modules which move to the device get new parameters.
             return isinstance(args[0], There) == isinstance(args[1], There)

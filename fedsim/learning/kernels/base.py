@@ -122,6 +122,9 @@ class Kernel(ABC):
     def largest_group(self) -> int:
         """The number of dispatches to train together on this hardware."""
 
+    def limit_group(self, rows: int) -> None:  # noqa: B027 - most kernels have no such limit
+        """Record that larger groups do not fit into the device's memory."""
+
     @abstractmethod
     def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
         """Samples in all mini-batches of dispatches with these steps, counted every time they are visited, (B,)."""

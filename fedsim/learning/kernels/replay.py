@@ -83,6 +83,8 @@ class Replay:
                 return function(*fixed, *given)
             try:
                 recording = self._record(function, fixed, given)
+            except torch.OutOfMemoryError:
+                raise
             except (UserError, RuntimeError) as error:
                 if self._required:
                     raise
@@ -94,6 +96,11 @@ class Replay:
         torch._foreach_copy_(recording.given, list(given))
         recording.graph.replay()
         return recording.result
+
+    def forget(self) -> None:
+        """Drop all recordings and free their memory."""
+        self._recordings.clear()
+        self._pool = None
 
     def _give_up(self, error: Exception) -> None:
         self.records = False
@@ -124,6 +131,8 @@ class Replay:
                     result = function(*fixed, *copies)
                 finally:
                     graph.capture_end()
+            except torch.OutOfMemoryError:
+                raise
             except RuntimeError as error:
                 raise UserError(
                     f"a local step cannot be recorded as a CUDA graph: {error}",

@@ -55,6 +55,7 @@ class SupervisedKernel(Kernel):
         self.execution = execution = samples.execution
         records = execution.cuda_graphs if self.recorded else False
         self.replay = Replay(execution.device, records=records)
+        self._most = _CUDA_MOST
 
     def session(
         self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
@@ -81,9 +82,18 @@ class SupervisedKernel(Kernel):
         return self.replay.records
 
     def notes(self) -> Mapping[str, str]:
-        """Why steps are not recorded, although they should be."""
-        failure = self.replay.failure
-        return {} if failure is None else {"cuda_graphs": f"off: {failure}"}
+        """Why steps are not recorded or groups are smaller, although they should not be."""
+        notes = {}
+        if self.replay.failure is not None:
+            notes["cuda_graphs"] = f"off: {self.replay.failure}"
+        if self._most < _CUDA_MOST:
+            notes["largest_group"] = f"{self._most} clients: more do not fit into the GPU's memory"
+        return notes
+
+    def limit_group(self, rows: int) -> None:
+        """Keep groups to this size from now on, and forget recordings, which hold memory."""
+        self._most = min(self._most, rows)
+        self.replay.forget()
 
     def cuda_group(self, activations: int = 0) -> int:
         """Number of clients whose training takes a fixed part of the GPU's memory.
@@ -95,7 +105,7 @@ class SupervisedKernel(Kernel):
         batch = 2 * activations * self.order.batch_size * self.execution.dtype.itemsize
         client_bytes = _ROWS_OF_A_CLIENT * self.model_bytes + batch
         total = torch.cuda.get_device_properties(self.execution.device).total_memory
-        return int(np.clip(_CUDA_SHARE * total // client_bytes, 1, _CUDA_MOST))
+        return int(np.clip(_CUDA_SHARE * total // client_bytes, 1, self._most))
 
     def shape_class(self, clients: IntArray) -> IntArray:
         """The width of a client's batches."""

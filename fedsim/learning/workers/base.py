@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.learning.device import Execution
+from fedsim.learning.device import Execution, uploaded
 from fedsim.methods.base import Cohort, LocalUpdate
 
 IntArray = npt.NDArray[np.int64]
@@ -68,16 +68,23 @@ class Group:
     down: Mapping[str, Received]
     memory: Callable[[], Mapping[str, Tensor]]
 
+    def __len__(self) -> int:
+        return len(self.learning_rates)
+
     def last(self) -> Group:
         """The last dispatch by itself."""
+        return self.part(slice(-1, None))
+
+    def part(self, rows: slice) -> Group:
+        """Some of the dispatches."""
         return Group(
-            {name: column[-1:] for name, column in self.columns.items()},
-            self.learning_rates[-1:],
+            {name: column[rows] for name, column in self.columns.items()},
+            self.learning_rates[rows],
             {
-                name: Received.of([received.vectors[received.index[-1]]])
+                name: Received.of([received.vectors[number] for number in received.index[rows]])
                 for name, received in self.down.items()
             },
-            lambda: {name: rows[-1:] for name, rows in self.memory().items()},
+            lambda: {name: matrix[rows] for name, matrix in self.memory().items()},
         )
 
     def cohort(self, execution: Execution) -> Cohort:
@@ -85,7 +92,7 @@ class Group:
         device = execution.device
         return Cohort(
             **self.columns,
-            learning_rates=torch.tensor(self.learning_rates, dtype=execution.dtype, device=device),
+            learning_rates=uploaded(np.array(self.learning_rates), device).to(execution.dtype),
             down={name: received.matrix(device) for name, received in self.down.items()},
             memory={name: rows.to(device) for name, rows in self.memory().items()},
         )

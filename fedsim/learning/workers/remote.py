@@ -68,8 +68,8 @@ class _Process:
 
     def prepare(self) -> Mapping[str, str | int]:
         """Build data, kernel and method; returns everything that the bits of the results depend on here."""
-        make_reproducible()
         station = self._build()
+        make_reproducible(tf32=station.execution.tf32)
         self._workers = LocalWorkers(station.workers(self._threads), Pool(1), {})
         return station.describe()
 

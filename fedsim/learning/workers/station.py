@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from fedsim.errors import UserError
 from fedsim.global_generators import RANDOM_NUMBERS, isolated, watched
 from fedsim.learning.device import Execution, keep_freed_memory, reproducible
 from fedsim.learning.kernels import choose
@@ -49,7 +51,38 @@ class Worker:
             )
 
     def _local_update(self, group: Group) -> LocalUpdate:
-        return self.method.local_update(group.cohort(self.execution), self.trainer)
+        """The update of a group, in two halves if it does not fit into the device's memory.
+
+        Raises:
+            UserError: one client does not fit.
+        """
+        try:
+            return self.method.local_update(group.cohort(self.execution), self.trainer)
+        except torch.OutOfMemoryError:
+            half = len(group) // 2
+            if not half:
+                raise UserError(
+                    "the GPU's memory is too small to train one client",
+                    where="training.batch_size",
+                    hint="use smaller mini-batches or a smaller model, or end other programs on the GPU",
+                ) from None
+        # Outside the handler, whose exception keeps the tensors of the attempt alive.
+        self.trainer.kernel.limit_group(half)
+        self.trainer.release()
+        torch.cuda.empty_cache()
+        first, second = (
+            self._local_update(group.part(slice(half))),
+            self._local_update(group.part(slice(half, None))),
+        )
+        return LocalUpdate(
+            _joined(first.vectors, second.vectors),
+            torch.cat([first.loss, second.loss]),
+            _joined(first.memory, second.memory),
+        )
+
+
+def _joined(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: torch.cat([rows, second[name]]) for name, rows in first.items()}
 
 
 class Station:
@@ -88,7 +121,7 @@ class Station:
         self.training = training
         self.execution = execution
         self._seed = seed
-        with reproducible():
+        with reproducible(tf32=execution.tf32):
             keep_freed_memory()
             self.samples = training_samples(task, execution)
             choice = choose(
