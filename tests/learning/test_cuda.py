@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +20,8 @@ from fedsim.learning.kernels import VmapKernel
 from fedsim.methods.base import Method
 from fedsim.methods.fedavg import FedAvg
 from fedsim.scenario.training import DeviceWorkers
-from tests.learning.problems import Remembering, make_training, supervised_task
-from tests.learning.timelines import assert_same, buffered, execute
+from tests.learning.problems import Remembering, make_learner, make_training, supervised_task
+from tests.learning.timelines import assert_same, buffered, execute, rounds
 
 pytestmark = [
     pytest.mark.cuda,
@@ -83,11 +88,113 @@ def test_deferred_equals_eager(model: str) -> None:
     torch.testing.assert_close(deferred[0]["model"], eager[0]["model"], atol=1e-10, rtol=1e-10)
 
 
-def test_bfloat16_autocast_learns() -> None:
-    task, timeline = supervised_task("conv"), buffered(60)
-    training = make_training(device="cuda", autocast="bfloat16")
-    _, rows = execute(task, timeline, training=training)
-    assert rows[-1][1]["loss"] < rows[0][1]["loss"]
+@pytest.mark.parametrize(("precision", "bound"), [("tf32", 2e-3), ("bfloat16", 2e-2)])
+@pytest.mark.parametrize("model", ["mlp", "conv"])
+def test_reduced_precision_stays_close(model: str, precision: str, bound: float) -> None:
+    """Rounding of 11 or 8 significant bits moves the loss of the last model by less than ``bound`` of it."""
+    task, timeline = supervised_task(model), buffered(60)
+    exact = execute(task, timeline, training=make_training(device="cuda"))[1]
+    reduced = execute(task, timeline, training=make_training(device="cuda", autocast=precision))[1]
+    assert reduced[-1][1]["loss"] < reduced[0][1]["loss"]
+    assert reduced[-1][1]["loss"] == pytest.approx(exact[-1][1]["loss"], rel=bound)
+    assert reduced[-1][1]["loss"] != exact[-1][1]["loss"]
+
+
+@pytest.mark.parametrize("graphs", ["auto", False])
+def test_separate_clients_have_the_results_of_stacked_ones(
+    graphs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedsim.learning.kernels.replay._SIGHTINGS", 0)
+    task, timeline = supervised_task("conv"), buffered(20)
+    training = make_training(device="cuda", dtype="float64", cuda_graphs=graphs)
+    stacked = execute(task, timeline, training=training)
+    monkeypatch.setattr("fedsim.learning.kernels.vmap._SEPARATE_FLOPS", 0)
+    separate = execute(task, timeline, training=training)
+    torch.testing.assert_close(separate[0]["model"], stacked[0]["model"], atol=1e-9, rtol=1e-9)
+    assert_same(separate, execute(task, timeline, training=training))
+
+
+@pytest.mark.parametrize("model", ["mlp", "conv"])
+def test_a_resumed_run_has_the_bits_of_an_uninterrupted_one(model: str) -> None:
+    task, timeline = supervised_task(model), buffered(30)
+    training = make_training(device="cuda")
+    options: dict[str, Any] = {"training": training, "method": Remembering}
+    expected = execute(task, timeline, **options)[0]
+    half = timeline.play(make_learner(task, **options), until=len(timeline.calls) // 2)
+    half.flush()
+    tensors, meta = half.state()
+    saved = {name: tensor.cpu() for name, tensor in tensors.items()}
+    resumed = make_learner(task, **options, checkpoint=(saved, json.loads(json.dumps(meta))))
+    timeline.play(resumed).close()
+    assert torch.equal(resumed.server["model"], expected["model"])
+
+
+@pytest.mark.parametrize("model", ["mlp", "conv"])
+def test_a_wave_waits_for_the_device_once(model: str) -> None:
+    """And the training data stay there."""
+    task, timeline = supervised_task(model), rounds(6, [0, 1, 2, 3])
+    learner = make_learner(task, make_training(device="cuda"))
+    assert learner.station.samples is not None
+    assert learner.station.samples.x.is_cuda
+    calls = iter(timeline.calls)
+    waits: list[list[str]] = []
+    for name, argument in calls:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            getattr(learner, name)(argument)
+            if type(argument).__name__ == "Aggregate":
+                learner.flush()
+                waits.append([str(w.filename) + f":{w.lineno}" for w in caught])
+            torch.cuda.set_sync_debug_mode("default")
+    assert max(len(each) for each in waits[1:]) <= 1, waits
+
+
+def test_groups_that_do_not_fit_into_memory_are_halved() -> None:
+    task, timeline = supervised_task("conv"), rounds(2, list(range(8)))
+    expected = execute(task, timeline, training=make_training(device="cuda", dtype="float64"))
+    learner = make_learner(task, make_training(device="cuda", dtype="float64"))
+    kernel = learner.station.kernel
+    assert isinstance(kernel, VmapKernel)
+    differentiate = kernel.differentiate
+
+    def greedy(weights: Tensor, *others: Tensor) -> Tensor:
+        torch.empty(len(weights), 64 << 20, dtype=torch.uint8, device="cuda")
+        return differentiate(weights, *others)
+
+    kernel.differentiate = greedy  # type: ignore[method-assign]
+    torch.cuda.empty_cache()
+    total = torch.cuda.get_device_properties(0).total_memory
+    room = torch.cuda.memory_reserved() + (300 << 20)
+    torch.cuda.set_per_process_memory_fraction(room / total)
+    try:
+        timeline.play(learner).close()
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert learner.describe()["largest_group"].startswith("3 clients")  # type: ignore[union-attr]
+    torch.testing.assert_close(learner.server["model"], expected[0]["model"], atol=1e-9, rtol=1e-9)
+
+
+_PROCESS = """
+import hashlib
+from tests.learning.problems import make_training, supervised_task
+from tests.learning.timelines import buffered, execute
+state, _ = execute(supervised_task("conv"), buffered(40), training=make_training(device="cuda"))
+print(hashlib.sha256(state["model"].cpu().numpy().tobytes()).hexdigest())
+"""
+
+
+def test_two_processes_on_one_device_have_the_same_bits() -> None:
+    root = Path(__file__).resolve().parents[2]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", _PROCESS], cwd=root, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    digests = [process.communicate(timeout=120)[0].split()[-1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert digests[0] == digests[1]
 
 
 @pytest.mark.parametrize("model", MODELS)

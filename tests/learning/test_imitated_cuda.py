@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+from fedsim.errors import UserError
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels import LinearStackKernel
 from fedsim.parts.catalog import CATALOG
 from tests.learning.imitated_runs import assert_same, home, on_cpu, on_device
-from tests.learning.imitation_cuda import CUDA, There
+from tests.learning.imitation_cuda import CUDA, Graph, There
 from tests.learning.problems import Remembering, make_learner, make_training, supervised_task
-from tests.learning.timelines import buffered, execute
+from tests.learning.timelines import buffered, execute, rounds
 from tests.learning.workers.cases import method_of, noisy_quadratics, synchronous
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
@@ -67,6 +69,59 @@ def test_a_module_with_batch_statistics(request: pytest.FixtureRequest) -> None:
     expected = on_cpu(task, timeline)[0]["model"]
     request.getfixturevalue("cuda")
     torch.testing.assert_close(on_device(task, timeline)[0]["model"], expected)
+
+
+def test_clients_of_a_large_model_train_one_by_one(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Recorded, too: the bits are those of the CPU, where the module is differentiated in the same way."""
+    task, timeline = supervised_task("conv"), buffered(10)
+    expected = on_cpu(task, timeline)[0]["model"]
+    monkeypatch.setattr("fedsim.learning.kernels.vmap._SEPARATE_FLOPS", 0)
+    request.getfixturevalue("cuda")
+    made = Graph.made
+    state = on_device(task, timeline)
+    assert Graph.made > made
+    torch.testing.assert_close(state[0]["model"], expected)
+
+
+def test_groups_that_do_not_fit_into_memory_are_halved(
+    cuda: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, timeline = supervised_task("mlp"), rounds(3, list(range(8)))
+    training = make_training(device="cuda")
+    options: dict[str, Any] = {"training": training, "method": Remembering}
+    expected = home(execute(task, timeline, **options))
+    descend = LinearStackKernel.differentiate
+    attempts = []
+
+    def limited(kernel: LinearStackKernel, weights: Tensor, *others: Tensor) -> Tensor:
+        attempts.append(len(weights))
+        if len(weights) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return descend(kernel, weights, *others)
+
+    monkeypatch.setattr(LinearStackKernel, "differentiate", limited)
+    learner = make_learner(task, **options)
+    timeline.play(learner).close()
+    state = dict(learner.server) | {f"memory/{k}": v for k, v in learner.store.tensors().items()}
+    assert_same(home((state, [])), (expected[0], []))
+    # Six clients have wide mini-batches, two narrow ones.
+    assert [size for size in attempts if size > 3] == [6]
+    assert str(learner.describe()["largest_group"]).startswith("3 clients")
+
+
+def test_one_client_that_does_not_fit_is_an_error(
+    cuda: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_large(*tensors: Any) -> Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(LinearStackKernel, "differentiate", too_large)
+    monkeypatch.setattr(LinearStackKernel, "descend", too_large)
+    with pytest.raises(UserError, match="too small to train one client") as caught:
+        execute(supervised_task("mlp"), rounds(1, [0, 1]), training=make_training(device="cuda"))
+    assert caught.value.where == "training.batch_size"
 
 
 def test_raw_samples_and_an_objective(
