@@ -247,7 +247,7 @@ def trace(run: Round, rounds: int = 3) -> dict[str, float]:
     kernels = sorted(
         (event.time_range.start, event.time_range.end)
         for event in profiler.events()
-        if event.device_type == torch.autograd.DeviceType.CUDA
+        if event.device_type.name == "CUDA"
     )
     busy_us, until = 0.0, 0.0
     for start, end in kernels:
@@ -285,7 +285,7 @@ def compare(
     torch.backends.cudnn.benchmark = True
     device = torch.device("cuda")
     data = Data(task, device)
-    training = {"device": "cuda", "autocast": "none" if precision == "float32" else precision}
+    training: dict[str, Any] = {"device": "cuda", "autocast": "none" if precision == "float32" else precision}
     learning_kernels.RATE, learning_kernels.BATCH, learning_kernels.STEPS = RATE, BATCH, STEPS
     learner = learning_kernels.make_learner(task, **training)
     learner._contribution_s = 0.0  # A round is never cut.
