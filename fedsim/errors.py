@@ -102,12 +102,6 @@ def without_numbers(message: str) -> str:
     return re.sub(r"\d+(?:[.,]\d+)*", "#", message)
 
 
-def last_number(message: str) -> float:
-    """The last number in a message, such as the value that its hint advises; 0 if there is none."""
-    numbers: list[str] = re.findall(r"\d+(?:\.\d+)?", message.replace(",", ""))
-    return float(numbers[-1]) if numbers else 0.0
-
-
 def similar(word: str, known: Iterable[str]) -> str | None:
     """The known word that is most similar to ``word``, or ends with it (as ``server_lr`` does with ``lr``)."""
     words = [str(item) for item in known]

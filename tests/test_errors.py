@@ -11,7 +11,6 @@ from fedsim.errors import (
     UserErrors,
     combined,
     further_checks,
-    last_number,
     nearest,
     nearest_or_all,
     path_of,
@@ -60,10 +59,8 @@ def test_an_error_of_the_system_names_the_path(tmp_path: Path) -> None:
     assert str(caught.value) == f"{tmp_path}: cannot be written: Is a directory\n  name a file"
 
 
-def test_numbers_are_masked_and_the_last_is_found() -> None:
+def test_numbers_are_masked() -> None:
     assert without_numbers("set at most 1,024 of 3.5 s") == "set at most # of # s"
-    assert last_number("of 7, set at most 1,024.5 s") == 1024.5
-    assert last_number("none") == 0.0
 
 
 @pytest.mark.parametrize(

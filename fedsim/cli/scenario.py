@@ -18,7 +18,7 @@ from fedsim.cli.options import (
     scenario_argument,
     scenario_options,
 )
-from fedsim.errors import UserError, last_number, without_numbers
+from fedsim.errors import UserError, without_numbers
 from fedsim.parts.catalog import CATALOG, summaries
 from fedsim.scenario.loading import load_scenario
 from fedsim.scenario.schema import json_schema
@@ -47,8 +47,9 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     from fedsim.composition.shared import Shared
     from fedsim.tasks.reading.files import NotOnDisk, no_downloads
 
-    # The notes of the runs by name, those that differ only in their numbers together.
-    shared, notes = Shared(), dict[str, dict[str, str]]()
+    shared = Shared()
+    # The runs with each note, by its text without numbers, and the text as it is for the first of them.
+    runs_with, texts = dict[str, list[str]](), dict[str, str]()
     with no_downloads():
         loaded = load_scenario(scenario, overrides=overrides)
         runs = {loaded.scenario.name: loaded}
@@ -58,25 +59,22 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
             runs = {planned.name: planned.loaded for planned in plan_runs(loaded)}
         for name, run in runs.items():
             try:
-                notes_of_run = {
-                    f"{warning.where} {without_numbers(f'{warning.message} {warning.hint}')}": f"warning: {warning}"
-                    for warning in check_run(run, shared)
-                }
+                notes = [f"warning: {warning}" for warning in check_run(run, shared)]
             except NotOnDisk as error:
-                note = f"{error.where}: {error.message}, so anything that depends on it was not checked"
-                notes_of_run = {note: f"note: {note}"}
-            for key, note in notes_of_run.items():
-                notes.setdefault(key, {})[name] = note
-    largest = [
-        max(of_runs, key=lambda name: last_number(of_runs[name])) for of_runs in notes.values()
-    ]
-    shown = [of_runs[name] for name, of_runs in zip(largest, notes.values(), strict=True)]
+                skipped = "so anything that depends on it was not checked"
+                notes = [f"note: {error.where}: {error.message}, {skipped}"]
+            for note in notes:
+                key = without_numbers(note)
+                texts.setdefault(key, note)
+                runs_with.setdefault(key, []).append(name)
     if as_json:
         of_sweep = {} if loaded.scenario.sweep is None else {"runs": list(runs)}
-        print_json({"scenario": str(scenario), "notes": shown, **of_sweep})
+        print_json({"scenario": str(scenario), "notes": list(texts.values()), **of_sweep})
         return
-    for name, of_runs in zip(largest, notes.values(), strict=True):
-        click.echo(of_runs[name] + _in_runs(of_runs, name, len(runs)))
+    for key, note in texts.items():
+        names = runs_with[key]
+        others = f"\n  in {len(names)} of {len(runs)} runs: {format_names(names, _NAMED)}"
+        click.echo(note + (others if len(names) < len(runs) else ""))
     valid = f"{scenario}: scenario '{loaded.scenario.name}' is valid"
     if loaded.scenario.sweep is None:
         click.echo(valid)
@@ -86,15 +84,6 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
         click.echo(f"  {name}")
     if len(runs) > _LISTED:
         click.echo(f"  and {format_count(len(runs) - _LISTED)} more")
-
-
-def _in_runs(notes: dict[str, str], largest: str, of: int) -> str:
-    """Which runs of a sweep have a note, and whose numbers are the largest; empty if all have the same."""
-    differ = len(set(notes.values())) > 1
-    if len(notes) == of and not differ:
-        return ""
-    numbers = f"; the numbers are those of {largest}, the largest" if differ else ""
-    return f"\n  in {len(notes)} of {of} runs: {format_names([*notes], _NAMED)}{numbers}"
 
 
 @command.command()

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from fedsim.errors import UserError, last_number, without_numbers
+from fedsim.errors import UserError, without_numbers
 from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.processes.cluster import usable_cores
 from fedsim.processes.stopping import Grace, grace
-from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.folder import Status
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import write_sources
 from fedsim.sweeps.folder import Sweep, claimed, no_longer_swept, record, write_index
-from fedsim.sweeps.local import Shares, prepare, run_here, run_on_pool
+from fedsim.sweeps.local import Shares, run_here, run_on_pool
 from fedsim.sweeps.plan import PlannedRun, plan_runs
 from fedsim.sweeps.task import Result, Task, is_done
 from fedsim.vocabulary.formatting import format_counted, format_duration
@@ -39,8 +39,7 @@ class SweepProgress:
         failure: the run that has just failed, with its error.
         failed_alike: name of an earlier run that failed with the same error; empty if there is none.
         active: folders of the runs in progress, each with its share, 0 to 1.
-        warnings: those of the run that has just ended that no run before it had, perhaps with other numbers of which
-            the last is no smaller; with its name.
+        warnings: those of the run that has just ended that no run before it had, perhaps with other numbers.
     """
 
     runs: int
@@ -142,7 +141,7 @@ def sweep(
                 with (
                     tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=path) as shared,
                     contextlib.closing(
-                        _results(tasks, planned, jobs, engine, address, tally, Path(shared), period)
+                        _results(tasks, jobs, engine, address, tally, Path(shared), period)
                     ) as results,
                 ):
                     for result in results:
@@ -178,7 +177,6 @@ def _write_sources(path: Path, planned: Sequence[PlannedRun]) -> None:
 
 def _results(
     tasks: Sequence[Task],
-    planned: Sequence[PlannedRun],
     jobs: int | None,
     engine: EngineName,
     address: str | None,
@@ -193,43 +191,10 @@ def _results(
 
         yield from run_on_ray(tasks, jobs, address)
     elif jobs == 1:
-        yield from run_here(tasks, tally.shares, tally.look)
-    elif refused := _all_refused(tasks, planned):
-        yield from refused
+        yield from run_here(tasks, tally.shares, lambda: tally.add(None))
     else:
         assert jobs is not None
         yield from run_on_pool(tasks, jobs, tally.shares, shared, period)
-
-
-def _all_refused(tasks: Sequence[Task], planned: Sequence[PlannedRun]) -> list[Result]:
-    """The results of tasks all of which are refused before their first event; empty if one is not, or may not be.
-
-    Only the first run of a valid sweep is checked, while the processes of the pool load what they need. Data sets of
-    the user's own and those that must be downloaded, which may take longer than that, are left to the processes.
-    """
-    from fedsim.composition.checking import check
-    from fedsim.composition.shared import Shared
-    from fedsim.tasks.reading.files import NotOnDisk, no_downloads
-
-    prepare()
-    shared, refused = Shared(), list[Result]()
-    with no_downloads():
-        for task in tasks:
-            loaded = planned[task.number].loaded
-            own_data = any(part.user for part in loaded.parts() if part.kind == "dataset")
-            if own_data or RunFolder(task.folder).has_begun:
-                return []
-            try:
-                check(loaded, shared, timing_only=task.timing_only)
-            except NotOnDisk:
-                return []
-            except UserError as error:
-                refused.append(Result(task, str(error), users=True))
-            except Exception:
-                return []  # The run fails, and keeps the details.
-            else:
-                return []
-    return refused
 
 
 class _Tally:
@@ -245,7 +210,7 @@ class _Tally:
         self.shares = Shares(len(planned))
         self.failures: dict[str, Result] = {}
         self.warned: list[str] = []
-        self._warnings: dict[str, float] = {}
+        self._warnings: set[str] = set()
         self._first_with: dict[str, str] = {}
         self._path, self._planned = path, planned
         self._before = self._complete = len(planned) - len(tasks)
@@ -256,64 +221,49 @@ class _Tally:
 
     def add(self, result: Result | None) -> None:
         """Count the result of a task; None if time has passed without one."""
-        failed = result is not None and result.error is not None
-        alike = ""
+        failure, alike, fresh = None, "", list[str]()
         if result is not None:
+            name = result.task.name
             self.shares.values[result.task.number] = 1.0
-            del self._open[result.task.name]
-            if failed:
-                alike = self._first_with.setdefault(result.error or "", result.task.name)
-                self.failures[result.task.name] = result
-            else:
+            del self._open[name]
+            if result.error is None:
                 self._complete += 1
+            else:
+                failure = self.failures[name] = result
+                first = self._first_with.setdefault(result.error, name)
+                alike = first if first != name else ""
+            if result.warnings:
+                self.warned.append(name)
+            for warning in result.warnings:
+                key = without_numbers(warning)
+                if key not in self._warnings:
+                    self._warnings.add(key)
+                    fresh.append(f"warning: {warning}\n  in {name}; not repeated for other runs")
         if time.monotonic() - self._written_at >= _INDEX_S:
             self.write_index()
-        if result is None or alike == result.task.name:
-            alike = ""
-        self._report(result if failed else None, self._fresh_warnings(result), alike)
-
-    def _fresh_warnings(self, result: Result | None) -> tuple[str, ...]:
-        """Warnings of a run unless an earlier one had them with a last number that is no smaller."""
-        if result is None or not result.warnings:
-            return ()
-        name, fresh = result.task.name, []
-        self.warned.append(name)
-        for warning in result.warnings:
-            key, number = without_numbers(warning), last_number(warning)
-            if key not in self._warnings or number > self._warnings[key]:
-                self._warnings[key] = number
-                fresh.append(
-                    f"warning: {warning}\n  in {name}; shown again only for runs with larger numbers"
-                )
-        return tuple(fresh)
-
-    def look(self) -> None:
-        """Note that time has passed."""
-        self.add(None)
+        self._report(failure, tuple(fresh), alike)
 
     def _report(
         self, failure: Result | None, warnings: tuple[str, ...] = (), failed_alike: str = ""
     ) -> None:
-        if self._on_progress is not None:
-            count = len(self._planned)
-            share = (self._before + self.shares.in_progress()) / count
-            active = {
-                self._path / name: max(0.0, self.shares.values[task.number])
-                for name, task in self._open.items()
-                if self.shares.started(task) or name in self._running
-            }
-            self._on_progress(
-                SweepProgress(
-                    count,
-                    self._complete,
-                    len(self.failures),
-                    share,
-                    failure,
-                    active,
-                    warnings,
-                    failed_alike,
-                )
-            )
+        if self._on_progress is None:
+            return
+        active = {
+            self._path / name: max(0.0, self.shares.values[task.number])
+            for name, task in self._open.items()
+            if self.shares.started(task) or name in self._running
+        }
+        progress = SweepProgress(
+            len(self._planned),
+            self._complete,
+            len(self.failures),
+            share=(self._before + self.shares.in_progress()) / len(self._planned),
+            failure=failure,
+            active=active,
+            warnings=warnings,
+            failed_alike=failed_alike,
+        )
+        self._on_progress(progress)
 
     def write_index(self) -> None:
         """Write the index as it stands."""

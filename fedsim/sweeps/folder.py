@@ -20,13 +20,12 @@ from fedsim.errors import UserError, raise_all
 from fedsim.files.checksums import file_sha256, text_sha256
 from fedsim.files.durable import remove_temporaries, replacing, write_text
 from fedsim.files.locks import locked
-from fedsim.parts.catalog import CATALOG
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.progress import WAITING
 from fedsim.runs.sweep import SCENARIO, SweepEntry, SweepRecord, damaged, is_sweep, read_sweep
 from fedsim.runs.tables import csv_text
 from fedsim.scenario.comparing import differences, text
-from fedsim.scenario.loading import LoadedScenario, load_scenario
+from fedsim.scenario.loading import LoadedScenario
 from fedsim.sweeps.plan import PlannedRun
 from fedsim.vocabulary.formatting import format_counted, format_names
 
@@ -221,7 +220,7 @@ def _made_by(run: SweepEntry | PlannedRun) -> str:
 def _require_same(there: Run, planned: PlannedRun) -> None:
     changes = [
         f"{path} was {json.dumps(before)} and is {json.dumps(now)}"
-        for path, before, now in differences(_as_now(there), planned.resolved())
+        for path, before, now in differences(there.scenario, planned.resolved())
     ]
     if changes:
         raise UserError(
@@ -271,14 +270,6 @@ def _changed_since(path: Path, planned: Sequence[PlannedRun]) -> Iterator[UserEr
             where=str(file),
             hint="undo the change, choose another folder for the sweep with -o, or remove the folders of these runs",
         )
-
-
-def _as_now(run: Run) -> dict[str, Any]:
-    """A run's scenario; keys that did not exist when it was made have their defaults."""
-    try:
-        return load_scenario(run.folder.scenario, CATALOG).resolved()
-    except UserError:
-        return run.scenario
 
 
 def no_longer_swept(path: Path, planned: Sequence[PlannedRun]) -> list[str]:

@@ -103,7 +103,7 @@ def test_warnings_name_the_runs_of_a_sweep(tmp_path: Path) -> None:
     assert swept.count("warning: ") == 1
     last_line = len(path.read_text().splitlines())
     assert f"\nwarning: {path}:{last_line}:43: server.schedule.deadline" in swept
-    assert "\n  in 30s_seed0; shown again only for runs with larger numbers\n" in swept
+    assert "\n  in 30s_seed0; not repeated for other runs\n" in swept
 
 
 def test_show_writes_a_scenario_that_shows_itself(scenario: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -14,6 +13,7 @@ import fedsim
 from fedsim.errors import UserError
 from fedsim.files.locks import locked
 from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.sweep import SweepRecord
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.sweeps import Sweep
 from fedsim.sweeps.folder import claimed, write_index
@@ -142,27 +142,6 @@ def test_another_scenario_is_refused_also_where_names_have_changed(tmp_path: Pat
     assert str(out / "server_seed0") in str(caught.value)
 
 
-def test_a_key_that_an_older_fedsim_did_not_have_is_no_other_scenario(tmp_path: Path) -> None:
-    out = tmp_path / "sweep"
-    fedsim.sweep(scenario(seeds=[0]), out, jobs=1)
-    path = out / "seed0" / "scenario.yaml"
-    lines = path.read_text().splitlines(keepends=True)
-    older = [line for line in lines if "failure_detection" not in line]
-    assert len(older) == len(lines) - 1
-    path.write_text("".join(older))
-    # Folders of that time had no checksums.
-    info = out / "seed0" / "run.json"
-    info.write_text(json.dumps(json.loads(info.read_text()) | {"format": 1, "files": {}}))
-    document = json.loads((out / "sweep.json").read_text()) | {"format": 1}
-    document["runs"][0]["digest"] = "of another time"
-    (out / "sweep.json").write_text(json.dumps(document))
-    assert fedsim.sweep(scenario(seeds=[0]), out, jobs=1).failures == {}
-    path.write_text(path.read_text().replace("local_steps: 2", "local_steps: 3"))
-    (out / "sweep.json").write_text(json.dumps(document))
-    with pytest.raises(UserError, match=r"training\.local_steps was 3 and is 2"):
-        fedsim.sweep(scenario(seeds=[0]), out, jobs=1)
-
-
 def test_runs_of_one_scenario_keep_their_own_folders(tmp_path: Path) -> None:
     """A default left out and the same value given: two runs of the sweep, equal to the last bit."""
     data = scenario(grid={"server.schedule": [None, {"name": "sync"}]})
@@ -178,9 +157,7 @@ def test_folders_that_are_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture
     with pytest.raises(UserError, match="not a sweep folder"):
         fedsim.sweep(SMALL, tmp_path / "other", jobs=1)
     (tmp_path / "sweep" / "lr0.1_seed0").mkdir(parents=True)
-    (tmp_path / "sweep" / "sweep.json").write_text(
-        '{"format": 1, "name": "x", "scenario": null, "runs": []}'
-    )
+    SweepRecord("x", None, ()).write(tmp_path / "sweep")
     (tmp_path / "sweep" / "lr0.1_seed0" / "thesis.tex").write_text("")
     sweep = fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
     assert "not empty" in sweep.failures["lr0.1_seed0"]
