@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from fedsim.analysis.run import Run, load_run
 from fedsim.composition.execution import OnProgress, default_folder, execute
 from fedsim.composition.execution import resume as resume_run
-from fedsim.errors import UserError, argument_error, path_of
-from fedsim.parts.component import users_traceback
+from fedsim.errors import argument_error, path_of
 from fedsim.runs.notebook import notebook_bar
 from fedsim.scenario.loading import LoadedScenario, load_scenario, load_scenario_dict
 from fedsim.scenario.overrides import from_python
@@ -24,33 +23,8 @@ if TYPE_CHECKING:
     from fedsim.sweeps.execution import SweepProgress
 
 PathLike = str | os.PathLike[str]
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
 
 
-def _without_inner_frames(
-    function: Callable[_Arguments, _Result],
-) -> Callable[_Arguments, _Result]:
-    """The function, which raises a mistake of its caller without the frames of fedsim inside it.
-
-    What caused the mistake is kept if it passed through a file of the user.
-    """
-
-    @functools.wraps(function)
-    def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-        try:
-            return function(*args, **kwargs)
-        except UserError as error:
-            mistake = error.with_traceback(None)
-        cause = mistake.__cause__
-        if cause is not None and users_traceback(cause) is None:
-            cause = None
-        raise mistake from cause
-
-    return call
-
-
-@_without_inner_frames
 def read_scenario(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario,
     overrides: Iterable[str] | Mapping[str, Any] = (),
@@ -71,24 +45,17 @@ def read_scenario(
     return load_scenario(Path(scenario), overrides=parsed)
 
 
-class _Continued:
-    """Lets an interruption name the call that continues the work, and shows the frames of the caller alone."""
-
-    def __init__(self, folder: Path, call: str = "") -> None:
-        self._folder = folder
-        self._call = call or f"fedsim.resume({str(folder)!r})"
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, KeyboardInterrupt):
-            if self._folder.is_dir():
-                error.add_note(f"continue with: {self._call}")
-            raise error.with_traceback(None) from None
+@contextmanager
+def _continued(folder: Path, call: str) -> Iterator[None]:
+    """Let an interruption name the call that continues the work."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if folder.is_dir():
+            error.add_note(f"continue with: {call}")
+        raise
 
 
-@_without_inner_frames
 def run(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario,
     output: PathLike | None = None,
@@ -127,7 +94,7 @@ def run(
     loaded = read_scenario(scenario, overrides)
     folder = chosen or default_folder(loaded)
     with (
-        _Continued(folder),
+        _continued(folder, f"fedsim.resume({str(folder)!r})"),
         notebook_bar(loaded.scenario.name, shown=on_progress is None) as bar,
     ):
         return execute(
@@ -143,7 +110,6 @@ def run(
         )
 
 
-@_without_inner_frames
 def resume(
     path: PathLike,
     *,
@@ -165,13 +131,12 @@ def resume(
     """
     folder = path_of("path", path)
     with (
-        _Continued(folder),
+        _continued(folder, f"fedsim.resume({str(folder)!r})"),
         notebook_bar(folder.name, shown=on_progress is None) as bar,
     ):
         return resume_run(folder, from_python(overrides), live=live, on_progress=on_progress or bar)
 
 
-@_without_inner_frames
 def load(path: PathLike) -> Run:
     """Open a run folder.
 
@@ -181,10 +146,9 @@ def load(path: PathLike) -> Run:
     return load_run(path)
 
 
-@_without_inner_frames
 def compare(
     paths: Iterable[PathLike | Run | Sweep] | PathLike | Run | Sweep,
-    *misplaced: object,
+    *,
     targets: Iterable[str] = (),
     baseline: str | None = None,
     settings: Iterable[str] = (),
@@ -199,21 +163,14 @@ def compare(
             of variants.
 
     Raises:
-        UserError: a folder contains no run, no run is complete, there is no such baseline or metric, not every variant
-            was run with every value of a key in ``settings``, or several arguments were given instead of one list.
+        UserError: a folder contains no run, no run is complete, there is no such baseline or metric, or not
+            every variant was run with every value of a key in ``settings``.
     """
-    if misplaced:
-        raise UserError(
-            f"takes one list of runs, but got {len(misplaced) + 1} arguments",
-            where="fedsim.compare",
-            hint="give all runs in one list; to write the page: fedsim.compare([...]).write(FOLDER)",
-        )
     from fedsim.analysis.comparison import compare as compare_runs
 
     return compare_runs(paths, targets=targets, baseline=baseline, settings=settings)
 
 
-@_without_inner_frames
 def sweep(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario,
     output: PathLike | None = None,
@@ -258,7 +215,7 @@ def sweep(
     loaded = read_scenario(scenario, overrides)
     folder = chosen or execution.default_sweep_folder(loaded)
     with (
-        _Continued(folder, "the same call of fedsim.sweep"),
+        _continued(folder, "the same call of fedsim.sweep"),
         notebook_bar(
             loaded.scenario.name, execution.SweepProgress.text, shown=on_progress is None
         ) as bar,

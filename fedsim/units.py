@@ -62,12 +62,7 @@ SIZE_UNITS = {
 RATE_UNITS = {"bps": 1.0, "kbps": 1e3, "Mbps": 1e6, "Gbps": 1e9}
 
 _QUANTITY = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*\Z")
-_QUANTITIES = re.compile(r"(?:\s*(?:\d+(?:\.\d*)?|\.\d+)\s*[A-Za-z]+){2,}\s*\Z")
-_BITS = re.compile(r"([kMGT]i?)(?:b|(bits?))\Z")
 _WITH_COMMA = re.compile(r"([+-]?\d+),(\d+)((?:[eE][+-]?\d+)?\s*[A-Za-z%]*)")
-_OTHER_RATE = re.compile(
-    r"\s*(\d+(?:[.,]\d*)?|\.\d+)\s*(([kmgt]?)(bit|byte|b)s?(?:/s|ps)?)\s*\Z", re.IGNORECASE
-)
 
 
 def share_of(value: object) -> str:
@@ -103,16 +98,10 @@ def parse_quantity(value: object, units: dict[str, float], kind: str, base: str)
     if isinstance(value, str):
         match = _QUANTITY.match(value)
         if match is None:
-            whole = _sum(value, units)
-            instead = f"write {whole}" if whole else without_comma(value)
-            raise ValueError(
-                f"'{value}' is not a {kind}: "
-                + (instead or f"write a number and a unit, such as {example}")
-            )
+            instead = without_comma(value) or f"write a number and a unit, such as {example}"
+            raise ValueError(f"'{value}' is not a {kind}: {instead}")
         number, unit = float(match.group(1)), match.group(2)
         if unit and unit not in units:
-            if in_bits := _in_bits(number, unit, units):
-                raise ValueError(f"'{value}' is in bits; a {kind} is in bytes: write {in_bits}")
             meant = _meant(number, unit, units)
             raise ValueError(
                 f"'{value}' has no known unit of a {kind}: "
@@ -126,31 +115,6 @@ def parse_quantity(value: object, units: dict[str, float], kind: str, base: str)
     if result < 0:
         raise ValueError(f"{value!r} is negative; a {kind} is zero or more")
     return result
-
-
-def _in_bits(number: float, unit: str, units: dict[str, float]) -> str:
-    """The size to write instead of one in bits, such as ``10Mbit``; empty if it is not one.
-
-    In ``10Mb``, b may be written for B, so both sizes are given.
-    """
-    match = _BITS.match(unit)
-    known = f"{match[1]}B" if match else ""
-    if known not in units:
-        return ""
-    assert match is not None
-    text = f"{number / 8:g}{known}"
-    return text if match[2] else f"{text}, or {number:g}{known} if bytes are meant"
-
-
-def _sum(text: str, units: dict[str, float]) -> str:
-    """The sum of several quantities in the last one's unit, ``150s`` for ``2 min 30 s``; empty if it has none."""
-    if not _QUANTITIES.match(text):
-        return ""
-    parts = re.findall(r"([\d.]+)\s*([A-Za-z]+)", text)
-    if any(unit not in units for _, unit in parts):
-        return ""
-    last = parts[-1][1]
-    return f"{sum(float(number) * units[unit] for number, unit in parts) / units[last]:.10g}{last}"
 
 
 def _meant(number: float, unit: str, units: dict[str, float]) -> str:
@@ -189,25 +153,6 @@ def parse_size_bytes(value: object) -> float:
 
 def parse_rate_bps(value: object) -> float:
     """SI bits per second from a number or text such as ``"20Mbps"``."""
-    if (
-        isinstance(value, str)
-        and (match := _OTHER_RATE.match(value))
-        and match[2] not in RATE_UNITS
-    ):
-        number, _, prefix, base = match.groups()
-        in_bytes = base == "B" or base.lower() == "byte"
-        bps = (
-            float(number.replace(",", "."))
-            * SIZE_UNITS[f"{prefix.upper()}B"]
-            * (8 if in_bytes else 1)
-        )
-        size, unit = max((size, unit) for unit, size in RATE_UNITS.items() if size <= max(bps, 1))
-        suggested = f"{bps / size:.6g}{unit}"
-        raise ValueError(
-            f"'{value}' is in bytes; rates are in bits per second: write {suggested}"
-            if in_bytes
-            else f"'{value}' has no known unit of a rate: did you mean {suggested}?"
-        )
     return parse_quantity(value, RATE_UNITS, "rate", "bits per second")
 
 
