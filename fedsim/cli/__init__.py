@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import importlib
 import json
 import os
-import re
 import signal
 import sys
 import traceback
@@ -16,7 +13,6 @@ from typing import Any
 
 import click
 
-from fedsim.cli.groups import Suggesting
 from fedsim.errors import FedsimError, UserError, UserErrors, nearest
 from fedsim.files.durable import is_disk_full
 from fedsim.processes.stopping import Stopped, install
@@ -48,6 +44,26 @@ EXIT_DEFECT = 1
 EXIT_USER = 2
 EXIT_SIGNAL = 128
 """Plus the number of the signal that ended the command."""
+
+
+class Suggesting(click.Group):
+    """A group of commands that suggests the nearest one, or one of a group in it, for a name it does not know."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that ``args`` begin with."""
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            inside = (
+                f"did you mean '{ctx.command_path} {name} {args[0]}'? "
+                for name in known
+                if isinstance(group := self.get_command(ctx, name), click.Group)
+                and args[0] in group.list_commands(ctx)
+            )
+            hint = f"{nearest(args[0], known) or next(inside, '')}see {ctx.command_path} --help"
+            raise UserError(f"there is no command '{args[0]}'", hint=hint)
+        return super().resolve_command(ctx, args)
 
 
 class Commands(Suggesting):
@@ -110,9 +126,8 @@ class Commands(Suggesting):
             # Click turns a KeyboardInterrupt, which Stopped is, into an Abort.
             cause = error.__cause__ or error
             number = cause.signal_number if isinstance(cause, Stopped) else signal.SIGINT
-            click.echo(
-                "interrupted" if number == signal.SIGINT else f"stopped by {cause}", err=True
-            )
+            said = "interrupted" if number == signal.SIGINT else f"stopped by {cause}"
+            click.echo(said, err=True)
             return EXIT_SIGNAL + number
         except OSError as error:
             if error.filename is not None or not is_disk_full(error):
@@ -149,43 +164,19 @@ class Commands(Suggesting):
             return EXIT_USER
         traceback.print_exc()
         kind = "" if isinstance(error, FedsimError) else f"{type(error).__name__}: "
-        text = f"internal error: {kind}{error}\nThis is a bug in fedsim; please report it with the lines above."
-        if show is _show:
-            click.echo(text, err=True)
-        else:
-            show([UserError(text)])
+        hint = "This is a bug in fedsim; please report it with the lines above."
+        show([UserError(f"internal error: {kind}{error}", hint=hint)])
         return EXIT_DEFECT
 
 
 def _as_user_error(error: click.ClickException) -> UserError:
-    """An error of click in the words of fedsim: what is wrong, the similar options, and the command that helps."""
+    """An error of click, with the command that helps."""
     context = error.ctx if isinstance(error, click.UsageError) else None
-    command_help = f"see {context.command_path} --help" if context else ""
-    if isinstance(error, click.NoSuchOption):
-        names = " or ".join(f"'{name}'" for name in sorted(error.possibilities or ()))
-        near = f"did you mean {names}? " if names else ""
-        if error.option_name == "--seed" and "'--set'" in names:
-            near = "give it with -s seed=NUMBER; "
-        return UserError(f"there is no option '{error.option_name}'", hint=near + command_help)
-    if type(error) is click.BadParameter and error.param is not None:
-        where = max(error.param.opts, key=len)
-        if not isinstance(error.param, click.Option):
-            where = error.param.human_readable_name
-        near = ""
-        if isinstance(error.param.type, click.Choice):
-            value = error.message.split("'")[1]
-            near = nearest(value, error.param.type.choices)
-        text = error.message.removesuffix(".").replace("a valid integer range", "a whole number")
-        text = text.replace("a valid float range", "a number")
-        return UserError(text, where=where, hint=near + command_help or None)
+    hint = f"see {context.command_path} --help" if context else None
+    if isinstance(error, click.NoSuchOption) and error.option_name == "--seed":
+        hint = f"give it with -s seed=NUMBER; {hint}"
     text = error.format_message().removesuffix(".")
-    if extra := re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", text):
-        spaces = "put a name with spaces in quotation marks; "
-        return UserError(f"unexpected argument: {extra[1]}", hint=spaces + command_help)
-    if isinstance(error, click.BadOptionUsage):
-        text = text.removeprefix(f"Option '{error.option_name}' ")
-        return UserError(text, where=error.option_name, hint=command_help or None)
-    return UserError(f"{text[:1].lower()}{text[1:]}", hint=command_help or None)
+    return UserError(f"{text[:1].lower()}{text[1:]}", hint=hint)
 
 
 def _show(errors: Iterable[UserError]) -> None:
@@ -223,16 +214,4 @@ def cli() -> None:
 
 def main() -> None:
     """The console script."""
-    codes: list[int] = []
-    atexit.register(_leave, codes)  # The first that is registered is called last.
-    codes.append(cli.exit_code(prog_name="fedsim"))
-    sys.exit(codes[0])
-
-
-def _leave(codes: Sequence[int]) -> None:
-    """End the process without freeing its memory: with torch, that takes a third of a second."""
-    with contextlib.suppress(OSError, ValueError):  # Python reports a broken or closed output.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for code in codes:
-            os._exit(code)
+    sys.exit(cli.exit_code(prog_name="fedsim"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedsim.cli.groups import Suggesting
+from fedsim.cli import Suggesting
 from fedsim.cli.options import (
     completing,
     json_option,

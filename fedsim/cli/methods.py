@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fedsim.cli.groups import Suggesting
+from fedsim.cli import Suggesting
 from fedsim.cli.options import completing, json_option, print_json, print_parameters, print_rows
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG, summaries
@@ -36,10 +36,7 @@ def show(name: str, as_json: bool) -> None:
     For a method of your own, use 'fedsim describe file.py:ClassName'.
     """
     if is_user_reference(name):
-        raise UserError(
-            f"{name} is user code, which this command does not run",
-            hint=f"if you trust it: fedsim describe {name}",
-        )
+        raise UserError(f"{name} is user code", hint=f"if you trust it: fedsim describe {name}")
     described = describe(name)
     if as_json:
         print_json(described)

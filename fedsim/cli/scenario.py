@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from pathlib import Path
 
 import click
 
 from fedsim import bundled
-from fedsim.cli.groups import Suggesting
+from fedsim.cli import Suggesting
 from fedsim.cli.options import (
     json_option,
     override_option,
@@ -140,15 +141,9 @@ def _description(path: Path) -> str | None:
         return "(cannot be read)"
     if not isinstance(data, dict) or "task" not in data:
         return None
-    comment: list[str] = []
-    for line in path.read_text(encoding="utf-8-sig").splitlines():
-        if not line.startswith("#") or (comment and not line.strip("# ")):
-            break
-        comment.append(line.strip("# "))
-    text = " ".join(comment).strip()
-    for end in re.finditer(r"[.!?](?= +[A-Z\d])|:(?= +fedsim )", text):
-        sentence = text[: end.start()]
-        # "IEEE Trans. Cybern." in parentheses ends nothing.
-        if sentence.count("(") == sentence.count(")"):
-            return sentence if end[0] != ":" else sentence.rpartition(".")[0] or sentence
-    return text.rstrip(".") or str(data.get("name", ""))
+    lines = path.read_text(encoding="utf-8-sig").splitlines()
+    comment = takewhile(lambda line: line.strip("# ") and line.startswith("#"), lines)
+    text = " ".join(line.strip("# ") for line in comment)
+    # A reference in parentheses, such as "IEEE Trans. Cybern.", ends no sentence.
+    sentence = re.match(r"((?:\([^)]*\)|[^(])*?)(?:\.(?= +[A-Z\d])|:(?= +fedsim ))", text)
+    return (sentence[1] if sentence else text.rstrip(".")) or str(data.get("name", ""))

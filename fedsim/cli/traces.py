@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from rich.console import Console
 
 from fedsim import bundled
-from fedsim.cli.groups import Suggesting
+from fedsim.cli import Suggesting
 from fedsim.cli.options import (
     completing,
     force_option,

@@ -146,20 +146,15 @@ class RunFolder:
             not self.has_begun or self.read_info()["status"] == Status.FAILED
         ):
             return
+        message = "the folder is not a run folder, so it is not overwritten"
         if not overwrite:
-            if self.info.exists() and self.status(self.read_info()) is Status.RUNNING:
-                hint += f"; its run is in progress: {format_command('watch', self.path)}"
-            elif self.info.exists():
+            message = "the output folder exists and is not empty"
+            if written_by_fedsim:
                 hint += ", or replace the run with --overwrite (overwrite=True)"
-                if self._is_complete:
-                    hint += f"; the run is complete, see {self.report}"
-                else:
-                    hint += f"; to finish it: {format_command('resume', self.path)}"
-            raise UserError(
-                "the output folder exists and is not empty", where=str(self.path), hint=hint
-            )
-        if not written_by_fedsim:
-            message = "the folder is not a run folder, so it is not overwritten"
+                info = self.read_info()
+                if info["status"] != Status.COMPLETE:
+                    hint += f"; {self.next_step(info)}"
+        if not (overwrite and written_by_fedsim):
             raise UserError(message, where=str(self.path), hint=hint)
 
     @property
@@ -167,21 +162,13 @@ class RunFolder:
         """Whether a run has written its scenario here; one that was killed earlier has nothing to resume."""
         return self.info.exists() and bool(self.read_info().get("files"))
 
-    @property
-    def _is_complete(self) -> bool:
-        try:
-            return bool(self.read_info()["status"] == Status.COMPLETE)
-        except UserError:
-            return False
-
     def _is_own(self) -> bool:
         """Whether ``run.json`` states that fedsim wrote this folder, damaged or not."""
-        try:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             require_regular(self.info)
             info = json.loads(self.info.read_text(encoding="utf-8"))
             return isinstance(info["format"], int) and "fedsim-des" in info["versions"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
+        return False
 
     def no_room(self) -> UserError:
         """The error for a run that ran out of disk space, with the command that continues it."""
@@ -212,12 +199,8 @@ class RunFolder:
         with writing(self.path, what, "choose another output folder with -o"):
             for path in files:
                 path.unlink(missing_ok=True)
-            # A link in place of the folder is removed, not followed.
-            for folder in folders:
-                if folder.is_symlink():
-                    folder.unlink()
-                elif folder.is_dir():
-                    shutil.rmtree(folder)
+            for folder in filter(Path.is_dir, folders):
+                shutil.rmtree(folder)
             remove_temporaries(self.path)
 
     @property

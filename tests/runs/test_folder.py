@@ -32,10 +32,10 @@ def test_a_run_in_progress_is_to_be_followed(tmp_path: Path) -> None:
     build_run(tmp_path / "run", hours=1, finish=False)
     with pytest.raises(UserError) as refusal:
         claim(tmp_path / "run")
-    assert "to finish it: fedsim resume " in str(refusal.value.hint)
+    assert "continue with: fedsim resume " in str(refusal.value.hint)
     with locked(tmp_path / "run"), pytest.raises(UserError) as refusal:
         claim(tmp_path / "run")
-    assert "its run is in progress: fedsim watch " in str(refusal.value.hint)
+    assert "in progress; to watch it: fedsim watch " in str(refusal.value.hint)
 
 
 def test_folder_that_is_no_run_is_never_overwritten(tmp_path: Path) -> None:
