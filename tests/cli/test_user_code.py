@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from ruamel.yaml import YAML
 
 import fedsim
-from fedsim.cli import cli
 from fedsim.errors import UserError
+from tests.cli.invoking import assert_refused, invoke
 from tests.composition.worlds import digits
 
 EVIL = """
@@ -46,10 +45,6 @@ def scenario(tmp_path: Path) -> Path:
     return path
 
 
-def invoke(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
-
-
 def ran(scenario: Path) -> bool:
     return (scenario.parent / "ran").exists()
 
@@ -61,18 +56,32 @@ def test_showing_a_scenario_runs_nothing_of_it(scenario: Path) -> None:
     assert not ran(scenario)
 
 
-@pytest.mark.parametrize("command", [("scenario", "check"), ("run",), ("sweep",)])
 @pytest.mark.parametrize("by", ["option", "variable"])
 def test_code_is_refused_on_request(
-    scenario: Path, command: tuple[str, ...], by: str, monkeypatch: pytest.MonkeyPatch
+    scenario: Path, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So that what the option sets is taken back.
     monkeypatch.setenv("FEDSIM_NO_USER_CODE", "1" if by == "variable" else "0")
     options = ["--no-user-code"] if by == "option" else []
-    result = invoke(*command, scenario, *options)
-    assert result.exit_code == 2, result.output
-    assert "evil.py may not run" in result.stderr
-    assert not ran(scenario)
+    folder = scenario.parent
+    (folder / "log.csv").write_text("client,start,end\n" + "0,0,1\n1,0,2\n" * 3)
+    (folder / "evil.py").write_text(EVIL + EVIL_RINGS)
+    prepare = ("data", "prepare", f"{folder / 'evil.py'}:Rings")
+    for command in (
+        ("scenario", "check", scenario),
+        ("run", scenario),
+        ("sweep", scenario),
+        ("calibrate", folder / "log.csv", "--scenario", scenario, "-o", folder / "bundle"),
+        prepare,
+        ("describe", f"{folder / 'evil.py'}:Mine"),
+    ):
+        assert_refused(invoke(*command, *options), "evil.py may not run")
+        assert not ran(scenario)
+    monkeypatch.setenv("FEDSIM_NO_USER_CODE", "0")
+    prepared = invoke(*prepare)
+    assert prepared.exit_code == 0, prepared.output
+    assert prepared.stderr.startswith(f"running the code in {folder / 'evil.py'}\n")
+    assert ran(scenario)
 
 
 def test_the_file_is_named_before_its_code_runs(scenario: Path) -> None:
@@ -91,32 +100,6 @@ def test_several_files_are_named_in_one_line(scenario: Path) -> None:
     result = invoke("scenario", "check", scenario, *options)
     lines = [line for line in result.stderr.splitlines() if "running the code" in line]
     assert lines == [f"running the code in {folder}: evil.py and {Path('parts', 'rings.py')}"]
-    assert ran(scenario)
-
-
-@pytest.mark.parametrize("by", ["option", "variable"])
-def test_calibrate_and_data_prepare_name_the_file_or_refuse_it(
-    scenario: Path, by: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = scenario.parent
-    code = folder / "evil.py"
-    (folder / "log.csv").write_text("client,start,end\n" + "0,0,1\n1,0,2\n" * 3)
-    code.write_text(EVIL + EVIL_RINGS)
-    commands = (
-        ("calibrate", folder / "log.csv", "--scenario", scenario, "-o", folder / "bundle"),
-        ("data", "prepare", f"{code}:Rings"),
-    )
-    monkeypatch.setenv("FEDSIM_NO_USER_CODE", "1" if by == "variable" else "0")
-    options = ["--no-user-code"] if by == "option" else []
-    for command in commands:
-        result = invoke(*command, *options)
-        assert result.exit_code == 2, result.output
-        assert "evil.py may not run" in result.stderr
-        assert not ran(scenario)
-    monkeypatch.setenv("FEDSIM_NO_USER_CODE", "0")
-    prepared = invoke(*commands[1])
-    assert prepared.exit_code == 0, prepared.output
-    assert prepared.stderr.startswith(f"running the code in {code}\n")
     assert ran(scenario)
 
 
@@ -141,16 +124,10 @@ def test_reading_a_run_runs_nothing_and_resuming_refuses_changed_code(scenario: 
     assert fedsim.resume(run).info["status"] == "complete"
 
 
-def test_describe_is_the_one_reading_command_that_runs_code(
-    scenario: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FEDSIM_NO_USER_CODE", "0")
+def test_describe_is_the_one_reading_command_that_runs_code(scenario: Path) -> None:
     part = f"{scenario.parent / 'evil.py'}:Mine"
-    for arguments in (("methods", "show", part), ("describe", part, "--no-user-code")):
-        refused = invoke(*arguments)
-        assert refused.exit_code == 2
-        assert not ran(scenario)
-    monkeypatch.setenv("FEDSIM_NO_USER_CODE", "0")
+    assert_refused(invoke("methods", "show", part), f"fedsim describe {part}")
+    assert not ran(scenario)
     described = invoke("describe", part)
     assert described.exit_code == 0, described.output
     assert f"running the code in {scenario.parent / 'evil.py'}" in described.stderr
