@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.cli.invoking import run
 
 
@@ -30,11 +28,9 @@ def test_methods_are_listed_and_shown() -> None:
     assert "did you mean 'fedavg'?" in wrong.stderr
 
 
-@pytest.mark.parametrize("name", json.loads(run("methods", "list", "--json").output))
-def test_every_method_can_be_shown(name: str) -> None:
-    result = run("methods", "show", name)
-    assert result.exit_code == 0, result.output
-    assert "paper" in result.output
+def test_every_method_can_be_shown() -> None:
+    for name in json.loads(run("methods", "list", "--json").output):
+        assert "paper" in run("methods", "show", name).stdout, name
 
 
 def test_a_need_without_a_reason_is_said_in_words(tmp_path: Path) -> None:

@@ -59,29 +59,6 @@ def test_an_action_is_repeated_until_the_end() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.endswith("(work)")]
 
 
-def test_lines_tell_folder_and_share(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    printed = threading.Event()
-    plain = module._lines
-
-    def lines_of(rows: list[module.Row]) -> str:
-        if rows[0][1] == HALF.share:
-            printed.set()
-        return plain(rows)
-
-    monkeypatch.setattr(module, "LINE_S", 0.001)
-    monkeypatch.setattr(module, "_lines", lines_of)
-    with following("mine", tmp_path, quiet=False) as show:
-        assert show is not None
-        show(HALF)
-        show(HALF)
-        assert printed.wait(10)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines.count(f"run folder: {tmp_path} (to watch it: fedsim watch {tmp_path})") == 1
-    assert any(text.startswith("mine: 50%, simulated 1 min") for text in lines)
-
-
 def test_quiet_shows_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with following("mine", tmp_path, quiet=True) as show:
         assert show is None

@@ -48,23 +48,6 @@ def test_check_and_run_say_that_further_checks_follow(
     assert result.stderr.count("note:") == 1
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("run", "digit.yaml"),
-        ("run", "two.yaml", "-s", "lr"),
-        ("scenario", "show", "two.yaml", "-s", "sed=1"),
-    ],
-)
-def test_no_note_when_nothing_was_checked_or_follows(
-    arguments: tuple[str, ...], scenario: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(scenario.parent)
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert "note:" not in result.stderr
-
-
 @pytest.mark.parametrize("slow", [1, 2])
 def test_check_and_run_give_the_same_warnings(slow: int, tmp_path: Path) -> None:
     """One slow client among ten is an intended straggler; two are mentioned."""
