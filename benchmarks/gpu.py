@@ -285,7 +285,10 @@ def compare(
     torch.backends.cudnn.benchmark = True
     device = torch.device("cuda")
     data = Data(task, device)
-    training: dict[str, Any] = {"device": "cuda", "autocast": "none" if precision == "float32" else precision}
+    training: dict[str, Any] = {
+        "device": "cuda",
+        "autocast": "none" if precision == "float32" else precision,
+    }
     learning_kernels.RATE, learning_kernels.BATCH, learning_kernels.STEPS = RATE, BATCH, STEPS
     learner = learning_kernels.make_learner(task, **training)
     learner._contribution_s = 0.0  # A round is never cut.

@@ -5,11 +5,17 @@ on the wall clock, and runs that are compared simulate the same world. One hash 
 2014) is available in three forms: for one value (:meth:`Stream.uniform`), for arrays of clients
 (:meth:`Stream.uniforms`), and as the key of a Philox generator (:meth:`Stream.generator`) for libraries that need a
 ``numpy`` generator.
+
+Users' code that draws from a global generator while a part is built is :func:`isolated`.
 """
 
 from __future__ import annotations
 
 import enum
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from statistics import NormalDist
 from typing import Any
 
@@ -187,3 +193,32 @@ class Draws:
         self._blocks[number] = block
         first: float = block[client << self._bits | k & self._mask]
         return first
+
+
+@contextmanager
+def isolated(seed: int) -> Iterator[None]:
+    """Context in which the global generators of ``random``, NumPy and torch start from ``seed``.
+
+    Afterward, they have their former states. Whatever draws from them to build something before a run draws the same
+    numbers in every run.
+    """
+    torch = sys.modules.get("torch")
+    former, numpy_former = random.getstate(), np.random.get_state()  # noqa: NPY002 - the global one is meant
+    on_cuda = torch is not None and torch.cuda.is_initialized()
+    torch_former = None if torch is None else torch.default_generator.get_state()
+    cuda_former = torch.cuda.get_rng_state_all() if torch is not None and on_cuda else None
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    if torch is not None:
+        torch.default_generator.manual_seed(seed)
+        if on_cuda:
+            torch.cuda.manual_seed_all(seed)
+    try:
+        yield
+    finally:
+        random.setstate(former)
+        np.random.set_state(numpy_former)  # noqa: NPY002
+        if torch is not None:
+            torch.default_generator.set_state(torch_former)
+            if on_cuda:
+                torch.cuda.set_rng_state_all(cuda_former)

@@ -374,7 +374,6 @@ class _Execution:
             checkpoint=checkpoint,
             on_metrics=self._on_metrics,
             on_rest=self._on_rest,
-            on_warning=self._warn,
             **({} if keeper is None else {"on_version": keeper.on_version}),
         )
         definitions = to_document(learner.metric_definitions.values())

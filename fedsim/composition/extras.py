@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedsim.errors import UserError
-from fedsim.global_generators import unwatched
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import CheckpointModels
 from fedsim.tracking.base import Moment, TrackedRun, Tracker
@@ -105,8 +104,7 @@ class Trackers:
         self._evaluations += 1
         for tracker in list(self._trackers):
             try:
-                with unwatched():
-                    tracker.log(dict(metrics), moment)
+                tracker.log(dict(metrics), moment)
             except Exception as error:
                 self._trackers.remove(tracker)
                 _warn(tracker, error)

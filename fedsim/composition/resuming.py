@@ -11,7 +11,6 @@ from typing import Any
 from fedsim import bundled
 from fedsim.errors import UserError, raise_all
 from fedsim.files.checksums import data_sha256, file_sha256
-from fedsim.global_generators import RANDOM_NUMBERS
 from fedsim.runs.folder import RunFolder
 from fedsim.scenario import own_code
 from fedsim.scenario.comparing import differences, flattened, text
@@ -77,7 +76,6 @@ def timeline_differs(
     if users_parts:
         lines = [
             f"{Path(part.name).name} ({section_of(part.kind)}) must be a function of the seed"
-            + (f": {source}" if (source := RANDOM_NUMBERS.get(part.kind)) else "")
             for part in users_parts
         ]
         hint = "\n  ".join([*lines, f"then begin a new run: {again}"])

@@ -22,13 +22,12 @@ from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError, raise_all
-from fedsim.global_generators import isolated, random_numbers, watched
 from fedsim.methods.base import Method
 from fedsim.network.base import Direction, Network, NetworkContext
 from fedsim.network.columns import AccessParams
 from fedsim.parts.component import Component, is_bundled
 from fedsim.parts.functions import returned, returned_number, shown, wrong_return
-from fedsim.randomness import Purpose, Stream
+from fedsim.randomness import Purpose, Stream, isolated
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Energy, EnergyClass, Pairing, Scenario
 from fedsim.scenario.training import Training
@@ -197,11 +196,6 @@ class World:
             )
         )
         returned(type(network_kind), "build", network, Network)
-        network = watched(
-            network,
-            *("transfer_end_ns", "constant_transfers_ns", "bytes_by"),
-            hint=random_numbers("network"),
-        )
         index = returned(type(availability), "index", availability.index(), AvailabilityIndex)
         _check_clients(availability, "index", index.clients, clients)
         if not is_bundled(type(network_kind)):  # Counting takes a copy of the rates.
@@ -460,8 +454,7 @@ def build_task(scenario: Scenario, folder: Path, datasets: Datasets) -> Task:
         return task
     with isolated(scenario.seed):
         task = returned(kind, "build", kind.build(scenario.task.params, context), Task)
-    rules = [name for name in ("gradients", "losses", "noise", "measure") if hasattr(task, name)]
-    return watched(task, *rules, hint=random_numbers("task"))
+    return task
 
 
 def _check_clients(part: Component, function: str, count: int, clients: int) -> None:

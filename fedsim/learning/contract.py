@@ -9,11 +9,7 @@ from torch import Tensor
 
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.methods.base import LocalUpdate, Method, ServerState, Vector
-from fedsim.parts.component import is_bundled, place
-from fedsim.vocabulary.formatting import format_count
-
-_BITS_OF_FLOAT32 = 32
-_ROWS_TO_COUNT = 3
+from fedsim.parts.component import place
 
 
 class Contract:
@@ -31,15 +27,6 @@ class Contract:
         prologue = method.prologue()
         self._sent_up_first = _elements(prologue.upload if prologue else ())
         self._state: list[str] = []
-        # Vectors of a user's method that are charged at fewer bits than they may need.
-        self._coarse = {
-            vector.name: vector.bits
-            for vector in method.upload()
-            if vector.bits is not None
-            and vector.bits < _BITS_OF_FLOAT32
-            and vector.elements > 2**vector.bits
-            and not is_bundled(self._class)
-        }
         self._memories = {
             name: memory.elements
             for name, memory in method.memories().items()
@@ -52,48 +39,21 @@ class Contract:
         Raises:
             UserError: a vector is missing, is not declared or has the wrong shape.
         """
-        sent_up, source = self._sent_up, "upload()"
-        if in_prologue:
-            sent_up, source = self._sent_up_first, "prologue()"
-        try:
+        function = "local_update"
+        sent_up = self._sent_up_first if in_prologue else self._sent_up
+        source = "prologue()" if in_prologue else "upload()"
+        expected = (
+            f"LocalUpdate({_shapes(sent_up, rows)}, loss of shape ({rows},)"
+            + (f", {_shapes(self._memories, rows)}" if self._memories else "")
+            + "), one row per dispatch"
+        )
+        with self._explained(expected):
             if not isinstance(update, LocalUpdate):
-                raise self._error(
-                    "local_update", f"returns {type(update).__name__}, not a LocalUpdate"
-                )
-            self._check_rows("vector", update.vectors, sent_up, source, rows)
-            self._check_rows("memory", update.memory, self._memories, "memories()", rows)
-            self._check_given("vector", update.vectors, sent_up, source)
-            if not in_prologue:
-                self._check_given("memory", update.memory, self._memories, "memories()")
-            self._check_shape("local_update", "loss", update.loss, (rows,), "(B,)")
-        except UserError as error:
-            expected = f"LocalUpdate({_shapes(sent_up, rows)}, loss of shape ({rows},)"
-            if self._memories:
-                expected += f", {_shapes(self._memories, rows)}"
-            raise _explained(error, f"{expected}), one row per dispatch") from None
-
-    def doubts(self, update: LocalUpdate) -> Iterator[UserError]:
-        """Warnings about vectors of the first update with more different values than their bits can tell apart.
-
-        A vector that is mostly zero may be sent as its other entries alone, so those count at 32 bits each.
-        """
-        coarse, self._coarse = self._coarse, {}
-        for name, bits in coarse.items():
-            if name not in update.vectors:
-                self._coarse[name] = bits  # Work of a prologue sends other vectors.
-                continue
-            for row in update.vectors[name][:_ROWS_TO_COUNT]:
-                values = row.unique().numel()
-                sparse = _BITS_OF_FLOAT32 * int(row.count_nonzero()) <= bits * len(row)
-                if values > 2**bits and not sparse:
-                    yield self._error(
-                        "local_update",
-                        f"returns '{name}' with {format_count(values)} different values in a row, but upload() charges "
-                        f"{bits:g} bits per entry, which hold {format_count(2**bits)}: its uploads are too small and "
-                        "too fast",
-                        "quantize the vector (docs: Bits per entry), or state the bits that it needs",
-                    )
-                    break
+                raise self._error(function, f"returns {type(update).__name__}, not a LocalUpdate")
+            required = {} if in_prologue else self._memories
+            self._check_rows("vector", update.vectors, sent_up, sent_up, source, rows)
+            self._check_rows("memory", update.memory, self._memories, required, "memories()", rows)
+            self._check_shape(function, "loss", update.loss, (rows,))
 
     def check_state(self, state: ServerState, function: str) -> None:
         """Check the server state that a ``function`` of the method returned; the first one declares the names.
@@ -102,27 +62,24 @@ class Contract:
             UserError: a vector that clients receive is missing or has the wrong shape, or the names are not those of
                 the first state.
         """
-        try:
+        with self._explained(f"the server's tensors, with {_shapes(self._sent_down)}"):
             if not isinstance(state, Mapping):
-                raise self._error(
-                    function,
-                    f"returns {type(state).__name__}, not the server's tensors by name",
-                    "return {'model': ...}, or the given state if nothing changes",
-                )
-            self._check_values(function, state)
+                raise self._error(function, f"returns {type(state).__name__}, not tensors by name")
+            for name, value in state.items():
+                if not isinstance(value, Tensor):
+                    message = f"returns {type(value).__name__} as '{name}', not a tensor"
+                    raise self._error(function, message, f"torch.tensor({value!r})")
             for name, elements in self._sent_down.items():
                 if name not in state:
-                    raise self._error(
-                        function,
-                        f"returns no '{name}', which clients receive",
-                        f"given: {_listed(state)}",
-                    )
-                self._check_shape(function, name, state[name], (elements,), "(elements,)")
-            self._check_model(function, state)
+                    message = f"returns no '{name}', which clients receive"
+                    raise self._error(function, message, f"given: {_listed(state)}")
+                self._check_shape(function, name, state[name], (elements,))
+            if "model" not in state:
+                raise self._error(function, "returns no 'model', which is evaluated")
+            if state["model"].dtype != self._dtype:
+                message = f"returns 'model' as {state['model'].dtype}, not {self._dtype}"
+                raise self._error(function, message, "convert it with .to(self.context.dtype)")
             self._check_names(function, state)
-        except UserError as error:
-            expected = f"the server's tensors, with {_shapes(self._sent_down)}"
-            raise _explained(error, expected) from None
 
     @contextmanager
     def unchanged(self, state: ServerState) -> Iterator[None]:
@@ -142,100 +99,65 @@ class Contract:
                 "or change a clone()",
             )
 
-    def _check_values(self, function: str, state: Mapping[str, object]) -> None:
-        """Refuse values that are not tensors, which a checkpoint would not contain."""
-        for name, value in state.items():
-            if not isinstance(value, Tensor):
-                tensor = f"torch.tensor({value})" if isinstance(value, int | float) else "a tensor"
-                raise self._error(
-                    function,
-                    f"returns {type(value).__name__} as '{name}', not a tensor",
-                    f"state values must be tensors: {tensor}",
-                )
-
     def _check_names(self, function: str, state: ServerState) -> None:
         """Refuse a state whose names differ from those of the first one: a checkpoint would not restore the same run,
         and a name that is written differently would be a tensor that never changes."""
         self._state = self._state or list(state)
         for name in state:
             if name not in self._state:
-                every = f"initial_state() returns: {_listed(self._state)}"
-                raise self._error(
-                    function,
-                    f"returns '{name}', which initial_state() does not",
-                    f"{nearest_or_all(name, self._state, every)}; give it a first value in initial_state()",
-                )
+                known = nearest_or_all(name, self._state, f"it returns: {_listed(self._state)}")
+                hint = f"{known}; give it a first value in initial_state()"
+                message = f"returns '{name}', which initial_state() does not"
+                raise self._error(function, message, hint)
         for name in self._state:
             if name not in state:
                 raise self._error(
                     function,
                     f"returns no '{name}', which initial_state() does",
-                    f"return '{name}': server['{name}'] if it has not changed; given: {_listed(state)}",
+                    f"return '{name}': server['{name}'] if it has not changed",
                 )
-
-    def _check_model(self, function: str, state: ServerState) -> None:
-        if "model" not in state:
-            raise self._error(
-                function, "returns no 'model', which is evaluated", f"given: {_listed(state)}"
-            )
-        dtype = state["model"].dtype
-        if dtype != self._dtype:
-            raise self._error(
-                function,
-                f"returns 'model' as {dtype}, not {self._dtype}",
-                "convert it with .to(self.context.dtype)",
-            )
-
-    def _check_given(
-        self, kind: str, given: Mapping[str, Tensor], declared: Mapping[str, int], source: str
-    ) -> None:
-        for name in declared:
-            if name not in given:
-                hint = f"given: {_listed(given)}"
-                if kind == "memory":
-                    hint = f"return '{name}': cohort.memory['{name}'] if it has not changed; {hint}"
-                message = f"returns no {kind} '{name}', which {source} declares"
-                raise self._error("local_update", message, hint)
 
     def _check_rows(
         self,
         kind: str,
         given: Mapping[str, Tensor],
         declared: Mapping[str, int],
+        required: Iterable[str],
         source: str,
         rows: int,
     ) -> None:
         for name, value in given.items():
             if name not in declared:
-                raise self._error(
-                    "local_update",
-                    f"returns the {kind} '{name}', which {source} does not declare",
-                    nearest_or_all(name, declared, f"declared: {_listed(declared)}"),
-                )
-            shape = (rows, declared[name])
-            self._check_shape("local_update", name, value, shape, "(B, elements)")
+                message = f"returns the {kind} '{name}', which {source} does not declare"
+                hint = nearest_or_all(name, declared, f"declared: {_listed(declared)}")
+                raise self._error("local_update", message, hint)
+            self._check_shape("local_update", name, value, (rows, declared[name]))
+        for name in required:
+            if name not in given:
+                message = f"returns no {kind} '{name}', which {source} declares"
+                unchanged = f"return '{name}': cohort.memory['{name}'] if it has not changed"
+                hint = unchanged if kind == "memory" else f"given: {_listed(given)}"
+                raise self._error("local_update", message, hint)
 
-    def _check_shape(
-        self, function: str, name: str, value: Tensor, shape: tuple[int, ...], words: str
-    ) -> None:
+    def _check_shape(self, function: str, name: str, value: Tensor, shape: tuple[int, ...]) -> None:
         if not isinstance(value, Tensor):
             raise self._error(function, f"returns {type(value).__name__} as '{name}', not a tensor")
         if tuple(value.shape) != shape:
-            raise self._error(
-                function,
-                f"returns '{name}' of shape {tuple(value.shape)}, not {shape}",
-                f"it must be {words}",
-            )
+            message = f"returns '{name}' of shape {tuple(value.shape)}, not {shape}"
+            raise self._error(function, message)
 
     def _error(self, function: str, message: str, hint: str | None = None) -> UserError:
         return UserError(message, where=place(self._class, function), hint=hint)
 
-
-def _explained(error: UserError, expected: str) -> UserError:
-    """The error with a hint about the expected return value."""
-    start = "a method to start from: fedsim init --template own-method"
-    hints = filter(None, (error.hint, f"expected: {expected}", start))
-    return UserError(error.message, where=error.where, hint="\n  ".join(hints))
+    @contextmanager
+    def _explained(self, expected: str) -> Iterator[None]:
+        """Context that adds the expected return value to the hint of an error."""
+        try:
+            yield
+        except UserError as error:
+            start = "a method to start from: fedsim init --template own-method"
+            hints = filter(None, (error.hint, f"expected: {expected}", start))
+            raise UserError(error.message, where=error.where, hint="\n  ".join(hints)) from None
 
 
 def _elements(vectors: Iterable[Vector]) -> dict[str, int]:

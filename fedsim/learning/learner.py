@@ -67,7 +67,6 @@ class Learner:
         on_rest: called with the learner whenever everything submitted has been executed; the moment for a checkpoint.
         on_version: called after every aggregation with it and with the learner, which is then at that version; or with
             None instead of the learner if the checkpoint contains the aggregation.
-        on_warning: called with each warning about what the method returns.
 
     Raises:
         UserError: the checkpoint was written with another kernel, device type or precision.
@@ -87,7 +86,6 @@ class Learner:
         ),
         on_rest: Callable[[Learner], None] = lambda learner: None,
         on_version: Callable[[Aggregate, Learner | None], None] = lambda instruction, learner: None,
-        on_warning: Callable[[UserError], None] = lambda warning: None,
     ) -> None:
         self.station = station
         self._on_metrics = on_metrics
@@ -104,7 +102,7 @@ class Learner:
         self.workers = local_workers(station, self._pool) if workers is None else workers
         self._started = False
         self._grouping = Grouping(station)
-        self._side = ServerSide(station, folder, on_warning)
+        self._side = ServerSide(station, folder)
         personal = station.method.personal
         self._pending = Pending(
             one_per_client=bool(self.store.of_clients), evaluations_in_order=personal

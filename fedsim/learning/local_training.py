@@ -12,7 +12,6 @@ from torch import Tensor
 from fedsim.learning.device import uploaded
 from fedsim.learning.kernels.base import Correction, Kernel, Pull, Shift
 from fedsim.learning.optimizers import Optimizer
-from fedsim.learning.own_optimizers import refuse_mixed_rows, watched_optimizer
 from fedsim.methods.base import Cohort, Collected, Corrected, LocalRule, Step, Trained
 from fedsim.parts.component import is_bundled
 from fedsim.parts.functions import wrong_return
@@ -57,7 +56,7 @@ class LocalTrainer:
         self.kernel = kernel
         self._trainable = layout.trainable
         self._size = layout.size
-        self._new_optimizer: Callable[[], Optimizer] = watched_optimizer(training.optimizer.create)
+        self._new_optimizer: Callable[[], Optimizer] = training.optimizer.create
         self._clip_norm = training.clip_norm
         self._plain = kernel.fused and self._new_optimizer().is_plain and training.clip_norm is None
         # The first training with a user's optimizer shows whether its steps change the weights in place.
@@ -163,8 +162,6 @@ class LocalTrainer:
         if not gradients[:, :trainable].any() and not moved[:, :trainable].any():
             return
         self._doubted = False
-        # First, because rows that cancel one another, as those of a mean over rows do, may not move either.
-        refuse_mixed_rows(self._new_optimizer, moved[:, :trainable])
         if not moved[:, :trainable].any():
             raise wrong_return(
                 type(optimizer),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsim.errors import InvariantViolation, UserError
+from fedsim.errors import InvariantViolation
 from fedsim.learning.contract import Contract
 from fedsim.learning.memory import Budget, StateStore
 from fedsim.learning.updates import Contributions, WaitingUpdates
@@ -29,7 +29,6 @@ class ServerSide:
     Args:
         station: task, method and device.
         folder: folder for rows that do not fit into memory; the system's temporary folder if None.
-        on_warning: called with each warning about what the method returns.
 
     Attributes:
         current: the server state at :attr:`version`.
@@ -39,13 +38,7 @@ class ServerSide:
         store: memories of the clients.
     """
 
-    def __init__(
-        self,
-        station: Station,
-        folder: Path | None = None,
-        on_warning: Callable[[UserError], None] = lambda warning: None,
-    ) -> None:
-        self._on_warning = on_warning
+    def __init__(self, station: Station, folder: Path | None = None) -> None:
         self._task = station.task
         self._method = method = station.method
         self._device = device = station.execution.device
@@ -94,8 +87,6 @@ class ServerSide:
         clients = np.array([train.client for train in trains])
         in_prologue = self._has_prologue and trains[0].version == 0
         self._contract.check_update(update, len(trains), in_prologue=in_prologue)
-        for doubt in self._contract.doubts(update):
-            self._on_warning(doubt)
         self.waiting.put([train.dispatch_id for train in trains], update.vectors)
         used = np.flatnonzero([train.used for train in trains])
         for name, rows in update.memory.items():

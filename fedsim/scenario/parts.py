@@ -19,10 +19,10 @@ from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
 from fedsim.errors import UserError
 from fedsim.files.checksums import file_sha256, text_sha256
-from fedsim.global_generators import build_watched, refuse_kept_generators
 from fedsim.parts.catalog import CATALOG, Catalog
 from fedsim.parts.component import Component, is_user_reference, params_of
 from fedsim.parts.parameters import Parameters, mistake
+from fedsim.randomness import isolated
 from fedsim.scenario.own_code import python_reference, python_source
 
 T = TypeVar("T")
@@ -105,13 +105,14 @@ class Part(Generic[T]):
     def create(self, *arguments: Any) -> T:
         """An instance: the class called with the parameters and ``arguments``.
 
-        Raises:
-            UserError: it is a user's, and keeps a random generator or draws from a global one.
+        A user's may draw from the global generators, which start from the seed of the run if it is known.
         """
-        instance = build_watched(self.type, self.kind, self.params, *arguments)
-        if self.user is not None and self.kind != "logging":
-            refuse_kept_generators(instance, self.kind)
-        return instance
+        build: Callable[..., T] = self.type
+        if self.user is None:
+            return build(self.params, *arguments)
+        seed = next((one.seed for one in arguments if hasattr(one, "seed")), 0)
+        with isolated(seed):
+            return build(self.params, *arguments)
 
     def data(self) -> dict[str, Any] | None:
         """Plain data as in a scenario; None for a default that only the user's code knows."""

@@ -22,13 +22,11 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from fedsim.errors import UserError
-from fedsim.file_variables import keep_file_variables
-from fedsim.global_generators import refuse_kept_generators, unwatched
 from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort, Timer
 from fedsim.simulation.contended import ContendedDispatches
-from fedsim.simulation.contract import check_requests, check_selection
+from fedsim.simulation.contract import check_draws, check_requests
 from fedsim.simulation.course import Plan
 from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import LEAVING_ORDER, Engine
@@ -145,31 +143,24 @@ class Server(Facts, ServerPort):
             else PlannedDispatches(engine, workloads, self._on_end)
         )
         self._selection = rules.selection(self)
-        check_selection(self._selection, self, self._count_empty_draw)
+        check_draws(self._selection, self.clients, self._count_empty_draw)
         # Checked once, because these methods are called for every dispatch and do nothing in most selections.
         kind = type(self._selection)
         self._selection_counts = kind.multiplicity is not Selection.multiplicity
         self._selection_listens = kind.on_arrival is not Selection.on_arrival
         self._schedule = rules.schedule(self, self._selection)
-        self._check_file_variables = (
-            keep_file_variables(self._selection, "draw", "on_arrival", kind="selection"),
-            keep_file_variables(self._schedule, "start", "on_arrival", kind="schedule"),
-        )
-        check_requests(self, self._schedule, self._selection, self._handouts, self._updates.held)
+        check_requests(self, self._schedule)
 
     def run(self) -> None:
         """Simulate from time 0 until a limit is met or no event is left."""
         self._evaluations.start()
         self._schedule.start()
-        refuse_kept_generators(self._schedule, "schedule")
         self._engine.run(self._limits.until_ns)
         self.ran_out = not self._engine.stopped
         now = self._clock.now
         for dispatch, plan in [*self._dispatches.stop_all(), *self._updates.held.items()]:
             self._updates.close(dispatch, plan, Outcome.UNFINISHED, now)
         self._evaluations.finish()
-        for check in self._check_file_variables:
-            check()
 
     def _count_empty_draw(self) -> None:
         self.empty_draws += 1
@@ -233,7 +224,7 @@ class Server(Facts, ServerPort):
                 step_ns = self._population.compute.step_ns(client, sequence, now)
                 steps = max(1, self._time_budget_ns // step_ns) if step_ns else 1
         elif callable(steps):
-            steps = steps()
+            steps = int(steps())
         dispatch = Dispatch(dispatch_id, client, sequence, self.version, self.round, steps, now)
         if self._selection_counts:
             dispatch.multiplicity = self._selection.multiplicity(client)
@@ -365,8 +356,7 @@ class Server(Facts, ServerPort):
         # Step 5. The version is evaluated if an evaluation is due.
         self._evaluations.on_version(version, self.round, dispatches)
         if self._on_progress is not None:
-            with unwatched():
-                self._on_progress()
+            self._on_progress()
         return version
 
     @override

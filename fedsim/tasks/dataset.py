@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
-from fedsim.global_generators import isolated
 from fedsim.parts.component import Component, is_bundled, place
 from fedsim.parts.functions import returned, shown
+from fedsim.randomness import isolated
 from fedsim.tasks.reading.arrays import first_not_finite
 from fedsim.vocabulary.formatting import format_counted, format_names
 

@@ -271,18 +271,15 @@ class Normed(nn.Module):
 
     def forward(self, x):
         return self.layers(x)
-
-class Unrepeatable(Normed):
-    def forward(self, x):
-        return self.layers(x) * (torch.rand(1) if self.training else 1)
 """
 
 
 def test_a_mistake_that_the_learner_finds_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(NORMED)
     world = digits()
-    world["task"] = {**world["task"], "model": {"name": f"{tmp_path / 'own.py'}:Unrepeatable"}}
-    with pytest.raises(UserError, match="global random generator"):
+    world["task"] = {**world["task"], "model": {"name": f"{tmp_path / 'own.py'}:Normed"}}
+    world["training"]["executor"] = "stacked"
+    with pytest.raises(UserError, match="cannot train several clients"):
         fedsim.run(world, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

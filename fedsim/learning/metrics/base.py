@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import FedsimError, UserError
-from fedsim.global_generators import unmoved
 from fedsim.parts.component import Component, defined_at, is_bundled, users_line
 from fedsim.parts.functions import parameters_of
 from fedsim.parts.parameters import fields_by_key
@@ -200,18 +199,13 @@ def measured(metric: Metric, predictions: Predictions) -> float:
     """The value of a metric; NaN or infinite if a user's metric returns that.
 
     Raises:
-        UserError: a user's metric failed, did not return a number, or drew from a global random generator.
+        UserError: a user's metric failed, or did not return a number.
     """
     if is_bundled(type(metric)):
         return float(metric.compute(predictions))
     compute = inspect.unwrap(type(metric).compute)
-    watch = unmoved(
-        f"{defined_at(compute)}: {compute.__qualname__}",
-        "draw from a generator with a fixed seed: torch.Generator().manual_seed(0), numpy.random.default_rng(0)",
-    )
     try:
-        with watch:
-            value: Any = metric.compute(predictions)
+        value: Any = metric.compute(predictions)
     except (FedsimError, MemoryError):
         raise
     # A user's metric may raise any exception; all are reported as the user's errors.

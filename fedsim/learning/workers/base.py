@@ -71,10 +71,6 @@ class Group:
     def __len__(self) -> int:
         return len(self.learning_rates)
 
-    def last(self) -> Group:
-        """The last dispatch by itself."""
-        return self.part(slice(-1, None))
-
     def part(self, rows: slice) -> Group:
         """Some of the dispatches."""
         return Group(

@@ -11,16 +11,14 @@ import torch
 from torch import Tensor
 
 from fedsim.errors import UserError
-from fedsim.global_generators import RANDOM_NUMBERS, isolated, watched
 from fedsim.learning.device import Execution, keep_freed_memory, reproducible
 from fedsim.learning.kernels import choose
 from fedsim.learning.local_training import LocalTrainer
 from fedsim.learning.samples import training_samples
 from fedsim.learning.workers.base import Group
-from fedsim.learning.workers.own_methods import RowCheck, keep_attributes
 from fedsim.methods.base import LocalUpdate, Method
 from fedsim.parts.functions import shown, wrong_return
-from fedsim.randomness import Purpose, Stream
+from fedsim.randomness import Purpose, Stream, isolated
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import Task
 
@@ -33,7 +31,6 @@ class Worker:
     trainer: LocalTrainer
     execution: Execution
     home: torch.device
-    rows: RowCheck
 
     def train(self, group: Group) -> LocalUpdate:
         """Train a group on the calling thread."""
@@ -41,7 +38,6 @@ class Worker:
         # Copies between two CUDA devices are synchronized on the streams of both.
         with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
             update = self._local_update(group)
-            self.rows.check(group, update, self._local_update)
             if device == home:
                 return update
             return LocalUpdate(
@@ -113,11 +109,7 @@ class Station:
         squared_losses: bool = False,
     ) -> None:
         self.task = task
-        self.method = watched(
-            method,
-            *("local_update", "aggregate", "personal_models"),
-            hint=RANDOM_NUMBERS["method"],
-        )
+        self.method = method
         self.training = training
         self.execution = execution
         self._seed = seed
@@ -137,8 +129,6 @@ class Station:
                 raise wrong_return(type(task), "initial", shown(model), hint)
             with isolated(seed):
                 self.server = method.initial_state(model.to(execution.device))
-        keep_attributes(method)
-        self._rows = RowCheck(method, autocast=training.autocast != "none")
 
     def workers(self, count: int, home: torch.device | None = None) -> list[Worker]:
         """Workers that share the data, each with its own kernel; updates are moved to ``home`` if it is given."""
@@ -146,7 +136,7 @@ class Station:
         kernels = [self.kernel, *(self.kernel.replica() for _ in range(count - 1))]
         trainers = [LocalTrainer(kernel, layout, self.training) for kernel in kernels]
         home = home or execution.device
-        return [Worker(self.method, trainer, execution, home, self._rows) for trainer in trainers]
+        return [Worker(self.method, trainer, execution, home) for trainer in trainers]
 
     def on(self, device: torch.device) -> Station:
         """A copy on another device of this process, or a second one on this device."""

@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
-from fedsim.global_generators import isolated
 from fedsim.parts.parameters import Parameters
-from fedsim.randomness import Purpose, Stream
+from fedsim.randomness import Purpose, Stream, isolated
 from fedsim.scenario.model import Evaluation
 from fedsim.scenario.parts import OfKind, Part
 from fedsim.scenario.training import Training
@@ -136,11 +135,10 @@ class SupervisedTask(Task):
         Dropout layers are keyed (see :mod:`fedsim.tasks.modules.dropout`).
         """
         from fedsim.tasks.modules.dropout import key_dropout
-        from fedsim.tasks.modules.initialization import isolated_torch_random
 
         if self._outline is None:
             return key_dropout(self._drawn(Stream(self._seed, Purpose.INITIAL_MODEL)))
-        with isolated_torch_random():
+        with isolated(0):
             return key_dropout(self.model.build(self.dataset))
 
     def _layout_of_module(self) -> Layout:
@@ -173,16 +171,12 @@ class SupervisedTask(Task):
 
     @cached_property
     def functional_dropout(self) -> bool:
-        """Whether training applies dropout by functions of torch instead of layers.
-
-        Raises:
-            UserError: the module draws random numbers that are not reproducible.
-        """
+        """Whether training applies dropout by functions of torch instead of layers."""
         if self._outline is not None:
             return False
-        from fedsim.tasks.modules.checks import draws_in_functions
+        from fedsim.tasks.modules.checks import draws_random_numbers
 
-        return draws_in_functions(self.module, self.model.name, self._probe)
+        return draws_random_numbers(self.module, self._probe)
 
     @property
     def drops(self) -> bool:

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
-from fedsim.attributes import changed, values_of
 from fedsim.errors import UserError
-from fedsim.global_generators import is_generator, unmoved
-from fedsim.parts.component import is_bundled, place, users_line
+from fedsim.parts.component import users_line
+from fedsim.randomness import isolated
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.losses import Loss
 from fedsim.tasks.model import ModelComponent
-from fedsim.tasks.modules.dropout import KeyedFunctions, seed_dropout
-from fedsim.tasks.modules.initialization import isolated_torch_random
+from fedsim.tasks.modules.dropout import seed_dropout
 from fedsim.vocabulary.formatting import format_counted
-
-_REPEATED = 2
-_RANDOM_NUMBERS = (
-    "use nn.Dropout layers or torch.nn.functional.dropout: their masks are the same in every run"
-)
-# Attributes of every module, which are compared otherwise, or do not matter.
-_OF_MODULES = frozenset(vars(nn.Module()))
 
 Probe = Callable[[int], tuple[Tensor, Tensor]]
 """Returns the module's inputs and the labels of this many training samples."""
@@ -60,48 +48,21 @@ def check_module(
         Names of the saved floating-point buffers that training changes.
 
     Raises:
-        UserError: it cannot process the samples, its outputs do not fit the labels, it cannot be trained, its outputs
-            depend on earlier calls, or evaluation draws random numbers.
+        UserError: it cannot process the samples, its outputs do not fit the labels, or it cannot be trained.
     """
     _check_output(module, model, dataset, loss, probe)
-    _check_evaluation(module, probe)
     trained = _check_gradients(module, model, loss, probe)
-    _check_repeatable(module, probe)
     return _changing_buffers(module, trained)
 
 
-def draws_in_functions(module: nn.Module, name: str, probe: Probe) -> bool:
-    """Whether training draws random numbers in functions that :class:`KeyedFunctions` makes reproducible.
-
-    Raises:
-        UserError: it draws other random numbers, so that results would depend on the order of execution.
-    """
+def draws_random_numbers(module: nn.Module, probe: Probe) -> bool:
+    """Whether training draws from torch's global generator, as functions of ``torch.nn.functional`` do."""
     trained = copy.deepcopy(module).train()
-    generator = seed_dropout(trained, 0)
+    seed_dropout(trained, 0)
     inputs, _ = probe(2)
-
-    if not _draws(trained, inputs):
-        return False
-    if not _draws(trained, inputs, KeyedFunctions(generator)):
-        return True
-    raise _refusal(
-        f"model {name} draws from torch's global random generator, so a run is not reproducible",
-        "use layers nn.Dropout, nn.Dropout1d, nn.Dropout2d or nn.Dropout3d, or functions dropout, dropout1d, "
-        "dropout2d, dropout3d or scaled_dot_product_attention of torch.nn.functional, for randomness",
-    )
-
-
-def _draws(
-    module: nn.Module, inputs: Tensor, functions: AbstractContextManager[Any] | None = None
-) -> bool:
-    """Whether a call draws from torch's global random generator, within ``functions``."""
-    with (
-        torch.random.fork_rng(devices=[]),
-        torch.no_grad(),
-        functions if functions is not None else contextlib.nullcontext(),
-    ):
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
         before = torch.get_rng_state()
-        module(inputs)
+        trained(inputs)
         return not torch.equal(before, torch.get_rng_state())
 
 
@@ -164,27 +125,6 @@ def _check_output(
         )
 
 
-def _check_evaluation(module: nn.Module, probe: Probe) -> None:
-    """Refuse a module that draws random numbers in evaluation, as it may in training."""
-    evaluated = copy.deepcopy(module).eval()
-    generator = seed_dropout(evaluated, 0)
-    inputs, _ = probe(2)
-    if not _draws(evaluated, inputs):
-        return
-    source, hint = " from torch's global random generator", _RANDOM_NUMBERS
-    if not _draws(evaluated, inputs, KeyedFunctions(generator)):
-        source = ""
-        hint = (
-            "give functions of torch.nn.functional the argument training=self.training, as in "
-            "dropout(x, 0.5, training=self.training), or use nn.Dropout layers"
-        )
-    raise UserError(
-        f"draws random numbers in evaluation too{source}, so the metrics would differ from run to run",
-        where=place(type(module), "forward"),
-        hint=hint,
-    )
-
-
 def _check_gradients(
     module: nn.Module, model: ModelComponent, loss: Loss, probe: Probe
 ) -> nn.Module:
@@ -210,82 +150,6 @@ def _check_gradients(
             "use them in forward without detach or no_grad",
         )
     return trained
-
-
-def _check_repeatable(module: nn.Module, probe: Probe) -> None:
-    """Refuse a module whose outputs depend on random numbers of its own or on the samples that it has seen before.
-
-    The module has seen none. One copy sees samples; another one sees different samples first, and then the same ones
-    with the same buffers and dropout. Outputs and attributes of both must then be equal.
-    """
-    samples, _ = probe(2 * _REPEATED)
-    inputs, others = samples[:_REPEATED], samples[_REPEATED:]
-    fresh, used = (copy.deepcopy(module).train() for _ in range(2))
-    where = place(type(module), "forward")
-    with torch.no_grad(), unmoved(where, _RANDOM_NUMBERS):
-        expected = _keyed_outputs(fresh, inputs)
-        _keyed_outputs(used, others)
-        _copy_buffers(module, used)
-        outputs = _keyed_outputs(used, inputs)
-    layers = dict(used.named_modules())
-    for name, layer in fresh.named_modules():
-        if name in layers and not _is_library(type(layer)):
-            _check_attributes(layer, layers[name])
-    if not torch.equal(expected.nan_to_num(), outputs.nan_to_num()):
-        raise UserError(
-            "gives different outputs for the same samples and parameters: it draws random numbers of its own, or "
-            "depends on earlier calls",
-            where=where,
-            hint=_RANDOM_NUMBERS,
-        )
-
-
-def _is_library(layer: type[nn.Module]) -> bool:
-    return is_bundled(layer) or layer.__module__.partition(".")[0] == "torch"
-
-
-def _keyed_outputs(module: nn.Module, inputs: Tensor) -> Tensor:
-    """Outputs in training, with the same masks of dropout at every call."""
-    seed_dropout(module, 0)
-    with isolated_torch_random():
-        outputs: Tensor = module(inputs)
-    return outputs
-
-
-def _copy_buffers(source: nn.Module, target: nn.Module) -> None:
-    layers = dict(source.named_modules())
-    for name, layer in target.named_modules():
-        for key, value in (layers[name]._buffers if name in layers else {}).items():
-            layer._buffers[key] = None if value is None else value.clone()
-
-
-def _check_attributes(fresh: nn.Module, used: nn.Module) -> None:
-    """Refuse a layer whose attributes depend on the samples that it has seen before.
-
-    Raises:
-        UserError: with the first such attribute.
-    """
-    before, after = (
-        values_of(
-            {name: value for name, value in vars(layer).items() if name not in _OF_MODULES},
-            identical=False,
-            owner=type(layer),
-        )
-        for layer in (fresh, used)
-    )
-    for name in changed(before, after):
-        where = place(type(used), "forward")
-        if is_generator(getattr(used, name, None)):
-            raise UserError(
-                f"draws from the generator self.{name}, whose numbers depend on the clients trained before",
-                where=where,
-                hint=_RANDOM_NUMBERS,
-            )
-        raise UserError(
-            f"changes self.{name}, which would pass from one client to the next",
-            where=where,
-            hint="compute it from the inputs, or make it a floating-point buffer, which is part of the model",
-        )
 
 
 def _changing_buffers(module: nn.Module, trained: nn.Module) -> set[str]:
@@ -320,7 +184,7 @@ def _training_loss(
     trained = copy.deepcopy(module).train()
     seed_dropout(trained, 0)
     inputs, labels = probe(samples)
-    with isolated_torch_random():
+    with isolated(0):
         return trained, loss.per_sample(trained(inputs), labels).mean()
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-import torch
 from torch import Generator, nn
 from torch.nn import init
 
@@ -50,14 +47,3 @@ def initialize_for_relu(module: nn.Module, generator: Generator) -> None:
         init.kaiming_normal_(layer.weight, nonlinearity="relu", generator=generator)
         if layer.bias is not None:
             init.zeros_(layer.bias)
-
-
-@contextmanager
-def isolated_torch_random() -> Iterator[None]:
-    """Inside, torch's global CPU generator starts from seed 0; outside, its state is unchanged.
-
-    For constructors of modules, which draw from the global generator even if the numbers are not used.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
-        yield

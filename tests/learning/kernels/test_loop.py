@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedsim.errors import UserError
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels.loop import BoundModule
 from fedsim.tasks.modules.dropout import KeyedDropout, seed_dropout
@@ -40,17 +39,6 @@ class Hidden(torch.nn.Module):
         function = getattr(torch.nn.functional, self.function)
         dropped: Tensor = function(inputs.flatten(1), 0.5, self.training)
         return self.layer(dropped)  # type: ignore[no-any-return]
-
-
-def test_random_numbers_that_cannot_be_repeated_are_refused() -> None:
-    task = supervised_task("linear")
-    task.module = Hidden("alpha_dropout")
-    before = torch.get_rng_state()
-    training = make_training()
-    execution = Execution.of(training)
-    with pytest.raises(UserError, match="global random generator"):
-        BoundModule(task, execution)
-    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_functional_dropout_is_a_function_of_the_seed() -> None:

@@ -40,7 +40,6 @@ def test_the_module_of_a_task_stays_where_it_is() -> None:
 
 def test_updates_come_home() -> None:
     """Tensors on the device ``meta`` stand for those of another one."""
-    from fedsim.learning.workers.own_methods import RowCheck
     from fedsim.learning.workers.station import Worker
 
     class Sending(FedAvg):
@@ -55,8 +54,7 @@ def test_updates_come_home() -> None:
     there = Sending(station.method.params, station.method.context)
     meta = torch.device("meta")
     execution = replace(station.execution, device=meta)
-    rows = RowCheck(station.method, autocast=False)
-    worker = Worker(there, None, execution, CPU, rows)  # type: ignore[arg-type]
+    worker = Worker(there, None, execution, CPU)  # type: ignore[arg-type]
     update = worker.train(a_group([torch.zeros(3)] * 2))
     for tensor in (update.vectors["delta"], update.loss, update.memory["own"]):
         assert tensor.device == CPU
