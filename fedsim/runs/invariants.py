@@ -19,7 +19,6 @@ from fedsim.runs.phases import (
     rows_by_client,
 )
 from fedsim.runs.run import Run
-from fedsim.scenario.model import Energy
 from fedsim.vocabulary.outcomes import Outcome
 
 Mask = npt.NDArray[np.bool_]
@@ -30,14 +29,14 @@ def verify_run(run: Run) -> None:
     """Check a finished run's consistency.
 
     Conservation (one outcome per dispatch, every aggregated update in exactly one server update), monotone time,
-    consecutive versions, one dispatch at a time per client, no negative quantity, clients that equal the sums over
-    their dispatches, and energy that is conserved.
+    consecutive versions, one dispatch at a time per client, no negative quantity, and clients that equal the sums
+    over their dispatches.
 
     Raises:
         InvariantViolation: lists every broken rule with a row that breaks it.
     """
     messages: list[str] = []
-    for check in (_dispatches, _aggregations, _metrics, _clients, _batteries):
+    for check in (_dispatches, _aggregations, _metrics, _clients):
         check(run, messages)
     if messages:
         raise InvariantViolation(f"{run.path} contradicts itself:\n  " + "\n  ".join(messages))
@@ -239,34 +238,3 @@ def _differ(recorded: npt.ArrayLike, expected: npt.NDArray[np.float64] | float) 
     difference = np.abs(np.asarray(recorded, np.float64) - expected)
     differ: Mask = ~(difference <= 1e-6 + 1e-9 * np.abs(expected))
     return differ
-
-
-def _batteries(run: Run, messages: list[str]) -> None:
-    """No device uses more energy than it has, and none takes work below its floor."""
-    energy = Energy.model_validate(run.scenario.get("devices", {}).get("energy") or {})
-    if not energy.has_batteries:
-        return
-    batteries = dict(zip([None, *energy.classes], energy.batteries, strict=True))
-    table = run.dispatches[["client_id", "dispatch_id", "dispatched_s", "ended_s", "energy_j"]]
-    kinds = run.clients["kind"].tolist()
-    states: dict[int, tuple[float, float]] = {}
-    low, overdrawn = [], []
-    for client, _, start_s, end_s, used_j in table.sort_values("dispatch_id").itertuples(
-        index=False
-    ):
-        battery = batteries.get(kinds[client], batteries[None])
-        if not battery.exists:
-            low.append(False)
-            overdrawn.append(False)
-            continue
-        capacity_j, floor, recharge_w = battery
-        tolerance_j = 1e-9 * (capacity_j + recharge_w * run.simulated_s)
-        charge_j, since_s = states.get(client, (capacity_j, 0.0))
-        charge_j = min(capacity_j, charge_j + recharge_w * (start_s - since_s))
-        low.append(charge_j < capacity_j * floor - tolerance_j)
-        charge_j -= used_j
-        overdrawn.append(charge_j < -tolerance_j)
-        states[client] = max(charge_j, 0.0), end_s
-    forbid = _rules("dispatch", np.sort(table["dispatch_id"].to_numpy()), messages)
-    forbid(np.array(low, np.bool_), "began below the floor of its device's battery")
-    forbid(np.array(overdrawn, np.bool_), "used more energy than its device's battery held")

@@ -50,9 +50,3 @@ def test_a_document_knows_whether_it_has_changed() -> None:
     for change in ({"b": [1, 2]}, {"c": None}, {"sha256": "0"}):
         assert not is_unchanged({**read, **change})
     assert not is_unchanged({"b": [1, 2.5]})
-
-
-def test_the_checksum_may_have_another_name() -> None:
-    document = stamped({"sha256": "of something else"}, "own_sha256")
-    assert is_unchanged(document, "own_sha256")
-    assert not is_unchanged(document)

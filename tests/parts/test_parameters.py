@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from fedsim.errors import nearest
 from fedsim.parts.parameters import Parameters, descriptions
 from tests.scenario.pathy import MyMixing, Pathy
 
@@ -27,20 +26,3 @@ def test_messages_hold_no_markup_of_docstrings() -> None:
         Marked.model_validate({})
     [error] = caught.value.errors()
     assert error["ctx"]["hint"] == "Versions (`10 versions`) or a `fedsim.units.Duration`."
-
-
-@pytest.mark.parametrize(
-    ("word", "known", "hint"),
-    [
-        ("mbps", ["bps", "kbps", "Mbps"], "did you mean 'Mbps'? "),
-        ("R2", ["mae", "r2"], "did you mean 'r2'? "),
-        ("fedprix", ["fedavg", "fedprox"], "did you mean 'fedprox'? "),
-        ("lr", ["weights", "lr_schedule", "server_lr"], "did you mean 'server_lr'? "),
-        ("weight", ["server_weight", "weights"], "did you mean 'weights'? "),
-        ("x", ["fedavg"], ""),
-    ],
-)
-def test_a_name_in_other_letters_comes_before_similar_ones(
-    word: str, known: list[str], hint: str
-) -> None:
-    assert nearest(word, known) == hint

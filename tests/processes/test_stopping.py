@@ -86,14 +86,6 @@ def test_ctrl_c_is_noted_during_work_and_python_s_again_afterwards(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_program_with_its_own_way_to_treat_ctrl_c_keeps_it() -> None:
-    seen = []
-    signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
-    with grace(Grace()):
-        signal.raise_signal(signal.SIGINT)
-    assert seen == [signal.SIGINT]
-
-
 @pytest.mark.usefixtures("apart")
 def test_work_that_comes_to_no_good_moment_ends_when_the_period_is_over(
     monkeypatch: pytest.MonkeyPatch,
@@ -111,19 +103,16 @@ def test_work_that_comes_to_no_good_moment_ends_when_the_period_is_over(
     assert time.monotonic() - began < 5
 
 
-def test_a_signal_that_was_ignored_on_purpose_stays_ignored() -> None:
+def test_handlers_of_the_program_are_kept() -> None:
+    """Also that a signal is ignored, as SIGHUP is by ``nohup``."""
+    seen: list[int] = []
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    install()
-    signal.raise_signal(signal.SIGHUP)
-
-
-def test_a_program_keeps_its_own_handlers() -> None:
-    seen = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: seen.append(number))
     install()
-    signal.raise_signal(signal.SIGTERM)
-    signal.raise_signal(signal.SIGINT)
+    with grace(Grace()):
+        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+            signal.raise_signal(number)
     assert seen == [signal.SIGTERM, signal.SIGINT]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import json
 from pathlib import Path
 
 import numpy as np
@@ -75,16 +74,11 @@ def build_run(
         arrived = computed + model_bytes * 8 / world.up_bps[client]
         gone = start + random.exponential(3000) if random.random() < 0.3 else np.inf
         end = min(arrived, gone, limit)
-        cause = (
-            Outcome.AGGREGATED
-            if end == arrived
-            else Outcome.DROPPED
-            if end == gone
-            else Outcome.CUT
-        )
+        causes = {arrived: Outcome.AGGREGATED, gone: Outcome.DROPPED}
         done = int(steps * np.clip((end - downloaded) / (computed - downloaded), 0, 1))
         return {
             "client": client,
+            "version": version,
             "start": start,
             "downloaded": downloaded if downloaded <= end else NAN,
             "computed": computed if computed <= end else NAN,
@@ -92,35 +86,15 @@ def build_run(
             "end": end,
             "steps": steps,
             "done": done,
-            "cause": cause,
+            "cause": causes.get(end, Outcome.CUT),
             "up": int(model_bytes * np.clip((end - computed) / (arrived - computed), 0, 1)),
-            "version": version,
         }
 
     def write(p: dict[str, float], outcome: Outcome, staleness: int, into: int, group: int) -> None:
-        writer.append_dispatch(
-            (
-                p["id"],
-                p["client"],
-                p["version"],
-                p["round"],
-                p["start"],
-                p["downloaded"],
-                p["computed"],
-                p["arrived"],
-                p["steps"],
-                p["done"],
-                outcome,
-                staleness,
-                into,
-                model_bytes,
-                p["up"],
-                0.4 * p["done"],
-                p["sequence"],
-                group,
-                p["end"],
-            )
-        )
+        names = ("id", "client", "version", "round", "start", "downloaded", "computed", "arrived")
+        traffic = (model_bytes, p["up"], 0.4 * p["done"])
+        row = (*(p[name] for name in (*names, "steps", "done")), outcome, staleness, into, *traffic)
+        writer.append_dispatch((*row, p["sequence"], group, p["end"]))
 
     def evaluate(time_s: float) -> None:
         if learning:
@@ -183,14 +157,9 @@ def build_run(
                     write(p, Outcome.UNFINISHED if arrived else Outcome.DROPPED, -1, -1, 0)
             if taken and not ended:
                 contributions = tuple(Contribution(p["id"], p["client"], 0) for p in taken)
+                online = {"online": float(len(candidates))}
                 writer.append_aggregation(
-                    Aggregate(
-                        version,
-                        close,
-                        round_number,
-                        contributions,
-                        {"online": float(len(candidates))},
-                    )
+                    Aggregate(version, close, round_number, contributions, online)
                 )
             now = close + 1.0
             round_number += 1
@@ -320,7 +289,3 @@ stop:
   target: {{accuracy: 0.8}}
 evaluation: {{every: 3600}}
 """
-
-
-def read_json_lines(path: Path) -> list[object]:
-    return [json.loads(line) for line in path.read_text().splitlines()]

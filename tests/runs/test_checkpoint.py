@@ -18,8 +18,9 @@ from fedsim.runs.checkpoint import save_tensors
 from tests.runs.written import started
 
 
-@pytest.mark.parametrize("name", ["0", "1", "7"])
-@pytest.mark.parametrize("kind", ["link", "dangling link", "file"])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("0", "link"), ("1", "dangling link"), ("7", "link"), ("7", "file")]
+)
 def test_links_and_files_are_neither_read_nor_replaced(
     tmp_path: Path, name: str, kind: str
 ) -> None:

@@ -67,12 +67,6 @@ def test_it_shows_title_and_share_and_then_the_time(cells: list[Cell]) -> None:
     assert cell.shown[2:] == ["<div><b>&lt;my run&gt;</b> done in 0 s</div>"]
 
 
-def test_it_may_be_left_out(cells: list[Cell]) -> None:
-    with notebook_bar("run", shown=False) as show:
-        assert show is None
-    assert not cells
-
-
 def test_it_shows_the_progress_of_a_sweep(cells: list[Cell]) -> None:
     with notebook_bar("sweep", SweepProgress.text) as show:
         assert show is not None
@@ -81,28 +75,31 @@ def test_it_shows_the_progress_of_a_sweep(cells: list[Cell]) -> None:
     assert "3 of 12 runs, 1 failed" in cells[0].shown[1]
 
 
-def test_it_ends_after_an_error(cells: list[Cell]) -> None:
-    with pytest.raises(ZeroDivisionError), notebook_bar("run"):
-        raise ZeroDivisionError
-    assert cells[0].shown[-1] == "<div><b>run</b> stopped after 0 s</div>"
-
-
-def test_nothing_stays_of_a_run_that_is_refused(cells: list[Cell]) -> None:
-    with pytest.raises(UserError), notebook_bar("run"):
-        raise UserError("there is no method named 'x'")
-    assert cells[0].shown[-1] == ""
-
-
-def test_a_run_that_is_stopped_by_a_mistake_keeps_its_last_line(cells: list[Cell]) -> None:
+@pytest.mark.parametrize(
+    ("error", "has_begun", "end"),
+    [
+        (ZeroDivisionError(), False, "<div><b>run</b> stopped after 0 s</div>"),
+        (
+            UserError("draws from the global generator"),
+            True,
+            "<div><b>run</b> stopped after 0 s</div>",
+        ),
+        (UserError("there is no method named 'x'"), False, ""),
+    ],
+)
+def test_nothing_stays_of_a_run_that_is_refused(
+    cells: list[Cell], error: Exception, has_begun: bool, end: str
+) -> None:
     def run() -> None:
         with notebook_bar("run") as show:
             assert show is not None
-            show(progress(0.5))
-            raise UserError("draws from the global generator")
+            if has_begun:
+                show(progress(0.5))
+            raise error
 
-    with pytest.raises(UserError):
+    with pytest.raises(type(error)):
         run()
-    assert cells[0].shown[-1] == "<div><b>run</b> stopped after 0 s</div>"
+    assert cells[0].shown[-1] == end
 
 
 def test_it_is_not_redrawn_for_every_event(cells: list[Cell]) -> None:

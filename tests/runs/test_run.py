@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,56 +22,37 @@ def read_everything(path: Path) -> None:
     _ = run.dispatches, run.aggregations, run.metrics, run.scenario, run.model()
 
 
-def damage(folder: RunFolder, what: str) -> None:
-    if what == "no run.json":
-        folder.info.unlink()
-    elif what == "broken run.json":
-        folder.info.write_text('{"status": ')
-    elif what == "later format":
-        folder.info.write_text(json.dumps({"format": 99}))
-    elif what == "truncated parquet":
-        path = folder.parquet("dispatches")
-        path.write_bytes(path.read_bytes()[:-20])
-    elif what == "other parquet":
-        path = folder.parquet("aggregations")
-        path.write_bytes(folder.parquet("clients").read_bytes())
-    elif what == "no table":
-        folder.parquet("metrics").unlink()
-    elif what == "broken scenario":
-        folder.scenario.write_text("a: [1\n")
-    elif what == "edited run.json":
-        folder.info.write_text(folder.info.read_text().replace('"complete"', '"running"'))
-    elif what == "edited scenario":
-        folder.scenario.write_text(folder.scenario.read_text() + "\n")
-    elif what == "no model":
-        assert not folder.model.exists()
-    elif what == "broken model":
-        folder.model.write_bytes(b"\x00" * 20)
+def edited(old: str, new: str) -> Callable[[bytes], bytes]:
+    return lambda content: content.replace(old.encode(), new.encode())
 
 
 @pytest.mark.parametrize(
-    ("what", "file"),
+    ("file", "change", "where"),
     [
-        ("no run.json", "run"),
-        ("broken run.json", "run.json"),
-        ("later format", "run.json"),
-        ("truncated parquet", "dispatches.parquet"),
-        ("other parquet", "aggregations.parquet"),
-        ("no table", "metrics.parquet"),
-        ("broken scenario", "scenario.yaml"),
-        ("edited run.json", "run.json"),
-        ("edited scenario", "scenario.yaml"),
-        ("no model", "model.safetensors"),
-        ("broken model", "model.safetensors"),
+        ("run.json", None, "run"),
+        ("run.json", lambda content: b'{"status": ', "run.json"),
+        ("run.json", lambda content: b'{"format": 99}', "run.json"),
+        ("run.json", edited('"complete"', '"running"'), "run.json"),
+        ("dispatches.parquet", lambda content: content[:-20], "dispatches.parquet"),
+        ("metrics.parquet", None, "metrics.parquet"),
+        ("scenario.yaml", lambda content: b"a: [1\n", "scenario.yaml"),
+        ("scenario.yaml", edited("night", "day"), "scenario.yaml"),
+        ("notes.txt", None, "model.safetensors"),
+        ("model.safetensors", lambda content: b"\x00" * 20, "model.safetensors"),
     ],
 )
-def test_damage_is_named_with_the_file_and_a_way_out(tmp_path: Path, what: str, file: str) -> None:
+def test_damage_is_named_with_the_file_and_a_way_out(
+    tmp_path: Path, file: str, change: Callable[[bytes], bytes] | None, where: str
+) -> None:
     build_run(tmp_path / "run", clients=5, hours=1, cohort=3)
-    damage(RunFolder(tmp_path / "run"), what)
+    path = tmp_path / "run" / file
+    content = path.read_bytes() if path.exists() else b""
+    path.unlink(missing_ok=True)
+    if change is not None:
+        path.write_bytes(change(content))
     with pytest.raises(UserError) as caught:
         read_everything(tmp_path / "run")
-    assert caught.value.where is not None
-    assert Path(caught.value.where).name == file
+    assert Path(str(caught.value.where)).name == where
     assert caught.value.hint
 
 

@@ -61,17 +61,8 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def read_everything(path: Path) -> None:
     run = fedsim.load(path)
-    tables = (
-        run.dispatches,
-        run.aggregations,
-        run.metrics,
-        run.clients,
-        run.online,
-        run.presence,
-        run.pauses,
-        run.partition,
-    )
-    assert all(table is not None for table in tables)
+    names = "dispatches aggregations metrics clients online presence pauses partition"
+    assert all(getattr(run, name) is not None for name in names.split())
     assert run.scenario
     assert run.model()
 
@@ -126,21 +117,21 @@ def test_every_flipped_bit_and_every_missing_file_is_noticed(
             shutil.rmtree(path)
 
 
-def test_a_run_whose_page_is_missing_gets_it_by_resuming(complete: Path, tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    shutil.copytree(complete, path)
+@pytest.fixture
+def path(complete: Path, tmp_path: Path) -> Path:
+    """A copy of the run."""
+    return Path(shutil.copytree(complete, tmp_path / "run"))
+
+
+def test_a_run_whose_page_is_missing_gets_it_by_resuming(path: Path) -> None:
     (path / "report.html").unlink()
     fedsim.resume(path)
     assert (path / "report.html").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize("name", ["run.json", "metrics.parquet", "scenario.yaml"])
-def test_a_link_to_a_device_in_place_of_a_file_is_refused(
-    complete: Path, tmp_path: Path, name: str
-) -> None:
+def test_a_link_to_a_device_in_place_of_a_file_is_refused(path: Path, name: str) -> None:
     """Reading /dev/zero would never end."""
-    path = tmp_path / "run"
-    shutil.copytree(complete, path)
     (path / name).unlink()
     (path / name).symlink_to("/dev/zero")
     (problem,) = verify_run_folder(path).problems

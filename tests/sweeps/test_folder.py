@@ -21,10 +21,8 @@ from fedsim.sweeps.plan import plan_runs
 from tests.devices.worlds import LINKS, STEPS
 from tests.sweeps.worlds import (
     SMALL,
-    command,
     scenario,
     schedules,
-    write,
 )
 
 pytestmark = pytest.mark.usefixtures("without_reports")
@@ -64,23 +62,27 @@ def test_another_scenario_in_the_same_folder_is_refused_by_name(tmp_path: Path) 
     assert len(Sweep(tmp_path / "sweep").record.runs) == 4
 
 
-def test_runs_with_and_without_training_share_no_folder(tmp_path: Path) -> None:
-    for timing_only, made, advice in [
+@pytest.mark.parametrize(
+    ("timing_only", "made", "advice"),
+    [
         (True, "without training, with --timing-only", "add --timing-only"),
         (False, "with training, not with --timing-only", "leave out --timing-only"),
-    ]:
-        out = tmp_path / str(timing_only)
-        first = fedsim.sweep(SMALL, out, timing_only=timing_only, jobs=1)
-        infos = [RunFolder(run.path).read_info() for run in first.runs]
-        assert [info["timing_only"] for info in infos] == [timing_only] * 4
-        with pytest.raises(UserError, match=made) as caught:
-            fedsim.sweep(SMALL, out, timing_only=not timing_only, jobs=1)
-        assert advice in str(caught.value)
-        assert str(caught.value).startswith(str(out / "lr0.1_seed0"))
-        # The same call again skips all runs.
-        written = [(run.path / "run.json").stat().st_mtime_ns for run in first.runs]
-        again = fedsim.sweep(SMALL, out, timing_only=timing_only, jobs=1)
-        assert [(run.path / "run.json").stat().st_mtime_ns for run in again.runs] == written
+    ],
+)
+def test_runs_with_and_without_training_share_no_folder(
+    tmp_path: Path, timing_only: bool, made: str, advice: str
+) -> None:
+    out = tmp_path / "sweep"
+    first = fedsim.sweep(SMALL, out, timing_only=timing_only, jobs=1)
+    assert [run.info["timing_only"] for run in first.runs] == [timing_only] * 4
+    with pytest.raises(UserError, match=made) as caught:
+        fedsim.sweep(SMALL, out, timing_only=not timing_only, jobs=1)
+    assert advice in str(caught.value)
+    assert str(caught.value).startswith(str(out / "lr0.1_seed0"))
+    # The same call again skips all runs.
+    written = [(run.path / "run.json").stat().st_mtime_ns for run in first.runs]
+    again = fedsim.sweep(SMALL, out, timing_only=timing_only, jobs=1)
+    assert [(run.path / "run.json").stat().st_mtime_ns for run in again.runs] == written
 
 
 def test_tasks_without_a_model_may_be_swept_either_way(tmp_path: Path) -> None:
@@ -94,15 +96,6 @@ def test_tasks_without_a_model_may_be_swept_either_way(tmp_path: Path) -> None:
     for timing_only in (False, True, False):
         sweep = fedsim.sweep(world, tmp_path / "sweep", timing_only=timing_only, jobs=1)
         assert sweep.index["status"].tolist() == ["complete"]
-
-
-def test_the_command_sweeps_time_only(tmp_path: Path) -> None:
-    path = write(tmp_path / "small.yaml", SMALL)
-    for jobs in (1, 2):
-        out = tmp_path / str(jobs)
-        result = command("sweep", path, "--timing-only", "-j", jobs, "-o", out)
-        assert result.exit_code == 0, result.output
-        assert all(run.info["timing_only"] for run in Sweep(out).runs)
 
 
 def test_a_run_keeps_its_folder_when_names_change(tmp_path: Path) -> None:
@@ -131,15 +124,6 @@ def test_a_value_that_takes_the_place_of_another_does_not_take_its_folder(tmp_pa
     assert re.fullmatch(r"server_seed0-[0-9a-f]{6}", entry.run)
     assert replaced.runs[0].scenario["server"]["schedule"]["deadline"] == 8
     assert (out / "server_seed0" / "run.json").exists()
-
-
-def test_another_scenario_is_refused_also_where_names_have_changed(tmp_path: Path) -> None:
-    out = tmp_path / "sweep"
-    fedsim.sweep(schedules("9s"), out, jobs=1)
-    changed = ["training.local_steps=3"]
-    with pytest.raises(UserError, match=r"training\.local_steps was 2 and is 3") as caught:
-        fedsim.sweep(schedules("9s", "8s"), out, overrides=changed, jobs=1)
-    assert str(out / "server_seed0") in str(caught.value)
 
 
 def test_runs_of_one_scenario_keep_their_own_folders(tmp_path: Path) -> None:

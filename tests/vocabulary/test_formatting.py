@@ -30,7 +30,6 @@ from fedsim.vocabulary.formatting import (
 CASES: list[tuple[Kind, float, str]] = [
     ("time", 0.0, "0 s"),
     ("time", 2.5e-8, "25 ns"),
-    ("time", 3e-5, "30 µs"),
     ("time", 0.04, "40 ms"),
     ("time", 0.25, "0.25 s"),
     ("time", 6.2, "6.2 s"),
@@ -40,7 +39,6 @@ CASES: list[tuple[Kind, float, str]] = [
     ("time", 3599.4, "59 min 59 s"),
     ("time", 3599.6, "1 h"),
     ("time", 76.67 * 60, "1 h 17 min"),
-    ("time", 85_320.0, "23 h 42 min"),
     ("time", 86_399.9, "1 d"),
     ("time", 90_061.0, "1 d 1 h"),
     ("time", 999.9 * 86_400, "999 d 22 h"),
@@ -50,31 +48,22 @@ CASES: list[tuple[Kind, float, str]] = [
     ("count", 0, "0"),
     ("count", 2.5, "3"),
     ("count", 1_234_567, "1,234,567"),
-    ("count", -1234, "−1,234"),
     ("share", 0.0, "0.0%"),
     ("share", 0.9304, "93.0%"),
     ("share", 0.0004, "0.04%"),
     ("share", 1e-8, "1e-6%"),
     ("share", -0.123, "−12.3%"),
-    ("share", 1.0, "100.0%"),
     ("mean", 66.25, "66.3"),
     ("mean", 40.0, "40"),
     ("mean", 11.999999999999998, "12"),
-    ("mean", 3.978, "4.0"),
-    ("mean", 0.04, "0.0"),
-    ("mean", 12_345.5, "12,345.5"),
     ("mean", 1_234_567.0, "1,234,567"),
-    ("mean", -2.5, "−2.5"),
-    ("mean", math.nan, "–"),
     ("number", 0.0, "0"),
     ("number", 0.24871, "0.2487"),
-    ("number", 1.5, "1.5"),
     ("number", 999.94, "999.9"),
     ("number", 999.96, "1,000"),
     ("number", 12_345.5, "12,346"),
     ("number", 1.25e-5, "1.25e-5"),
     ("number", 3e20, "3e+20"),
-    ("number", -3.14159, "−3.142"),
     ("number", math.inf, "–"),
     ("bytes", 0, "0 B"),
     ("bytes", 999.4, "999 B"),
@@ -117,25 +106,23 @@ def test_a_duration_is_rounded_to_its_smaller_unit(seconds: float) -> None:
     assert max(counts.get("min", 0), counts.get("s", 0)) < 60
 
 
-def test_text_stays_as_it_is() -> None:
+def test_other_texts() -> None:
     assert format_value("late", "text") == "late"
-
-
-def test_differences_have_a_sign() -> None:
     assert format_difference(0.012, "share") == "+1.2 pp"
     assert format_difference(-185.0, "time") == "−3 min 5 s"
     assert format_difference(0.0, "number") == "±0"
     assert format_difference(math.nan, "share") == "–"
-
-
-def test_ratios_intervals_names_and_watt_hours() -> None:
     assert format_ratio(1.466) == "1.47×"
     assert format_interval(60.0, 90.0, format_duration) == "1 min to 1 min 30 s"
     by_seed = format_interval(0.0, 0.014, lambda value: format_difference(value, "share"))
     assert by_seed == "0.0 pp to +1.4 pp"
     assert format_interval(math.nan, math.nan, format_duration) == "–"
     assert [format_names("ABC"[:n]) for n in (1, 2, 3)] == ["A", "A and B", "A, B and C"]
+    assert [format_counted(n, "row") for n in (0, 1, 12_345)] == ["0 rows", "1 row", "12,345 rows"]
     assert format_watt_hours(4500.0) == "1.25 Wh"
+    rates = [format_rate(bps) for bps in (0, 950, 12_500_000, 1e11)]
+    assert rates == ["0 bit/s", "950 bit/s", "12.5 Mbit/s", "100 Gbit/s"]
+    assert format_command("resume", Path("my runs/a")) == "fedsim resume 'my runs/a'"
 
 
 def test_the_unit_of_an_axis() -> None:
@@ -147,19 +134,11 @@ def test_the_unit_of_an_axis() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows"), (12_345, "12,345 rows")]
-)
-def test_a_counted_noun_is_in_its_plural_unless_it_is_one(count: int, text: str) -> None:
-    assert format_counted(count, "row") == text
-
-
-@pytest.mark.parametrize(
     ("mean", "spread", "kind", "text"),
     [
         (0.93042, 0.0043, "share", "93.0% ± 0.4%"),
         (0.93042, 0.00032, "share", "93.04% ± 0.03%"),
         (0.93042, 0.1234, "share", "93% ± 12%"),
-        (0.93042, 0.0, "share", "93.0% ± 0.0%"),
         (0.93042, math.nan, "share", "93.0%"),
         (2.12634, 0.03214, "number", "2.126 ± 0.032"),
         (-2.12634, 1.5, "number", "−2.1 ± 1.5"),
@@ -167,13 +146,11 @@ def test_a_counted_noun_is_in_its_plural_unless_it_is_one(count: int, text: str)
         (2.12634, 1e-17, "number", "2.12634 ± 0.00000"),
         (12_345.0, 234.0, "number", "12,350 ± 230"),
         (1.2e-7, 3e-8, "number", "1.20e-7 ± 0.30e-7"),
-        (0.0, 0.5, "number", "0.00 ± 0.50"),
         (0.0, 0.0, "number", "0 ± 0"),
         (90.0, 3.0, "time", "90.0 s ± 3.0 s"),
         (200.0, 61.0, "time", "3.3 min ± 1.0 min"),
         (0.05, 0.001, "time", "50.0 ms ± 1.0 ms"),
         (5e-10, 0.0, "time", "0.500 ns ± 0.000 ns"),
-        (5.0, 200.0, "time", "0.1 min ± 3.3 min"),
         (4.2e9, 0.283e9, "bytes", "4.20 GB ± 0.28 GB"),
         (3.4e6, 0.0, "energy", "3.40 MJ ± 0.00 MJ"),
         (66.333, 4.12, "mean", "66.3 ± 4.1"),
@@ -186,20 +163,6 @@ def test_a_mean_and_its_spread_end_at_the_same_decimal_place(
     assert format_mean(mean, spread, kind) == text
 
 
-def test_a_command_can_be_pasted() -> None:
-    assert format_command("resume", Path("my runs/a")) == "fedsim resume 'my runs/a'"
-    assert format_command("compare", "runs/a") == "fedsim compare runs/a"
-
-
 def test_texts_are_sorted_with_their_numbers_in_order() -> None:
     names = ["a10", "a9b", "a", "10", "2", "x²", "a9"]
     assert sorted(names, key=natural_order) == ["2", "10", "a", "a9", "a9b", "a10", "x²"]
-
-
-def test_rates_have_si_prefixes() -> None:
-    assert [format_rate(bps) for bps in (0, 950, 12_500_000, 1e11)] == [
-        "0 bit/s",
-        "950 bit/s",
-        "12.5 Mbit/s",
-        "100 Gbit/s",
-    ]

@@ -54,10 +54,6 @@ def test_lower_is_better(name: str) -> None:
     assert definition(name).reached([3.0, 1.0, math.nan], 2.0).tolist() == [False, True, False]
 
 
-def test_shares_are_written_in_percent() -> None:
-    assert definition("macro_f1").format(0.5) == "50.0%"
-
-
 @pytest.mark.parametrize(
     ("name", "value", "limits"),
     [
@@ -77,21 +73,18 @@ def test_values_that_a_metric_cannot_have_are_refused_as_targets(
 def test_only_a_kind_of_accuracy_follows_its_value() -> None:
     assert definition("client_accuracy_worst").format_target(0.9) == "90% client accuracy worst"
     assert definition("accuracy").format_named(0.9) == "90.0% accuracy"
-    assert definition("loss").format_target(0.1) == "loss of 0.1"
     assert definition("r2").format_named(0.9) == "R² of 0.9"
-    assert MetricDefinition("ece", False, "share").format_target(0.1) == "ece of 10%"
+    assert definition("macro_f1").format(0.5) == "50.0%"
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
         ("accuracy", "90% accuracy"),
-        ("loss", "a loss of 0.9"),
         ("mse", "an MSE of 0.9"),
         ("r2", "an R² of 0.9"),
         ("macro_f1", "a macro F1 of 90%"),
         ("objective_loss", "an objective loss of 0.9"),
-        ("client_mae", "a client MAE of 0.9"),
         ("user_score", "a user score of 0.9"),
     ],
 )
