@@ -415,7 +415,7 @@ class _Execution:
         if self.live:
             self._refresh_report()
         if self._grace.requested is not None:
-            if self._learner is not None:
+            if self._learner is not None and self._learner.rests_anywhere:
                 # Pending work is trained first, so that the checkpoint contains it.
                 self._learner.flush()
                 self._on_rest(self._learner)

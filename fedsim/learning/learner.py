@@ -42,6 +42,9 @@ _PENDING_EVALUATIONS = 32
 _PENDING_S = 10.0
 """Maximum wall time of pending training, estimated from the last execution, and wall time after which instructions are
 executed even if fewer are pending: until then there is no checkpoint, and a run cannot stop."""
+_CUDA_PENDING_FLOPS = 10**14
+"""The same on CUDA, in operations: there, the last bits of a result depend on the groups of a wave, which must
+therefore follow from the timeline alone."""
 _FIRST_PENDING = 16
 """Maximum number of dispatches trained together before there is such an estimate."""
 
@@ -68,6 +71,9 @@ class Learner:
         on_version: called after every aggregation with it and with the learner, which is then at that version; or with
             None instead of the learner if the checkpoint contains the aggregation.
 
+    Attributes:
+        rests_anywhere: whether results do not depend on when :meth:`flush` is called; on CUDA, their last bits do.
+
     Raises:
         UserError: the checkpoint was written with another kernel, device type or precision.
     """
@@ -92,8 +98,10 @@ class Learner:
         self._on_rest = on_rest
         self._on_version = on_version
         self._eager = station.training.verify == "eager"
-        on_cuda = station.execution.device.type == "cuda"
-        self._most_pending = _CUDA_PENDING if on_cuda else _CPU_PENDING
+        self.rests_anywhere = station.execution.device.type != "cuda"
+        self._most_pending = _CPU_PENDING if self.rests_anywhere else _CUDA_PENDING
+        self._step_flops = int(station.task.flops_per_sample() or 0) * station.training.batch_size
+        self._pending_flops = 0
         self._contribution_s = _PENDING_S / _FIRST_PENDING
         self._rested_at = time.perf_counter()
 
@@ -146,21 +154,30 @@ class Learner:
         versions = self._side.versions
         if isinstance(instruction, Train):
             self._submit_train(instruction)
+            self._pending_flops += instruction.steps * self._step_flops
             return
         if isinstance(instruction, Aggregate):
             versions.announce(instruction.version)
         else:
             self._hold_evaluation(instruction)
         self._pending.add(instruction)
+        if self._is_due():
+            self.flush()
+
+    def _is_due(self) -> bool:
         contributions = self._pending.contributions
         if (
             self._eager
             or contributions >= self._most_pending
-            or contributions * self._contribution_s >= _PENDING_S
             or self._pending.evaluations >= _PENDING_EVALUATIONS
-            or time.perf_counter() - self._rested_at >= _PENDING_S
         ):
-            self.flush()
+            return True
+        if not self.rests_anywhere:
+            return self._pending_flops >= _CUDA_PENDING_FLOPS
+        return (
+            contributions * self._contribution_s >= _PENDING_S
+            or time.perf_counter() - self._rested_at >= _PENDING_S
+        )
 
     def evaluate(self, instruction: Evaluate) -> Mapping[str, float]:
         """Execute everything submitted and measure the newest version (a barrier); returns values by metric name."""
@@ -240,6 +257,7 @@ class Learner:
                     )
             # Step 3: measure the versions to be evaluated, several at once.
             self._measure_due()
+        self._pending_flops = 0
         if contributions:
             self._contribution_s = (time.perf_counter() - began) / contributions
         self._on_rest(self)

@@ -42,6 +42,11 @@ class Samples:
         if self._ready:
             self.x = task.inputs(self.x, execution.dtype).contiguous()
 
+    @property
+    def on_device(self) -> bool:
+        """Whether the samples are in the compute device's memory."""
+        return self.x.device == self._device
+
     def __len__(self) -> int:
         return len(self.y)
 
@@ -52,7 +57,7 @@ class Samples:
 
         With ``scratch``, the next call with the same ``scratch`` overwrites the result.
         """
-        if self.x.device != self._device:
+        if not self.on_device:
             raw = torch.index_select(self.x, 0, rows.to(self.x.device)).to(self._device)
         elif scratch is None:
             raw = torch.index_select(self.x, 0, rows)

@@ -17,10 +17,17 @@ from torch import Tensor
 from fedsim.errors import UserError
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels import VmapKernel
+from fedsim.learning.learner import Learner
 from fedsim.methods.base import Method
 from fedsim.methods.fedavg import FedAvg
 from fedsim.scenario.training import DeviceWorkers
-from tests.learning.problems import Remembering, make_learner, make_training, supervised_task
+from tests.learning.problems import (
+    Remembering,
+    Timeline,
+    make_learner,
+    make_training,
+    supervised_task,
+)
 from tests.learning.timelines import assert_same, buffered, execute, rounds
 
 pytestmark = [
@@ -88,7 +95,7 @@ def test_deferred_equals_eager(model: str) -> None:
     torch.testing.assert_close(deferred[0]["model"], eager[0]["model"], atol=1e-10, rtol=1e-10)
 
 
-@pytest.mark.parametrize(("precision", "bound"), [("tf32", 2e-3), ("bfloat16", 2e-2)])
+@pytest.mark.parametrize(("precision", "bound"), [("tf32", 1e-2), ("bfloat16", 3e-2)])
 @pytest.mark.parametrize("model", ["mlp", "conv"])
 def test_reduced_precision_stays_close(model: str, precision: str, bound: float) -> None:
     """Rounding of 11 or 8 significant bits moves the loss of the last model by less than ``bound`` of it."""
@@ -115,24 +122,34 @@ def test_separate_clients_have_the_results_of_stacked_ones(
 
 
 @pytest.mark.parametrize("model", ["mlp", "conv"])
-def test_a_resumed_run_has_the_bits_of_an_uninterrupted_one(model: str) -> None:
+def test_a_resumed_run_has_the_bits_of_an_uninterrupted_one(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedsim.learning.learner._CUDA_PENDING", 5)
     task, timeline = supervised_task(model), buffered(30)
     training = make_training(device="cuda")
     options: dict[str, Any] = {"training": training, "method": Remembering}
-    expected = execute(task, timeline, **options)[0]
-    half = timeline.play(make_learner(task, **options), until=len(timeline.calls) // 2)
-    half.flush()
-    tensors, meta = half.state()
-    saved = {name: tensor.cpu() for name, tensor in tensors.items()}
-    resumed = make_learner(task, **options, checkpoint=(saved, json.loads(json.dumps(meta))))
+    checkpoints: list[Any] = []
+
+    def save(learner: Learner) -> None:
+        tensors, meta = learner.state()
+        saved = {name: tensor.cpu() for name, tensor in tensors.items()}
+        checkpoints.append((saved, json.loads(json.dumps(meta))))
+
+    first = make_learner(task, **options, on_rest=save)
+    timeline.play(first).close()
+    assert len(checkpoints) > 4
+    resumed = make_learner(task, **options, checkpoint=checkpoints[2])
     timeline.play(resumed).close()
-    assert torch.equal(resumed.server["model"], expected["model"])
+    assert torch.equal(resumed.server["model"], first.server["model"])
 
 
 @pytest.mark.parametrize("model", ["mlp", "conv"])
 def test_a_wave_waits_for_the_device_once(model: str) -> None:
     """And the training data stay there."""
-    task, timeline = supervised_task(model), rounds(6, [0, 1, 2, 3])
+    task, timeline = supervised_task(model), Timeline()
+    for _ in range(6):
+        timeline.aggregate(*[timeline.dispatch(client, 4) for client in range(4)])
     learner = make_learner(task, make_training(device="cuda"))
     assert learner.station.samples is not None
     assert learner.station.samples.x.is_cuda
@@ -147,7 +164,8 @@ def test_a_wave_waits_for_the_device_once(model: str) -> None:
                 learner.flush()
                 waits.append([str(w.filename) + f":{w.lineno}" for w in caught])
             torch.cuda.set_sync_debug_mode("default")
-    assert max(len(each) for each in waits[1:]) <= 1, waits
+    # The first waves record their steps.
+    assert [len(each) for each in waits[-2:]] == [1, 1], waits
 
 
 def test_groups_that_do_not_fit_into_memory_are_halved() -> None:

@@ -104,7 +104,7 @@ class Kernel(ABC):
     name: ClassVar[str]
     revision: ClassVar[int]
     group_invariant: ClassVar[bool]
-    fused: ClassVar[bool] = False
+    fused: bool = False
     recorded: bool = False
     squared_losses: bool
 

@@ -44,15 +44,16 @@ class _LinearStackSession(StackedSession["LinearStackKernel"]):
         if self._kernel.client_by_client:
             return self._descend_singly(weights, rates, correction)
         kernel = self._kernel
+        if correction is None and kernel.execution.device.type == "cuda":
+            return super().descend(weights, rates, active)
         losses = weights.new_zeros(len(weights))
         factors = rates.neg().view(-1, 1, 1)
         for step, rows in enumerate(active.tolist()):
             models, given = weights[:rows], (*self._mini_batches(step, rows), factors[:rows])
-            if correction is None:
-                losses[:rows] += kernel.replay(kernel.descend, (models,), given)
-            else:
+            group = None
+            if correction is not None:
                 group = GroupCorrection.of(correction, rates[:rows], models)
-                losses[:rows] += kernel.descend(models, *given, correction=group)
+            losses[:rows] += kernel.descend(models, *given, correction=group)
         return losses
 
     def _mini_batches(self, step: int, active: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -202,6 +203,24 @@ class LinearStackKernel(StackedKernel):
             *(layer_views if moved is weights else views(self.layers, moved)),
             *correction,
             self.squared_losses,
+        )
+
+    def take_step(
+        self,
+        weights: Tensor,
+        factors: Tensor,
+        inputs: Tensor,
+        labels: Tensor,
+        mean_weights: Tensor,
+    ) -> Tensor:
+        """By :meth:`descend`."""
+        return self.descend(
+            weights,
+            inputs.view(*labels.shape, -1),
+            labels.unsqueeze(1),
+            mean_weights.unsqueeze(1),
+            self.classes,
+            factors.unsqueeze(2),
         )
 
     def largest_group(self) -> int:

@@ -83,8 +83,6 @@ class Replay:
                 return function(*fixed, *given)
             try:
                 recording = self._record(function, fixed, given)
-            except torch.OutOfMemoryError:
-                raise
             except (UserError, RuntimeError) as error:
                 if self._required:
                     raise
@@ -131,8 +129,6 @@ class Replay:
                     result = function(*fixed, *copies)
                 finally:
                     graph.capture_end()
-            except torch.OutOfMemoryError:
-                raise
             except RuntimeError as error:
                 raise UserError(
                     f"a local step cannot be recorded as a CUDA graph: {error}",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.batches import Batches, BatchOrder
-from fedsim.learning.kernels.base import IntArray, Kernel, Session
+from fedsim.learning.kernels.base import Correction, IntArray, Kernel, Session
 from fedsim.learning.kernels.replay import Replay
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
@@ -26,6 +26,8 @@ _CUDA_MOST = 2048
 # Rows per client in a group: received model, local model, gradient and update.
 _ROWS_OF_A_CLIENT = 4
 _SEED_MASK = (1 << 63) - 1
+# Steps that one recording holds.
+_MOST_STEPS = 16
 
 
 class SupervisedKernel(Kernel):
@@ -70,6 +72,36 @@ class SupervisedKernel(Kernel):
     def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
         """The sum of the sizes of the mini-batches."""
         return self.order.visited(clients, steps)
+
+    def take_step(
+        self,
+        weights: Tensor,
+        factors: Tensor,
+        inputs: Tensor,
+        labels: Tensor,
+        mean_weights: Tensor,
+    ) -> Tensor:
+        """One local step of plain SGD on mini-batches as :meth:`StackedSession.padded` gives them.
+
+        Args:
+            weights: local models (b, P), changed in place.
+            factors: minus the learning rates, (b, 1).
+
+        Returns:
+            Losses before the step, as :meth:`Session.gradients`.
+        """
+        raise NotImplementedError
+
+    def take_steps(
+        self, weights: Tensor, factors: Tensor, rows: Tensor, labels: Tensor, mean_weights: Tensor
+    ) -> Tensor:
+        """The same on the samples ``rows`` (S, b, width) of S consecutive steps; returns sums of their losses."""
+        losses = weights.new_zeros(len(weights))
+        for numbers, *batches in zip(rows, labels, mean_weights, strict=True):
+            inputs = self.samples.gather(numbers.reshape(-1))
+            inputs = inputs.view(*numbers.shape, *inputs.shape[1:])
+            losses += self.take_step(weights, factors, inputs, *batches)
+        return losses
 
     @property
     def model_bytes(self) -> int:
@@ -234,6 +266,40 @@ class StackedSession(SupervisedSession[KernelType]):
         counts = drawn.counts.clamp(min=1).unsqueeze(2)
         # (S, B, width): 1 / count, and 0 for padding.
         self._mean_weights = (position < counts).to(self._kernel.execution.dtype) / counts
+
+    def descend(
+        self,
+        weights: Tensor,
+        rates: Tensor,
+        active: IntArray,
+        correction: Correction | None = None,
+    ) -> Tensor:
+        """Plain steps, several with one launch if they are recorded."""
+        kernel, losses = self._kernel, weights.new_zeros(len(weights))
+        factors = rates.neg().unsqueeze(1)
+        most = _MOST_STEPS if self.samples.on_device and self._augmenter is None else 1
+        step = 0
+        while step < len(active):
+            rows = int(active[step])
+            self.draw(step, rows)
+            at, given = step - self._first, factors[:rows]
+            alike = int((active[step : step + most] == rows).sum())
+            # A power of two, so that there are few recordings.
+            steps = 1 << min(alike, len(self._labels) - at).bit_length() - 1
+            if steps == 1:
+                batches = self.padded(step, rows)
+                losses[:rows] += kernel.replay(
+                    kernel.take_step, (weights[:rows],), (given, *batches)
+                )
+            else:
+                assert self._drawn is not None
+                drawn = self._drawn.rows, self._labels, self._mean_weights
+                pieces = [each[at : at + steps, :rows] for each in drawn]
+                losses[:rows] += kernel.replay(
+                    kernel.take_steps, (weights[:rows],), (given, *pieces)
+                )
+            step += steps
+        return losses
 
     def padded(
         self, step: int, active: int, scratch: dict[str, Tensor] | None = None

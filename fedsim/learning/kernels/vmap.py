@@ -97,6 +97,7 @@ class VmapKernel(SupervisedKernel):
             work = int(self.task.flops_per_sample() or 0) * order.batch_size
             self.separate = work >= _SEPARATE_FLOPS
         self._streams: list[torch.cuda.Stream] = []
+        self.fused = execution.device.type == "cuda" and not self.drops
 
     def differentiate(
         self, weights: Tensor, out: Tensor, inputs: Tensor, labels: Tensor, mean_weights: Tensor
@@ -132,6 +133,20 @@ class VmapKernel(SupervisedKernel):
                         self.function, weights, out, losses, inputs, labels, mean_weights
                     )
         self._constants.check()
+        return losses
+
+    def take_step(
+        self,
+        weights: Tensor,
+        factors: Tensor,
+        inputs: Tensor,
+        labels: Tensor,
+        mean_weights: Tensor,
+    ) -> Tensor:
+        """Gradients, then a step along them."""
+        gradients = torch.zeros_like(weights)
+        losses = self.differentiate(weights, gradients, inputs, labels, mean_weights)
+        weights.addcmul_(gradients, factors)
         return losses
 
     def _differentiate(
