@@ -1,6 +1,7 @@
 """Rounds of local training on a GPU: fedsim beside what users would write instead.
 
     python -m benchmarks.gpu --model cnn [--clients 10 50] [--precision tf32 bfloat16] [--seconds 1.0] [--json FILE]
+    python -m benchmarks.gpu --asynchronous --model mlp cnn     FedBuff and FedAsync, 1,000 clients at work
 
 100 clients (50 with ``resnet`` and ``transformer``) hold 200 samples each; a round trains some of them, drawn at
 random, for one local epoch of plain SGD (batches of 20: 10 steps) and averages them. The data are on the GPU. Ways:
@@ -12,6 +13,8 @@ random, for one local epoch of plain SGD (batches of 20: 10 steps) and averages 
 - ``vmap``: ``torch.func.vmap`` over stacked weights, written by hand.
 - ``jax``: ``jit`` of ``vmap`` over clients of ``scan`` over steps, as FedJAX does it; one call per round.
 
+``loop`` and ``compiled`` train one client after the other: their rounds have at most 5 clients, and the figure is
+scaled.
 Measurements take turns, each of ``--seconds``; the figure is the fastest mean of two. ``busy`` is the share of the wall
 time in which the GPU executes at least one kernel, from a trace of three of fedsim's rounds. ``of product`` relates the
 floating-point operations of all products and convolutions to the measured rate of a large product in that precision,
@@ -23,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import itertools
 import json
 import os
 import time
@@ -40,6 +44,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
 from benchmarks import learning_kernels
+from benchmarks.learning_deferral import make_timeline, with_fedsim
 from fedsim.learning.learner import Learner
 from fedsim.parts.catalog import CATALOG
 from fedsim.tasks.dataset import Dataset
@@ -48,6 +53,9 @@ from fedsim.tasks.partition import Partition
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Train
 
 SAMPLES, BATCH, STEPS, RATE = 200, 20, 10, 0.05
+WAYS = ("fedsim", "loop", "compiled", "vmap", "jax")
+SEQUENTIAL, MOST_SEQUENTIAL = ("loop", "compiled"), 5
+IN_FLIGHT, UPDATES = 1000, 4000
 CLASSES, LENGTH, CHARACTERS = 10, 128, 80
 MODELS: dict[str, tuple[str, dict[str, Any], int]] = {
     "mlp": ("mlp", {"hidden": [200, 200]}, 100),
@@ -59,9 +67,10 @@ MODELS: dict[str, tuple[str, dict[str, Any], int]] = {
 Round = Callable[[], None]
 
 
-def make_task(model: str) -> SupervisedTask:
+def make_task(model: str, clients: int | None = None) -> SupervisedTask:
     """Random samples, and the model."""
-    name, params, clients = MODELS[model]
+    name, params, default = MODELS[model]
+    clients = clients or default
     rng = np.random.default_rng(0)
     total = clients * SAMPLES
     classes = CLASSES
@@ -301,6 +310,7 @@ def compare(
         "jax": lambda cohorts: jax_round(model, cohorts, data, autocast),
     }
     seconds_of: dict[str, float] = {}
+    scale: dict[str, float] = {}
     failures: dict[str, str] = {}
     rounds: dict[str, Round] = {}
     memory: dict[str, float] = {}
@@ -308,8 +318,10 @@ def compare(
     for way in ways:
         torch.cuda.reset_peak_memory_stats()
         began = time.perf_counter()
+        few = min(clients, MOST_SEQUENTIAL) if way in SEQUENTIAL else clients
+        scale[way] = clients / few
         try:
-            rounds[way] = makers[way](Cohorts(task, clients, device))
+            rounds[way] = makers[way](Cohorts(task, few, device))
             for _ in range(4 if way == "fedsim" else 2):
                 rounds[way]()
             torch.cuda.synchronize()
@@ -321,7 +333,10 @@ def compare(
         memory[way] = torch.cuda.max_memory_allocated() / 2**30
     for _ in range(2):
         for way, run in rounds.items():
-            seconds_of[way] = min(seconds_of.get(way, np.inf), measure(run, seconds))
+            seconds_s = scale[way] * measure(run, seconds)
+            seconds_of[way] = min(seconds_of.get(way, np.inf), seconds_s)
+    if "fedsim" not in rounds:
+        return {"model": model, "clients": clients, "warm_s": warm_s, "failed": failures}
     ceiling = rates(autocast)
     learner_trace = trace(rounds["fedsim"])
     samples = clients * STEPS * BATCH
@@ -349,6 +364,30 @@ def compare(
     return result
 
 
+def asynchronous(model: str, precision: str) -> dict[str, Any]:
+    """Local steps per second of synchronous rounds of 50 clients, and of asynchronous servers."""
+    task = make_task(model, clients=IN_FLIGHT * 5 // 4)
+    training: dict[str, Any] = {"device": "cuda", "autocast": precision}
+    learning_kernels.RATE, learning_kernels.BATCH, learning_kernels.STEPS = RATE, BATCH, STEPS
+    learner = learning_kernels.make_learner(task, **training)
+    run = fedsim_round(learner, Cohorts(task, 50, torch.device("cuda")))
+    for _ in range(5):
+        run()
+    rates = {"synchronous": 50 * STEPS / measure(run, 1.0)}
+    learner.stop()
+    for name, buffer in (("fedbuff", 10), ("fedasync", 1)):
+        calls = make_timeline(task.clients, IN_FLIGHT, UPDATES, buffer)
+        for _ in range(2):
+            _, seconds = with_fedsim(task, calls, **training)
+        rates[name] = STEPS * (UPDATES // buffer * buffer) / seconds
+    return {
+        "model": model,
+        "precision": precision,
+        "in_flight": IN_FLIGHT,
+        "steps_per_s": {name: round(rate) for name, rate in rates.items()},
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -357,19 +396,21 @@ def main() -> None:
     parser.add_argument("--clients", nargs="+", type=int, default=[10, 50])
     parser.add_argument("--precision", nargs="+", default=["tf32", "bfloat16"])
     parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--ways", nargs="+", default=["fedsim", "loop", "compiled", "vmap", "jax"])
+    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
+    parser.add_argument("--asynchronous", action="store_true")
     parser.add_argument("--json", type=Path, help="append each row as a line of JSON")
     options = parser.parse_args()
-    for model in options.model:
-        for precision in options.precision:
-            for clients in options.clients:
-                torch._dynamo.reset()
+    for model, precision in itertools.product(options.model, options.precision):
+        for clients in [0] if options.asynchronous else options.clients:
+            if options.asynchronous:
+                row = asynchronous(model, precision)
+            else:
                 row = compare(model, clients, precision, options.seconds, options.ways)
-                print(json.dumps(row), flush=True)
-                if options.json:
-                    with options.json.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps(row) + "\n")
-                torch.cuda.empty_cache()
+            print(json.dumps(row), flush=True)
+            if options.json:
+                with options.json.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
+            torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ def plain(task: SupervisedTask, calls: list[Call], device: torch.device, threads
 
 
 def with_fedsim(
-    task: SupervisedTask, calls: list[Call], device: str, **options: str
+    task: SupervisedTask, calls: list[Call], device: str, **options: object
 ) -> tuple[Learner, float]:
     params = FedAvgParams(weights="uniform")
     learner = make_learner(task, FedAvg, params, device=device, **options)
