@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +18,6 @@ from fedsim.cli.options import (
 )
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG, summaries
-from fedsim.parts.component import Component
 from fedsim.scenario.loading import load_part
 from fedsim.scenario.overrides import Override
 from fedsim.tasks.reading.files import PATHS_ARE_RELATIVE
@@ -69,10 +66,12 @@ def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
     try:
         loaded = dataset.loaded(Path.cwd())
     except UserError as error:
-        hint = _for_command(error.hint, dataset)
+        hint = error.hint
+        if hint == PATHS_ARE_RELATIVE:
+            hint = "relative paths refer to the current folder"
         raise UserError(error.message, where=error.where, hint=hint) from error
     for doubt in loaded.doubts():
-        click.echo(f"warning: {doubt.message}\n  {_for_command(doubt.hint, dataset)}", err=True)
+        click.echo(f"warning: {doubt.message}\n  {doubt.hint}", err=True)
     described = _describe(loaded)
     if as_json:
         print_json(described)
@@ -84,20 +83,6 @@ def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
     }
     click.secho(rows.pop("name"), bold=True)
     print_rows(rows)
-
-
-def _for_command(hint: str | None, dataset: Component) -> str | None:
-    """A hint for scenarios in the words of this command: parameters as options, and the folder of relative paths."""
-    if hint is None:
-        return None
-    if hint == PATHS_ARE_RELATIVE:
-        return "relative paths refer to the current folder"
-    names = "|".join(type(dataset.params).model_fields)
-    return re.sub(
-        rf"\b({names}): (\[[^\]]*\]|\w+)",
-        lambda found: f"-s {shlex.quote(f'{found[1]}={found[2]}')}",
-        hint,
-    )
 
 
 def _describe(dataset: Dataset) -> dict[str, Any]:

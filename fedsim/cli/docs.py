@@ -6,7 +6,6 @@ read here is complete as well. Notebooks are read as Markdown, without the resul
 
 from __future__ import annotations
 
-import inspect
 import json
 import pydoc
 import re
@@ -23,7 +22,6 @@ import click
 from fedsim import bundled
 from fedsim.cli.options import completing, print_rows
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.parts.parameters import without_markup
 
 # Longer lines of prose are hard to read.
 _WIDEST = 110
@@ -32,11 +30,9 @@ _INCLUDED = re.compile(r'^--8<-- "(?P<path>[^":]+)(?::(?P<line>\d+):)?"$', re.MU
 _COMMENT = re.compile(r"^<!--.*?-->\n+", re.MULTILINE | re.DOTALL)
 # An object whose docstrings a page shows, and the members to show of it.
 _OBJECT = re.compile(
-    r"^::: (?P<name>[\w.]+)\n(?:    options:\n(?:      members: \[(?P<members>[^\]]*)\]\n)?"
-    r"(?:      inherited_members: (?P<inherited>true)\n)?)?",
+    r"^::: (?P<name>[\w.]+)\n(?:    options:\n(?:      members: \[(?P<members>[^\]]*)\]\n)?(?: {6}.*\n)?)?",
     re.MULTILINE,
 )
-_QUOTED_TYPE = re.compile(r"(: |-> )'([^']*)'")
 
 
 @click.command(name="docs")
@@ -160,32 +156,12 @@ def _included(match: re.Match[str]) -> str:
 
 
 def _described(match: re.Match[str]) -> str:
-    name, members = match["name"], match["members"]
+    name = match["name"]
     try:
         subject = pydoc.locate(name)
     except pydoc.ErrorDuringImport as error:  # An extra is not installed.
         return f"### `{name}`\n\nNot available here. {error.value}\n"
-    if members is not None:
-        functions = [member.strip() for member in members.split(",")]
-        return "\n".join(_entry(f"fedsim.{one}", getattr(subject, one), 3) for one in functions)
-    entries = [_entry(name, subject, 3)]
-    for member, value in inspect.getmembers(subject) if inspect.isclass(subject) else ():
-        shown = inspect.isfunction(value) or isinstance(value, property)
-        is_listed = member in vars(subject) or match["inherited"]
-        if shown and is_listed and not member.startswith("_") and value.__doc__:
-            entries.append(_entry(f"{name.rpartition('.')[2]}.{member}", value, 4))
-    return "\n".join(entries)
-
-
-def _entry(name: str, subject: Any, level: int) -> str:
-    """A heading, the signature if there is one, and the docstring."""
-    signature = ""
-    if hasattr(subject, "model_fields"):
-        types = vars(subject).get("__annotations__", {}).items()
-        signature = f"({', '.join(f'{key}: {type_}' for key, type_ in types)})"
-    elif callable(subject):
-        signature = _QUOTED_TYPE.sub(r"\1\2", str(inspect.signature(subject))).replace("self, ", "")
-    if signature:
-        signature = f"```python\n{name.rpartition('.')[2]}{signature}\n```\n\n"
-    documentation = without_markup(inspect.getdoc(subject) or "")
-    return f"{'#' * level} `{name}`\n\n{signature}```text\n{documentation}\n```\n"
+    members = re.findall(r"\w+", match["members"] or "")
+    objects = {f"fedsim.{one}": getattr(subject, one) for one in members} or {name: subject}
+    texts = {key: pydoc.render_doc(one, "%s", renderer=pydoc.plaintext) for key, one in objects.items()}
+    return "\n".join(f"### `{key}`\n\n```text\n{text}\n```\n" for key, text in texts.items())

@@ -1,20 +1,15 @@
-"""Pickles of plain data, read without calling anything that the file names.
+"""Pickles of plain data, read without calling anything else that the file names.
 
 A pickle can name any function of any module and have it called. Traces and data sets from others need little:
-numbers, text, lists, dictionaries, NumPy scalars and NumPy arrays of numbers. Those are rebuilt here by functions of
-this module from states that it has checked; every other name is refused.
+numbers, text, lists, dictionaries, NumPy scalars and NumPy arrays. Every other name is refused.
 """
 
 from __future__ import annotations
 
 import io
-import math
 import pickle
 from typing import Any
 
-import numpy as np
-
-_CODES = frozenset({"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"})
 _DAMAGED = (
     pickle.UnpicklingError,
     EOFError,
@@ -27,6 +22,15 @@ _DAMAGED = (
     MemoryError,
     RecursionError,
 )
+# NumPy 1 writes numpy.core, NumPy 2 numpy._core.
+_ALLOWED = {
+    ("numpy._core.multiarray", "scalar"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+    # Protocol 2 writes bytes as text; the numbers inside NumPy objects arrive this way.
+    ("_codecs", "encode"),
+}
 
 
 class RefusedPickle(ValueError):
@@ -56,73 +60,13 @@ def load_plain(data: bytes, *, encoding: str = "ASCII") -> Any:
         raise DamagedPickle(str(error) or type(error).__name__) from error
 
 
-class _Dtype:
-    """Stand-in for ``numpy.dtype`` that holds a type of plain numbers."""
-
-    def __init__(self, code: Any, _align: Any = False, _copy: Any = True) -> None:
-        if not isinstance(code, str) or code not in _CODES:
-            raise pickle.UnpicklingError(f"the NumPy type {code!r} is not a number")
-        self.code = code
-
-    def __setstate__(self, state: Any) -> None:
-        if not isinstance(state, tuple) or len(state) < 2 or state[1] not in ("<", ">", "|", "="):
-            raise pickle.UnpicklingError("damaged NumPy type")
-        self.code = state[1] + self.code
-
-
-class _Array(np.ndarray[Any, Any]):
-    """An array of plain numbers; restores itself only from a state that has been checked."""
-
-    def __setstate__(self, state: Any) -> None:
-        _, shape, dtype, fortran_order, content = state
-        if not isinstance(dtype, _Dtype) or not isinstance(content, bytes | str):
-            raise pickle.UnpicklingError("damaged NumPy array")
-        raw = content.encode("latin1") if isinstance(content, str) else content
-        plain = np.dtype(dtype.code)
-        if math.prod(shape) * plain.itemsize != len(raw):
-            raise pickle.UnpicklingError("damaged NumPy array")
-        # NumPy accepts only a Python bool, contrary to its stubs.
-        state = (1, shape, plain, bool(fortran_order), raw)
-        super().__setstate__(state)
-
-
-def _array(_class: Any, _shape: Any, _code: Any) -> _Array:
-    return np.ndarray.__new__(_Array, (0,))
-
-
-def _scalar(dtype: Any, data: Any) -> Any:
-    if not isinstance(dtype, _Dtype) or not isinstance(data, bytes):
-        raise pickle.UnpicklingError("damaged NumPy number")
-    plain = np.dtype(dtype.code)
-    if len(data) != plain.itemsize:
-        raise pickle.UnpicklingError("damaged NumPy number")
-    return np.frombuffer(data, dtype=plain)[0].item()
-
-
-def _latin1(text: Any, encoding: Any) -> bytes:
-    # Protocol 2 writes bytes as text; the numbers inside NumPy objects arrive this way.
-    if not isinstance(text, str) or encoding != "latin1":
-        raise pickle.UnpicklingError("damaged bytes")
-    return text.encode("latin1")
-
-
-_ALLOWED = {
-    ("numpy.core.multiarray", "scalar"): _scalar,
-    ("numpy._core.multiarray", "scalar"): _scalar,
-    ("numpy.core.multiarray", "_reconstruct"): _array,
-    ("numpy._core.multiarray", "_reconstruct"): _array,
-    ("numpy", "ndarray"): _Array,
-    ("numpy", "dtype"): _Dtype,
-    ("_codecs", "encode"): _latin1,
-}
-
-
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        try:
-            return _ALLOWED[module, name]
-        except KeyError:
-            raise RefusedPickle(f"{module}.{name}") from None
+        if module == "numpy.core.multiarray":
+            module = "numpy._core.multiarray"
+        if (module, name) not in _ALLOWED:
+            raise RefusedPickle(f"{module}.{name}")
+        return super().find_class(module, name)
 
     def persistent_load(self, pid: Any) -> Any:
         raise RefusedPickle("an object outside the file")

@@ -64,6 +64,7 @@ def test_missing_parameters_are_set_with_an_option() -> None:
         (["digits", "-s", "root=x"], "unknown key"),
         (["gaussian_mixture", "-s", "samples"], "write a dotted path"),
         (["mnist", "-s", "root=nowhere"], "no such folder"),
+        (["table", "-s", "path=x.csv", "-s", "target=y"], "paths refer to the current folder"),
         (["my rows.csv"], "fedsim data prepare table -s 'path=my rows.csv'"),
     ],
 )
@@ -76,31 +77,3 @@ def test_prepare_refuses_what_it_does_not_know(
     assert result.exit_code == 2
     assert message in result.stderr
     assert "Traceback" not in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("rows", "options", "hint"),
-    [
-        (
-            "age,dose,sex,kind\n" + "3,1,m,a\n2,7,f,b\n" * 5,
-            ["target=kind"],
-            "use the numeric columns, -s 'features=[age, dose]', or turn text into numbers first",
-        ),
-        (
-            "age,kind\n" + "".join(f"{row},{row}.5\n" for row in range(40)),
-            ["target=kind"],
-            "to predict a number, set -s target_kind=quantity",
-        ),
-        (None, ["target=kind"], "relative paths refer to the current folder"),
-    ],
-)
-def test_hints_name_the_option_of_the_command(
-    rows: str | None, options: list[str], hint: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "own.csv"
-    if rows is not None:
-        path.write_text(rows)
-    settings = [word for option in [f"path={path}", *options] for word in ("-s", option)]
-    refused = fedsim("prepare", "table", *settings)
-    assert refused.exit_code == 2
-    assert refused.stderr.rstrip().endswith(hint)

@@ -43,12 +43,7 @@ def test_every_other_name_is_refused_and_not_called(tmp_path, protocol):
         load_plain(pickle.dumps({"a": Nasty(str(touched))}, protocol))
     assert not touched.exists()
     with pytest.raises(RefusedPickle, match="datetime"):
-        load_plain(pickle.dumps(datetime.date(2020, 1, 1), protocol))
-
-
-def test_arrays_of_objects_are_refused():
-    with pytest.raises(DamagedPickle, match="not a number"):
-        load_plain(pickle.dumps(np.array([object], dtype=object)))
+        load_plain(pickle.dumps(np.array([datetime.date(2020, 1, 1)]), protocol))
 
 
 def test_every_truncation_of_a_pickle_is_damage():

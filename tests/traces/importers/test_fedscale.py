@@ -169,13 +169,8 @@ def test_a_pickle_that_calls_a_function_is_refused_unrun(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "value",
-    [
-        np.array([1.0, 2.0]),
-        np.array([None, {}], dtype=object),
-        np.dtype("O"),
-        np.datetime64("2020-01-01"),
-    ],
-    ids=["array", "object array", "object type", "datetime"],
+    [np.array([1.0, 2.0]), np.array([None, {}], dtype=object), np.dtype("O")],
+    ids=["array", "object array", "object type"],
 )
 def test_other_numpy_objects_are_refused(tmp_path: Path, value: Any) -> None:
     path = tmp_path / "c.pkl"
