@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
 from fedsim.methods.aggregation import with_moved_buffers
 from fedsim.methods.base import Method, ServerState, Tensor, Updates
@@ -19,9 +19,7 @@ class FedCompassParams(StalenessParams):
     """Weight p_i of a client in the population: its share of all training samples, or 1/N."""
     momentum: float = Field(default=0.0, ge=0, lt=1)
     """Server momentum of group updates (FedCompass+M); 0.9 in the paper, 0.5 for its skin images."""
-    normalized: bool = Field(
-        default=False, validation_alias=AliasChoices("normalized", "normalised")
-    )
+    normalized: bool = False
     """Normalized averaging of group updates (FedCompass+N): every client counts as if it had done the same number of
     steps."""
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
 from fedsim.errors import UserError, raise_all
 from fedsim.network.base import NetworkContext
@@ -230,7 +230,7 @@ class WattsStrogatz(RandomGraph):
 
     name: Literal["watts_strogatz"]
     """watts_strogatz"""
-    neighbors: int = Field(4, ge=2, validation_alias=AliasChoices("neighbors", "neighbours"))
+    neighbors: int = Field(4, ge=2)
     """Neighbors of each node on the ring."""
     rewire: float = Field(0.1, ge=0, le=1)
     """Probability that a link is rewired."""

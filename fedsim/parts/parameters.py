@@ -7,33 +7,26 @@ loaded, paths in them become absolute, regardless of the type that contains them
 
 from __future__ import annotations
 
-import ast
 import functools
-import inspect
 import os
 import re
-import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
 from pydantic import (
-    AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
     ValidationError,
     ValidationInfo,
     model_validator,
 )
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from pydantic_core.core_schema import ErrorType
 
 from fedsim import bundled
@@ -46,7 +39,9 @@ class Parameters(BaseModel):
     The docstring below a field describes it in the reference, in the JSON Schema and in error messages.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
     @model_validator(mode="wrap")
     @classmethod
@@ -66,49 +61,16 @@ class Parameters(BaseModel):
         """How a scenario gives a parameter that is missing, besides its description."""
         return ""
 
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        """The JSON Schema with the fields' docstrings as descriptions."""
-        schema = handler(core_schema)
-        properties = handler.resolve_ref_schema(schema).get("properties", {})
-        for key, text in descriptions(cls).items():
-            if key in properties:
-                properties[key].setdefault("description", text)
-        for key, former_keys in _former_keys(cls).items():
-            for former in former_keys:
-                properties[former] = {**properties[key], "deprecated": True}
-        return schema
 
-
-@functools.cache
 def descriptions(model: type[BaseModel]) -> dict[str, str]:
-    """The docstrings below the fields of a model, by key in a file; read from the source on first use."""
-    texts: dict[str, str] = {}
-    for base in reversed(model.__mro__):
-        if issubclass(base, BaseModel) and base is not BaseModel:
-            texts.update(_field_docstrings(base))
-    return {
-        info.alias or name: info.description or texts[name]
-        for name, info in model.model_fields.items()
-        if info.description or name in texts
-    }
+    """The docstrings below the fields of a model, by key in a file."""
+    fields = fields_by_key(model).items()
+    return {key: info.description for key, info in fields if info.description}
 
 
 def without_markup(text: str) -> str:
     """Text of a docstring for readers of a terminal or of Markdown: code and references in single backticks."""
     return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text.replace("``", "`"))
-
-
-def _former_keys(model: type[BaseModel]) -> dict[str, list[str]]:
-    """The other keys, such as British spellings, under which a file may give a field, by its key."""
-    return {
-        str(choices[0]): [str(choice) for choice in choices[1:]]
-        for info in model.model_fields.values()
-        if isinstance(info.validation_alias, AliasChoices)
-        and (choices := info.validation_alias.choices)
-    }
 
 
 def fields_by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
@@ -134,42 +96,6 @@ def element_types(annotation: Any) -> tuple[list[Any], list[Any]]:
     if isinstance(origin, type) and issubclass(origin, Sequence | AbstractSet):
         return [item for item in arguments if item is not Ellipsis], []
     return [], []
-
-
-def _field_docstrings(model: type[BaseModel]) -> dict[str, str]:
-    try:
-        lines, _ = inspect.findsource(sys.modules[model.__module__])
-    except (OSError, TypeError, KeyError):
-        return {}  # A class typed into a console has no source.
-    body = _class_bodies("".join(lines)).get(model.__qualname__, [])
-    return {
-        field.target.id: inspect.cleandoc(text.value.value)
-        for field, text in pairwise(body)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(text, ast.Expr)
-        and isinstance(text.value, ast.Constant)
-        and isinstance(text.value.value, str)
-    }
-
-
-@functools.cache
-def _class_bodies(source: str) -> dict[str, list[ast.stmt]]:
-    """The statements of each class of a module by the qualified name of the class."""
-    bodies: dict[str, list[ast.stmt]] = {}
-
-    def collect(node: ast.AST, prefix: str) -> None:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.ClassDef):
-                bodies.setdefault(prefix + child.name, child.body)
-                collect(child, f"{prefix}{child.name}.")
-            elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-                collect(child, f"{prefix}{child.name}.<locals>.")
-            else:
-                collect(child, prefix)
-
-    collect(ast.parse(source), "")
-    return bodies
 
 
 # -- preparing values ---------------------------------------------------------------------------------------------

@@ -253,11 +253,6 @@ def test_methods_and_metrics_are_read_without_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_british_name_of_a_parameter_is_still_read() -> None:
-    params = CATALOG.parts("method")["fedcompass"].Params.model_validate({"normalised": True})
-    assert params.model_dump()["normalized"] is True
-
-
 @pytest.mark.parametrize(
     ("method", "reason"),
     [

@@ -154,13 +154,6 @@ def test_every_bad_line_of_an_edge_list_is_reported(tmp_path: Path) -> None:
     ]
 
 
-def test_the_british_key_of_a_small_world_is_still_read() -> None:
-    spec = {"name": "watts_strogatz", "nodes": 30}
-    american, british = make(spec | {"neighbors": 6}), make(spec | {"neighbours": 6})
-    assert american.links == british.links
-    assert len(american.links) == 30 * 6
-
-
 def test_the_path_of_a_graph_is_absolute_in_a_resolved_scenario(tmp_path: Path) -> None:
     """So that a run can be resumed from its folder."""
     write_edges(tmp_path / "net.edges")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from fedsim.parts.catalog import CATALOG, Catalog
+from fedsim.parts.catalog import Catalog
 from fedsim.scenario.schema import json_schema
 
 
@@ -37,10 +37,3 @@ def test_places_of_parts_offer_all_of_their_kind(catalog: Catalog) -> None:
     ]
     assert partition["anyOf"][-2]["enum"] == ["dirichlet", "iid", "shards"]
     assert "x-fedsim-kind" not in json.dumps(definitions)
-
-
-def test_british_keys_are_in_the_schema_as_deprecated() -> None:
-    properties = json_schema(CATALOG)["$defs"]["dataset.table"]["properties"]
-    assert properties["standardise"]["deprecated"] is True
-    assert properties["standardise"]["type"] == properties["standardize"]["type"]
-    assert "deprecated" not in properties["standardize"]

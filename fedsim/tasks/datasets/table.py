@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import AliasChoices, Field
 
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
@@ -34,9 +33,7 @@ class TableParameters(HeldOutParameters):
     """Column of the natural group (client) of each row."""
     features: list[str] | None = None
     """Feature columns, which must be numeric; by default all but target, group and is_test."""
-    standardize: bool = Field(
-        default=True, validation_alias=AliasChoices("standardize", "standardise")
-    )
+    standardize: bool = True
     """Subtract each feature's mean over the training rows and divide by its standard deviation."""
     tokens: bool = False
     """The features are integer codes from 0, such as tokens, which the model receives as int64, not standardized."""

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import AliasChoices, Field
 
 from fedsim.tasks.dataset import Dataset, DatasetComponent, PixelMap, deferred, pixel_map
 from fedsim.tasks.reading.files import FolderParameters, Remote, locate
@@ -26,7 +25,7 @@ MNIST_FILES = (
 class ImageParameters(FolderParameters):
     """Parameters of the image data sets."""
 
-    normalize: bool = Field(default=True, validation_alias=AliasChoices("normalize", "normalise"))
+    normalize: bool = True
     """Subtract the training set's mean and divide by its standard deviation; otherwise pixels run from 0 to 1."""
 
     def pixel_map(

@@ -9,47 +9,10 @@ import numpy as np
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.parts.catalog import CATALOG
-from fedsim.scenario.loading import load_scenario_dict
-from fedsim.tasks.datasets.table import TableParameters
 from fedsim.tasks.reading.idx import promised_shape, read_idx
-from fedsim.tasks.reading.images import MNIST_FILES, ImageParameters
+from fedsim.tasks.reading.images import MNIST_FILES
 from tests.tasks.files import idx, idx_arrays
 from tests.tasks.toys import load
-
-
-@pytest.mark.parametrize("key", ["normalize", "normalise"])
-def test_both_spellings_of_normalize_are_read_and_one_is_written(key: str) -> None:
-    params = ImageParameters.model_validate({key: False})
-    assert not params.normalize
-    assert params.model_dump(by_alias=True) == {"root": None, "normalize": False}
-    scenario = {
-        "task": {
-            "dataset": {"name": "mnist", key: False},
-            "partition": {"name": "iid", "clients": 2},
-            "model": {"name": "mlp"},
-        },
-        "stop": {"rounds": 1},
-    }
-    resolved = load_scenario_dict(scenario, Path("/"), CATALOG).resolved()
-    assert resolved["task"]["dataset"] == {"name": "mnist", "root": None, "normalize": False}
-    again = load_scenario_dict(resolved, Path("/"), CATALOG).resolved()
-    assert again == resolved
-
-
-@pytest.mark.parametrize("key", ["standardize", "standardise"])
-def test_both_spellings_of_standardize_are_read_and_one_is_written(key: str) -> None:
-    params = TableParameters.model_validate({"path": "own.csv", "target": "y", key: False})
-    assert not params.standardize
-    written = params.model_dump(by_alias=True)
-    assert "standardise" not in written
-    assert written["standardize"] is False
-
-
-def test_the_schema_names_the_american_key() -> None:
-    properties = ImageParameters.model_json_schema()["properties"]
-    current = {key for key, value in properties.items() if not value.get("deprecated")}
-    assert current == {"root", "normalize"}
 
 
 def test_compressed_images_are_read_when_they_are_used(
