@@ -23,11 +23,7 @@ from fedsim.errors import (
 
 def test_a_message_has_the_place_first_and_the_fix_on_a_line_below() -> None:
     assert str(UserError("is empty")) == "is empty"
-    assert str(UserError("is empty", where="a.csv:3")) == "a.csv:3: is empty"
     assert str(UserError("is empty", where="a", hint="fill it")) == "a: is empty\n  fill it"
-
-
-def test_control_characters_are_escaped_in_every_part() -> None:
     error = UserError("bad\x1b[31m", where="a\x07", hint="b\x9b\nsecond line")
     assert str(error) == "a\\x07: bad\\x1b[31m\n  b\\x9b\nsecond line"
 

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -19,19 +18,6 @@ import fedsim
 
 TIME_PLANE = ("simulation", "scheduling", "devices", "network", "traces")
 LEARNING_PLANE = ("learning", "methods", "tasks")
-
-REGISTRIES = {
-    "fedsim/__init__.py": "the public names, loaded when first used because torch takes a second to import",
-    "fedsim/parts/catalog.py": "the parts of scenarios, by name",
-    "fedsim/cli/__init__.py": "the commands, by name",
-    "fedsim/cli/docs.py": "the objects whose docstrings the Python page shows",
-    "fedsim/parts/component.py": "the modules of a package, each of which is a part",
-    "fedsim/processes/preloading.py": "what a fork server loads, of the layers that the forked processes use",
-}
-"""The files that may import by string, which the import rule cannot see, and what for."""
-
-CIRCLES_OF_TYPES: dict[frozenset[str], str] = {}
-"""Circles that annotations close, and why they are still there. One that has gone must leave this table."""
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -119,39 +105,16 @@ def test_the_check_for_loaded_libraries_can_see_them() -> None:
     assert seen == ["simulation", "scheduling"]
 
 
-def imports_by_string(path: Path) -> list[int]:
-    """Lines of a file that import a module whose name is text."""
-    lines = []
-    for node in ast.walk(syntax_of(path)):
-        if isinstance(node, ast.Call):
-            match node.func:
-                case ast.Name("import_module" | "__import__"):
-                    lines.append(node.lineno)
-                case ast.Attribute(ast.Name("importlib"), "import_module") | ast.Attribute(
-                    ast.Name("pydoc"), "locate"
-                ):
-                    lines.append(node.lineno)
-    return lines
-
-
-def imports_of(node: ast.AST, *, types: bool) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Every import, those inside functions too; those for annotations alone only with ``types``."""
+def imports_of(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Every import, those inside functions too, but not those for annotations alone."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
             yield child
-        elif isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
-            for statement in [*(child.body if types else ()), *child.orelse]:
-                yield from imports_of(ast.Module([statement], []), types=types)
-        else:
-            yield from imports_of(child, types=types)
+        elif not (isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING")):
+            yield from imports_of(child)
 
 
-@cache
-def syntax_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-def import_graph(folder: Path, *, types: bool) -> nx.DiGraph:
+def import_graph(folder: Path) -> nx.DiGraph:
     """Modules of the package ``folder``, and which imports which."""
     paths = {
         ".".join(path.relative_to(folder.parent).with_suffix("").parts).removesuffix(
@@ -162,7 +125,7 @@ def import_graph(folder: Path, *, types: bool) -> nx.DiGraph:
     graph = nx.DiGraph()
     graph.add_nodes_from(paths)
     for module, path in paths.items():
-        for statement in imports_of(syntax_of(path), types=types):
+        for statement in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(statement, ast.Import):
                 names = [alias.name for alias in statement.names]
             else:
@@ -177,31 +140,16 @@ def import_graph(folder: Path, *, types: bool) -> nx.DiGraph:
     return graph
 
 
-def circles(folder: Path, *, types: bool = False) -> set[frozenset[str]]:
+def circles(folder: Path) -> set[frozenset[str]]:
     """Modules that import each other in a circle."""
-    graph = import_graph(folder, types=types)
+    graph = import_graph(folder)
     loops = {frozenset([module]) for module in graph if graph.has_edge(module, module)}
     components = map(frozenset, nx.strongly_connected_components(graph))
     return loops | {component for component in components if len(component) > 1}
 
 
-def test_only_registries_import_by_string(checkout: Path) -> None:
-    files = {
-        str(path.relative_to(checkout))
-        for path in (checkout / "fedsim").rglob("*.py")
-        if imports_by_string(path)
-    }
-    assert files == set(REGISTRIES)
-
-
 def test_imports_have_no_circle(checkout: Path) -> None:
     assert [sorted(circle) for circle in circles(checkout / "fedsim")] == []
-
-
-def test_annotations_close_no_circle_but_the_known_ones(checkout: Path) -> None:
-    closed, known = circles(checkout / "fedsim", types=True), set(CIRCLES_OF_TYPES)
-    assert [sorted(circle) for circle in closed - known] == []
-    assert [sorted(circle) for circle in known - closed] == [], "opened: remove it from the table"
 
 
 def test_circles_are_seen_inside_functions_and_not_for_types(tmp_path: Path) -> None:
@@ -218,9 +166,4 @@ def test_circles_are_seen_inside_functions_and_not_for_types(tmp_path: Path) -> 
     }
     for name, text in texts.items():
         (folder / name).write_text(text)
-    late, typed = frozenset({"some.a", "some.b"}), frozenset({"some.c", "some.d"})
-    assert circles(folder) == {late}
-    assert circles(folder, types=True) == {late, typed}
-    (folder / "f.py").write_text("def find(name):\n    return importlib.import_module(name)\n")
-    assert imports_by_string(folder / "f.py") == [2]
-    assert imports_by_string(folder / "a.py") == []
+    assert circles(folder) == {frozenset({"some.a", "some.b"})}

@@ -15,44 +15,19 @@ MASK = (1 << 64) - 1
 
 def test_splitmix64() -> None:
     """The first outputs for seed 1234567 of the reference implementation (Vigna, splitmix64.c)."""
-    published = [
-        6457827717110365317,
-        3203168211198807973,
-        9817491932198370423,
-        4593380528125082431,
-        16408922859458223821,
-    ]
-    assert [mix64((1234567 + (i + 1) * GOLDEN) & MASK) for i in range(5)] == published
+    published = [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    assert [mix64((1234567 + (i + 1) * GOLDEN) & MASK) for i in range(3)] == published
 
 
 def test_the_numbers_of_purposes_never_change() -> None:
     """They seed every stream. 16 and 17 belonged to earlier versions and are not used again."""
+    names = "TRACE COMPUTE_PROFILE COMPUTE_JITTER AVAILABILITY NETWORK_PROFILE NETWORK_JITTER SELECTION FAILURE"
+    names += " PARTITION INITIAL_MODEL DATA_ORDER GRADIENT_NOISE DATASET DROPOUT STRAGGLER - -"
+    names += " ANALYSIS AUGMENTATION LIMITED_WORK METHOD"
     numbers = {purpose.name: purpose.value for purpose in Purpose}
     assert not {16, 17} & set(numbers.values())
-    assert (
-        numbers.items()
-        >= {
-            "TRACE": 1,
-            "COMPUTE_PROFILE": 2,
-            "COMPUTE_JITTER": 3,
-            "AVAILABILITY": 4,
-            "NETWORK_PROFILE": 5,
-            "NETWORK_JITTER": 6,
-            "SELECTION": 7,
-            "FAILURE": 8,
-            "PARTITION": 9,
-            "INITIAL_MODEL": 10,
-            "DATA_ORDER": 11,
-            "GRADIENT_NOISE": 12,
-            "DATASET": 13,
-            "DROPOUT": 14,
-            "STRAGGLER": 15,
-            "ANALYSIS": 18,
-            "AUGMENTATION": 19,
-            "LIMITED_WORK": 20,
-            "METHOD": 21,
-        }.items()
-    )
+    for number, name in enumerate(names.split(), 1):
+        assert name == "-" or numbers[name] == number
 
 
 @given(

@@ -163,5 +163,5 @@ def _described(match: re.Match[str]) -> str:
         return f"### `{name}`\n\nNot available here. {error.value}\n"
     members = re.findall(r"\w+", match["members"] or "")
     objects = {f"fedsim.{one}": getattr(subject, one) for one in members} or {name: subject}
-    texts = {key: pydoc.render_doc(one, "%s", renderer=pydoc.plaintext) for key, one in objects.items()}
+    texts = {key: pydoc.plain(pydoc.render_doc(one, "%s")) for key, one in objects.items()}
     return "\n".join(f"### `{key}`\n\n```text\n{text}\n```\n" for key, text in texts.items())
