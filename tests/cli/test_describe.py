@@ -93,12 +93,10 @@ def test_sections_and_keys_of_a_scenario_are_described(
     ("name", "command"),
     [
         ("phones_week", "fedsim traces inspect builtin:phones_week"),
-        ("builtin:phones_week", "fedsim traces inspect builtin:phones_week"),
         ("mine", "fedsim traces inspect mine"),
         ("markov", "fedsim traces synthesize markov"),
         ("phone_mostly_on", "fedsim traces synthesize phone_mostly_on"),
         ("quickstart", "fedsim scenario show quickstart"),
-        ("s.yaml", "fedsim scenario show s.yaml"),
         ("runs/a", "fedsim report runs/a"),
         ("mine.py", "fedsim describe mine.py:ClassName"),
     ],

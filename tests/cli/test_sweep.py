@@ -60,16 +60,6 @@ def test_a_failed_run_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
     assert (again["ran"], again["skipped"], again["failures"]) == (1, 1, {})
 
 
-def test_mistakes_of_the_user_end_with_two(tmp_path: Path) -> None:
-    """Whether parts fit together shows only when a run is built: by then others may have been run."""
-    schedules = [{"name": "compass"}, None]
-    data = scenario(grid={"server.schedule": schedules})
-    data["server"] = {"selection": {"name": "uniform", "cohort": 2}}
-    result = command("sweep", write(tmp_path / "s.yaml", data), "-j", 1, "-o", tmp_path / "sweep")
-    assert result.exit_code == 2, result.output
-    assert Sweep(tmp_path / "sweep").index["status"].tolist() == ["failed", "complete"]
-
-
 def test_an_error_that_runs_share_is_shown_once(tmp_path: Path) -> None:
     data = scenario(seeds=[0, 1, 2])
     data["server"] = {
@@ -86,6 +76,7 @@ def test_an_error_that_runs_share_is_shown_once(tmp_path: Path) -> None:
     for seed in (1, 2):
         assert f"failed: {out / f'seed{seed}'}, with the same error as seed0" in lines
     assert Sweep(out).index["error"].str.contains("compass").all()
+    assert Sweep(out).index["status"].tolist() == ["failed"] * 3
 
 
 def test_the_comparison_of_an_interrupted_sweep_continues_it(tmp_path: Path) -> None:

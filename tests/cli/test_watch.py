@@ -16,7 +16,7 @@ from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.run import Run
 from fedsim.runs.sweep import SweepEntry, SweepRecord
-from tests.cli.invoking import PARABOLAS, assert_refused, invoke
+from tests.cli.invoking import PARABOLAS, invoke
 from tests.methods.own_method import run_with
 
 
@@ -133,7 +133,3 @@ def test_a_run_of_a_sweep_that_was_refused_before_it_had_a_folder_has_failed(
     ]
     assert "a cohort of 50 cannot be drawn from 3 clients" in lines[1]
     assert last == "after fixing the cause, repeat the command of the sweep"
-
-
-def test_a_folder_that_holds_neither_is_refused(tmp_path: Path) -> None:
-    assert_refused(invoke("watch", tmp_path), str(tmp_path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +17,12 @@ from fedsim.runs import progress as module
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import Status
 from fedsim.runs.progress import Pace, share_done, snapshot
+from tests.tracking.listening import SCENARIO as TRACKED
 
 SCENARIO: dict[str, Any] = {
-    "task": {
-        "dataset": "digits",
-        "partition": {"name": "dirichlet", "alpha": 0.5, "clients": 8},
-        "model": "linear",
-    },
-    "training": {"local_steps": 2, "verify": "eager"},
-    "devices": {
-        "compute": {"name": "values", "step": "1s"},
-        "network": {"name": "static", "down": "1Mbps", "up": "1Mbps"},
-    },
-    "stop": {"rounds": 4},
+    key: value for key, value in TRACKED.items() if key not in ("name", "evaluation")
 }
+SCENARIO["training"] = {"local_steps": 2, "verify": "eager"}
 
 
 def test_the_share_is_that_of_the_limit_that_is_nearest() -> None:
@@ -54,16 +47,25 @@ def interrupt_after(version: int, error: type[BaseException]) -> Any:
     return on_progress
 
 
-def test_a_snapshot_shows_the_run(tmp_path: Path) -> None:
-    run = fedsim.run(SCENARIO, tmp_path / "run")
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fedsim.run(SCENARIO, tmp_path_factory.mktemp("progress") / "run").path
+
+
+@pytest.fixture
+def run(complete: Path, tmp_path: Path) -> fedsim.Run:
+    """A copy of a complete run."""
+    return fedsim.load(shutil.copytree(complete, tmp_path / "run"))
+
+
+def test_a_snapshot_shows_the_run(run: fedsim.Run) -> None:
     shown = snapshot(run.folder)
     assert (shown.status, shown.progress.share) == (Status.COMPLETE, 1.0)
     assert shown.progress.version == 4
     assert shown.progress.metrics["accuracy"] == run.metrics["accuracy"].iloc[-1]
 
 
-def test_a_run_without_a_process_is_interrupted_in_every_view(tmp_path: Path) -> None:
-    run = fedsim.run(SCENARIO, tmp_path / "run")
+def test_a_run_without_a_process_is_interrupted_in_every_view(run: fedsim.Run) -> None:
     run.folder.update_info(status=Status.RUNNING)
     killed = fedsim.load(run.path)
     assert snapshot(run.folder).status == killed.status == Status.INTERRUPTED
@@ -74,9 +76,9 @@ def test_a_run_without_a_process_is_interrupted_in_every_view(tmp_path: Path) ->
         assert "This run is in progress" in at_work.report().read_text()
 
 
-def test_an_interrupted_run_is_as_far_as_its_checkpoint(tmp_path: Path) -> None:
+def test_an_interrupted_run_is_as_far_as_its_checkpoint(run: fedsim.Run) -> None:
     """A resumed run that was killed at once has few rows, but has lost nothing."""
-    folder = fedsim.run(SCENARIO, tmp_path / "run").folder
+    folder = run.folder
     folder.update_info(status="interrupted")
     assert (snapshot(folder).progress.version, snapshot(folder).progress.share) == (4, 1.0)
     state = {"version": 236, "simulated_s": 500.0, "share": 0.42}
@@ -87,8 +89,8 @@ def test_an_interrupted_run_is_as_far_as_its_checkpoint(tmp_path: Path) -> None:
     assert snapshot(folder).progress.version == 4
 
 
-def test_a_run_that_was_killed_before_its_tables_began_is_shown(tmp_path: Path) -> None:
-    folder = fedsim.run(SCENARIO, tmp_path / "run").folder
+def test_a_run_that_was_killed_before_its_tables_began_is_shown(run: fedsim.Run) -> None:
+    folder = run.folder
     for name in ("aggregations", "metrics"):
         folder.parquet(name).unlink()
     with pytest.raises(UserError):

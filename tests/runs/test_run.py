@@ -74,11 +74,6 @@ def test_a_file_missing_from_a_complete_run_is_not_to_be_had_by_resuming(tmp_pat
         load_run(folder.path).model()
 
 
-def test_missing_folder_is_the_users_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such run folder"):
-        load_run(tmp_path / "nowhere")
-
-
 def test_time_to_target(tmp_path: Path) -> None:
     folder, writer = started(tmp_path / "run")
     for time_s, accuracy, loss in [(0.0, 0.1, 2.0), (5.0, 0.8, NAN), (9.0, 0.7, 0.4)]:
