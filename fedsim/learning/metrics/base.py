@@ -5,12 +5,10 @@ Reading a metric's parameters does not import torch.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
-import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
@@ -20,7 +18,6 @@ import numpy.typing as npt
 from fedsim.errors import FedsimError, UserError
 from fedsim.parts.component import Component, defined_at, is_bundled, users_line
 from fedsim.parts.functions import parameters_of
-from fedsim.parts.parameters import fields_by_key
 from fedsim.tasks.dataset import TargetKind
 from fedsim.vocabulary.formatting import Kind
 from fedsim.vocabulary.metrics import METRICS, MetricDefinition
@@ -89,22 +86,14 @@ class Metric(Component, ABC):
         """The metric's value; a pure function of the predictions. May run on several threads at once."""
 
 
-# Values that attributes of a user's metric may have, of these types.
 _CHOICES: Mapping[str, tuple[Any, ...]] = {
     "higher_is_better": (True, False),
     "unit": tuple(unit for unit in get_args(Kind) if unit not in ("mean", "text")),
     "target_kind": (None, *get_args(TargetKind)),
     "needs_outputs": (True, False),
 }
+"""Values of the attributes of a metric."""
 _OF_FUNCTIONS = ("higher_is_better", "unit", "target_kind")
-# Attributes of a class that a function cannot have, and what to do instead.
-_OF_CLASSES: Mapping[str, str] = {
-    "needs_outputs": "a function always receives the outputs; leave it out, or write a class that derives from "
-    "fedsim.learning.metrics.Metric",
-    "name": "rename the function: its name is the column",
-    "column": "rename the function: its name is the column",
-    "Params": "its parameters are the further arguments of the function, with their defaults",
-}
 TABLE_COLUMNS = ("time_s", "version", "round")
 """Columns of the ``metrics`` table that are not metrics."""
 
@@ -113,71 +102,35 @@ def check_declared(metric: Metric, where: str) -> None:
     """Check the attributes and the column of a user's metric; ``where`` is its key in the scenario.
 
     Raises:
-        UserError: one has a value that it cannot have, or the column already has a meaning.
+        UserError: an attribute has a value that it cannot have, a misspelled one would leave the direction as it is,
+            or the column already has a meaning.
     """
-    if is_bundled(type(metric)):
+    cls, column = type(metric), metric.column
+    if is_bundled(cls):
         return
-    cls = type(metric)
     title = f"the metric {cls.__name__} ({defined_at(cls.compute)})"
-    for message, hint in _without_effect(metric):
-        raise UserError(f"{title} {message}", where=where, hint=hint)
-    for name in _attributes(metric):
-        if meant := _meant(name, _OF_FUNCTIONS if _is_function(metric) else tuple(_CHOICES)):
+    for name in (*vars(cls), *vars(inspect.unwrap(cls.compute))):
+        if name.endswith("better") and name not in _CHOICES:
             raise UserError(
                 f"{title} has the attribute '{name}', which has no meaning",
                 where=where,
-                hint=f"did you mean '{meant}'? Otherwise give it another name, or one that begins with _",
+                hint="did you mean 'higher_is_better'?",
             )
     for name, choices in _CHOICES.items():
-        value = getattr(metric, name)
-        if all((type(value), value) != (type(choice), choice) for choice in choices):
+        if (value := getattr(metric, name)) not in choices:
             raise UserError(
                 f"{name} of {title} is {value!r}",
                 where=where,
                 hint=f"set it to one of: {', '.join(map(repr, choices))}",
             )
-    column: Any = metric.column
-    rename = "rename the function" if _is_function(metric) else "set `name` in the class"
-    if not isinstance(column, str) or not column:
-        raise UserError(f"the name of {title} is {column!r}, not text", where=where, hint=rename)
     if column in METRICS or column in TABLE_COLUMNS:
+        rename = "rename the function" if _is_function(metric) else "set `name` in the class"
+        owner = "a metric of fedsim" if column in METRICS else "a column of every run"
         raise UserError(
-            f"{title} has the name '{column}', which "
-            + ("is a metric of fedsim" if column in METRICS else "is a column of every run"),
+            f"{title} has the name '{column}', which is {owner}",
             where=where,
             hint=f"choose another name, such as my_{column}: {rename}",
         )
-
-
-def _without_effect(metric: Metric) -> Iterator[tuple[str, str]]:
-    """What is wrong, and how to fix it, for attributes of a metric that are set where they have no effect."""
-    cls = type(metric)
-    function = inspect.unwrap(cls.compute)
-    if _is_function(metric):
-        for name, hint in _OF_CLASSES.items():
-            if name in vars(function):
-                yield f"has the attribute '{name}', which a function cannot have", hint
-    owner = f"below the function: {cls.__name__}." if _is_function(metric) else "in the class: "
-    # As variables, these names mean nothing else; `unit` may.
-    declared = {name for base in cls.__mro__ if not is_bundled(base) for name in vars(base)}
-    names = [name for name in _CHOICES if name != "unit" and name not in declared]
-    code = getattr(function, "__code__", None)
-    variables = (
-        () if code is None else code.co_varnames[code.co_argcount + code.co_kwonlyargcount :]
-    )
-    module = {} if cls.__module__ == "__main__" else vars(sys.modules[cls.__module__])
-    for name in names:
-        if _is_function(metric) and name in _OF_CLASSES:
-            continue
-        if name in variables:
-            yield f"sets {name} as a variable of the function", f"write it {owner}{name} = ..."
-        elif name in fields_by_key(cls.Params):
-            yield (
-                f"has the parameter '{name}', which has no effect",
-                f"write it {owner}{name} = ...",
-            )
-        elif name in module:
-            yield f"does not use the variable {name} of its file", f"write it {owner}{name} = ..."
 
 
 def declares_direction(metric: Metric) -> bool:
@@ -224,28 +177,6 @@ def measured(metric: Metric, predictions: Predictions) -> float:
             where=defined_at(compute),
             hint="return a number, or a tensor with one element",
         ) from error
-
-
-def _attributes(metric: Metric) -> list[str]:
-    """Names of the public data attributes that a user's function or class defines."""
-    if _is_function(metric):
-        return [name for name in vars(inspect.unwrap(type(metric).compute)) if name[0] != "_"]
-    users = [base for base in type(metric).__mro__ if base is not object and not is_bundled(base)]
-    return [
-        name
-        for base in users
-        for name, value in vars(base).items()
-        if not (name.startswith("_") or inspect.isroutine(value) or hasattr(Metric, name))
-    ]
-
-
-def _meant(name: str, known: tuple[str, ...]) -> str | None:
-    """The attribute of a metric that a misspelled one stands for; None if it resembles none."""
-    if name in known:
-        return None
-    if name.lower().endswith("better"):  # as lower_is_better and greater_is_better
-        return "higher_is_better"
-    return next(iter(difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.8)), None)
 
 
 def _is_function(metric: Metric) -> bool:

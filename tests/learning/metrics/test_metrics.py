@@ -22,7 +22,7 @@ from fedsim.runs.schema import METRICS_FIXED
 from fedsim.scenario.loading import load_part
 from tests.cli.invoking import DIGITS, invoke
 from tests.composition.worlds import digits
-from tests.learning.problems import make_training, supervised_task
+from tests.learning.problems import supervised_task
 from tests.learning.test_evaluation import EXECUTION, a_model, outputs_of
 
 CONFUSION = np.array([[3.0, 1.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
@@ -124,16 +124,15 @@ def drawn(outputs, labels): return torch.rand(())
 def seeded(outputs, labels): return torch.rand((), generator=torch.Generator().manual_seed(0))
 def units(outputs, labels): return 0.5
 units.unit = "percent"
+def misspelled(outputs, labels): return 0.5
+misspelled.lower_is_better = True
 
 class Own(Metric):
     def compute(self, predictions): return 7.0
 class Loss(Own): name = "loss"
 class Direction(Own): higher_is_better = "no"
-class Number(Own): higher_is_better = 1
-class Reads(Own): needs_outputs = "yes"
+class Greater(Own): greater_is_better = False
 class Target(Own): target_kind = "classes"
-class Named(Own): name = 3
-class Array(Own): unit = np.zeros(2)
 class ByParams(Own):
     @property
     def higher_is_better(self): return False
@@ -147,179 +146,26 @@ def of_declared(folder: Path, name: str) -> Metric:
 
 
 @pytest.mark.parametrize(
-    ("name", "line", "message", "hint"),
+    ("name", "line", "hint"),
     [
-        (
-            "accuracy",
-            5,
-            "the metric accuracy ({at}) has the name 'accuracy', which is a metric of fedsim",
-            "choose another name, such as my_accuracy: rename the function",
-        ),
-        (
-            "version",
-            6,
-            "the metric version ({at}) has the name 'version', which is a column of every run",
-            "choose another name, such as my_version: rename the function",
-        ),
-        (
-            "Loss",
-            14,
-            "the metric Loss ({at}) has the name 'loss', which is a metric of fedsim",
-            "choose another name, such as my_loss: set `name` in the class",
-        ),
-        (
-            "Direction",
-            14,
-            "higher_is_better of the metric Direction ({at}) is 'no'",
-            "set it to one of: True, False",
-        ),
-        (
-            "Number",
-            14,
-            "higher_is_better of the metric Number ({at}) is 1",
-            "set it to one of: True, False",
-        ),
-        (
-            "Reads",
-            14,
-            "needs_outputs of the metric Reads ({at}) is 'yes'",
-            "set it to one of: True, False",
-        ),
-        (
-            "Target",
-            14,
-            "target_kind of the metric Target ({at}) is 'classes'",
-            "set it to one of: None, 'class', 'quantity'",
-        ),
-        (
-            "units",
-            10,
-            "unit of the metric units ({at}) is 'percent'",
-            "set it to one of: 'time', 'count', 'share', 'number', 'bytes', 'energy'",
-        ),
-        (
-            "Array",
-            14,
-            "unit of the metric Array ({at}) is array([0., 0.])",
-            "set it to one of: 'time', 'count', 'share', 'number', 'bytes', 'energy'",
-        ),
-        (
-            "Named",
-            14,
-            "the name of the metric Named ({at}) is 3, not text",
-            "set `name` in the class",
-        ),
+        ("accuracy", 5, "choose another name, such as my_accuracy: rename the function"),
+        ("version", 6, "choose another name, such as my_version: rename the function"),
+        ("Loss", 16, "choose another name, such as my_loss: set `name` in the class"),
+        ("Direction", 16, "set it to one of: True, False"),
+        ("Target", 16, "set it to one of: None, 'class', 'quantity'"),
+        ("units", 10, "set it to one of: 'time', 'count', 'share', 'number', 'bytes', 'energy'"),
+        ("misspelled", 12, "did you mean 'higher_is_better'?"),
+        ("Greater", 16, "did you mean 'higher_is_better'?"),
     ],
 )
 def test_what_a_users_metric_declares_is_checked(
-    name: str, line: int, message: str, hint: str, tmp_path: Path
+    name: str, line: int, hint: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError) as caught:
         default_metrics("classification", [of_declared(tmp_path, name)])
-    at = f"{tmp_path / 'declared.py'}:{line}"
     error = caught.value
-    assert (error.where, error.message, error.hint) == (
-        "evaluation.metrics.0",
-        message.format(at=at),
-        hint,
-    )
-
-
-@pytest.mark.parametrize(
-    ("attribute", "meant"),
-    [
-        ("higher_better", "higher_is_better"),
-        ("lower_is_better", "higher_is_better"),
-        ("greater_is_better", "higher_is_better"),
-        ("units", "unit"),
-        ("limit", None),
-        ("sizes", None),
-    ],
-)
-@pytest.mark.parametrize("form", ["function", "class"])
-def test_a_misspelled_attribute_of_a_metric_is_refused(
-    tmp_path: Path, attribute: str, meant: str | None, form: str
-) -> None:
-    """It would be ignored: the metric would have the opposite direction."""
-    (tmp_path / "own.py").write_text(
-        "from fedsim.learning.metrics import Metric\n"
-        + (
-            f"def brier(outputs, labels): return 0.5\nbrier.{attribute} = False\n"
-            if form == "function"
-            else f"class brier(Metric):\n    {attribute} = False\n    def compute(self, predictions): return 0.5\n"
-        )
-    )
-    metric: Metric = load_part("metric", {"name": "own.py:brier"}, tmp_path).create()
-    if meant is None:
-        default_metrics("classification", [metric])
-        return
-    with pytest.raises(UserError, match=f"has the attribute '{attribute}', which has") as caught:
-        default_metrics("classification", [metric])
-    assert f"did you mean '{meant}'?" in str(caught.value.hint)
-
-
-MISPLACED = {
-    "needs_outputs of a function": (
-        "def brier(outputs, labels): return 0.5\nbrier.needs_outputs = False\n",
-        "has the attribute 'needs_outputs', which a function cannot have",
-        "a function always receives the outputs",
-    ),
-    "name of a function": (
-        "def brier(outputs, labels): return 0.5\nbrier.name = 'score'\n",
-        "has the attribute 'name', which a function cannot have",
-        "rename the function: its name is the column",
-    ),
-    "within a function": (
-        "def brier(outputs, labels):\n    higher_is_better = False\n    return 0.5\n",
-        "sets higher_is_better as a variable of the function",
-        "write it below the function: brier.higher_is_better = ...",
-    ),
-    "within compute": (
-        "class brier(Metric):\n    def compute(self, predictions):\n"
-        "        needs_outputs = False\n        return 0.5\n",
-        "sets needs_outputs as a variable of the function",
-        "write it in the class: needs_outputs = ...",
-    ),
-    "as an argument": (
-        "def brier(outputs, labels, higher_is_better=False): return 0.5\n",
-        "has the parameter 'higher_is_better', which has no effect",
-        "write it below the function: brier.higher_is_better = ...",
-    ),
-    "in the file": (
-        "higher_is_better = False\ndef brier(outputs, labels): return 0.5\n",
-        "does not use the variable higher_is_better of its file",
-        "write it below the function: brier.higher_is_better = ...",
-    ),
-    "above a class": (
-        "higher_is_better = False\nclass brier(Metric):\n"
-        "    def compute(self, predictions): return 0.5\n",
-        "does not use the variable higher_is_better of its file",
-        "write it in the class: higher_is_better = ...",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", MISPLACED)
-def test_an_attribute_in_the_wrong_place_is_refused(tmp_path: Path, case: str) -> None:
-    """It had no effect."""
-    text, message, hint = MISPLACED[case]
-    (tmp_path / "own.py").write_text("from fedsim.learning.metrics import Metric\n" + text)
-    metric: Metric = load_part("metric", {"name": "own.py:brier"}, tmp_path).create()
-    with pytest.raises(UserError) as caught:
-        default_metrics("classification", [metric])
-    assert message in caught.value.message
-    assert f"{tmp_path / 'own.py'}:" in caught.value.message
-    assert hint in str(caught.value.hint)
-
-
-def test_attributes_in_their_place_may_come_from_variables(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(
-        "higher_is_better = False\n\ndef brier(outputs, labels):\n    unit = 2\n    return 0.5 * unit\n"
-        "brier.higher_is_better = higher_is_better\nbrier.unit = 'share'\n"
-    )
-    metric: Metric = load_part("metric", {"name": "own.py:brier"}, tmp_path).create()
-    default_metrics("classification", [metric])
-    assert not metric.definition.higher_is_better
+    assert f"the metric {name} ({tmp_path / 'declared.py'}:{line})" in error.message
+    assert (error.where, error.hint) == ("evaluation.metrics.0", hint)
 
 
 def test_the_target_kind_of_a_function_is_that_of_the_metric(tmp_path: Path) -> None:
@@ -507,22 +353,6 @@ def test_a_task_without_test_samples_has_no_such_metrics(tmp_path: Path) -> None
     )
     with pytest.raises(UserError, match="no test samples"):
         fedsim.run(quadratic, tmp_path / "run")
-
-
-def test_verification_gives_the_same_run(tmp_path: Path) -> None:
-    """``training.verify: eager`` is the oracle of deferred execution."""
-    deferred = fedsim.run(scenario(), tmp_path / "deferred")
-    given = scenario()
-    given["training"] = {**given.get("training", {}), "verify": "eager"}
-    eager = fedsim.run(given, tmp_path / "eager")
-    assert eager.metrics.equals(deferred.metrics)
-    for name, value in deferred.model().items():
-        np.testing.assert_array_equal(value, eager.model()[name])
-
-
-def test_verify_is_a_choice() -> None:
-    with pytest.raises(ValueError, match="eager"):
-        make_training(verify="never")
 
 
 @pytest.mark.parametrize("seed", range(3))
