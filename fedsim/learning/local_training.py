@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.device import uploaded
-from fedsim.learning.kernels.base import Correction, Kernel, Pull, Shift
+from fedsim.learning.kernels.base import Kernel
+from fedsim.learning.kernels.corrections import Correction
 from fedsim.learning.optimizers import Optimizer
 from fedsim.methods.base import Cohort, Collected, Corrected, LocalRule, Step, Trained
 from fedsim.parts.component import is_bundled
@@ -101,10 +102,11 @@ class LocalTrainer:
         elif corrected:
             assert isinstance(rule, Corrected)
             rates = cohort.learning_rates / rule.divisor
-            correction = self._correction(rule, start)
+            correction = self._correction(rule, start, weights)
             loss = session.descend(weights, rates, counts, correction)
             counts = counts[:0]
-            if collect and isinstance(correction, Shift):
+            if collect:
+                assert correction.constant is not None
                 mean = correction.change.div_((rates * divisors).neg().unsqueeze(1))
                 mean.sub_(correction.constant)
         gradients = self._work_space("gradients", rows, weights) if len(counts) else weights
@@ -170,12 +172,10 @@ class LocalTrainer:
                 "change them in place, for example weights.sub_(direction * rates); weights = weights - ... does not",
             )
 
-    def _correction(self, rule: Corrected, start: Tensor) -> Correction:
-        target = rule.target
-        if target is not None:
-            return Pull(target, rule.pull)
-        assert rule.constant is not None
-        return Shift(rule.constant, start, self._zeros(len(start), start))
+    def _correction(self, rule: Corrected, start: Tensor, weights: Tensor) -> Correction:
+        if rule.target is not None:
+            return Correction(weights, weights, target=rule.target, strength=rule.pull)
+        return Correction(start, self._zeros(len(start), start), constant=rule.constant)
 
     def _zeros(self, rows: int, like: Tensor) -> Tensor:
         return row_matrix(rows, self._size, like=like).zero_()

@@ -4,45 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from fedsim.learning.kernels.corrections import Correction
+
 IntArray = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Pull:
-    """A correction of gradients by ``strength x (weights - target)``.
-
-    Attributes:
-        target: (B, P).
-        strength: strength of the pull.
-    """
-
-    target: Tensor
-    strength: float
-
-
-@dataclass(frozen=True, slots=True)
-class Shift:
-    """A correction of gradients by a constant.
-
-    Attributes:
-        constant: (B, P).
-        start: models before the first step, (B, P).
-        change: zeros, (B, P), to which the steps are added, so that steps below the model's rounding are not lost.
-    """
-
-    constant: Tensor
-    start: Tensor
-    change: Tensor
-
-
-Correction = Pull | Shift
 
 
 class Session(ABC):

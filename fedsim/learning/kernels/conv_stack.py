@@ -9,8 +9,8 @@ from torch import Tensor
 
 from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import multiplies_by_onednn
-from fedsim.learning.kernels.base import Correction, IntArray
-from fedsim.learning.kernels.corrections import ClientCorrection, pull, shift
+from fedsim.learning.kernels.base import IntArray
+from fedsim.learning.kernels.corrections import ClientCorrection, Correction, pull, shift
 from fedsim.learning.kernels.linear_steps import ONEDNN_FROM, onednn_product
 from fedsim.learning.kernels.loop import channels_last
 from fedsim.learning.kernels.supervised import SupervisedKernel, UnpaddedSession
@@ -33,8 +33,8 @@ class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
         gradient = torch.empty_like(weights[0])
         for row, model in enumerate(weights):
             mini_batch = self.mini_batch(step, row, len(weights))
-            uncorrected = ClientCorrection.of(None, row, 1.0, model)
-            losses[row] = self._take(*mini_batch, model, gradient.zero_(), 1.0, uncorrected)
+            uncorrected = ClientCorrection(None, 0.0, None, 1.0, model, gradient.zero_())
+            losses[row] = self._take(*mini_batch, model, 1.0, uncorrected)
             out[row] = gradient
         return losses
 
@@ -46,14 +46,12 @@ class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
         correction: Correction | None = None,
     ) -> Tensor:
         losses = weights.new_zeros(len(weights))
-        given = [
-            ClientCorrection.of(correction, row, rate, weights[row])
-            for row, rate in enumerate(rates.tolist())
-        ]
+        correction = correction or Correction(weights, weights)
+        given = [correction.of_client(row, rate) for row, rate in enumerate(rates.tolist())]
         for step, rows in enumerate(active.tolist()):
             for row in range(rows):
                 mini_batch, term = self.mini_batch(step, row, rows), given[row]
-                losses[row] += self._take(*mini_batch, weights[row], term.change, -term.rate, term)
+                losses[row] += self._take(*mini_batch, weights[row], -term.rate, term)
         return losses
 
     # A step has dozens of operations, which start sooner without the bookkeeping of autograd.
@@ -63,11 +61,10 @@ class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
         inputs: Tensor,
         labels: Tensor,
         model: Tensor,
-        change: Tensor,
         factor: float,
         correction: ClientCorrection,
     ) -> Tensor:
-        """Add ``factor`` times the gradient of a mini-batch to ``change``, and correct ``model``.
+        """Add ``factor`` times the gradient of a mini-batch to the correction's change, and correct ``model``.
 
         Returns:
             The loss before the step, as :meth:`gradients`.
@@ -88,9 +85,8 @@ class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
             kernel.layers, tensors, saved, delta.to(precision), by_onednn=kernel.by_onednn
         )
         pull(model, correction.target, correction.share)
-        add_gradients(
-            kernel.layers, kernel.tensors(change), saved, deltas, by_onednn=kernel.by_onednn
-        )
+        moved = kernel.tensors(correction.change)
+        add_gradients(kernel.layers, moved, saved, deltas, by_onednn=kernel.by_onednn)
         shift(model, *correction[2:])
         return losses.square().sum() if kernel.squared_losses else losses.mean().neg_()
 
@@ -102,6 +98,7 @@ class ConvStackKernel(SupervisedKernel):
     revision = 2
     group_invariant = True
     fused = True
+    corrects = True
     session_class = _ConvStackSession
 
     def __init__(
@@ -136,11 +133,6 @@ class ConvStackKernel(SupervisedKernel):
     def largest_group(self) -> int:
         """One, so that the model stays in the cache until its training ends."""
         return 1
-
-    @property
-    def corrects(self) -> bool:
-        """Always."""
-        return True
 
 
 def forward(

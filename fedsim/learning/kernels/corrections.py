@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fedsim.learning.kernels.base import Correction, Pull, Shift
-
 
 class ClientCorrection(NamedTuple):
-    """A correction of one client's steps; by default, none.
-
-    Attributes:
-        target, share: as :func:`pull` takes them.
-        constant, rate, start, change: as :func:`shift` takes them.
-    """
+    """A correction of one client's steps; see :func:`pull` and :func:`shift`."""
 
     target: Tensor | None
     share: float
@@ -25,46 +19,32 @@ class ClientCorrection(NamedTuple):
     start: Tensor
     change: Tensor
 
-    @classmethod
-    def of(
-        cls, correction: Correction | None, row: int, rate: float, model: Tensor
-    ) -> ClientCorrection:
-        """The correction of the dispatch ``row`` with its learning rate and local ``model`` (P,)."""
-        if isinstance(correction, Pull):
-            target = correction.target[row]
-            return cls(target, rate * correction.strength, None, rate, model, model)
-        if isinstance(correction, Shift):
-            constant, start = correction.constant[row], correction.start[row]
-            return cls(None, 0.0, constant, rate, start, correction.change[row])
-        return cls(None, 0.0, None, rate, model, model)
 
-
-class GroupCorrection(NamedTuple):
-    """A correction of the steps of b clients that are trained together.
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """A correction of the gradients of B clients by ``strength x (weights - target) + constant``.
 
     Attributes:
-        target: (b, P), toward which each model moves before a step by a share of the distance; None without.
-        shares: these shares, (b, 1).
-        constant: (b, P), added to every gradient; None without.
-        start: models before the first step, (b, P).
-        change: what the steps are added to, (b, P): the models, or, with a constant, the sum of the steps.
+        start: models before the first step, (B, P).
+        change: what the steps are added to, (B, P): the models, or, with a constant, zeros, so that steps below the
+            models' rounding are not lost.
+        target: (B, P); None without.
+        strength: strength of the pull toward the target.
+        constant: (B, P); None without.
     """
 
-    target: Tensor | None
-    shares: Tensor
-    constant: Tensor | None
     start: Tensor
     change: Tensor
+    target: Tensor | None = None
+    strength: float = 0.0
+    constant: Tensor | None = None
 
-    @classmethod
-    def of(cls, correction: Correction, rates: Tensor, models: Tensor) -> GroupCorrection:
-        """The correction of the first b dispatches with learning rates (b,) and local ``models`` (b, P)."""
-        rows, shares = slice(0, len(models)), rates.unsqueeze(1)
-        if isinstance(correction, Pull):
-            shares = shares * correction.strength
-            return cls(correction.target[rows], shares, None, models, models)
-        constant, start = correction.constant[rows], correction.start[rows]
-        return cls(None, shares, constant, start, correction.change[rows])
+    def of_client(self, row: int, rate: float) -> ClientCorrection:
+        """The correction of the dispatch ``row`` with its learning rate."""
+        target = None if self.target is None else self.target[row]
+        constant = None if self.constant is None else self.constant[row]
+        start, change = self.start[row], self.change[row]
+        return ClientCorrection(target, rate * self.strength, constant, rate, start, change)
 
 
 def pull(model: Tensor, target: Tensor | None, share: float) -> None:

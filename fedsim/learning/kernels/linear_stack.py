@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -10,13 +12,13 @@ from torch import Tensor
 
 from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import multiplies_by_onednn
-from fedsim.learning.kernels.base import Correction, IntArray
-from fedsim.learning.kernels.corrections import ClientCorrection, GroupCorrection
-from fedsim.learning.kernels.linear_layers import layers_of, views
+from fedsim.learning.kernels.base import IntArray
+from fedsim.learning.kernels.corrections import ClientCorrection, Correction
 from fedsim.learning.kernels.linear_steps import ONEDNN_FROM, PYTHON_STEPS, compiled, reduced
 from fedsim.learning.kernels.supervised import StackedKernel, StackedSession
 from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask
+from fedsim.tasks.layout import Layout
 
 # On CPU, larger models take plain steps client by client; for smaller ones the calls would dominate.
 _SINGLE_BYTES = 384 << 10
@@ -25,6 +27,49 @@ _SINGLE_GROUP_BYTES = 16 << 20
 _SINGLE_GROUPS = (4, 32)
 # Bytes of one client's samples that are gathered at once; they share the cache with the model.
 _PIECE_BYTES = 1 << 20
+
+
+class LinearLayer(NamedTuple):
+    """Position of a linear layer in the flat vector.
+
+    Attributes:
+        start: offset of the weights.
+        outputs, inputs: their shape.
+        bias: offset of the biases; -1 without.
+    """
+
+    start: int
+    outputs: int
+    inputs: int
+    bias: int
+
+    def weights(self, flat: Tensor) -> Tensor:
+        """(..., out, in) view of ``flat`` (..., P)."""
+        end = self.start + self.outputs * self.inputs
+        return flat[..., self.start : end].view(*flat.shape[:-1], self.outputs, self.inputs)
+
+    def biases(self, flat: Tensor) -> Tensor | None:
+        """(..., out) view of ``flat`` (..., P)."""
+        return None if self.bias < 0 else flat[..., self.bias : self.bias + self.outputs]
+
+
+def layers_of(layout: Layout) -> list[LinearLayer]:
+    """The linear layers of a layout of alternating weights and biases."""
+    layers: list[LinearLayer] = []
+    entries = list(zip(layout.shapes, layout.offsets, strict=False))
+    for index, (shape, start) in enumerate(entries):
+        if len(shape) != 2:
+            continue
+        follows = entries[index + 1] if index + 1 < len(entries) else None
+        biased = follows is not None and len(follows[0]) == 1
+        bias = follows[1] if follows is not None and biased else -1
+        layers.append(LinearLayer(start, shape[0], shape[1], bias))
+    return layers
+
+
+def views(layers: Sequence[LinearLayer], flat: Tensor) -> tuple[list[Tensor], list[Tensor | None]]:
+    """Weights and biases of all layers, as views of ``flat`` (..., P)."""
+    return [layer.weights(flat) for layer in layers], [layer.biases(flat) for layer in layers]
 
 
 class _LinearStackSession(StackedSession["LinearStackKernel"]):
@@ -50,10 +95,7 @@ class _LinearStackSession(StackedSession["LinearStackKernel"]):
         factors = rates.neg().view(-1, 1, 1)
         for step, rows in enumerate(active.tolist()):
             models, given = weights[:rows], (*self._mini_batches(step, rows), factors[:rows])
-            group = None
-            if correction is not None:
-                group = GroupCorrection.of(correction, rates[:rows], models)
-            losses[:rows] += kernel.descend(models, *given, correction=group)
+            losses[:rows] += kernel.descend(models, *given, correction=correction)
         return losses
 
     def _mini_batches(self, step: int, active: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -67,10 +109,8 @@ class _LinearStackSession(StackedSession["LinearStackKernel"]):
     ) -> Tensor:
         # Summed one by one, because the number of steps in a piece depends on the group.
         losses = [0.0] * len(weights)
-        corrections = [
-            ClientCorrection.of(correction, row, rate, weights[row])
-            for row, rate in enumerate(rates.tolist())
-        ]
+        correction = correction or Correction(weights, weights)
+        corrections = [correction.of_client(row, rate) for row, rate in enumerate(rates.tolist())]
         itemsize = self._kernel.execution.dtype.itemsize
         batch_bytes = self.width * self._kernel.layers[0].inputs * itemsize
         piece = max(1, _PIECE_BYTES // batch_bytes)
@@ -189,19 +229,24 @@ class LinearStackKernel(StackedKernel):
         self,
         weights: Tensor,
         *mini_batches_and_rates: Tensor,
-        correction: GroupCorrection | None = None,
+        correction: Correction | None = None,
     ) -> Tensor:
-        """:func:`linear_steps.descend_together` on local models (b, P)."""
-        layer_views = views(self.layers, weights)
-        if correction is None:
-            correction = GroupCorrection(None, weights, None, weights, weights)
-        moved = correction.change
+        """:func:`linear_steps.descend_together` on local models (b, P), with the correction of the first b clients."""
+        correction = correction or Correction(weights, weights)
+        target, constant, rows = correction.target, correction.constant, slice(0, len(weights))
+        layer_views = moved = views(self.layers, weights)
+        if constant is not None:
+            moved = views(self.layers, correction.change[rows])
         return self.steps.descend_together(
             *layer_views,
             *mini_batches_and_rates,
             weights,
-            *(layer_views if moved is weights else views(self.layers, moved)),
-            *correction,
+            *moved,
+            None if target is None else target[rows],
+            correction.strength,
+            None if constant is None else constant[rows],
+            correction.start[rows],
+            correction.change[rows],
             self.squared_losses,
         )
 

@@ -59,7 +59,7 @@ def descend_singly(
 
     Args:
         layers: positions of weights and biases in the vectors, as in
-            :class:`fedsim.learning.kernels.linear_layers.LinearLayer`.
+            :class:`fedsim.learning.kernels.linear_stack.LinearLayer`.
         inputs: samples of each step, (S, width, features).
         targets: 1 for the label's class, else 0, (S, width, classes).
         factors: weight of each position in its batch's mean times minus the learning rate, (S, width, 1).
@@ -124,7 +124,7 @@ def descend_together(
     moved_weights: list[Tensor],
     moved_biases: list[Tensor | None],
     target: Tensor | None,
-    shares: Tensor,
+    strength: float,
     constant: Tensor | None,
     start: Tensor,
     change: Tensor,
@@ -138,7 +138,7 @@ def descend_together(
         rates: minus the learning rates, (b, 1, 1).
         model: weights and biases, (b, P); changed in place.
         moved_weights, moved_biases: views of ``change``.
-        target, shares, constant, start, change: a :class:`fedsim.learning.kernels.corrections.GroupCorrection`.
+        target, strength, constant, start, change: a :class:`fedsim.learning.kernels.corrections.Correction`.
 
     Returns:
         Losses before the step, as :func:`forward`.
@@ -154,7 +154,7 @@ def descend_together(
         delta = _back(weights[index], delta, activations[index])
         deltas.append(delta)
     if target is not None:
-        model.lerp_(target, shares)
+        model.lerp_(target, rates.squeeze(2) * -strength)
     for index in range(len(weights)):
         delta = deltas[-1 - index]
         moved_weights[index].baddbmm_(delta, activations[index].transpose(1, 2))

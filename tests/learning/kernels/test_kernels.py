@@ -18,7 +18,7 @@ from fedsim.learning.kernels import (
     VmapKernel,
     choose,
 )
-from fedsim.learning.kernels.base import Correction, Pull, Shift
+from fedsim.learning.kernels.corrections import Correction
 from fedsim.learning.local_training import active_rows, row_matrix
 from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask
@@ -169,10 +169,10 @@ def test_fused_steps_are_bitwise_the_same_in_every_group(
         moved.copy_(weights[pick])
         correction: Correction | None = None
         if corrected == "pull":
-            correction = Pull(vectors[pick], 0.3)
+            correction = Correction(moved, moved, vectors[pick], 0.3)
         elif corrected == "shift":
             change = row_matrix(len(pick), task.layout.size, like=weights).zero_()
-            correction = Shift(vectors[pick], weights[pick], change)
+            correction = Correction(weights[pick], change, constant=vectors[pick])
         session = kernel.session(clients[pick], np.full(len(pick), 2), steps[pick], 0)
         with reproducible(), torch.no_grad():
             losses = session.descend(moved, rates[pick], active_rows(steps[pick]), correction)

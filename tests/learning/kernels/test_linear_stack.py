@@ -1,4 +1,4 @@
-"""Stacks of linear layers: gradients after fused steps."""
+"""Stacks of linear layers: their views in a vector, and gradients after fused steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.kernels import LinearStackKernel
+from fedsim.learning.kernels.linear_stack import layers_of, views
 from fedsim.learning.local_training import active_rows, row_matrix
+from fedsim.tasks.layout import Layout
 from tests.learning.kernels.building import build, models_of, run_gradients
 from tests.learning.problems import supervised_task
 
@@ -62,3 +64,20 @@ def test_groups_of_larger_models_have_up_to_16_megabytes(
 ) -> None:
     monkeypatch.setattr(LinearStackKernel, "model_bytes", size)
     assert build("linear_stack", supervised_task("mlp")).largest_group() == group
+
+
+def test_weights_and_biases_are_views_of_the_layout() -> None:
+    """Of one vector, and of a stack of vectors."""
+    shapes = [("a.weight", (2, 3)), ("a.bias", (2,)), ("b.weight", (1, 2)), ("last", (4, 1))]
+    layers, flat = layers_of(Layout.of(shapes)), torch.arange(14.0).repeat(5, 1)
+    for vectors in (flat[0], flat):
+        weights, biases = views(layers, vectors)
+        assert [weight.view(-1, *weight.shape[-2:])[0].tolist() for weight in weights] == [
+            [[0, 1, 2], [3, 4, 5]],
+            [[8, 9]],
+            [[10], [11], [12], [13]],
+        ]
+        assert [bias is None for bias in biases] == [False, True, True]
+    assert biases[0] is not None
+    biases[0] += 1
+    assert (flat[:, 6:8] == torch.tensor([7.0, 8.0])).all()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedsim.learning.device import reproducible
 from fedsim.learning.kernels import LinearStackKernel
-from fedsim.learning.kernels.base import Pull, Shift
+from fedsim.learning.kernels.corrections import Correction
 from fedsim.learning.kernels.linear_steps import PYTHON_STEPS
 from fedsim.learning.local_training import active_rows, row_matrix
 from tests.learning.kernels.building import build, models_of, run_gradients
@@ -38,8 +38,8 @@ def test_torchscript_has_the_bits_of_python(
             start, vectors = weights.clone(), weights.flip(0)
             correction = {
                 "plain": None,
-                "pull": Pull(vectors, 0.3),
-                "shift": Shift(vectors, start, torch.zeros_like(start)),
+                "pull": Correction(weights, weights, vectors, 0.3),
+                "shift": Correction(start, torch.zeros_like(start), constant=vectors),
             }[corrected]
             rates, active = torch.full((4,), 0.1), active_rows(steps)
             return [weights, session.descend(weights, rates, active, correction)]
