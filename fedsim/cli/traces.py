@@ -141,23 +141,10 @@ def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> No
     click.echo(f"written to {output} ({format_bytes(size)})")
 
 
-_KINDS = {
-    "zero_length": "empty intervals dropped",
-    "reversed": "intervals that end before they start, dropped",
-    "out_of_order": "out of order, sorted",
-    "outside_window": "intervals outside the window, dropped",
-    "cut_at_window": "intervals cut at the window",
-    "overlapping": "merged with the interval that they overlap",
-    "touching": "merged with the interval that they touch",
-    "never_available": "devices that are never online",
-}
-"""The meanings of the counts of :func:`fedsim.traces.ordering.normalize`; other counts have clear names."""
-
-
 def _print_counts(counts: dict[str, int]) -> None:
     for kind, count in counts.items():
         if count:
-            click.echo(f"  {_KINDS.get(kind, kind.replace('_', ' '))}: {format_count(count)}")
+            click.echo(f"  {kind.replace('_', ' ')}: {format_count(count)}")
 
 
 def _print_names(parts: Mapping[str, Any], as_json: bool) -> None:

@@ -7,7 +7,6 @@ package of its kind, where it is found without being listed anywhere, or in a us
 
 from __future__ import annotations
 
-import ast
 import functools
 import hashlib
 import importlib
@@ -25,7 +24,6 @@ from typing import Any, ClassVar, TypeVar
 
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.parts.parameters import Parameters as Parameters
-from fedsim.vocabulary.formatting import format_names
 
 
 class Component:
@@ -78,19 +76,11 @@ def place(user_class: type[Any], function: str = "") -> str:
     own = inspect.unwrap(own) if callable(own) else own
     if inspect.isfunction(own) and not is_bundled(own):
         return f"{defined_at(own)}: {name}"
-    line = _line_of_class(file, user_class.__name__)
-    return f"{file}: {name}" if line is None else f"{file}:{line}: {name}"
-
-
-@functools.lru_cache(maxsize=64)
-def _line_of_class(file: str, name: str) -> int | None:
-    """The line of a class in a file; None if the file cannot be read or defines no class of this name."""
     try:
-        tree = ast.parse(Path(file).read_bytes())
-    except (OSError, SyntaxError):
-        return None
-    classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
-    return next((node.lineno for node in classes if node.name == name), None)
+        line = inspect.findsource(user_class)[1] + 1
+    except (OSError, TypeError):
+        return f"{file}: {name}"
+    return f"{file}:{line}: {name}"
 
 
 def defined_at(function: Callable[..., Any]) -> str | None:
@@ -174,8 +164,6 @@ NO_USER_CODE = "FEDSIM_NO_USER_CODE"
 
 _LOGGER = logging.getLogger("fedsim")
 _USER_MODULE = "fedsim_user_"
-_named: set[Path] = set()
-"""Users' files that were named together with others."""
 
 
 def users_traceback(error: BaseException) -> TracebackType | None:
@@ -220,55 +208,18 @@ def users_report(error: BaseException) -> str | None:
     return "".join(whole.format())
 
 
-def _user_code_is_refused() -> bool:
-    return os.environ.get(NO_USER_CODE, "0") not in ("", "0")
-
-
 def announce_user_code(path: Path) -> None:
-    """Log the path of a user's code before it runs, unless it was named together with others.
+    """Log the path of a user's code before it runs.
 
     Raises:
         UserError: users' code is refused (:data:`NO_USER_CODE`).
     """
-    if _user_code_is_refused():
+    if os.environ.get(NO_USER_CODE, "0") not in ("", "0"):
         raise UserError(
             f"the code in {path} may not run, because --no-user-code or {NO_USER_CODE} is set",
             hint="read the file, and leave out the option if you trust it",
         )
-    if path not in _named:
-        _LOGGER.info("running the code in %s", path)
-
-
-def announce_files_of(data: Any, folder: Path) -> None:
-    """Log the users' files that ``data``, nested mappings and lists, refers to, in one line before any of them runs.
-
-    Refused files are left to :func:`announce_user_code`, which names the place of each.
-    """
-    if _user_code_is_refused():
-        return
-    files = {
-        path
-        for reference in _references(data)
-        if (path := _file_of(reference, folder)).is_file() and _module_name(path) not in sys.modules
-    }
-    if len(files) > 1:
-        common = Path(os.path.commonpath([path.parent for path in files]))
-        names = sorted(str(path.relative_to(common)) for path in files)
-        _LOGGER.info("running the code in %s: %s", common, format_names(names))
-        _named.update(files)
-
-
-def _references(data: Any) -> Iterator[str]:
-    """The references to users' files among nested values."""
-    if isinstance(data, str):
-        if is_user_reference(data):
-            yield data
-    elif isinstance(data, Mapping):
-        for value in data.values():
-            yield from _references(value)
-    elif isinstance(data, list | tuple):
-        for value in data:
-            yield from _references(value)
+    _LOGGER.info("running the code in %s", path)
 
 
 def _file_of(reference: str, folder: Path) -> Path:

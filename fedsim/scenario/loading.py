@@ -16,7 +16,6 @@ from fedsim import bundled
 from fedsim.errors import UserError, UserErrors, further_checks
 from fedsim.files.checksums import data_sha256
 from fedsim.parts.catalog import CATALOG, Catalog
-from fedsim.parts.component import announce_files_of
 from fedsim.parts.parameters import NO_PARAMETERS, UNKNOWN_KEY
 from fedsim.scenario.description import keys_elsewhere
 from fedsim.scenario.model import MOST_EVALUATIONS, Scenario
@@ -221,8 +220,6 @@ def _load(source: Source, reading: Reading, path: Path | None) -> LoadedScenario
         )
     if not isinstance(source.data, dict):
         raise UserError("a scenario is a mapping of sections", where=source.label)
-    if reading.user_code == "import" and reading.folder is not None:
-        announce_files_of(source.data, reading.folder)
     try:
         scenario = Scenario.model_validate(source.data, context=reading)
     except ValidationError as error:
