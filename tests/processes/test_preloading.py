@@ -47,15 +47,6 @@ def test_importing_the_module_elsewhere_imports_nothing() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_processes_of_a_sweep_have_no_timer_and_no_variable_of_the_fork_server(
-    tmp_path: Path,
-) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(FORKED)
-    subprocess.run([sys.executable, str(script)], check=True, env={**os.environ, **PATH})
-
-
-PATH = {"PYTHONPATH": str(Path(__file__).parents[2])}
 FORKED = """\
 import multiprocessing, os, signal, sys
 from fedsim.sweeps.local import prepare
@@ -76,3 +67,12 @@ if __name__ == "__main__":
     assert process.exitcode == 0
     assert not [name for name in os.environ if name.startswith("FEDSIM_FORK")]
 """
+
+
+def test_the_processes_of_a_sweep_have_no_timer_and_no_variable_of_the_fork_server(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(FORKED)
+    path = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    subprocess.run([sys.executable, str(script)], check=True, env={**os.environ, **path})

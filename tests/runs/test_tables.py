@@ -16,15 +16,7 @@ def test_text_that_a_spreadsheet_would_run_begins_with_a_quote() -> None:
     table["kind"] = pd.Categorical(["=1", "b"] * 4)
     rows = list(csv.reader(io.StringIO(csv_text(table))))
     assert rows[0] == ["'=name", "number", "kind"]
-    assert [row[0] for row in rows[1:]] == [
-        "'=HYPERLINK(1)",
-        "'+1",
-        "'-x",
-        "'@SUM(A1)",
-        "'\ta",
-        "plain, text",
-        'say "=1"',
-        "",
-    ]
+    quoted = ["'=HYPERLINK(1)", "'+1", "'-x", "'@SUM(A1)", "'\ta", "plain, text", 'say "=1"', ""]
+    assert [row[0] for row in rows[1:]] == quoted
     assert [float(row[1]) for row in rows[1:]] == [-1.5, *range(7)]
     assert {row[2] for row in rows[1:]} == {"'=1", "b"}

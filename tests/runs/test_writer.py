@@ -50,14 +50,7 @@ def test_rows_read_back_from_stream_and_parquet_alike(tmp_path: Path) -> None:
     assert streamed.aggregations["contributor_ids"].map(list).tolist() == [[0], []]
     assert streamed.aggregations["attributes"].tolist() == [{"online": 6.0}, {}]
     assert streamed.aggregations["staleness_max"].isna().tolist() == [False, True]
-    assert list(streamed.metrics) == [
-        "time_s",
-        "version",
-        "round",
-        "accuracy",
-        "loss",
-        "client_accuracy",
-    ]
+    assert list(streamed.metrics)[3:] == ["accuracy", "loss", "client_accuracy"]
     assert streamed.simulated_s == 5.0
 
     writer.finish()
@@ -90,11 +83,8 @@ def test_delay_is_that_of_the_client_absent_for_longest(tmp_path: Path) -> None:
 def test_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
         build_run(tmp_path / name, clients=10, hours=4, cohort=5)
-    for table in TABLES:
-        one, two = (
-            (tmp_path / name / f"{table.name}.parquet").read_bytes() for name in ("one", "two")
-        )
-        assert one == two, table.name
+    for file in (f"{table.name}.parquet" for table in TABLES):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
 
 
 KILLED = """

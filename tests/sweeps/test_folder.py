@@ -86,13 +86,9 @@ def test_runs_with_and_without_training_share_no_folder(
 
 
 def test_tasks_without_a_model_may_be_swept_either_way(tmp_path: Path) -> None:
-    world = {
-        "task": {"name": "timing", "clients": 4, "size": "1MB"},
-        "devices": {"compute": STEPS, "network": LINKS},
-        "server": {"selection": {"name": "uniform", "cohort": 2}},
-        "sweep": {"seeds": [0]},
-        "stop": {"rounds": 2},
-    }
+    devices = {"compute": STEPS, "network": LINKS}
+    task = {"name": "timing", "clients": 4, "size": "1MB"}
+    world = {"task": task, "devices": devices, "sweep": {"seeds": [0]}, "stop": {"rounds": 2}}
     for timing_only in (False, True, False):
         sweep = fedsim.sweep(world, tmp_path / "sweep", timing_only=timing_only, jobs=1)
         assert sweep.index["status"].tolist() == ["complete"]
@@ -119,10 +115,9 @@ def test_a_run_keeps_its_folder_when_names_change(tmp_path: Path) -> None:
 def test_a_value_that_takes_the_place_of_another_does_not_take_its_folder(tmp_path: Path) -> None:
     out = tmp_path / "sweep"
     fedsim.sweep(schedules("9s"), out, jobs=1)
-    replaced = fedsim.sweep(schedules("8s"), out, jobs=1)
-    (entry,) = replaced.record.runs
-    assert re.fullmatch(r"server_seed0-[0-9a-f]{6}", entry.run)
-    assert replaced.runs[0].scenario["server"]["schedule"]["deadline"] == 8
+    (replaced,) = fedsim.sweep(schedules("8s"), out, jobs=1).runs
+    assert re.fullmatch(r"server_seed0-[0-9a-f]{6}", replaced.path.name)
+    assert replaced.scenario["server"]["schedule"]["deadline"] == 8
     assert (out / "server_seed0" / "run.json").exists()
 
 

@@ -6,7 +6,6 @@ import gc
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,8 +15,9 @@ from fedsim.composition.assembly import Assembly
 from fedsim.learning.learner import Learner
 from fedsim.scenario.source import Source
 from fedsim.simulation.server import Server
-from fedsim.sweeps.task import Performer, Result, Task
+from fedsim.sweeps.task import Performer, Task
 from tests.composition.worlds import digits
+from tests.sweeps.worlds import broken
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
@@ -44,43 +44,19 @@ def held() -> Counter[str]:
     return counts
 
 
-def perform(folder: Path, performer: Performer, seed: int, changes: dict[str, Any]) -> Result:
-    # Telling who is eligible counts the activations of the model, with hooks in a graph of torch.
-    world = digits(seed=seed, **changes)
-    world["devices"]["memory"] = "1GB"
-    loaded = fedsim.read_scenario(world)
-    return performer.perform(
-        Task(seed, str(seed), str(folder / str(seed)), Source("scenario", loaded.resolved()))
-    )
-
-
-@pytest.mark.parametrize("method", ["fedavg", "scaffold_p"])
+@pytest.mark.parametrize("method", ["fedavg", "scaffold_p", "broken"])
 @pytest.mark.usefixtures("no_collector")
-def test_nothing_of_a_finished_run_stays(tmp_path: Path, method: str) -> None:
-    performer = Performer(threads=2)
-    server = {"method": {"name": method}, "selection": {"name": "uniform", "cohort": 4}}
-    changes = {"server": server, "stop": {"rounds": 2}}
-    counts = []
+def test_nothing_of_a_run_that_is_over_stays(tmp_path: Path, method: str) -> None:
+    name = broken(tmp_path, "return 1 / 0") if method == "broken" else method
+    server = {"method": {"name": name}, "selection": {"name": "uniform", "cohort": 4}}
+    performer, counts = Performer(threads=2), []
     for seed in range(4):
-        assert perform(tmp_path, performer, seed, changes).error is None
+        world = digits(seed=seed, server=server, stop={"rounds": 2})
+        # Telling who is eligible counts the activations of the model, with hooks in a graph of torch.
+        world["devices"]["memory"] = "1GB"
+        source = Source("scenario", fedsim.read_scenario(world).resolved())
+        result = performer.perform(Task(seed, str(seed), str(tmp_path / str(seed)), source))
+        assert bool(result.error) == (method == "broken")
         counts.append(held())
     # The first leaves the data set, which the others share.
     assert counts[0] == counts[1] == counts[3]
-
-
-@pytest.mark.usefixtures("no_collector")
-def test_nothing_of_a_failed_run_stays(tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text(
-        "from fedsim.methods.fedavg import FedAvg\n"
-        "class Broken(FedAvg):\n"
-        "    name = ''\n"
-        "    def aggregate(self, server, updates):\n"
-        "        return 1 / 0\n"
-    )
-    performer = Performer(threads=2)
-    changes = {"server": {"method": {"name": f"{tmp_path / 'broken.py'}:Broken"}}}
-    counts = []
-    for seed in range(3):
-        assert perform(tmp_path, performer, seed, changes).error
-        counts.append(held())
-    assert counts[0] == counts[1] == counts[2]
