@@ -110,7 +110,8 @@ class Commands(Suggesting):
         arguments = sys.argv[1:] if args is None else list(args)
         show = _show_json if "--json" in arguments else _show
         try:
-            result = super().main(arguments, **{**settings, "standalone_mode": False})
+            settings |= {"standalone_mode": False, "obj": arguments}
+            result = super().main(list(arguments), **settings)
         except UserError as error:
             show(error.errors if isinstance(error, UserErrors) else (error,))
             for note in getattr(error, "__notes__", ()):

@@ -98,20 +98,8 @@ def _parameters(model: type[BaseModel], settings: tuple[str, ...], **given: Any)
 
 def _command_line() -> str:
     """The command that is running, without the options that only concern its output."""
-    context = click.get_current_context()
-    words = ["traces", context.info_name or ""]
-    for parameter in context.command.params:
-        value: Any = context.params.get(parameter.name or "")
-        if isinstance(parameter, click.Argument):
-            words += map(str, value if parameter.nargs == -1 else [value])
-        elif value not in (None, (), parameter.get_default(context)):
-            if parameter.name in ("force", "as_json"):
-                continue
-            assert isinstance(parameter, click.Option)
-            name = max(parameter.secondary_opts if value is False else parameter.opts, key=len)
-            for one in value if parameter.multiple else [value]:
-                words += [name] if parameter.is_flag else [name, str(one)]
-    return format_command(*words)
+    words = click.get_current_context().obj
+    return format_command(*(word for word in words if word not in ("--force", "--json")))
 
 
 def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> None:

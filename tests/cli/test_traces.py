@@ -145,8 +145,7 @@ def test_sample_scale_join_keep_where_they_come_from(tmp_path):
         bundle = TraceBundle.read(tmp_path / name)
         assert validate_bundle(bundle) == []
         assert bundle.manifest.name == name
-    words = ["fedsim", "traces", "join", tmp_path / "large", "--compute", tmp_path / "a"]
-    words += ["--compute-correlation", 0.5, "--output", tmp_path / "both"]
+    words = ["fedsim", "traces", "join", tmp_path / "large", *arguments, "-o", tmp_path / "both"]
     assert bundle.manifest.command == shlex.join(map(str, words))
     manifest = TraceBundle.read(tmp_path / "large").manifest
     assert (
