@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from fedsim.analysis.run import Run, load_run
 from fedsim.composition.execution import OnProgress, default_folder, execute
 from fedsim.composition.execution import resume as resume_run
-from fedsim.errors import argument_error, path_of
+from fedsim.errors import argument_error
 from fedsim.runs.notebook import notebook_bar
 from fedsim.scenario.loading import LoadedScenario, load_scenario, load_scenario_dict
 from fedsim.scenario.overrides import from_python
@@ -90,7 +90,7 @@ def run(
     Raises:
         UserError: the scenario or the folder cannot be used; the message says where and why.
     """
-    chosen = None if output is None else path_of("output", output)
+    chosen = None if output is None else Path(output)
     loaded = read_scenario(scenario, overrides)
     folder = chosen or default_folder(loaded)
     with (
@@ -104,7 +104,7 @@ def run(
             timing_only=timing_only,
             timeline=timeline
             if timeline is None or isinstance(timeline, Run)
-            else load_run(path_of("timeline", timeline, "a run or its folder")),
+            else load_run(timeline),
             live=live,
             on_progress=on_progress or bar,
         )
@@ -129,7 +129,7 @@ def resume(
     Raises:
         UserError: the folder contains no run or a damaged one, or an override is not allowed.
     """
-    folder = path_of("path", path)
+    folder = Path(path)
     with (
         _continued(folder, f"fedsim.resume({str(folder)!r})"),
         notebook_bar(folder.name, shown=on_progress is None) as bar,
@@ -211,7 +211,7 @@ def sweep(
         raise argument_error(
             "jobs", jobs, "a whole number of at least 1", "leave it out to use all cores"
         )
-    chosen = None if output is None else path_of("output", output)
+    chosen = None if output is None else Path(output)
     loaded = read_scenario(scenario, overrides)
     folder = chosen or execution.default_sweep_folder(loaded)
     with (

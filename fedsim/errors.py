@@ -7,11 +7,9 @@ with code 2. Any other error is a defect of fedsim; the exit code is 1.
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -130,17 +128,6 @@ class InvariantViolation(FedsimError):
 def argument_error(name: str, value: object, expected: str, hint: str | None = None) -> UserError:
     """The error for an invalid argument."""
     return UserError(f"must be {expected}, not {value!r}", where=f"argument {name}", hint=hint)
-
-
-def path_of(name: str, value: object, expected: str = "a path") -> Path:
-    """An argument that names a file or folder.
-
-    Raises:
-        UserError: it is not a path.
-    """
-    if not isinstance(value, str | os.PathLike):
-        raise argument_error(name, value, expected)
-    return Path(value)
 
 
 def strings(name: str, value: object, hint: str) -> list[str]:

@@ -13,7 +13,6 @@ from fedsim.errors import (
     further_checks,
     nearest,
     nearest_or_all,
-    path_of,
     raise_all,
     strings,
     without_numbers,
@@ -78,12 +77,6 @@ def test_a_notebook_shows_the_message_and_the_notes_without_frames() -> None:
         "UserError: own.yaml:3: is wrong\n  fix it\ntoo",
         "note: further checks follow",
     ]
-
-
-def test_a_path_is_text_or_a_path() -> None:
-    assert path_of("output", "runs") == path_of("output", Path("runs")) == Path("runs")
-    with pytest.raises(UserError, match="argument output: must be a path, not 3"):
-        path_of("output", 3)
 
 
 def test_strings_are_any_iterable_of_them_but_not_one_string() -> None:

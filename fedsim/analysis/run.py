@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedsim.errors import path_of
 from fedsim.runs import Run as RunTables
 from fedsim.runs import RunFolder
 from fedsim.vocabulary.formatting import format_count, format_duration
@@ -33,7 +32,7 @@ class Run(RunTables):
         """
         from fedsim.analysis.report import write_report
 
-        target = self.folder.report if path is None else path_of("path", path)
+        target = self.folder.report if path is None else Path(path)
         write_report(self, target, refresh_s)
         return target
 
@@ -77,4 +76,4 @@ def load_run(path: str | os.PathLike[str]) -> Run:
     Raises:
         UserError: the folder is not there or is not a fedsim run.
     """
-    return Run(RunFolder(path_of("path", path)))
+    return Run(RunFolder(Path(path)))

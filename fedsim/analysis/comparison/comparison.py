@@ -12,7 +12,7 @@ from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.loading import PathLike, load
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
-from fedsim.errors import UserError, nearest_or_all, path_of, strings
+from fedsim.errors import UserError, nearest_or_all, strings
 from fedsim.runs import Run
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Comparison(ComparisonTables):
         from fedsim.analysis.comparison.files import write_files
 
         comparison = self._relabeled(labels) if labels else self
-        return write_files(comparison, path_of("folder", folder), style or FigureStyle())
+        return write_files(comparison, Path(folder), style or FigureStyle())
 
     def _relabeled(self, labels: Mapping[str, str]) -> Comparison:
         """The same comparison with other names for variants and settings, by their default names."""

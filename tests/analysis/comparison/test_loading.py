@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -48,44 +47,12 @@ def test_a_missing_scenario_is_named(runs: list[Path]) -> None:
     assert caught.value.hint
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"status": "finished"}, "'status' is \"finished\""),
-        ({"status": None}, "'status' is null"),
-        ({"simulated_s": "long"}, "'simulated_s' is \"long\""),
-        ({"simulated_s": float("nan")}, "'simulated_s' is NaN"),
-        ({"wall_s": -1.0}, "'wall_s' is -1.0"),
-        ({"seed": None}, "lacks the entry 'seed'"),
-        ({"seed": "seven"}, "'seed' is \"seven\""),
-        ({"seed": True}, "'seed' is true"),
-        ({"metrics": [1]}, r"'metrics' is \[1\]"),
-        ({"timeline": {"run": "days"}}, "lacks the entry 'timeline.seed'"),
-    ],
-)
-def test_entries_that_fedsim_never_writes_are_named(
-    runs: list[Path], changes: dict[str, Any], message: str
-) -> None:
-    folder = RunFolder(runs[1])
-    folder.write_info({**folder.read_info(), **changes})
-    with pytest.raises(UserError, match=message) as caught:
-        fedsim.compare(runs)
-    assert caught.value.where == str(folder.info)
-    assert caught.value.hint
-
-
 def test_a_sweep_is_compared_like_its_folder(sweep: Sweep) -> None:
     by_folder = fedsim.compare(sweep.path)
     for given in (sweep, [sweep]):
         assert [group.label for group in fedsim.compare(given).groups] == [
             group.label for group in by_folder.groups
         ]
-
-
-def test_a_folder_as_second_argument_is_explained(runs: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="takes one list of runs") as caught:
-        fedsim.compare(runs, tmp_path / "out")
-    assert ".write(" in str(caught.value.hint)
 
 
 def test_an_earlier_comparison_among_the_runs_is_no_run(runs: list[Path], tmp_path: Path) -> None:

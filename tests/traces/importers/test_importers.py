@@ -47,7 +47,7 @@ def test_command_line_prints_what_was_dropped(tmp_path: Path) -> None:
         cli, ["traces", "import", "fedscale", str(source), "-o", str(tmp_path / "bundle")]
     )
     assert done.exit_code == 0, done.output
-    assert "empty intervals dropped: 1\n" in done.output
+    assert "zero length: 1\n" in done.output
     assert "out of order" not in done.output  # there are none
     done = runner.invoke(
         cli, ["traces", "export", "avt", str(tmp_path / "bundle"), "-o", str(tmp_path / "a.avt")]
