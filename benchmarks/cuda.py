@@ -1,76 +1,147 @@
-"""Runs the tests and benchmarks that need a GPU, and writes what passed, what failed and every ratio to a file.
+"""Everything that needs a GPU, in the order of its value, for an opportunity of a few minutes.
 
-    python -m benchmarks.cuda [--output FILE] [--minutes M]
+    python -m benchmarks.cuda [--folder DIR] [--minutes M] [--only STEP ...]      run, and continue what was cut off
+    python -m benchmarks.cuda --write [--folder DIR]                              put the tables into docs/performance.md
 
-Every step runs even if an earlier one has failed. The exit status is 1 if any failed, was cut off or had no device.
+Each step has a limit of its own; what it prints goes to the terminal and to DIR/<step>.txt as it comes, and rows of
+tables to DIR/rows.jsonl. Steps that passed are not repeated: the same command again runs those that are missing. The
+exit status is 1 if a step failed, was cut off or did not begin. Nothing but the checkout and fedsim's requirements is
+needed; ``paper`` also needs MNIST (``FEDSIM_DATA``), and steps of JAX and ``torch.compile`` report if they are missing.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import TextIO
+from typing import Any
 
-STEPS = {
-    "tests": ["pytest", "-n", "0", "-v", "tests/learning/test_cuda.py"],
-    "kernels": ["benchmarks.learning_kernels", "--device", "cuda"],
-    "deferral": ["benchmarks.learning_deferral", "--device", "cuda"],
-    "deferral, 1,000 in flight": [
-        *("benchmarks.learning_deferral", "--device", "cuda"),
-        *("--in-flight", "1000", "--updates", "3000"),
-    ],
-}
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
+BEGIN, END = "<!-- gpu: begin -->", "<!-- gpu: end -->"
 _PROBE = """
 import torch
 print("torch", torch.__version__, "CUDA", torch.version.cuda)
 print(torch.cuda.get_device_name(), torch.cuda.get_device_capability())
 """
+_GPU = ["-m", "benchmarks.gpu", "--json", "{folder}/rows.jsonl", "--seconds", "0.3"]
+_SMALL, _LARGE = ["--model", "mlp", "cnn"], ["--model", "transformer", "resnet"]
+_TORCH = ["--ways", "fedsim", "loop", "vmap"]
+STEPS: dict[str, tuple[int, list[str]]] = {
+    "device": (60, ["-c", _PROBE]),
+    "tests": (
+        120,
+        ["-m", "pytest", "--noconftest", "-n", "0", "-v", "tests/learning/test_cuda.py"],
+    ),
+    "small": (90, [*_GPU, *_SMALL, "--ways", "fedsim", "loop", "vmap", "jax"]),
+    "large": (120, [*_GPU, *_LARGE, *_TORCH]),
+    "asynchronous": (60, [*_GPU, "--asynchronous", *_SMALL, "--precision", "tf32"]),
+    "paper": (
+        300,
+        ["-m", "fedsim", "sweep", "scenarios/papers/fedcompass/cnn_gpu.yaml"]
+        + ["-j", "12", "-o", "{folder}/fedcompass-cnn-gpu"],
+    ),
+    "compiled": (150, [*_GPU, "--ways", "fedsim", "compiled", "--clients", "50"]),
+    "jax": (150, [*_GPU, *_LARGE, "--ways", "fedsim", "jax", "--clients", "50"]),
+}
+"""Seconds and command of each step. Steps of JAX and compilers come last, because they take minutes to compile."""
 
 
-def run(command: list[str], report: TextIO, limit_s: float) -> str:
-    """Run a command, and copy its output to the terminal and the report; returns how it ended."""
+def run(name: str, folder: Path, limit_s: float) -> str:
+    """Run a step, and copy its output to the terminal and its file; returns how it ended."""
     began = time.monotonic()
+    command = [
+        part.format(folder=folder) if "{folder}" in part else part for part in STEPS[name][1]
+    ]
     process = subprocess.Popen(
         [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert process.stdout is not None
-    timer = threading.Timer(limit_s, process.kill)
+    timer = threading.Timer(limit_s, process.terminate)
     timer.start()
-    for line in process.stdout:
-        sys.stdout.write(line)
-        report.write(line)
+    with (folder / f"{name}.txt").open("w", encoding="utf-8") as report:
+        for line in process.stdout:
+            sys.stdout.write(line)
+            report.write(line)
+            report.flush()
     code = process.wait()
     timer.cancel()
     seconds = time.monotonic() - began
-    if seconds > limit_s:
+    if seconds >= limit_s:
         return f"cut off after {seconds:.0f} s"
     return f"{'passed' if code == 0 else f'FAILED (exit status {code})'} in {seconds:.0f} s"
 
 
+def tables(folder: Path) -> str:
+    """The rows as Markdown; of rows with the same workload the last one that has a way counts."""
+    rows: dict[tuple[str, int, str], dict[str, Any]] = {}
+    throughput = []
+    for line in (folder / "rows.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        if "steps_per_s" in row:
+            throughput.append(row)
+        elif "ms" in row:
+            held = rows.setdefault((row["model"], row["clients"], row["precision"]), {})
+            held.update(row | {"ms": held.get("ms", {}) | row["ms"]})
+    ways = ("loop", "compiled", "vmap", "jax")
+    lines = [
+        "| model | clients | precision | fedsim, ms | "
+        + " | ".join(ways)
+        + " | busy | memory, GiB |",
+        "|---|---:|---|---:|" + "---:|" * (len(ways) + 2),
+    ]
+    for (model, clients, precision), row in sorted(rows.items()):
+        own_ms = row["ms"]["fedsim"]
+        others = [f"{row['ms'][way] / own_ms:.2f}" if way in row["ms"] else "-" for way in ways]
+        lines.append(
+            f"| {model} | {clients} | {precision} | {own_ms:.1f} | {' | '.join(others)} | "
+            f"{row['busy']:.0%} | {row['peak_gib']['fedsim']:.1f} |"
+        )
+    lines += [
+        "",
+        "| model | synchronous, steps per second | FedBuff | FedAsync |",
+        "|---|---:|---:|---:|",
+    ]
+    for row in throughput:
+        rates = row["steps_per_s"]
+        shares = [f"{rates[name] / rates['synchronous']:.0%}" for name in ("fedbuff", "fedasync")]
+        lines.append(f"| {row['model']} | {rates['synchronous']:,} | {' | '.join(shares)} |")
+    device = (folder / "device.txt").read_text(encoding="utf-8").strip().replace("\n", ", ")
+    return f"{device}, {time.strftime('%Y-%m-%d')}.\n\n" + "\n".join(lines)
+
+
 def main() -> None:
-    """Run all steps and print the summary."""
+    """Run all steps that have not passed, and print the summary."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--output", type=Path, default=Path("cuda-report.txt"))
-    parser.add_argument("--minutes", type=float, default=9.5, help="time for all steps together")
+    parser.add_argument("--folder", type=Path, default=Path("cuda-report"))
+    parser.add_argument("--minutes", type=float, default=8.0, help="time for all steps together")
+    parser.add_argument("--only", nargs="+", choices=list(STEPS), default=list(STEPS))
+    parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    folder: Path = options.folder
+    if options.write:
+        before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+        after = rest.split(END)[1]
+        page = f"{before}{BEGIN}\n\n{tables(folder)}\n\n{END}{after}"
+        PAGE.write_text(page, encoding="utf-8")
+        return
+    folder.mkdir(exist_ok=True)
     until = time.monotonic() + 60 * options.minutes
-    results: dict[str, str] = {}
-    with options.output.open("w", encoding="utf-8") as report:
-        results["device"] = run(["-c", _PROBE], report, 60)
-        if results["device"].startswith("passed"):
-            for name, command in STEPS.items():
-                left_s = max(until - time.monotonic(), 1)
-                results[name] = run(["-m", *command], report, left_s)
-        summary = "\n".join(f"{name:26} {result}" for name, result in results.items())
-        report.write(f"\n{summary}\n")
-    print(f"\n{summary}\nwritten to {options.output}")
-    sys.exit(not all(result.startswith("passed") for result in results.values()))
+    summary = folder / "summary.json"
+    results: dict[str, str] = json.loads(summary.read_text()) if summary.exists() else {}
+    for name in [step for step in options.only if not results.get(step, "").startswith("passed")]:
+        left_s = min(STEPS[name][0], until - time.monotonic())
+        results[name] = run(name, folder, left_s) if left_s > 5 else "did not begin"
+        summary.write_text(json.dumps(results, indent=1), encoding="utf-8")
+        if name == "device" and not results[name].startswith("passed"):
+            break
+    print("\n" + "\n".join(f"{name:14} {results.get(name, 'did not begin')}" for name in STEPS))
+    sys.exit(not all(results.get(name, "").startswith("passed") for name in options.only))
 
 
 if __name__ == "__main__":
