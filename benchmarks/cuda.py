@@ -1,7 +1,7 @@
 """Everything that needs a GPU, in the order of its value, for an opportunity of a few minutes.
 
     python -m benchmarks.cuda [--folder DIR] [--minutes M] [--only STEP ...]      run, and continue what was cut off
-    python -m benchmarks.cuda --write [--folder DIR]                              put the tables into docs/performance.md
+    python -m benchmarks.cuda --write [--folder DIR]                          put the tables into docs/performance.md
 
 Each step has a limit of its own; what it prints goes to the terminal and to DIR/<step>.txt as it comes, and rows of
 tables to DIR/rows.jsonl. Steps that passed are not repeated: the same command again runs those that are missing. The
@@ -29,6 +29,7 @@ print(torch.cuda.get_device_name(), torch.cuda.get_device_capability())
 """
 _GPU = ["-m", "benchmarks.gpu", "--json", "{folder}/rows.jsonl", "--seconds", "0.3"]
 _SMALL, _LARGE = ["--model", "mlp", "cnn"], ["--model", "transformer", "resnet"]
+_PAPER = "scenarios/papers/fedcompass/cnn_gpu.yaml"
 _TORCH = ["--ways", "fedsim", "loop", "vmap"]
 STEPS: dict[str, tuple[int, list[str]]] = {
     "device": (60, ["-c", _PROBE]),
@@ -41,8 +42,7 @@ STEPS: dict[str, tuple[int, list[str]]] = {
     "asynchronous": (60, [*_GPU, "--asynchronous", *_SMALL, "--precision", "tf32"]),
     "paper": (
         300,
-        ["-m", "fedsim", "sweep", "scenarios/papers/fedcompass/cnn_gpu.yaml"]
-        + ["-j", "12", "-o", "{folder}/fedcompass-cnn-gpu"],
+        ["-m", "fedsim", "sweep", _PAPER, "-j", "12", "-o", "{folder}/fedcompass-cnn-gpu"],
     ),
     "compiled": (150, [*_GPU, "--ways", "fedsim", "compiled", "--clients", "50"]),
     "jax": (150, [*_GPU, *_LARGE, "--ways", "fedsim", "jax", "--clients", "50"]),

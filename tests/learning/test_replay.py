@@ -94,10 +94,3 @@ def test_a_learner_names_the_first_difference() -> None:
     rounds(2, [0, 1, 2]).play(short)
     with pytest.raises(TimelineDiffers, match="the run ends after"):
         short.close()
-
-
-def test_a_checkpoint_of_an_earlier_version_has_no_checksums() -> None:
-    task, timeline = quadratic_task(), rounds(3, [0, 1, 2])
-    tensors, meta = checkpoints_of(task, timeline)[-1]
-    del tensors["timeline"]
-    assert_same(execute(task, timeline, checkpoint=(tensors, meta)), execute(task, timeline))
