@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -196,27 +195,23 @@ def _something_else(name: str) -> str:
 
 
 def _of_user(part: str, kinds: list[str]) -> dict[str, Any]:
-    entries = {kind: CATALOG.kinds[kind] for kind in kinds}
-    adapters = [one.of_function for one in entries.values() if one.of_function]
-
-    def of_function(function: Callable[..., Any]) -> type[Component]:
-        """Without --kind, a function is assumed to be a metric, or else a model."""
-        for adapter in adapters[:0:-1]:
-            with contextlib.suppress(UserError):
-                return adapter(function)
-        return adapters[0](function)
-
-    bases = [entry.base() for entry in entries.values()]
-    base = bases[0] if len(bases) == 1 else object
-    user_class = load_user_component(part, base, Path.cwd(), of_function if adapters else None)
-    for kind, entry in entries.items():
-        if issubclass(user_class, entry.base()):
-            return _described(kind, part, CATALOG.adopt(kind, user_class))
-    raise UserError(
-        "it is not a part of a scenario",
-        where=part,
-        hint=f"derive it from {' or '.join(map(import_path, bases))}",
-    )
+    bases = {kind: CATALOG.kinds[kind].base() for kind in kinds}
+    base = bases[kinds[0]] if len(kinds) == 1 else object
+    takes_functions = [kind for kind in kinds if CATALOG.kinds[kind].of_function]
+    as_is = (lambda function: function) if takes_functions else None
+    given = load_user_component(part, base, Path.cwd(), as_is)
+    if isinstance(given, type):
+        fitting = [kind for kind, base in bases.items() if issubclass(given, base)]
+    else:
+        # Without --kind, a function is assumed to be a metric, or else a model.
+        fitting = takes_functions[::-1]
+    for kind in fitting[:-1]:
+        with contextlib.suppress(UserError):
+            return _described(kind, part, CATALOG.adopt(kind, given))
+    if not fitting:
+        derive = f"derive it from {' or '.join(map(import_path, bases.values()))}"
+        raise UserError("it is not a part of a scenario", where=part, hint=derive)
+    return _described(fitting[-1], part, CATALOG.adopt(fitting[-1], given))
 
 
 def _described(kind: str, name: str, component: type[Component]) -> dict[str, Any]:
