@@ -64,10 +64,12 @@ def build_run(
     sequence = np.zeros(clients, np.int64)
     busy_until = np.zeros(clients)
     version, round_number, now, number = 0, 0, 0.0, 0
-    update_times = [0.0]
     last_evaluation = 0.0
 
     def plan(client: int, start: float, limit: float) -> dict[str, float]:
+        nonlocal number
+        number += 1
+        sequence[client] += 1
         steps = int(random.integers(10, 30))
         downloaded = start + model_bytes * 8 / world.down_bps[client]
         computed = downloaded + steps * world.step_s[client] * random.lognormal(0, 0.1)
@@ -77,7 +79,10 @@ def build_run(
         causes = {arrived: Outcome.AGGREGATED, gone: Outcome.DROPPED}
         done = int(steps * np.clip((end - downloaded) / (computed - downloaded), 0, 1))
         return {
+            "id": number - 1,
             "client": client,
+            "round": round_number,
+            "sequence": int(sequence[client]) - 1,
             "version": version,
             "start": start,
             "downloaded": downloaded if downloaded <= end else NAN,
@@ -112,13 +117,7 @@ def build_run(
                 now += 600.0
                 continue
             chosen = random.choice(candidates, min(cohort, len(candidates)), replace=False)
-            plans = []
-            for client in chosen:
-                p = plan(int(client), now, np.inf)
-                p |= {"id": number, "round": round_number, "sequence": int(sequence[client])}
-                sequence[client] += 1
-                number += 1
-                plans.append(p)
+            plans = [plan(int(client), now, np.inf) for client in chosen]
             arrivals = sorted(p["arrived"] for p in plans if not np.isnan(p["arrived"]))
             quorum = int(cohort * 0.7)
             deadline = now + 900
@@ -130,7 +129,6 @@ def build_run(
             )
             if taken and not ended:
                 version += 1
-                update_times.append(close)
             taken_ids = {p["id"] for p in taken}
             for p in plans:
                 busy_until[p["client"]] = p["end"]
@@ -171,18 +169,14 @@ def build_run(
         buffer: list[tuple[dict[str, float], int]] = []
 
         def refill(time_s: float) -> None:
-            nonlocal number
             candidates = np.flatnonzero(world.online(time_s) & (busy_until <= time_s))
             room = cohort - len(flights)
             if room <= 0 or not len(candidates):
                 return
             for client in random.choice(candidates, min(room, len(candidates)), replace=False):
                 p = plan(int(client), time_s, duration_s)
-                p |= {"id": number, "round": version, "sequence": int(sequence[client])}
-                sequence[client] += 1
                 busy_until[client] = p["end"]
-                heapq.heappush(flights, (p["end"], number, p))
-                number += 1
+                heapq.heappush(flights, (p["end"], p["id"], p))
 
         refill(0.0)
         tick = 300.0
