@@ -3,51 +3,41 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import Result
 
-from fedsim.cli import cli
-from tests.cli.invoking import DIGITS, PARABOLAS, invoke
+from tests.cli.invoking import DIGITS, PARABOLAS
 
 
-def test_a_run_without_any_update_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "s.yaml"
-    for up, said in (("0", True), ("1Mbps", False)):
-        path.write_text(PARABOLAS.replace("up: 1Mbps", f"up: {up}"), encoding="utf-8")
-        result = CliRunner().invoke(cli, ["run", str(path), "-o", str(tmp_path / f"out{up}")])
-        assert result.exit_code == 0, result.output
-        assert (
-            "no update was aggregated, so the model is the initial one" in result.stderr
-        ) == said
-        assert "no update reached the model" not in result.stdout
-        # Asked were all three each time.
-        contributed = next(line for line in result.stdout.splitlines() if "contributed" in line)
-        assert f"{0 if said else 3} of 3" in contributed
+@pytest.mark.parametrize(("up", "said"), [("0", True), ("1Mbps", False)])
+def test_a_run_without_any_update_says_so(run: Callable[..., Result], up: str, said: bool) -> None:
+    result = run(PARABOLAS.replace("up: 1Mbps", f"up: {up}"))
+    assert result.exit_code == 0, result.output
+    assert ("no update was aggregated, so the model is the initial one" in result.stderr) == said
+    assert "no update reached the model" not in result.stdout
+    # Asked were all three each time.
+    contributed = next(line for line in result.stdout.splitlines() if "contributed" in line)
+    assert f"{0 if said else 3} of 3" in contributed
 
 
 @pytest.mark.parametrize(
     ("rate", "said"),
     [
         (1e38, r"loss is not finite\n  try a smaller learning rate, or training\.clip_norm"),
-        (
-            1e5,
-            r"its loss is [\d,]+, and that of the initial model was 2\.3\d*\n  try a smaller learning rate",
-        ),
+        (1e5, r"its loss is [\d,]+, and that of the initial model was 2\.3\d*\n  try a smaller"),
         (0.1, None),
     ],
 )
-def test_a_model_that_diverged_says_so(tmp_path: Path, rate: float, said: str | None) -> None:
-    path, out = tmp_path / "s.yaml", tmp_path / "out"
-    path.write_text(
-        DIGITS.replace("local_steps: 2", f"local_steps: 2, optimizer: {{lr: {rate}}}"),
-        encoding="utf-8",
-    )
-    result = invoke("run", path, "-o", out)
+def test_a_model_that_diverged_says_so(
+    run: Callable[..., Result], rate: float, said: str | None
+) -> None:
+    result = run(DIGITS, "-s", f"training.optimizer.lr={rate}", "-o", "out")
     assert result.exit_code == 0, result.output
     assert "has diverged" not in result.stdout
-    page = (out / "report.html").read_text(encoding="utf-8")
+    page = Path("out/report.html").read_text(encoding="utf-8")
     assert page.count("The model has diverged: ") == (said is not None)
     if said is None:
         assert "has diverged" not in result.stderr
@@ -55,56 +45,48 @@ def test_a_model_that_diverged_says_so(tmp_path: Path, rate: float, said: str | 
         assert re.search(f"warning: the model has diverged: {said}", result.stderr)
 
 
-def test_a_users_metric_that_is_nan_is_named_and_no_learning_rate_blamed(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(
+def test_a_users_metric_that_is_nan_is_named_and_no_learning_rate_blamed(
+    run: Callable[..., Result],
+) -> None:
+    own = Path("own.py").resolve()
+    own.write_text(
         "def late(outputs, labels): return float('nan')\ndef fine(outputs, labels): return 1.0\n",
         encoding="utf-8",
     )
-    path = tmp_path / "s.yaml"
-    metrics = "evaluation: {metrics: [own.py:fine, own.py:late]}\n"
-    path.write_text(DIGITS + metrics, encoding="utf-8")
-    result = invoke("run", path, "-o", tmp_path / "out")
+    text = DIGITS + "evaluation: {metrics: [own.py:fine, own.py:late]}\n"
+    result = run(text)
     assert result.exit_code == 0, result.output
     said = "undefined for the last model: late is not finite, but the loss is; see"
-    assert f"{said} {tmp_path / 'own.py'}:late\n" in result.stdout
+    assert f"{said} {own}:late\n" in result.stdout
     assert "has diverged" not in result.output
-    rate = "training.optimizer.lr=1e38"
-    result = invoke("run", path, "-s", rate, "-o", tmp_path / "diverged")
+    result = run(text, "-s", "training.optimizer.lr=1e38", "-o", "diverged")
     assert "the model has diverged: loss and late are not finite\n  try" in result.stderr
     assert "undefined" not in result.stdout
 
 
-def test_a_target_that_the_initial_model_reaches_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "s.yaml"
-    path.write_text(PARABOLAS, encoding="utf-8")
-    target = "stop.target={loss: 1e9}"
-    result = invoke("run", path, "-s", target, "-o", tmp_path / "out")
+def test_a_target_that_the_initial_model_reaches_is_named(run: Callable[..., Result]) -> None:
+    result = run(PARABOLAS, "-s", "stop.target={loss: 1e9}")
     assert result.exit_code == 0, result.output
     assert "the initial model already reaches the target" in result.stdout
     assert "no update reached the model" not in result.stdout
 
 
-def test_rounds_are_counted_only_where_there_are_rounds(tmp_path: Path) -> None:
-    path = tmp_path / "s.yaml"
-    path.write_text(PARABOLAS, encoding="utf-8")
-    for schedule, said in (("sync", True), ("async", False)):
-        option = f"server={{method: fedasync, schedule: {schedule}}}" if not said else "seed=0"
-        result = invoke("run", path, "-s", option, "-o", tmp_path / schedule)
+def test_rounds_are_counted_only_where_there_are_rounds(run: Callable[..., Result]) -> None:
+    for number, (server, said) in enumerate((("fedavg", True), ("fedasync", False))):
+        result = run(PARABOLAS, "-s", f"server.method={server}", "-o", str(number))
         assert result.exit_code == 0, result.output
         assert ("│ rounds" in result.stdout) == said
         assert "model versions" in result.stdout
 
 
-def test_a_users_method_is_named_if_the_model_is_not_finite(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(
+def test_a_users_method_is_named_if_the_model_is_not_finite(run: Callable[..., Result]) -> None:
+    Path("own.py").write_text(
         "from fedsim.methods.fedavg import FedAvg\n"
         "class Nan(FedAvg):\n"
         "    def aggregate(self, state, updates):\n"
         "        return {name: value * float('nan') for name, value in super().aggregate(state, updates).items()}\n",
         encoding="utf-8",
     )
-    path = tmp_path / "s.yaml"
-    path.write_text(DIGITS, encoding="utf-8")
-    result = invoke("run", path, "-s", "server.method={name: own.py:Nan}", "-o", tmp_path / "out")
+    result = run(DIGITS, "-s", "server.method={name: own.py:Nan}")
     assert result.exit_code == 0, result.output
     assert "own.py:Nan returns finite numbers, or try a smaller learning rate" in result.stderr
