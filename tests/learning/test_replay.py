@@ -17,7 +17,7 @@ from fedsim.vocabulary.timeline import (
     Train,
 )
 from tests.learning.problems import Timeline, make_learner, quadratic_task
-from tests.learning.timelines import assert_same, checkpoints_of, execute, rounds
+from tests.learning.timelines import checkpoints_of, rounds
 
 TRAIN = Train(0, 1, 2, 3, 4, 5, 6, 7.0)
 AGGREGATE = Aggregate(1, 2.0, 3, (Contribution(4, 5, 6), Contribution(7, 8, 9)), {"online": 3.0})
