@@ -18,7 +18,6 @@ from ruamel.yaml import YAML
 from fedsim import bundled
 from fedsim import run as fedsim_run
 from fedsim.analysis.report import render
-from fedsim.cli import COMMANDS, cli
 from fedsim.learning.metrics import Metric
 from fedsim.methods.base import Method
 from fedsim.parts.catalog import CATALOG
@@ -213,13 +212,6 @@ def _run_session(block: Block, names: dict[str, Any]) -> None:
     report: list[str] = []
     runner.run(test, out=report.append, clear_globs=False)
     assert not runner.failures, "".join(report)
-
-
-def test_the_command_table_of_the_readme_is_the_command_line() -> None:
-    text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
-    listed = re.findall(r"^\| `fedsim (\w+)` \|", text, flags=re.MULTILINE)
-    available = cli.list_commands(cli.make_context("fedsim", ["scenario", "schema"]))
-    assert listed == available == [name for name in COMMANDS if name in available]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
