@@ -6,7 +6,6 @@ install, which has them at the top of the checkout, reads those. There is no sec
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,6 @@ HERE = Path(__file__).resolve().parent
 TEMPLATES = HERE / "templates"
 _NAMED = 8
 """Maximum number of trace bundles near a missing one that a hint names."""
-_RENAMED = {"partial_personalisation": "partial_personalization"}
-"""Earlier names of bundled scenarios."""
 
 
 def located(path: str) -> Path:
@@ -111,11 +108,6 @@ def scenario_file(path: Path) -> Path:
         return path
     known = scenarios()
     name = path.with_suffix("").as_posix()
-    if name in _RENAMED:
-        logging.getLogger("fedsim").warning(
-            "note: the scenario '%s' is now named '%s'", name, _RENAMED[name]
-        )
-        name = _RENAMED[name]
     if name.removeprefix("scenarios/") in known and name not in known:
         name = name.removeprefix("scenarios/")
         raise UserError(

@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 import shlex
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -43,13 +43,6 @@ ROW_GROUP_ROWS = 1 << 24
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-def american(values: Any) -> Any:
-    """``values`` with the key ``licence`` of fedsim 0.1.0 renamed to ``license``."""
-    if isinstance(values, Mapping) and "licence" in values and "license" not in values:
-        return {"license" if key == "licence" else key: value for key, value in values.items()}
-    return values
-
-
 class Eligibility(BaseModel):
     """The meaning of "available" in a bundle."""
 
@@ -77,7 +70,7 @@ class Manifest(BaseModel):
     name: str
     """Name of the bundle."""
     written_by: str | None = None
-    """fedsim and its version; null in bundles of 0.1.0."""
+    """fedsim and its version."""
     source: str | None = None
     """Repository, commit and path of the source, or the generator."""
     license: str | None = None
@@ -110,13 +103,11 @@ class Manifest(BaseModel):
     sha256: dict[str, str] = {}
     """SHA-256 of each table's file."""
     manifest_sha256: str | None = None
-    """SHA-256 of the manifest's other content; null in bundles of earlier versions."""
+    """SHA-256 of the manifest's other content."""
     counts: dict[str, int] = {}
     """Numbers of rows that the importer dropped or merged, by kind."""
     caveats: list[str] = []
     """Limits of the data, such as devices that were picked rather than drawn at random."""
-
-    _american = model_validator(mode="before")(american)
 
     @model_validator(mode="after")
     def _is_printable(self) -> Manifest:
@@ -413,8 +404,7 @@ def _listed_files(folder: Path) -> list[Path]:
         return []
     if not isinstance(content, dict) or not str(content.get("schema")).startswith("fedsim.trace/"):
         return []
-    # Version 0.1.0 did not record the writer in the manifest.
-    if not str(content.get("written_by") or "fedsim 0.1.0").startswith("fedsim "):
+    if not str(content.get("written_by")).startswith("fedsim "):
         return []
     digests = content.get("sha256")
     names: Iterable[str] = digests if isinstance(digests, dict) and digests else TABLES

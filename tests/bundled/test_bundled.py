@@ -35,13 +35,6 @@ def test_a_folder_does_not_hide_a_bundled_scenario(tmp_path: Path) -> None:
         assert load_scenario("quickstart").scenario.name == "quickstart"
 
 
-def test_an_earlier_name_of_a_bundled_scenario_is_accepted_with_a_note(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    assert load_scenario("partial_personalisation").scenario.name == "partial-personalization"
-    assert "is now named 'partial_personalization'" in caplog.text
-
-
 def test_bundled_scenarios_are_scenarios() -> None:
     known = bundled.scenarios()
     assert "quickstart" in known

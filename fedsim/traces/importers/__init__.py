@@ -18,12 +18,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
 from fedsim.parts.component import Component, Parameters
-from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle, american
+from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
 from fedsim.traces.importers._sources import SourceFile as SourceFile
 from fedsim.traces.importers._sources import Sources as Sources
 from fedsim.traces.parameters import OnEnd
@@ -49,8 +49,6 @@ class ImporterParams(Parameters):
     """Limits of the data, such as devices that were picked rather than drawn at random; kept in the manifest."""
     max_unpacked: Size = Field(2.0 * 2**30, gt=0)
     """Maximum unpacked size of all .gz and .zip files together; larger ones are refused."""
-
-    _american = model_validator(mode="before")(american)
 
 
 @dataclass(frozen=True)
