@@ -186,10 +186,6 @@ class Learner:
             return self._answers[key]
         self.flush()
         if key not in self._answers:
-            if instruction.version != self.version:
-                raise InvariantViolation(
-                    f"version {instruction.version} is requested, but the newest is {self.version}"
-                )
             with reproducible(tf32=self.station.execution.tf32):
                 self._answers[key] = self._measurement.measure(self.server)
         return self._answers[key]
@@ -228,10 +224,6 @@ class Learner:
                     "clients are selected by their accuracy on their own test samples, but have none",
                     where="server.selection",
                     hint="give clients test samples (such as task.partition.test: split), or choose another selection",
-                )
-            if version != self.version:
-                raise InvariantViolation(
-                    f"version {version} is requested, but the newest is {self.version}"
                 )
             self._accuracies[version] = clients.accuracy
         return self._accuracies[version]
@@ -345,22 +337,12 @@ class Learner:
     # -- submission ---------------------------------------------------------------------------------------------------
 
     def _submit_train(self, train: Train) -> None:
-        self._require_held(train)
         self._pending.add(train)
         if self._eager:
             with reproducible(tf32=self.station.execution.tf32):
                 self._train([train])
 
-    def _require_held(self, train: Train) -> None:
-        if not self._side.versions.held(train.version):
-            raise InvariantViolation(
-                f"dispatch {train.dispatch_id} is to be trained from version {train.version}, "
-                "which was not held for it"
-            )
-
     def _hold_evaluation(self, instruction: Evaluate) -> None:
-        if instruction.version < self.version:
-            raise InvariantViolation(f"version {instruction.version} is to be evaluated too late")
         exists = instruction.version == self.version
         self._side.versions.hold_evaluation(instruction.version, self.server if exists else None)
 
@@ -374,7 +356,6 @@ class Learner:
         elif instruction.dispatch_id in self._untrained_before:
             self._submit_train(instruction)
         else:
-            self._require_held(instruction)
             self._side.versions.release(instruction.version)
             if instruction.dispatch_id in self._side.waiting:
                 self._pending.trains[instruction.dispatch_id] = instruction

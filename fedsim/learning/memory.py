@@ -173,20 +173,13 @@ class _DiskRows(_Rows):
     def _write(self, slot: int, row: Tensor) -> None:
         self._file.seek(slot * self._elements * self._dtype.itemsize)
         plain = row.detach().to(device="cpu", dtype=self._dtype).contiguous()
-        data = plain.view(torch.uint8).numpy().data
-        while data:
-            data = data[self._file.write(data) :]
+        plain.view(torch.uint8).numpy().tofile(self._file)
 
     def _read(self, slot: int) -> Tensor:
-        row = torch.empty(self._elements, dtype=self._dtype)
-        self._file.seek(slot * self._elements * self._dtype.itemsize)
-        data = row.view(torch.uint8).numpy().data
-        while data:
-            count = self._file.readinto(data)  # type: ignore[attr-defined]
-            if not count:
-                raise OSError("a temporary file of rows was truncated")
-            data = data[count:]
-        return row
+        row_bytes = self._elements * self._dtype.itemsize
+        self._file.seek(slot * row_bytes)
+        data = np.fromfile(self._file, np.uint8, row_bytes)
+        return torch.from_numpy(data).view(self._dtype)
 
 
 class RowStore:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 import zlib
 from array import array
+from dataclasses import fields
+from operator import attrgetter
 
 import numpy as np
 import torch
@@ -19,6 +21,7 @@ from fedsim.vocabulary.timeline import Aggregate, Evaluate, Instruction, Timelin
 
 # Doubles hold every integer of an instruction exactly, whichever type it has.
 _TRAIN = struct.Struct("<8d?")
+_FIELDS = attrgetter(*(field.name for field in fields(Train)))
 _HEAD = struct.Struct("<c3d")
 
 
@@ -71,19 +74,7 @@ class Replay:
 def checksum(instruction: Instruction) -> int:
     """CRC-32 of everything in an instruction."""
     if isinstance(instruction, Train):
-        return zlib.crc32(
-            _TRAIN.pack(
-                instruction.dispatch_id,
-                instruction.client,
-                instruction.sequence,
-                instruction.version,
-                instruction.round,
-                instruction.steps,
-                instruction.steps_assigned,
-                instruction.dispatched_s,
-                instruction.used,
-            )
-        )
+        return zlib.crc32(_TRAIN.pack(*_FIELDS(instruction)))
     kind = b"e" if isinstance(instruction, Evaluate) else b"a"
     value = zlib.crc32(_HEAD.pack(kind, instruction.version, instruction.time_s, instruction.round))
     if isinstance(instruction, Aggregate):

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsim.errors import InvariantViolation
 from fedsim.learning.contract import Contract
 from fedsim.learning.memory import Budget, StateStore
 from fedsim.learning.updates import Contributions, WaitingUpdates
@@ -103,10 +102,6 @@ class ServerSide:
         Raises:
             UserError: the method returned something other than it declares.
         """
-        if instruction.version != self.version + 1:
-            raise InvariantViolation(
-                f"version {instruction.version} follows version {self.version}"
-            )
         updates = Contributions(instruction, trains, self.waiting, self.store, self._method.context)
         with self._contract.unchanged(self.current):
             state = self._method.aggregate(self.current, updates)

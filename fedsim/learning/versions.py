@@ -49,10 +49,6 @@ class Versions:
         self._holds[version] -= 1
         self._free(version)
 
-    def held(self, version: int) -> bool:
-        """Whether any dispatch of ``version`` is open or untrained."""
-        return self._holds[version] > 0
-
     def hold_evaluation(self, version: int, state: ServerState | None) -> None:
         """Note a pending evaluation of ``version``; ``state`` if the version already exists."""
         self._evaluations[version] += 1

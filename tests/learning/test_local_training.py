@@ -228,8 +228,10 @@ def test_root_mean_squared_losses_weigh_samples_equally(
     assert trained.loss.tolist() == pytest.approx([expected], rel=1e-12)
 
 
-@pytest.mark.parametrize("single_bytes", [0, 1 << 20], ids=["client by client", "together"])
-@pytest.mark.parametrize("model", ["linear", "mlp"])
+@pytest.mark.parametrize(
+    ("model", "single_bytes"),
+    [("linear", 0), ("linear", 1 << 20), ("mlp", 0), ("mlp", 1 << 20), ("layers", 0)],
+)
 @pytest.mark.parametrize(
     ("pull", "constant", "divisor"), [(0.3, False, 1.0), (0.3, True, 2.0), (0.0, True, 3.0)]
 )

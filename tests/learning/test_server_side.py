@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import pytest
 import torch
 
-from fedsim.errors import InvariantViolation
 from fedsim.learning.server_side import ServerSide
 from fedsim.methods.base import LocalUpdate, Memory
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Train
@@ -89,13 +88,6 @@ def test_an_unused_update_leaves_only_the_memory_that_outlives_it(outlives: bool
     receive(server, [train_of(0, 1, used=False), train_of(1, 2)], 1.0, 3.0)
     expected = [100.0 if outlives else 0.0, 300.0]
     assert server.store.rows([1, 2])["own"][:, 0].tolist() == expected
-
-
-def test_versions_follow_each_other() -> None:
-    server = server_side()
-    with pytest.raises(InvariantViolation, match="version 2 follows version 0"):
-        server.aggregate(aggregate_of(2), [])
-    assert server.version == 0
 
 
 def test_a_checkpoint_restores_the_state_waiting_vectors_and_sent_versions() -> None:

@@ -13,10 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from fedsim.learning.device import Execution, multiplies_bfloat16, reproducible
-from fedsim.learning.kernels import ConvStackKernel, LoopKernel, VmapKernel, choose
-from fedsim.learning.local_training import active_rows, row_matrix
+from fedsim.learning.kernels import ConvStackKernel, LoopKernel, choose
 from fedsim.learning.samples import Samples
-from fedsim.methods.base import Corrected
 from fedsim.parts.component import Parameters
 from fedsim.scenario.training import Augmentation
 from fedsim.tasks.dataset import Dataset
@@ -40,7 +38,7 @@ from tests.learning.kernels.building import (
     built_for,
     models_of,
 )
-from tests.learning.problems import make_training, train
+from tests.learning.problems import make_training
 from tests.learning.timelines import assert_same, execute
 from tests.learning.workers.cases import Case, asynchronous, on_devices, with_threads
 
@@ -99,7 +97,6 @@ TASKS: dict[str, Callable[[], SupervisedTask]] = {
     "unusual": partial(images, Unusual, (2, 27, 30)),
     "dense": partial(images, Dense, (1, 5, 4)),
 }
-SMALL = ("cnn, odd colour images", "fedcompass_cnn, odd colour images", "unusual")
 
 
 def by_autograd(task: SupervisedTask, model: Tensor, rows: list[int]) -> tuple[Tensor, Tensor]:
@@ -213,63 +210,6 @@ def test_autocast_leaves_float64_as_it_is() -> None:
     assert torch.equal(*gradients)
 
 
-@pytest.mark.parametrize("squared", [False, True], ids=["means", "squares"])
-@pytest.mark.parametrize("name", SMALL)
-def test_plain_steps_are_gradient_steps(name: str, squared: bool) -> None:
-    task = TASKS[name]()
-    moved = models_of(task, 4, torch.float64)
-    followed, out = moved.clone(), torch.zeros_like(moved)
-    rates = torch.tensor([0.01, 0.02, 0.03, 0.04], dtype=torch.float64)
-    one, other = (
-        build(kind, task, torch.float64, squared_losses=squared).session(
-            CLIENTS, np.zeros(4, int), STEPS, 0
-        )
-        for kind in ("conv_stack", "loop")
-    )
-    losses = torch.zeros(4, dtype=torch.float64)
-    with torch.no_grad():
-        sums = one.descend(moved, rates, active_rows(STEPS))
-        for step, rows in enumerate(active_rows(STEPS).tolist()):
-            losses[:rows] += other.gradients(step, followed[:rows], out[:rows])
-            followed[:rows] -= rates[:rows].unsqueeze(1) * out[:rows]
-    torch.testing.assert_close(moved, followed, atol=1e-12, rtol=1e-10)
-    torch.testing.assert_close(sums, losses, atol=1e-12, rtol=1e-10)
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_results_are_bitwise_the_same_in_every_group(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Several draws of the batch order where the group is large.
-    monkeypatch.setattr("fedsim.learning.kernels.supervised._MOST_PLACES", 300)
-    task = TASKS[name]()
-    kernel = build("conv_stack", task)
-    assert kernel.group_invariant
-    clients, steps = np.array([5, 3, 2, 5, 3]), np.array([9, 9, 5, 2, 1])
-    weights = row_matrix(5, task.layout.size, like=torch.zeros(1))
-    weights.copy_(models_of(task, 5, torch.float32))
-    rates = torch.linspace(0.01, 0.05, 5)
-
-    def run(pick: list[int]) -> tuple[Tensor, Tensor, Tensor]:
-        moved = row_matrix(len(pick), task.layout.size, like=weights)
-        moved.copy_(weights[pick])
-        session = kernel.session(clients[pick], np.full(len(pick), 2), steps[pick], 0)
-        with reproducible(), torch.no_grad():
-            losses = session.descend(moved, rates[pick], active_rows(steps[pick]))
-            out = row_matrix(len(pick), task.layout.size, like=weights)
-            session = kernel.session(clients[pick], np.full(len(pick), 2), steps[pick], 0)
-            for step, active in enumerate(active_rows(steps[pick]).tolist()):
-                session.gradients(step, moved[:active], out[:active])
-        return moved, losses, out
-
-    together, losses, gradients = run([0, 1, 2, 3, 4])
-    for pick in ([0], [4], [1, 3], [1, 2, 3, 4]):
-        apart, group_losses, its = run(pick)
-        assert torch.equal(apart, together[pick])
-        assert torch.equal(group_losses, losses[pick])
-        assert torch.equal(its, gradients[pick])
-
-
 @pytest.mark.parametrize("method", ["fedavg", "fedprox", "scaffold"])
 def test_threads_and_devices_give_the_same_bits(method: str) -> None:
     make_task = partial(images, Cnn, (3, 9, 7), (20, 7, 33, 50, 12, 64, 5, 41), kernel=3)
@@ -278,38 +218,6 @@ def test_threads_and_devices_give_the_same_bits(method: str) -> None:
     expected = execute(make_task(), asynchronous(), **with_threads(case, 1))
     for options in (with_threads(case, 3), on_devices(case, 2)):
         assert_same(execute(make_task(), asynchronous(), **options), expected)
-
-
-@pytest.mark.parametrize(
-    ("strength", "constant", "divisor"), [(0.3, False, 1.0), (0.3, True, 2.0), (0.0, True, 3.0)]
-)
-def test_a_correction_in_the_step_is_the_one_applied_to_gradients(
-    strength: float, constant: bool, divisor: float
-) -> None:
-    """A trainer cannot know what a function does, so it corrects the gradients by it."""
-    task, training = TASKS["cnn, odd colour images"](), make_training(dtype="float64")
-    generator = torch.Generator().manual_seed(0)
-    shape = (2, 3, task.layout.size)
-    vectors = 0.1 * torch.randn(shape, generator=generator, dtype=torch.float64)
-    rule = Corrected(vectors[0] if constant else None, strength, vectors[1], divisor)
-    collect = () if strength else ("mean_gradient",)
-    known, plain = (
-        train(
-            task, training, [0, 1, 2], [7, 5, 2], [0.01, 0.02, 0.03], rule=given, collect=collect
-        )[1]
-        for given in (rule, lambda step: rule(step))
-    )
-    torch.testing.assert_close(known.model, plain.model)
-    torch.testing.assert_close(known.loss, plain.loss)
-    if not strength:
-        torch.testing.assert_close(known.mean_gradient, plain.mean_gradient)
-
-
-@pytest.mark.parametrize("executor", ["auto", "stacked", "parallel", "plain"])
-def test_only_the_automatic_choice_takes_the_kernel(executor: str) -> None:
-    kernels = {"auto": ConvStackKernel, "stacked": VmapKernel}
-    expected = kernels.get(executor, LoopKernel)
-    assert type(built_for(TASKS["cnn"](), executor, "float32")) is expected
 
 
 class Rebuilt(Cnn):

@@ -232,6 +232,7 @@ def test_penalty_and_logistic_loss() -> None:
         ("layers", "auto", ConvStackKernel),
         ("layers", "stacked", VmapKernel),
         ("layers", "plain", LoopKernel),
+        ("layers", "parallel", LoopKernel),
     ],
 )
 def test_the_kernel_follows_the_documented_rule(model: str, executor: str, expected: type) -> None:
