@@ -16,7 +16,6 @@ from fedsim.calibration.flower import as_timing
 from fedsim.calibration.log import numbered, read_log
 from fedsim.calibration.naming import paired
 from fedsim.calibration.prediction import (
-    IN_TIME,
     Lateness,
     Prediction,
     fitting_rounds,
@@ -34,9 +33,9 @@ from fedsim.network.transport import Transport
 from fedsim.network.transports.fluid import Fluid
 from fedsim.parts.parameters import Parameters
 from fedsim.scenario.loading import LoadedScenario, load_scenario_dict
-from fedsim.scheduling.schedules.sync import Sync, SyncParams
+from fedsim.scheduling.schedules.sync import Sync
 from fedsim.tasks.kinds.flower import FlowerTask
-from fedsim.vocabulary.formatting import format_count, format_counted, format_duration, format_share
+from fedsim.vocabulary.formatting import format_count, format_counted, format_share
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _QUANTITIES: Mapping[str, Callable[[pd.DataFrame], pd.Series]] = {
@@ -45,8 +44,6 @@ _QUANTITIES: Mapping[str, Callable[[pd.DataFrame], pd.Series]] = {
     "upload (s)": lambda log: log["upload_s"],
     "dispatch to arrival (s)": lambda log: log["end_s"] - log["start_s"],
 }
-_OVERDUE = 1.1
-"""Share of the scenario's deadline beyond which updates of the log that are in time are flagged."""
 _MISSING = 0.01
 """Share of the log's dispatches whose absence from the cross-validation is flagged."""
 _FEW = 0.8
@@ -109,7 +106,7 @@ def calibrate(
     # From here on clients are numbers: a simulated log has no names.
     log = numbered(log, clients)
     estimates = estimate(log, clients, assumptions)
-    flags += [*_other_deadline(log, scenario), *estimates.flags]
+    flags += estimates.flags
     if shares_links:
         flags.append(
             "The scenario's links are shared: the rates in a log include the effect of sharing, so the scenario's links"
@@ -144,12 +141,8 @@ def calibrate(
         if fitted < _FEW_ROUNDS or seen < _MOST_CLIENTS * len(clients):
             flags.append(
                 f"The cross-validation is fitted to only {format_counted(fitted, 'round')} with completed dispatches of"
-                f" {format_count(seen)} of {format_counted(len(clients), 'client')}"
-                + (
-                    ": its bands are wide, and assume that the other clients are like these."
-                    if seen < len(clients)
-                    else ": its bands are wide."
-                )
+                f" {format_count(seen)} of {format_counted(len(clients), 'client')}: its bands are wide and"
+                " assume that other clients are like these."
             )
         script = _script(log)
 
@@ -168,8 +161,7 @@ def calibrate(
         if missing > _MISSING and issubclass(scenario.scenario.server.schedule.type, Sync):
             flags.append(
                 f"The simulations of the cross-validation lack {format_share(missing)} of the log's dispatches, because"
-                " their clients are still busy or offline: rounds may be predicted too short, or too long if they wait"
-                " until a deadline, with too few late clients."
+                " their clients are still busy or offline: predictions of rounds and of late clients may be off."
             )
     else:
         rounds_lack = "no column round" if log["round"].isna().all() else "fewer than 5 rounds"
@@ -284,23 +276,6 @@ def calibrated(
             "loss": devices["network"].get("loss", 0.0),
         }
     return data
-
-
-def _other_deadline(log: pd.DataFrame, scenario: LoadedScenario | None) -> list[str]:
-    """A flag if updates counted in the log that are too late for the deadline of the scenario."""
-    schedule = None if scenario is None else scenario.scenario.server.schedule.params
-    if not isinstance(schedule, SyncParams) or schedule.deadline is None:
-        return []
-    spans_s = (log["end_s"] - log["start_s"])[log["outcome"].isin(IN_TIME)]
-    overdue = int((spans_s > _OVERDUE * schedule.deadline).sum())
-    if not overdue:
-        return []
-    return [
-        f"The scenario's rounds end after {format_duration(schedule.deadline)}, but"
-        f" {format_counted(overdue, 'update')} of the log {'was' if overdue == 1 else 'were'} in time later than that"
-        f" (up to {format_duration(spans_s.max())} after the dispatch): the schedules differ. Correct"
-        " server.schedule.deadline."
-    ]
 
 
 def _script(log: pd.DataFrame) -> list[list[int]]:

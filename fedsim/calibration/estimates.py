@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.special import ndtr
+from scipy import stats
 
 from fedsim.calibration.transfers import FASTEST_BPS, LatencySource, Link, identify
 from fedsim.errors import UserError
@@ -38,8 +38,6 @@ _DRAWN_TESTS = 399
 _LONG_STEP_S, _SLOW_BPS = 60.0, 100e3
 """Median step time above which, and median rate below which, the unit of a log's times is doubtful."""
 _OPTIONAL = ("downloaded_s", "computed_s", "steps", "bytes_down", "bytes_up")
-_ROUNDING_S = 1e-6
-"""Rounding errors of instants up to which two dispatches do not overlap."""
 _LEAST_P = 0.01
 """Significance level: a family of distributions is flagged if a smaller share of its own samples fits worse."""
 
@@ -218,7 +216,7 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
     done = log[log["end_s"].notna()]
     client = done["client"].to_numpy(np.int64)
     count = len(clients)
-    flags = _incomplete(done) + _overlapping(done, clients)
+    flags = _incomplete(done)
     steps = done["steps"].to_numpy(float)
     if assumptions.steps is not None:
         steps = np.where(np.isnan(steps), assumptions.steps[client], steps)
@@ -315,10 +313,9 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
         "A log shows when clients worked, not when they could have worked: without dropped dispatches, availability is"
         " not estimated. A scenario that names this bundle needs devices.availability: always."
         if not online
-        else f"Availability is estimated from {_dispatches(len(absent), 'dropped')} of"
-        f" {format_counted(absent.nunique(), 'client')}. Clients"
-        " count as offline from a dropped dispatch to their next one: they may have been back earlier, and away at"
-        " other times."
+        else f"Availability is estimated from the dropped dispatches ({format_count(len(absent))}) of"
+        f" {format_counted(absent.nunique(), 'client')}, which count as offline from such a dispatch to their next one:"
+        " they may have been back earlier, and away at other times."
     )
     return Estimates(
         tuple(clients),
@@ -356,29 +353,6 @@ def _incomplete(done: pd.DataFrame) -> list[str]:
         f"Of {format_count(len(done))} completed dispatches, {format_names(lacking)}: each estimate rests on the"
         " dispatches that show it."
     ]
-
-
-def _overlapping(done: pd.DataFrame, clients: Sequence[str]) -> list[str]:
-    """A flag if a client starts a dispatch before an earlier one of its dispatches has ended."""
-    ordered = done.sort_values(["client", "start_s"], kind="stable")
-    busy_until_s = ordered.groupby("client")["end_s"].transform(
-        lambda end_s: end_s.cummax().shift()
-    )
-    overlaps = ordered[ordered["start_s"] < busy_until_s - _ROUNDING_S]
-    if overlaps.empty:
-        return []
-    first = overlaps.iloc[0]
-    started = "starts" if len(overlaps) == 1 else "start"
-    return [
-        f"{_dispatches(len(overlaps), 'completed')} {started} before an earlier one of the same client"
-        f" has ended (first: client '{clients[int(first['client'])]}', {format_duration(first['start_s'])} after the"
-        " log's first start). In the simulation, a client has one dispatch at a time: check the column client."
-    ]
-
-
-def _dispatches(count: int, kind: str) -> str:
-    """A number of dispatches of a kind, in words."""
-    return f"{format_count(count)} {kind} dispatch{'' if count == 1 else 'es'}"
 
 
 def _unlikely_unit(log: pd.DataFrame, step_s: FloatArray, rates_bps: FloatArray) -> list[str]:
@@ -470,33 +444,21 @@ def family_p(client: npt.NDArray[np.int64], values: FloatArray) -> float:
     """The share of normal samples that are farther from a normal distribution than the values are.
 
     Kolmogorov-Smirnov test with estimated mean of each client and estimated common variance (Lilliefors, 1967), from
-    samples with as many values per client and a fixed seed; 1 if no client has two values.
+    samples with a fixed seed; 1 if no client has two values.
     """
     rows = np.bincount(client)
-    tested = np.flatnonzero(rows[client] > 1)
-    if len(tested):
-        tested = tested[np.unique(np.linspace(0, len(tested) - 1, _TESTED).round().astype(int))]
-    _, client = np.unique(client[tested], return_inverse=True)
-    rows = np.bincount(client)
+    mean = np.bincount(client, values) / np.maximum(rows, 1)
     several = rows[client] > 1
-    tested, client = tested[several], client[several]
-    if len(tested) <= len(np.unique(client)) + 1:
+    client = client[several]
+    # The distance of a value from the mean of n has the share 1 - 1 / n of the variance.
+    left = (values[several] - mean[client]) / np.sqrt(1 - 1 / rows[client])
+    if len(left) <= len(np.unique(client)) + 1:
         return 1.0
-    scale = np.sqrt(1 - 1 / rows[client])
-    steps = np.arange(len(tested) + 1) / len(tested)
-
-    def distance(sample: FloatArray) -> float:
-        left = sample - (np.bincount(client, sample) / np.maximum(rows, 1))[client]
-        left = np.sort(left / scale)
-        shares = ndtr(left / np.sqrt((left**2).mean()))
-        return float(max((steps[1:] - shares).max(), (shares - steps[:-1]).max()))
-
-    generator = np.random.default_rng(0)
-    seen = distance(values[tested])
-    farther = sum(
-        distance(generator.standard_normal(len(tested))) >= seen for _ in range(_DRAWN_TESTS)
+    tested = np.unique(np.linspace(0, len(left) - 1, _TESTED).round().astype(int))
+    test = stats.goodness_of_fit(
+        stats.norm, left[tested], statistic="ks", n_mc_samples=_DRAWN_TESTS, random_state=0
     )
-    return (1 + farther) / (1 + _DRAWN_TESTS)
+    return float(test.pvalue)
 
 
 def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> TraceBundle:

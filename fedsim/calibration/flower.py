@@ -48,7 +48,7 @@ def as_timing(
             " simulated, and the scenario's latency is not used."
         )
         return None, log, flags
-    deadline_s, pause_s, held = _timeout_and_pause_s(log)
+    deadline_s, pause_s = _timeout_and_pause_s(log)
     if deadline_s is not None:
         flags.append(
             f"Rounds with late replies last {format_duration(deadline_s)}, which counts as the ServerApp's timeout."
@@ -57,11 +57,6 @@ def as_timing(
         flags.append(
             f"{format_duration(pause_s)} pass between the last reply of a round and the next round, for evaluation or"
             " aggregation; the simulation pauses as long."
-        )
-    if held:
-        flags.append(
-            f"{held} rounds last until the timeout although none of their replies is late: one of their messages waited"
-            " for a busy node, and the log lists it in a later round. The simulation closes such rounds earlier."
         )
     every = scenario.resolved()
     devices = dict(every["devices"])
@@ -94,9 +89,8 @@ def as_timing(
     return load_scenario_dict(data, scenario.folder), log, flags
 
 
-def _timeout_and_pause_s(log: pd.DataFrame) -> tuple[float | None, float, int]:
-    """The timeout of rounds (None if no reply is late), the time from the end of a round to the next one, and the
-    number of rounds without late replies that last until the timeout."""
+def _timeout_and_pause_s(log: pd.DataFrame) -> tuple[float | None, float]:
+    """The timeout of rounds (None if no reply is late), and the time from the end of a round to the next one."""
     durations_s = round_durations_s(log)
     late, open_ = (
         (log["outcome"] == label).groupby(log["round"]).any().reindex(durations_s.index)
@@ -109,4 +103,4 @@ def _timeout_and_pause_s(log: pd.DataFrame) -> tuple[float | None, float, int]:
     ends_s = log["ended_s"].fillna(log["end_s"]).groupby(log["round"]).max()
     gaps_s = (durations_s - (ends_s - starts_s))[whole]
     pause_s = max(float(np.median(gaps_s)), 0.0) if len(gaps_s) else 0.0
-    return None if timeout_s == math.inf else timeout_s - pause_s, pause_s, int(held.sum())
+    return None if timeout_s == math.inf else timeout_s - pause_s, pause_s

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
-import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from fedsim.errors import UserError, nearest_or_all, raise_all
+from fedsim.errors import UserError, raise_all
 from fedsim.files.delimited import hint_of_header
 from fedsim.tasks.reading.files import read_table, row_place
 from fedsim.vocabulary.formatting import format_counted, natural_order
@@ -49,6 +47,7 @@ _UNDELIVERED = (Outcome.DROPPED.label, Outcome.CUT.label, Outcome.UNFINISHED.lab
 _TIMES = "give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z"
 _OFFSET = r"[T ].*(?:[Zz]|[+-]\d{2}(?::?\d{2})?)\s*$"
 """The end of a timestamp that has an offset from UTC."""
+_TIMESTAMP = r"^\d{4}-\d|\dT\d"
 _Place = Callable[[int], str]
 """Where a row of a log stands, for messages."""
 COLUMNS = ", ".join(names[0] for names in _NAMES.values())
@@ -94,7 +93,6 @@ def read_log(path: Path) -> Log:
         table = load_run(path).dispatches
     elif path.suffix in (".parquet", ".csv") and path.exists():
         table = read_table(path, "repair the file, or write the log again")
-        _name_unused(list(map(str, table.columns)), str(path))
     else:
         raise UserError(
             "is not a log" if path.exists() else "there is no such file or folder",
@@ -117,7 +115,7 @@ def read_log(path: Path) -> Log:
 
 def _normalized(table: pd.DataFrame, where: str, place_of: _Place) -> pd.DataFrame:
     log = pd.DataFrame(index=table.index)
-    local: dict[str, pd.Series] = {}
+    instants = [each for name in _INSTANTS for each in _NAMES[name] if each in table.columns]
     for name, spellings in _NAMES.items():
         spelling = next((each for each in spellings if each in table.columns), None)
         if spelling is not None:
@@ -137,65 +135,57 @@ def _normalized(table: pd.DataFrame, where: str, place_of: _Place) -> pd.DataFra
             hint = "every dispatch needs its client, and when it started"
             raise UserError(f"{spelling} is empty", where=place_of(row), hint=hint)
         if name in _INSTANTS:
-            local[spelling or name] = _is_local(column)
             column = _seconds(column, spelling or name, place_of)
         elif name in _NUMBERS:
             column = _numbers(column, spelling or name, place_of)
         log[name] = column
-    _check_offsets(pd.DataFrame(local), table, where, place_of)
+    _check_offsets(table[instants], place_of)
     log["client"] = log["client"].astype(str)
     origin_s = log["start_s"].min()
     for name in _INSTANTS:
         log[name] -= origin_s
-    errors = [*_disordered(log, place_of), *_impossible(log, place_of)]
+    errors = [*_impossible(log, place_of)]
     if log["ended_s"].isna().all():
         log["ended_s"] = log["end_s"].where(log["outcome"].isin(_UNDELIVERED))
         log["end_s"] = log["end_s"].where(log["ended_s"].isna())
     for name, (begin, end) in WORK.items():
         span_s = log[end] - log[begin]
-        errors += _beyond(log[name], span_s, name, place_of)
+        worked_s, marks = log[name], [each.removesuffix("_s") for each in (begin, end)]
+        errors += _error(
+            (worked_s < 0) | (worked_s > span_s + _ROUNDING_S),
+            place_of,
+            f"{name} is {{:g}} s, but it is {{:g}} s from {marks[0]} to {marks[1]}",
+            f"{name} is the time of work in this phase in seconds, without pauses; leave it empty if unknown",
+            worked_s,
+            span_s,
+        )
         log[name] = log[name].where(span_s.notna()).fillna(span_s)
-    errors += _unknown_outcomes(log["outcome"], place_of)
+    errors += _error(
+        log["outcome"].notna() & ~log["outcome"].isin(OUTCOME_LABELS),
+        place_of,
+        "unknown outcome '{}'",
+        f"outcomes are {', '.join(OUTCOME_LABELS)}; leave it empty if it is unknown",
+        log["outcome"],
+    )
     raise_all(errors)
     if not log["end_s"].notna().any():
         raise UserError("no dispatch of the log ended", where=where)
     return log.sort_values(["start_s", "client"], kind="stable").reset_index(drop=True)
 
 
-def _name_unused(columns: Iterable[str], where: str) -> None:
-    """A note about columns that are not read, but whose names are almost those of missing ones."""
-    present = set(columns)
-    known = {each for names in _NAMES.values() for each in names}
-    missing = [each for names in _NAMES.values() if present.isdisjoint(names) for each in names]
-    for column in columns:
-        if column in known:
-            continue
-        if similar := difflib.get_close_matches(column, missing, n=1, cutoff=0.85):
-            logging.getLogger("fedsim").warning(
-                "note: %s: the column %s is not read; did you mean %s?", where, column, similar[0]
-            )
-
-
-def _disordered(log: pd.DataFrame, place_of: _Place) -> Iterator[UserError]:
-    """An error if the phases of a row do not follow each other; the first pair of instants is named."""
+def _impossible(log: pd.DataFrame, place_of: _Place) -> Iterator[UserError]:
+    """Errors for instants in the wrong order, negative counts, and steps that took time although there were none."""
     for before, after in itertools.combinations(_PHASES, 2):
-        backwards = log[after] < log[before]
-        if backwards.any():
-            names = [name.removesuffix("_s") for name in (after, before)]
-            is_whole = names == ["end", "start"]
-            what = "ends before it starts" if is_whole else f"{names[0]} is before {names[1]}"
+        if (backwards := log[after] < log[before]).any():
+            last, first = (name.removesuffix("_s") for name in (after, before))
+            is_whole = (first, last) == ("start", "end")
             yield from _error(
                 backwards,
                 place_of,
-                what,
-                f"{', '.join(name.removesuffix('_s') for name in _PHASES)} are instants of one clock, in seconds or as "
-                "ISO 8601 timestamps",
+                "ends before it starts" if is_whole else f"{last} is before {first}",
+                "start, downloaded, computed, end are instants of one clock, in seconds or as ISO 8601 timestamps",
             )
-            return
-
-
-def _impossible(log: pd.DataFrame, place_of: _Place) -> Iterator[UserError]:
-    """Errors for negative counts, and for steps that took time although there were none."""
+            break
     for name in ("steps", "bytes_down", "bytes_up"):
         yield from _error(
             log[name] < 0,
@@ -205,41 +195,13 @@ def _impossible(log: pd.DataFrame, place_of: _Place) -> Iterator[UserError]:
             log[name],
         )
     computed_s = log["computed_s"] - log["downloaded_s"]
-    idle = (log["steps"] == 0) & (computed_s > 0) & ~log["outcome"].isin(_UNDELIVERED)
     yield from _error(
-        idle,
+        (log["steps"] == 0) & (computed_s > 0) & ~log["outcome"].isin(_UNDELIVERED),
         place_of,
         "steps is 0, but the client computed for {:g} s",
         "give the number of local steps that it did, or leave it empty if it is unknown",
         computed_s,
     )
-
-
-def _beyond(
-    worked_s: pd.Series, span_s: pd.Series, name: str, place_of: _Place
-) -> Iterator[UserError]:
-    """An error if a row worked in a phase for a negative time, or for longer than the phase lasted."""
-    begin, end = (instant.removesuffix("_s") for instant in WORK[name])
-    return _error(
-        (worked_s < 0) | (worked_s > span_s + _ROUNDING_S),
-        place_of,
-        f"{name} is {{:g}} s, but it is {{:g}} s from {begin} to {end}",
-        f"{name} is the time of work in this phase in seconds, without pauses; leave it empty if unknown",
-        worked_s,
-        span_s,
-    )
-
-
-def _unknown_outcomes(outcomes: pd.Series, place_of: _Place) -> Iterator[UserError]:
-    unknown = outcomes.notna() & ~outcomes.isin(OUTCOME_LABELS)
-    if (row := _first(unknown)) is not None:
-        given = str(outcomes.iloc[row])
-        every = f"outcomes are {', '.join(OUTCOME_LABELS)}; leave it empty if it is unknown"
-        yield UserError(
-            f"unknown outcome '{given}' ({format_counted(int(unknown.sum()), 'such row')})",
-            where=place_of(row),
-            hint=nearest_or_all(given, OUTCOME_LABELS, every),
-        )
 
 
 def _seconds(column: pd.Series, name: str, place_of: _Place) -> pd.Series:
@@ -257,31 +219,16 @@ def _seconds(column: pd.Series, name: str, place_of: _Place) -> pd.Series:
     return seconds
 
 
-def _is_local(column: pd.Series) -> pd.Series:
-    """Whether each timestamp lacks an offset from UTC; missing for numbers and empty cells."""
-    if pd.api.types.is_datetime64_any_dtype(column):
-        is_local = pd.Series(column.dt.tz is None, column.index)
-        return is_local.where(column.notna())
-    text = column.where(pd.to_numeric(column, errors="coerce").isna()).dropna().astype(str)
-    return (~text.str.contains(_OFFSET)).reindex(column.index)
-
-
-def _check_offsets(local: pd.DataFrame, table: pd.DataFrame, where: str, place_of: _Place) -> None:
-    """Refuse timestamps some of which have an offset from UTC, and note if none of them has."""
-    without = local.eq(True)
-    if not without.to_numpy().any():
+def _check_offsets(instants: pd.DataFrame, place_of: _Place) -> None:
+    """Refuse timestamps only some of which have an offset from UTC."""
+    cells = instants.astype(str).stack()
+    stamps = cells[cells.str.contains(_TIMESTAMP)]
+    without = ~stamps.str.contains(_OFFSET)
+    if not without.any() or without.all():
         return
-    if not local.eq(False).to_numpy().any():
-        logging.getLogger("fedsim").warning(
-            "note: %s: the timestamps have no offset from UTC and are read as UTC; if they are local times and the"
-            " clocks changed, times across the change are wrong by an hour",
-            where,
-        )
-        return
-    row = int(without.any(axis=1).to_numpy().argmax())
-    name = without.columns[without.iloc[row]][0]
+    row, name = without.index[int(without.to_numpy().argmax())]
     raise UserError(
-        f"column {name}: '{table[name].iloc[row]}' has no offset from UTC, but other timestamps of the log have one",
+        f"column {name}: '{instants[name].loc[row]}' has no offset from UTC, but other timestamps of the log have one",
         where=place_of(row),
         hint="write it in all of them: 2026-01-31T12:00:00Z, or 2026-01-31T12:00:00+02:00",
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.vocabulary.formatting import format_counted, format_names
+from fedsim.vocabulary.formatting import format_names
 
 _KINDS = {
     "client_id": "client numbers",
@@ -53,7 +53,13 @@ def paired(
     if named_by == "client":
         pairings = {tuple(number_of[kind][name] for name in clients) for kind in identifying}
         if len(pairings) > 1:
-            raise _ambiguous(clients, identifying, where)
+            meanings = [f"{kind} if they are {_KINDS[kind]}" for kind in identifying]
+            raise UserError(
+                f"the clients {format_names(clients, _NAMED)} may be"
+                f" {' or '.join(_KINDS[kind] for kind in identifying)}, which mean different clients",
+                where=where,
+                hint=f"rename the column client to {', or to '.join(meanings)}",
+            )
     if identifying:
         return kinds[identifying[0]], []
     if fitting:
@@ -65,7 +71,13 @@ def paired(
     likeliest = max(kinds, key=lambda kind: len(number_of[kind].keys() & set(clients)))
     unknown = [name for name in clients if name not in number_of[likeliest]]
     if len(unknown) < len(clients) / 2:
-        raise _unknown(unknown, len(clients) - len(unknown), likeliest, kinds[likeliest], where)
+        every = f"its {_KINDS[likeliest]} are {format_names(kinds[likeliest], _NAMED)}"
+        raise UserError(
+            f"{format_names(unknown, _NAMED)} {'is' if len(unknown) == 1 else 'are'} not among the scenario's"
+            f" {_KINDS[likeliest]}, but most clients of the log are",
+            where=where,
+            hint=nearest_or_all(unknown[0], kinds[likeliest], every),
+        )
     unseen = [f"unseen-{number}" for number in range(count - len(clients))]
     flag = (
         f"The log's clients have names that the scenario does not ({format_names(unknown, _NAMED)}): they are paired"
@@ -73,29 +85,3 @@ def paired(
         " samples or steps differ between clients."
     )
     return clients + unseen, [flag]
-
-
-def _ambiguous(clients: list[str], kinds: list[str], where: str) -> UserError:
-    """The error about names that mean one client as one kind of name, and another client as another kind."""
-    return UserError(
-        f"the clients {format_names(clients, _NAMED)} may be {' or '.join(_KINDS[kind] for kind in kinds)}, which mean"
-        " different clients",
-        where=where,
-        hint="rename the column client to "
-        + ", or to ".join(f"{kind} if they are {_KINDS[kind]}" for kind in kinds),
-    )
-
-
-def _unknown(unknown: list[str], others: int, kind: str, known: list[str], where: str) -> UserError:
-    """The error about a few names that the scenario does not have, but the log's ``others``."""
-    if kind == "client_id":
-        hint = f"client numbers are 0 to {len(known) - 1}"
-    else:
-        every = f"its {_KINDS[kind]} are {format_names(known, _NAMED)}"
-        hint = nearest_or_all(unknown[0], known, every)
-    return UserError(
-        f"{format_names(unknown, _NAMED)} {'is' if len(unknown) == 1 else 'are'} not among the scenario's"
-        f" {_KINDS[kind]}, but the log's {format_counted(others, 'other client')} {'is' if others == 1 else 'are'}",
-        where=where,
-        hint=hint,
-    )

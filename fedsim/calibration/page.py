@@ -221,11 +221,11 @@ def _quantiles(calibration: Calibration) -> Figure:
         "quantiles",
         "Quantiles",
         rows,
-        ("quantity", "", "text", lambda row: row[0]),
-        ("source", "", "text", lambda row: row[1]),
+        ("Quantity", "text", lambda row: row[0]),
+        ("Source", "text", lambda row: row[1]),
         *(
-            (label, label, "time", lambda row, index=index: row[2][index])
-            for index, label in enumerate(format_level(share, "share") for share in QUANTILES)
+            (format_level(share, "share"), "time", lambda row, index=index: row[2][index])
+            for index, share in enumerate(QUANTILES)
         ),
     )
 
@@ -242,11 +242,11 @@ def _coverage(predictions: list[Prediction]) -> Figure:
         "coverage",
         "Coverage",
         predictions,
-        ("quantity", "Quantity", "text", lambda each: sentence(_named(each.name)[0])),
-        ("values", "Values", "count", lambda each: len(each.logged)),
-        ("logged", "Mean in the log", "text", mean),
-        ("band", "Mean predicted band", "text", band),
-        ("coverage", "Coverage", "share", lambda each: each.coverage),
+        ("Quantity", "text", lambda each: sentence(_named(each.name)[0])),
+        ("Values", "count", lambda each: len(each.logged)),
+        ("Mean in the log", "text", mean),
+        ("Mean predicted band", "text", band),
+        ("Coverage", "share", lambda each: each.coverage),
     )
 
 
@@ -281,12 +281,12 @@ def _devices(calibration: Calibration) -> Figure:
         "devices",
         title,
         shown,
-        ("device", "Device", "text", lambda row: estimates.clients[row]),
-        ("dispatches", "Dispatches", "count", lambda row: estimates.dispatches[row]),
-        ("step", "Step time", "text", mean(estimates.step_s, _seconds)),
-        ("down", "Rate down", "text", mean(estimates.rates_bps[0], _rate)),
-        ("up", "Rate up", "text", mean(estimates.rates_bps[1], _rate)),
-        ("latency", ", ".join(filter(None, ["One-way latency", note])), "text", latency),
+        ("Device", "text", lambda row: estimates.clients[row]),
+        ("Dispatches", "count", lambda row: estimates.dispatches[row]),
+        ("Step time", "text", mean(estimates.step_s, _seconds)),
+        ("Rate down", "text", mean(estimates.rates_bps[0], _rate)),
+        ("Rate up", "text", mean(estimates.rates_bps[1], _rate)),
+        (", ".join(filter(None, ["One-way latency", note])), "text", latency),
     )
 
 
@@ -299,33 +299,30 @@ def _lateness(late: Lateness) -> Figure:
         "Predicted and actual lateness",
         np.unique(group).tolist(),
         (
-            "predicted",
             "Predicted probability",
             "text",
             lambda row: (
                 f"{format_level(edges[row], 'share')} to {format_level(edges[row + 1], 'share')}"
             ),
         ),
-        ("dispatches", "Dispatches", "count", lambda row: int((group == row).sum())),
-        (
-            "mean",
-            "Mean predicted",
-            "share",
-            lambda row: float(late.probability[group == row].mean()),
-        ),
-        ("late", "Late in the log", "share", lambda row: float(late.late[group == row].mean())),
+        ("Dispatches", "count", lambda row: int((group == row).sum())),
+        ("Mean predicted", "share", lambda row: float(late.probability[group == row].mean())),
+        ("Late in the log", "share", lambda row: float(late.late[group == row].mean())),
     )
 
 
 def _table(
-    id_: str,
-    finding: str,
-    rows: Sequence[Any],
-    *columns: tuple[str, str, Kind, Callable[[Any], Any]],
+    id_: str, finding: str, rows: Sequence[Any], *columns: tuple[str, Kind, Callable[[Any], Any]]
 ) -> Figure:
-    """A figure with a row for each of ``rows``; columns are key, label, kind, and the function that gives a value."""
-    made = [Column(key, label, kind, [of(row) for row in rows]) for key, label, kind, of in columns]
-    return Figure(id_, finding, tuple(made))
+    """A figure with a row for each of ``rows``; columns are label, kind, and the function that gives a value."""
+    return Figure(
+        id_,
+        finding,
+        tuple(
+            Column(_id(label), label, kind, [value(row) for row in rows])
+            for label, kind, value in columns
+        ),
+    )
 
 
 def _with_error(written: str, value: float, error: float) -> str:

@@ -1,7 +1,7 @@
 """Everything that the bridge takes from Flower. No other module of the package imports ``flwr``.
 
-Flower's public interface is imported from ``flwr.app``, ``flwr.clientapp`` and ``flwr.serverapp``. The names below
-:data:`INTERNAL` are not part of it; a test checks each of them against the installed version.
+Flower's public interface is imported from ``flwr.app``, ``flwr.clientapp`` and ``flwr.serverapp``. The other names
+are not part of it, so that a version of Flower is supported only if the tests pass with it.
 """
 
 from __future__ import annotations
@@ -24,32 +24,6 @@ os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
 
 SUPPORTED = ("1.41",)
 """Versions of Flower that the bridge is tested with."""
-
-INTERNAL = {
-    "flwr.app.error": ("Error",),
-    "flwr.app.message.message": ("now",),
-    "flwr.common.config": ("get_fused_config_from_dir", "get_project_config", "parse_config_args"),
-    "flwr.common.constant": ("ErrorCode", "SUPERLINK_NODE_ID"),
-    "flwr.common.serde": ("message_from_proto", "recorddict_from_proto", "recorddict_to_proto"),
-    "flwr.common.serde_utils": ("error_to_proto", "metadata_to_proto"),
-    "flwr.proto.message_pb2": ("Message",),
-    "flwr.proto.node_pb2": ("NodeInfo",),
-    "flwr.proto.recorddict_pb2": ("RecordDict",),
-    "flwr.server.client_manager": ("SimpleClientManager.wait_for",),
-    "flwr.server.history": ("History.add_loss_centralized", "History.add_metrics_distributed"),
-    "flwr.server.server": ("concurrent.futures.ThreadPoolExecutor", "concurrent.futures.wait"),
-    "flwr.server.superlink.linkstate.utils": (
-        "create_message_error_unavailable_ins_message",
-        "create_message_error_unavailable_res_message",
-    ),
-    "flwr.serverapp.server_app": ("LoadServerAppError",),
-    "flwr.serverapp.strategy.result": ("Result",),
-    "flwr.supercore.logger": ("FLOWER_LOGGER",),
-    "flwr.supercore.object_ref": ("load_app",),
-    "flwr.supercore.run": ("Run.create_empty",),
-    "flwr.supercore.task_identity": ("TaskIdentity",),
-}
-"""The internal names of Flower that the bridge uses, by module."""
 
 try:
     from flwr.app import ConfigRecord, Context, Message, RecordDict

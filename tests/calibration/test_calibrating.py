@@ -189,10 +189,7 @@ def test_a_small_fit_is_flagged_and_its_total_time_stays_within_reason(tmp_path:
     calibrated = calibrate(
         tmp_path / "log.csv", tmp_path / "b", load_scenario_dict(truth, tmp_path)
     )
-    assert (
-        "The cross-validation is fitted to only 6 rounds with completed dispatches of 15 of 24 clients: its bands"
-        " are wide, and assume that the other clients are like these."
-    ) in calibrated.flags
+    assert any("only 6 rounds" in flag and "15 of 24 clients" in flag for flag in calibrated.flags)
     (total,) = (each for each in calibrated.predictions if each.name == "total time (s)")
     assert total.coverage == 1
     assert total.high[0] < 3 * total.logged[0]
@@ -210,21 +207,6 @@ def test_schedules_without_a_deadline_predict_no_lateness(tmp_path: Path) -> Non
         "duration of a round (s)",
         "total time (s)",
     ]
-
-
-@pytest.mark.parametrize(
-    ("deadline", "flagged"), [("14s", False), ("9s", True)], ids=["logged", "other"]
-)
-@few_simulations()
-def test_a_deadline_before_updates_of_the_log_is_flagged(
-    tmp_path: Path, folder: Path, deadline: str, flagged: bool
-) -> None:
-    server = {**TRUTH["server"], "schedule": {"name": "sync", "deadline": deadline}}
-    scenario = load_scenario_dict({**TRUTH, "server": server}, tmp_path)
-    result = calibrate(folder / "log.csv", tmp_path / "bundle", scenario)
-    flags = [flag for flag in result.flags if "server.schedule.deadline" in flag]
-    assert len(flags) == flagged
-    assert not flagged or flags[0].startswith("The scenario's rounds end after 9 s, but ")
 
 
 @pytest.mark.parametrize("column", [True, False])
@@ -536,13 +518,3 @@ def test_the_names_of_the_devices_change_no_result(
     assert (late.right, len(late.late)) == (expected.right, len(expected.late))
     assert calibrated.predictions == numbered.predictions
     np.testing.assert_array_equal(calibrated.estimates.step_s.mean, numbered.estimates.step_s.mean)
-
-
-def test_the_command_says_that_names_are_paired_in_order(tmp_path: Path) -> None:
-    log = _named_log(tmp_path / "log.csv", ("ph2", 3.0), ("ph10", 2.0))
-    (tmp_path / "world.json").write_text(json.dumps(_named_world(tmp_path)))
-    arguments = [str(log), "--scenario", str(tmp_path / "world.json"), "-o", str(tmp_path / "out")]
-    result = CliRunner().invoke(cli, ["calibrate", *arguments])
-    said = "(ph2 and ph10): they are paired with its clients 0, 1, ... in the order of their names"
-    assert said in result.output
-    assert said in (tmp_path / "out.html").read_text()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -29,16 +28,7 @@ def test_sizes_that_differ_show_the_latency(tmp_path: Path) -> None:
         computed = downloaded + 2.0
         end = computed + 0.05 + size / 1e6
         rows.append(("phone", start, downloaded, computed, end, 4, size, size))
-    columns = [
-        "client",
-        "start",
-        "downloaded",
-        "computed",
-        "end",
-        "steps",
-        "bytes_down",
-        "bytes_up",
-    ]
+    columns = PHASES.strip().split(",")[:-1]
     pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "log.csv", index=False)
     estimates = calibrate(tmp_path / "log.csv", tmp_path / "bundle").estimates
     assert estimates.latency_s == pytest.approx([0.05])
@@ -54,14 +44,8 @@ def test_a_latency_longer_than_the_transfers_is_flagged(tmp_path: Path, latency_
     log = numbered(read_log(tmp_path / "log.csv").dispatches, ["a", "b"])
     facts = Assumptions(Fluid(Parameters()), np.full(2, latency_s))
     estimates = estimate(log, ["a", "b"], facts)
-    assert [flag for flag in estimates.flags if "devices.network.latency" in flag] == (
-        [
-            "The log's transfers are shorter than the scenario's latency allows for 1 of 2 clients, so the rates of"
-            " these links mean nothing. Correct devices.network.latency."
-        ]
-        if latency_s > 0.5
-        else []
-    )
+    flags = [flag for flag in estimates.flags if "Correct devices.network.latency" in flag]
+    assert ["for 1 of 2 clients" in flag for flag in flags] == [True] * (latency_s > 0.5)
     assert estimates.latency_from == "scenario"
     assert math.isnan(estimates.medians[1, 3]), "a given latency has no error"
 
@@ -78,21 +62,7 @@ def test_a_client_is_offline_from_a_drop_to_its_next_dispatch(tmp_path: Path) ->
     )
     overlapping = calibrate(tmp_path / "log.csv", tmp_path / "overlapping").estimates
     assert overlapping.online == (("a", 0.0, 5.0), ("a", 5.0, 7.0), ("a", 9.0, 12.0))
-    assert any(
-        "is estimated from 1 dropped dispatch of 1 client." in flag for flag in estimates.flags
-    )
-
-
-def test_overlapping_dispatches_of_a_client_are_flagged(tmp_path: Path) -> None:
-    log, bundle = tmp_path / "log.csv", tmp_path / "bundle"
-    log.write_text("client,start,end\nb,0,9\na,5,8\na,9,12\na,10,11\na,12,13\n")
-    flags = calibrate(log, bundle).flags
-    (flag,) = [flag for flag in flags if "before an earlier one" in flag]
-    assert flag.startswith("1 completed dispatch starts before an earlier one of the same client")
-    assert "(first: client 'a', 10 s after the log's first start)" in flag
-    log.write_text("client,start,end\nb,0,9\na,5,8\na,8,12\nb,9,10\n")
-    flags = calibrate(log, bundle, overwrite=True).flags
-    assert not any("before an earlier one" in flag for flag in flags)
+    assert any("Availability is estimated" in flag for flag in estimates.flags)
 
 
 def _log(seconds: np.ndarray) -> pd.DataFrame:
@@ -181,42 +151,6 @@ def test_draws_end_three_local_spreads_beyond_the_slowest_client_of_the_log() ->
     assert drawn.min() == pytest.approx(-1 - 3 * math.sqrt((slower**2).mean()))
 
 
-_FAMILIES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
-    "lognormal": lambda generator, count: 0.6 * generator.standard_normal(count),
-    "wide": lambda generator, count: 2.0 * generator.standard_normal(count),
-    "skewed to slow": lambda generator, count: generator.exponential(1.0, count),
-    "skewed to fast": lambda generator, count: -generator.exponential(1.0, count),
-}
-
-
-@pytest.mark.parametrize("family", _FAMILIES)
-def test_limits_of_the_draws_leave_the_bands_their_coverage(family: str) -> None:
-    """Worlds of 24 clients, 9 of which the log does not show: 90% bands for their total and for the slowest of them.
-
-    The bands of draws without limits are counted in the same worlds; they are made of the same random numbers.
-    """
-    generator = np.random.default_rng(5)
-    inside = np.zeros((2, 2))
-    worlds = 150
-    for world in range(worlds):
-        logs = _FAMILIES[family](generator, 24)
-        seen, unseen = logs[:15], logs[15:]
-        limited = _drawn(seen, 9, 40, np.random.default_rng(world))
-        random = np.random.default_rng(world)
-        free = []
-        for _ in range(40):
-            random.standard_normal(24)  # the errors of the means, which are 0
-            spread = seen.std(ddof=1)
-            center = seen.mean() + spread / math.sqrt(15) * random.standard_normal()
-            free.append(center + spread * random.standard_normal(9))
-        for row, drawn in enumerate((np.array(free), limited)):
-            for column, total in enumerate((lambda of: np.exp(of).sum(-1), lambda of: of.max(-1))):
-                low, high = np.quantile(total(drawn), [0.05, 0.95], method="weibull")
-                inside[row, column] += low <= total(unseen) <= high
-    free_shares, limited_shares = inside / worlds
-    assert (limited_shares >= free_shares - 0.01).all(), (free_shares, limited_shares)
-
-
 @pytest.mark.parametrize(("family", "fits"), [("lognormal", True), ("two", False)])
 def test_a_family_that_does_not_fit_is_flagged(family: str, fits: bool) -> None:
     """A tenth of the dispatches being four times as slow is not lognormal."""
@@ -293,11 +227,4 @@ def test_times_that_are_probably_milliseconds_are_flagged(tmp_path: Path, factor
     log[["start", "downloaded", "computed", "end"]] *= factor
     log.to_csv(tmp_path / "log.csv", index=False)
     flags = calibrate(tmp_path / "log.csv", tmp_path / "bundle").flags
-    assert [flag for flag in flags[:1] if "unit" in flag] == (
-        [
-            "Check the unit of the log's times, which are read as seconds: half of the devices take 8 min 20 s per"
-            " local step and the median rate of the links is 6 kbit/s. If they are milliseconds, divide them by 1000."
-        ]
-        if factor > 1
-        else []
-    )
+    assert ("divide them by 1000" in flags[0]) is (factor > 1)

@@ -42,11 +42,9 @@ def test_the_column_decides_between_numbers_and_device_ids(
 def test_names_that_may_mean_different_clients_are_refused() -> None:
     with pytest.raises(UserError) as caught:
         paired(["1", "2", "3"], "client", 4, DEVICES, "log.csv")
-    assert caught.value.message == (
-        "the clients 1, 2 and 3 may be client numbers or device ids, which mean different clients"
-    )
-    assert caught.value.hint == (
-        "rename the column client to client_id if they are client numbers, or to device_id if they are device ids"
+    assert "client numbers or device ids" in caught.value.message
+    assert "rename the column client to client_id if they are client numbers" in str(
+        caught.value.hint
     )
     same: dict[str, Any] = {"device": pa.array(NUMBERS)}
     assert paired(["1", "2", "3"], "client", 4, same, "log.csv") == (NUMBERS, [])
@@ -60,34 +58,18 @@ def test_names_in_the_data_set_that_are_numbers_have_a_column() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "clients", "message", "hint"),
+    ("devices", "clients", "hint"),
     [
-        (
-            {},
-            ["0", "1", "ghost"],
-            "ghost is not among the scenario's client numbers, but the log's 2 other clients are",
-            "client numbers are 0 to 3",
-        ),
-        (
-            {"device": pa.array(["north", "south", "east", "west"])},
-            ["north", "south", "easd"],
-            "easd is not among the scenario's device ids, but the log's 2 other clients are",
-            "did you mean 'east'?",
-        ),
-        (
-            {"device": pa.array(["north", "south", "east", "west"])},
-            ["north", "south", "east", "?"],
-            "? is not among the scenario's device ids, but the log's 3 other clients are",
-            "its device ids are north, south, east and west",
-        ),
+        ([], ["0", "1", "ghost"], "its client numbers are 0, 1, 2 and 3"),
+        (["north", "south", "east", "west"], ["north", "south", "easd"], "did you mean 'east'?"),
+        (["north", "south", "east", "west"], ["north", "?", "east"], "its device ids are north,"),
     ],
 )
-def test_a_few_unknown_names_are_refused(
-    names: dict[str, Any], clients: list[str], message: str, hint: str
-) -> None:
-    with pytest.raises(UserError) as caught:
+def test_a_few_unknown_names_are_refused(devices: list[str], clients: list[str], hint: str) -> None:
+    names = {"device": pa.array(devices)} if devices else {}
+    with pytest.raises(UserError, match="is not among the scenario's") as caught:
         paired(clients, "client", 4, names, "log.csv")
-    assert (caught.value.message, caught.value.hint) == (message, hint)
+    assert str(caught.value.hint).startswith(hint)
 
 
 def test_names_most_of_which_are_unknown_are_paired_in_order() -> None:

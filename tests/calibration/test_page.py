@@ -69,10 +69,10 @@ def test_predicted_probabilities_are_compared_with_what_happened() -> None:
         np.array([False, False, False, True, True, True]),
     )
     columns = {column.key: column.values for column in _lateness(late).columns}
-    assert columns["predicted"] == ["0% to 5%", "25% to 50%", "95% to 100%"]
+    assert columns["predicted-probability"] == ["0% to 5%", "25% to 50%", "95% to 100%"]
     assert columns["dispatches"] == [2, 2, 2]
-    assert columns["mean"] == [0.02, 0.35, 0.985]
-    assert columns["late"] == [0.0, 0.5, 1.0]
+    assert columns["mean-predicted"] == [0.02, 0.35, 0.985]
+    assert columns["late-in-the-log"] == [0.0, 0.5, 1.0]
 
 
 def test_long_lists_of_devices_are_cut_to_those_with_the_most_dispatches(tmp_path: Path) -> None:
