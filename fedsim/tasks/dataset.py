@@ -65,6 +65,7 @@ class Dataset:
         group_names: names of the groups.
         tokens: whether samples are integer codes, such as characters or tokens, which models receive as int64.
         feature_names: names of the columns of a table, in the order of the values of a sample.
+        notes: what was decided when files were read, such as which axis has the channels; shown with the warnings.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Dataset:
     group_names: tuple[str, ...] = ()
     tokens: bool = False
     feature_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     _unread: dict[str, _Deferred] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -182,15 +184,19 @@ class Dataset:
 
     def doubts(self) -> list[UserError]:
         """Warnings if labels probably begin at 1 (no sample has label 0), and if classes may be one with two names."""
+        doubts = [
+            UserError(f"data set {self.name}: {note}", where="task.dataset") for note in self.notes
+        ]
         if self.kind in ("regression", "next_character"):
-            return []
-        doubts = self._similar_classes()
+            return doubts
+        doubts += self._similar_classes()
         if not any((y == 0).any() for y in (self.train_y, self.test_y)):
             doubts.append(
                 UserError(
                     f"class 0 of data set {self.name} has no samples",
                     where="task.dataset",
-                    hint="number the classes 0, 1, 2, ..., because models have an output for each label from 0",
+                    hint="number the classes 0, 1, 2, ..., because models have an output for each label from 0; for "
+                    "arrays in files, set task.dataset.labels_from: 1",
                 )
             )
         return doubts

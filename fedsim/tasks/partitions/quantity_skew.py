@@ -37,8 +37,7 @@ class QuantitySkew(Partitioner):
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
         """Draw the shares and divide shuffled samples."""
         clients, samples = self.params.clients, len(dataset.train_y)
-        # Normalized Gamma weights are a Dirichlet draw; the smallest float avoids division by zero.
-        weights = rng.standard_gamma(self.params.alpha, clients) + np.finfo(np.float64).tiny
+        weights = rng.dirichlet(np.full(clients, self.params.alpha))
         owners = np.empty(samples, dtype=np.int64)
         owners[rng.permutation(samples)] = np.repeat(
             np.arange(clients), apportion(samples, weights)

@@ -42,6 +42,21 @@ def read_arrays(
     return {name: _mapped(file) for name, file in files.items() if file.is_file()}
 
 
+def names_of_arrays(path: Path) -> list[str]:
+    """Names of the arrays of an .npz file, or of the .npy files of a folder.
+
+    Raises:
+        UserError: the file is missing or not an .npz file.
+    """
+    if path.is_dir():
+        return sorted(file.stem for file in path.glob("*.npy"))
+    require_file(path)
+    if not zipfile.is_zipfile(path):
+        raise damaged(path, "it is not an .npz archive")
+    with zipfile.ZipFile(path) as archive:
+        return [name.removesuffix(".npy") for name in archive.namelist()]
+
+
 def _mapped(path: Path) -> npt.NDArray[Any]:
     try:
         result: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="c")

@@ -85,7 +85,11 @@ def split_dataset(
 def standardized(
     x: npt.NDArray[np.float64], is_test: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.float32]:
-    """Features (n, d) minus their mean over the training samples, divided by their standard deviation."""
-    std = x[~is_test].std(axis=0)
-    scaled: npt.NDArray[np.float64] = (x - x[~is_test].mean(axis=0)) / np.where(std > 0, std, 1.0)
+    """Features (n, d) minus their mean over the training samples, divided by their standard deviation.
+
+    A feature that is constant over the training samples is not divided: its computed deviation is rounding error.
+    """
+    mean, std = x[~is_test].mean(axis=0), x[~is_test].std(axis=0)
+    rounding = 10 * np.count_nonzero(~is_test) * np.finfo(np.float64).eps * np.abs(mean)
+    scaled: npt.NDArray[np.float64] = (x - mean) / np.where(std > rounding, std, 1.0)
     return scaled.astype(np.float32)

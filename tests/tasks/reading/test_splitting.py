@@ -60,3 +60,15 @@ def test_features_are_standardized_by_the_training_samples() -> None:
     scaled = standardized(x, np.array([False, False, True]))
     assert scaled.dtype == np.float32
     assert scaled.tolist() == [[-1, 0], [1, 0], [98, 2]], "a constant feature is only shifted"
+
+
+def test_a_constant_feature_is_not_divided_by_rounding_error() -> None:
+    """The mean of a hundred times 0.3 is not 0.3, so the computed deviation is 5.6e-17; the test rows have 0.35."""
+    x = np.full((120, 1), 0.3)
+    x[100:] = 0.35
+    scaled = standardized(x, np.arange(120) >= 100)
+    np.testing.assert_allclose(scaled[:100], 0.0, atol=1e-12)
+    np.testing.assert_allclose(scaled[100:], 0.05, rtol=1e-6)
+    # A small spread about a large mean is one.
+    small = standardized(1e6 + np.array([[0.0], [1e-3]]), np.zeros(2, bool))
+    np.testing.assert_allclose(small, [[-1.0], [1.0]], rtol=1e-4)
