@@ -229,7 +229,7 @@ def _server_rules(assembly: Assembly) -> ServerRules:
 
 def _workloads(assembly: Assembly) -> Workloads:
     scenario, section = assembly.scenario, assembly.scenario.server
-    epochs = assembly.task.steps_per_epoch(scenario.training.batch_size)
+    epochs = assembly.task.steps_per_epoch(scenario.training)
     workload = partial(
         Workload,
         assembly.population,

@@ -58,6 +58,7 @@ class BatchOrder:
         device: device on which the orders are computed.
         augmenter: augments the samples of each step; None for no augmentation.
         with_replacement: whether samples are drawn independently instead of epoch by epoch.
+        drops_last: whether a short last batch of an epoch is left out.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class BatchOrder:
         augmenter: Augmenter | None = None,
         *,
         with_replacement: bool = False,
+        drops_last: bool = False,
     ) -> None:
         self.seed = seed
         self._with_replacement = with_replacement
@@ -80,7 +82,7 @@ class BatchOrder:
         self._device = device
         self.batch_size = batch_size
         self.samples: IntArray = np.diff(offsets)
-        self.steps_per_epoch = steps_per_epoch(self.samples, batch_size)
+        self.steps_per_epoch = steps_per_epoch(self.samples, batch_size, drops_last=drops_last)
 
     def widths(self, clients: IntArray) -> IntArray:
         """Positions per padded batch of each client: ``batch_size``, or fewer if it has fewer samples."""
@@ -95,7 +97,8 @@ class BatchOrder:
         if self._with_replacement:
             return steps * np.minimum(samples, self.batch_size)
         epochs, rest = np.divmod(steps, self.steps_per_epoch[clients])
-        result: IntArray = epochs * samples + rest * self.batch_size
+        of_epoch = np.minimum(samples, self.steps_per_epoch[clients] * self.batch_size)
+        result: IntArray = epochs * of_epoch + rest * self.batch_size
         return result
 
     def batches(

@@ -101,6 +101,9 @@ class Training(Parameters):
     batch_size: int = Field(default=32, ge=1, le=10**9)
     """Samples per mini-batch. A client with fewer samples uses all of them; the last batch of an epoch may be
     smaller."""
+    last_batch: Literal["keep", "drop"] = "keep"
+    """What becomes of an epoch's last mini-batch if it is smaller than the others; ``drop`` leaves its samples out in
+    that epoch, as batch normalization may require. A client with fewer samples than a batch keeps its only one."""
     batches: Literal["epochs", "with_replacement"] = "epochs"
     """How mini-batches are drawn: ``epochs`` uses every sample once before any is used again; ``with_replacement``
     draws each sample independently, as theory assumes (a local epoch has the same number of steps in both)."""

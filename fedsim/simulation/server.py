@@ -34,7 +34,7 @@ from fedsim.simulation.evaluations import Evaluations, EvaluationTimes
 from fedsim.simulation.facts import Clients, Facts, Rules
 from fedsim.simulation.handouts import HandOuts
 from fedsim.simulation.plan import Dispatches, PlannedDispatches
-from fedsim.simulation.stall import stalled, stalled_after
+from fedsim.simulation.stall import stalled, stalled_after, standstill
 from fedsim.simulation.updates import Recorder, Updates
 from fedsim.simulation.workload import Workloads
 from fedsim.vocabulary.outcomes import Ending, Outcome
@@ -109,7 +109,10 @@ class Server(Facts, ServerPort):
         self._last_arrival = -1 if limits.arrivals is None else limits.arrivals
         self._failures = workloads.usual.failures
         self._stalled_after = stalled_after(limits.stalled_after, population.clients)
-        self._stall_check = self._stalled_after
+        # A clock that stands still for so many dispatches will not move again.
+        self._standstill_after = stalled_after(None, population.clients)
+        self._clock_check, self._clock_ns = self._standstill_after, 0
+        self._stall_check = min(self._stalled_after, self._clock_check)
         self._dispatched_at_aggregation = 0
         # The last round has closed, and the run ends after the other ends of dispatches of this instant.
         self._is_over = False
@@ -245,7 +248,12 @@ class Server(Facts, ServerPort):
         self._population.compute.prepare(clients, np.array(sequences, dtype=np.int64))
 
     def _check_progress(self) -> None:
-        """Stop a run in which too many dispatches were handed out since the last update was aggregated."""
+        """Stop a run in which too many dispatches were handed out since an update was aggregated or the clock moved."""
+        if self.dispatched == self._clock_check:
+            if self._engine.now_ns == self._clock_ns:
+                raise standstill(self._standstill_after, self._clock_ns)
+            self._clock_ns = self._engine.now_ns
+            self._clock_check = self.dispatched + self._standstill_after
         count = self.dispatched - self._dispatched_at_aggregation
         if count >= self._stalled_after:
             raise stalled(
@@ -255,7 +263,8 @@ class Server(Facts, ServerPort):
                 self._failures,
                 has_batteries=self._batteries is not None,
             )
-        self._stall_check = self._dispatched_at_aggregation + self._stalled_after
+        due = self._dispatched_at_aggregation + self._stalled_after
+        self._stall_check = min(due, self._clock_check)
 
     # -- Step 3. The dispatch ends: its update arrives, its client fails, or the schedule cuts it. ------------------
 

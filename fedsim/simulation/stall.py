@@ -1,4 +1,4 @@
-"""The guard against a run that never ends because the server never uses an update."""
+"""The guard against a run that never ends because the server never uses an update or time does not pass."""
 
 from __future__ import annotations
 
@@ -29,6 +29,16 @@ waits."""
 def stalled_after(setting: int | None, clients: int) -> int:
     """Dispatches without an aggregated update after which a run is stopped: as set, or 100 per client."""
     return setting or max(LEAST_STALLED_AFTER, DISPATCHES_PER_CLIENT * clients)
+
+
+def standstill(dispatches: int, now_ns: int) -> UserError:
+    """The error of a run whose clock stands still."""
+    return UserError(
+        f"{format_count(dispatches)} dispatches took no time: the clock stands still at {now_ns / 1e9:g} s, so the run "
+        "would never end",
+        where="devices",
+        hint="give devices.compute a step time, or devices.network a latency or rates",
+    )
 
 
 def stalled(

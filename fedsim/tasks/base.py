@@ -129,9 +129,11 @@ class Task(Component, ABC):
     def activations_per_sample(self) -> int:
         """Number of values per sample of a mini-batch that a local step keeps for its backward pass."""
 
-    def steps_per_epoch(self, batch_size: int) -> IntArray:
+    def steps_per_epoch(self, training: Training) -> IntArray:
         """Local steps of one pass over each client's samples, (N,) int64; see :func:`steps_per_epoch`."""
-        return steps_per_epoch(self.samples, batch_size)
+        return steps_per_epoch(
+            self.samples, training.batch_size, drops_last=training.last_batch == "drop"
+        )
 
     def local_steps(self, training: Training) -> IntArray:
         """Local steps of a full dispatch of each client, (N,) int64; with a time budget, the maximum."""
@@ -139,7 +141,7 @@ class Task(Component, ABC):
             return np.full(
                 self.clients, training.local_steps or DEFAULT_LOCAL_STEPS, dtype=np.int64
             )
-        exact = training.local_epochs * self.steps_per_epoch(training.batch_size)
+        exact = training.local_epochs * self.steps_per_epoch(training)
         # A product such as 1.1 x 50 may exceed the whole number by a rounding error.
         steps: IntArray = np.maximum(1, np.ceil(exact - 1e-9).astype(np.int64))
         return steps
@@ -257,9 +259,10 @@ class AnalyticTask(Task):
         """Metrics of one model (P,), on any device and in any precision."""
 
 
-def steps_per_epoch(samples: IntArray, batch_size: int) -> IntArray:
-    """Mini-batches in one pass over each number of samples, including a short last one; at least 1."""
-    return np.maximum(-(-samples // batch_size), 1)
+def steps_per_epoch(samples: IntArray, batch_size: int, *, drops_last: bool = False) -> IntArray:
+    """Mini-batches in one pass over each number of samples, with a short last one unless it is dropped; at least 1."""
+    whole = samples // batch_size if drops_last else -(-samples // batch_size)
+    return np.maximum(whole, 1)
 
 
 def as_tensor(array: npt.NDArray[Any]) -> Tensor:

@@ -165,3 +165,10 @@ def test_with_json_errors_are_json(arguments: tuple[str, ...]) -> None:
     (error,) = json.loads(result.stdout)["errors"]
     assert error["message"]
     assert not result.stderr.startswith("error")
+
+
+def test_a_closed_standard_output_is_no_error() -> None:
+    """As cron wrappers and service managers start programs; Python then has no sys.stdout."""
+    command = f"exec {sys.executable} -m fedsim scenario check quickstart >&-"
+    result = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")

@@ -231,11 +231,16 @@ def test_a_mini_batch_of_one_sample_is_refused_where_the_model_needs_two(
         UserError, match=rf"{refused} clients have a mini-batch of one sample"
     ) as refusal:
         fedsim.run(world, tmp_path / "run")
-    assert refusal.value.hint == (
-        f"set training.batch_size to {suits}, which suits all clients, or use a different normalization, such as group "
-        "norm"
+    hint = refusal.value.hint or ""
+    assert (
+        f"set training.batch_size to {suits}, which suits all clients, or use a different" in hint
     )
+    drops = changes.get("batch_size") != 1
+    assert hint.startswith("set training.last_batch to drop, or ") == drops
     assert not (tmp_path / "run").exists()
+    if drops:
+        dropping = {**world, "training": {**world["training"], "last_batch": "drop"}}
+        fedsim.run(dropping, tmp_path / "dropping")
     world["training"]["batch_size"] = suits
     fedsim.run(world, tmp_path / "run")
 

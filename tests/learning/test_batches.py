@@ -154,3 +154,18 @@ def test_draws_with_replacement_are_uniform() -> None:
     expected = 2000 * 32 / 70
     assert counts.sum() == 2000 * 32
     assert ((counts - expected) ** 2 / expected).sum() < 69 + 4 * (2 * 69) ** 0.5
+
+
+def test_a_short_last_batch_may_be_dropped() -> None:
+    """Client 3 has 70 samples: two batches of 32 per epoch; clients with fewer samples than a batch keep theirs."""
+    order = BatchOrder(9, OFFSETS, ROWS, 32, torch.device("cpu"), drops_last=True)
+    batches = draw(order, [3], 0, 4)
+    assert batches.counts[:, 0].tolist() == [32, 32, 32, 32]
+    first = [row for step in (0, 1) for row in drawn_rows(batches, step, 0)]
+    assert first == expected_order(3, 0, 0, 0)[:64]
+    assert [row for step in (2, 3) for row in drawn_rows(batches, step, 0)] == expected_order(
+        3, 0, 0, 1
+    )[:64]
+    assert order.visited(np.full(4, 3), np.arange(4)).tolist() == [0, 32, 64, 96]
+    expected = [max(1, size // 32) for size in SIZES]
+    assert order.steps_per_epoch.tolist() == expected

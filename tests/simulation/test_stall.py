@@ -127,3 +127,14 @@ def test_a_stalled_run_fails_and_keeps_its_rows(tmp_path: Path) -> None:
     assert run.status == "failed"
     assert len(run.dispatches) >= 27
     assert set(run.dispatches["outcome"]) == {"dropped"}
+
+
+def test_a_clock_that_stands_still_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dispatches that take no time would be handed out forever; a run that ends first is not touched."""
+    monkeypatch.setattr("fedsim.simulation.stall.LEAST_STALLED_AFTER", 300)
+    timeless: dict[str, Any] = {"step_s": [0, 0], "bytes_down": 0, "bytes_up": 0}
+    with pytest.raises(UserError, match="the clock stands still at 0 s") as caught:
+        simulate(**timeless, rounds=1000)
+    assert caught.value.where == "devices"
+    assert len(simulate(**timeless, rounds=100).rows) == 200
+    assert len(simulate(step_s=[1, 1], rounds=1000).rows) == 2000

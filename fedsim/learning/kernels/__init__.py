@@ -76,6 +76,7 @@ def choose(
         execution.device,
         augment,
         with_replacement=training.batches == "with_replacement",
+        drops_last=training.last_batch == "drop",
     )
     by_hand = executor in ("auto", "stacked")
     exact = execution.autocast is None

@@ -20,7 +20,7 @@ from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.model import ModelComponent
 from fedsim.tasks.partition import Partition, partition_table
-from fedsim.vocabulary.formatting import format_count
+from fedsim.vocabulary.formatting import format_count, format_names
 
 if TYPE_CHECKING:
     import torch
@@ -323,6 +323,16 @@ class SupervisedTask(Task):
     def doubts(self) -> list[UserError]:
         """Warnings about the data set, and about a module that ends with a softmax."""
         doubts = self.dataset.doubts()
+        if self._outline is None and (other := _other_types(self.module)):
+            doubts.append(
+                UserError(
+                    f"parameters of model {self.model.name} have types other than float32 ({other}); all are converted "
+                    "to training.dtype, so forward must not fix a type",
+                    where="task.model",
+                    hint="convert inputs to the type of the parameters, as in x.to(self.last.weight.dtype), or set "
+                    "training.dtype to float64",
+                )
+            )
         if self._outline is None and self.loss.kind == "cross_entropy":
             from fedsim.tasks.modules.checks import returns_probabilities
 
@@ -368,9 +378,10 @@ class SupervisedTask(Task):
         single: npt.NDArray[np.bool_] = (self.samples == 1) | (batch_size == 1)
         if training.batches == "epochs":
             # The last batch of an epoch, if a dispatch reaches it.
-            reached = self.local_steps(training) >= self.steps_per_epoch(batch_size)
+            reached = self.local_steps(training) >= self.steps_per_epoch(training)
             reached |= training.time_budget is not None
-            single |= (self.samples % batch_size == 1) & reached
+            if training.last_batch == "keep":
+                single |= (self.samples % batch_size == 1) & reached
         return single
 
     def _larger_batches(self, training: Training) -> str:
@@ -381,6 +392,8 @@ class SupervisedTask(Task):
         variants = (training.model_copy(update={"batch_size": size}) for size in sizes)
         suits = (one.batch_size for one in variants if not self._has_single(one).any())
         fixes = []
+        if not self._has_single(training.model_copy(update={"last_batch": "drop"})).any():
+            fixes.append("set training.last_batch to drop")
         if not (self.samples == 1).any() and (nearest := next(suits, None)) is not None:
             fixes.append(f"set training.batch_size to {nearest}, which suits all clients")
         elif self._takes_clients:
@@ -395,3 +408,12 @@ class SupervisedTask(Task):
         from fedsim.tasks.modules.checks import refusal_of_one_sample
 
         return refusal_of_one_sample(self.module, self.loss, self._probe)
+
+
+def _other_types(module: nn.Module) -> str:
+    """Names of parameters by type, for types other than float32."""
+    by_type: dict[str, list[str]] = {}
+    for name, parameter in module.named_parameters():
+        by_type.setdefault(str(parameter.dtype).removeprefix("torch."), []).append(name)
+    by_type.pop("float32", None)
+    return "; ".join(f"{kind}: {format_names(names)}" for kind, names in by_type.items())

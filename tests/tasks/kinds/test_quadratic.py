@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.training import Training
 from fedsim.tasks.kinds.quadratic import QuadraticParams, QuadraticTask
 
 STREAM = Stream(0, Purpose.GRADIENT_NOISE)
@@ -98,7 +99,7 @@ def test_a_concave_mean_has_no_minimum() -> None:
 def test_sample_counts_can_be_claimed() -> None:
     task = quadratic(centers=[0, 1], samples=[3, 5])
     assert task.samples.tolist() == [3, 5]
-    assert task.steps_per_epoch(2).tolist() == [2, 3]
+    assert task.steps_per_epoch(Training(batch_size=2)).tolist() == [2, 3]
 
 
 rows = st.integers(1, 4).flatmap(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from fedsim.parts.catalog import CATALOG
+from fedsim.scenario.training import Training
 from fedsim.tasks.kinds.supervised import SupervisedTask
+from tests.learning.problems import Built
 from tests.tasks.toys import characters, split, task, toy_dataset
 
 
@@ -15,8 +18,10 @@ def test_a_task_knows_its_clients() -> None:
     problem = task(dataset, "mlp", clients=10)
     assert problem.clients == 10
     assert problem.samples.sum() == 103
-    assert problem.steps_per_epoch(4).tolist() == [-(-size // 4) for size in problem.samples]
-    assert problem.steps_per_epoch(1000).tolist() == [1] * 10
+    assert problem.steps_per_epoch(Training(batch_size=4)).tolist() == [
+        -(-size // 4) for size in problem.samples
+    ]
+    assert problem.steps_per_epoch(Training(batch_size=1000)).tolist() == [1] * 10
     assert problem.train_x.data_ptr() == torch.from_numpy(dataset.train_x).data_ptr(), "no copy"
 
 
@@ -41,3 +46,25 @@ def test_clients_may_have_test_samples_of_their_own() -> None:
         assert problem.client_test_offsets[-1] == len(problem.client_test_rows) > 0
     plain = task(dataset, "mlp")
     assert plain.client_test_rows is None
+
+
+def test_parameters_of_other_types_are_a_doubt() -> None:
+    """They are converted to the type of the run, so a forward pass that fixes theirs would fail."""
+
+    class Half(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(64, 3)
+            self.last = nn.Linear(3, 10, dtype=torch.bfloat16)
+
+        def forward(self, x: Tensor) -> Tensor:
+            result: Tensor = self.last(self.first(x.flatten(1)).to(self.last.weight.dtype))
+            return result
+
+    dataset = toy_dataset(samples=12)
+    doubts = SupervisedTask(
+        dataset, split(dataset, "iid", clients=2), Built(Half, "module")
+    ).doubts()
+    messages = [doubt.message for doubt in doubts if "types other than" in doubt.message]
+    assert len(messages) == 1
+    assert "(bfloat16: last.weight and last.bias)" in messages[0]

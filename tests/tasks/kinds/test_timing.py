@@ -20,7 +20,7 @@ def test_sizes_are_those_of_the_scenario() -> None:
     task = timing(clients=3, parameters=10, names={"a": 4, "b": 6}, samples=7)
     assert (task.layout.names, task.layout.offsets) == (("a", "b"), (0, 4, 10))
     assert task.samples.tolist() == [7, 7, 7]
-    assert task.steps_per_epoch(2).tolist() == [4, 4, 4]
+    assert task.steps_per_epoch(Training(batch_size=2)).tolist() == [4, 4, 4]
     assert timing(8, clients=1, size="800").layout.size == 100
     assert timing(clients=1).parameters == 1_000_000
 
