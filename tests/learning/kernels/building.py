@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import torch
@@ -59,12 +60,30 @@ def models_of(task: SupervisedTask, count: int, dtype: torch.dtype) -> Tensor:
     return rows
 
 
-def squares_of(task: SupervisedTask, model: Tensor, rows: list[int]) -> Tensor:
-    """Sum of squared losses of samples, without the penalty."""
+def module_at(task: SupervisedTask, model: Tensor) -> Any:
+    """A fresh module with the parameters of ``model`` (P,)."""
     module = copy.deepcopy(task.module).to(model.dtype).train()
     with torch.no_grad():
         for name, value in task.layout.views(model).items():
             module.state_dict()[name].copy_(value)
+    return module
+
+
+def oracle(task: SupervisedTask, model: Tensor, rows: list[int]) -> tuple[Tensor, Tensor]:
+    """Loss and gradient of one mini-batch by an ordinary module and automatic differentiation."""
+    module = module_at(task, model)
+    inputs = task.inputs(task.train_x[rows], model.dtype)
+    loss = task.loss.per_sample(module(inputs), task.train_y[rows]).mean()
+    if task.loss.penalty:
+        loss = loss + task.loss.penalties(module.parameters())
+    gradients = torch.autograd.grad(loss, list(module.parameters()))
+    return loss.detach(), torch.cat([gradient.reshape(-1) for gradient in gradients])
+
+
+def squares_of(task: SupervisedTask, model: Tensor, rows: list[int]) -> Tensor:
+    """Sum of squared losses of samples, without the penalty."""
+    module = module_at(task, model)
+    with torch.no_grad():
         inputs = task.inputs(task.train_x[rows], model.dtype)
         return task.loss.per_sample(module(inputs), task.train_y[rows]).square().sum()
 

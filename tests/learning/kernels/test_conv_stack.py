@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -37,6 +36,7 @@ from tests.learning.kernels.building import (
     build,
     built_for,
     models_of,
+    oracle,
 )
 from tests.learning.problems import make_training
 from tests.learning.timelines import assert_same, execute
@@ -99,18 +99,6 @@ TASKS: dict[str, Callable[[], SupervisedTask]] = {
 }
 
 
-def by_autograd(task: SupervisedTask, model: Tensor, rows: list[int]) -> tuple[Tensor, Tensor]:
-    """Loss and gradient of a mini-batch by a fresh module."""
-    module = copy.deepcopy(task.module).to(model.dtype)
-    with torch.no_grad():
-        for name, value in task.layout.views(model).items():
-            module.state_dict()[name].copy_(value)
-    outputs = module(task.inputs(task.train_x[rows], model.dtype))
-    loss = nn.functional.cross_entropy(outputs, task.train_y[rows])
-    gradients = torch.autograd.grad(loss, list(module.parameters()))
-    return loss.detach(), torch.cat([gradient.reshape(-1) for gradient in gradients])
-
-
 def _largest_difference(task: SupervisedTask, gradient: Tensor, reference: Tensor) -> float:
     """Relative to the largest entry of a weight or bias: sums whose terms cancel have no precision of their own."""
     expected = task.layout.views(reference)
@@ -138,12 +126,12 @@ def test_gradients_are_those_of_autograd(name: str, dtype: torch.dtype) -> None:
         for row in range(active):
             rows = batches.rows[step, row, : int(batches.counts[step, row])].tolist()
             sizes.add(len(rows))
-            loss, gradient = by_autograd(task, weights[row], rows)
+            loss, gradient = oracle(task, weights[row], rows)
             tolerance = TOLERANCE[dtype]
             torch.testing.assert_close(losses[row], loss, atol=0, rtol=tolerance)
             if _largest_difference(task, out[row], gradient) > tolerance:
                 # If two values of a window tie within rounding, autograd may route the gradient to the other.
-                _, exact = by_autograd(task, weights[row].double(), rows)
+                _, exact = oracle(task, weights[row].double(), rows)
                 assert _largest_difference(task, out[row], exact) <= tolerance
     assert {1, 2, 4, BATCH} <= sizes
 
@@ -190,7 +178,7 @@ def test_bfloat16_gradients_are_exact_up_to_rounding(name: str, by_onednn: bool)
         errors[kind] = []
         for row in range(4):
             rows = batches.rows[0, row, : int(batches.counts[0, row])].tolist()
-            loss, exact = by_autograd(task, weights[row].double(), rows)
+            loss, exact = oracle(task, weights[row].double(), rows)
             assert float(losses[row]) == pytest.approx(float(loss), rel=0.03)
             assert out.dtype == torch.float32
             errors[kind].append(float((out[row] - exact).norm() / exact.norm()))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -21,27 +19,19 @@ from fedsim.learning.kernels import (
 from fedsim.learning.kernels.corrections import Correction
 from fedsim.learning.local_training import active_rows, row_matrix
 from fedsim.learning.samples import Samples
-from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.losses import Loss
-from tests.learning.kernels.building import BATCH, SEED, build, models_of, run_gradients, squares_of
+from tests.learning.kernels.building import (
+    BATCH,
+    SEED,
+    build,
+    models_of,
+    oracle,
+    run_gradients,
+    squares_of,
+)
 from tests.learning.problems import MODELS, make_training, supervised_task
 
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
-
-
-def oracle(task: SupervisedTask, model: Tensor, rows: list[int]) -> tuple[Tensor, Tensor]:
-    """Loss and gradient of one mini-batch by an ordinary module and backward()."""
-    module = copy.deepcopy(task.module).to(model.dtype).train()
-    with torch.no_grad():
-        for name, value in task.layout.views(model).items():
-            module.state_dict()[name].copy_(value)
-    inputs = task.inputs(task.train_x[rows], model.dtype)
-    loss = task.loss.per_sample(module(inputs), task.train_y[rows]).mean()
-    if task.loss.penalty:
-        loss = loss + task.loss.penalties(module.parameters())
-    loss.backward()
-    gradients = [parameter.grad.reshape(-1) for parameter in module.parameters()]  # type: ignore[union-attr]
-    return loss.detach(), torch.cat(gradients)
 
 
 PAIRS = [

@@ -21,7 +21,7 @@ from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.training import RayWorkers
 from fedsim.tasks.base import Task
 from tests.learning.imitation_ray import imitated
-from tests.learning.problems import Timeline, make_learner, make_training, supervised_task
+from tests.learning.problems import make_learner, make_training, supervised_task
 from tests.learning.timelines import assert_same, buffered, checkpoints_of, execute, rounds
 from tests.learning.workers.cases import (
     CASES,
@@ -94,20 +94,6 @@ def test_processes_of_ray_with_threads_and_at_once(ray: Any) -> None:
     assert_same(execute(task, timeline, **options_of(case), workers=workers, eager=True), expected)
 
 
-def resumed(task: Task, timeline: Timeline, taken: Any, **options: Any) -> Any:
-    measured: list[tuple[int, dict[str, float]]] = []
-    learner = make_learner(
-        task,
-        on_metrics=lambda what, metrics: measured.append((what.version, dict(metrics))),
-        checkpoint=taken,
-        **options,
-    )
-    timeline.play(learner)
-    learner.close()
-    state: dict[str, Tensor] = {name: value.clone() for name, value in learner.server.items()}
-    return state | {f"memory/{k}": v for k, v in learner.store.tensors().items()}, measured
-
-
 def test_a_checkpoint_of_one_sort_is_continued_by_another(ray: Any) -> None:
     case: Case = (partial(supervised_task, "mlp"), "remembering", {}, {}, partial(buffered, 20))
     task, timeline = case[0](), case[4]()
@@ -122,7 +108,7 @@ def test_a_checkpoint_of_one_sort_is_continued_by_another(ray: Any) -> None:
         after = sorts[(number + 1) % len(sorts)]
         taken = checkpoints_of(task, timeline, **before(), **few)
         assert len(taken) > 1
-        assert_same(resumed(task, timeline, taken[1], **after(), **few), expected)
+        assert_same(execute(task, timeline, checkpoint=taken[1], **after(), **few), expected)
 
 
 @pytest.mark.parametrize(
