@@ -13,6 +13,7 @@ Wi-Fi, not locked; ``screen_off`` is false at first too, so the screen is on.
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
 from collections.abc import Callable, Mapping
@@ -36,33 +37,17 @@ STATES: Mapping[str, tuple[str, ...]] = {
 KEYS = tuple(STATES)
 INITIAL = {"charging": "off", "network": "none", "screen": "on", "lock": "off"}
 FLASH_RULE = "charging and network == wifi and lock"
-MOST_WORDS = 1000
-"""Maximum number of tokens in a rule; a longer one takes seconds to evaluate and is certainly a mistake."""
+MOST_LETTERS = 10_000
+"""Maximum length of a rule; a longer one takes seconds to evaluate and is certainly a mistake."""
 
-_TOKEN = re.compile(r"\s*(?:(==|!=|[(),])|([A-Za-z0-9_]+)|'([A-Za-z0-9_]+)'|\"([A-Za-z0-9_]+)\")")
 _Test = Callable[[Mapping[str, str]], bool]
 
 
 class _Parser:
-    """Recursive descent over the tokens; each method returns a test of a state."""
+    """Reads a rule with Python's parser, whose grammar contains that of rules; methods return a test of a state."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.tokens: list[tuple[str, int]] = []
-        at = 0
-        end = len(text.rstrip())
-        while at < end:
-            match = _TOKEN.match(text, at)
-            if match is None:
-                column = at + len(text[at:]) - len(text[at:].lstrip())
-                raise self.error(f"unexpected '{text[column]}'", column)
-            word = next(group for group in match.groups() if group is not None)
-            self.tokens.append((word.lower(), match.end() - len(match.group().lstrip())))
-            at = match.end()
-            if len(self.tokens) > MOST_WORDS:
-                raise self.error(f"more than {format_count(MOST_WORDS)} words", at)
-        self.next = 0
-        self.depth = 0
 
     def error(self, message: str, column: int) -> UserError:
         shown = self.text if len(self.text) <= 200 else f"{self.text[:197]}..."
@@ -72,79 +57,55 @@ class _Parser:
             hint=f"write for example: {FLASH_RULE}; keys: {', '.join(KEYS)}; and, or, not, ==, !=, in (...)",
         )
 
-    def peek(self) -> str:
-        return self.tokens[self.next][0] if self.next < len(self.tokens) else ""
-
-    def column(self) -> int:
-        return self.tokens[self.next][1] if self.next < len(self.tokens) else len(self.text)
-
-    def take(self, *words: str) -> str:
-        if self.peek() in words:
-            self.next += 1
-            return self.tokens[self.next - 1][0]
-        return ""
-
-    def expect(self, *words: str) -> str:
-        word = self.take(*words)
-        if not word:
-            shown = f"'{self.peek()}'" if self.peek() else "the end"
-            raise self.error(f"expected {' or '.join(words)}, found {shown}", self.column())
-        return word
-
     def parse(self) -> _Test:
-        test = self.any_of()
-        if self.peek():
-            raise self.error(f"expected and, or, or the end, found '{self.peek()}'", self.column())
-        return test
-
-    def any_of(self) -> _Test:
-        tests = [self.all_of()]
-        while self.take("or"):
-            tests.append(self.all_of())
-        return lambda state: any(test(state) for test in tests)
-
-    def all_of(self) -> _Test:
-        tests = [self.negation()]
-        while self.take("and"):
-            tests.append(self.negation())
-        return lambda state: all(test(state) for test in tests)
-
-    def negation(self) -> _Test:
-        self.depth += 1
-        if self.depth > 100:
-            raise self.error("nested too deeply", self.column())
+        if len(self.text) > MOST_LETTERS:
+            raise self.error(f"more than {format_count(MOST_LETTERS)} letters", MOST_LETTERS)
+        # A name cannot begin with a digit in Python: 5g is read as g5.
+        text = re.sub(r"\b([2-5])g\b", r"g\1", self.text.lower())
+        text = re.sub(r"\s", " ", text)
         try:
-            if self.take("not"):
-                test = self.negation()
+            # In parentheses, it may begin with a space.
+            return self.test(ast.parse(f"({text})", mode="eval").body)
+        except SyntaxError as error:
+            raise self.error(error.msg, max((error.offset or 0) - 2, 0)) from error
+        except (RecursionError, MemoryError) as error:
+            raise self.error("nested too deeply", 0) from error
+
+    def test(self, node: ast.expr) -> _Test:
+        match node:
+            case ast.BoolOp(op, values):
+                combined = any if isinstance(op, ast.Or) else all
+                tests = [self.test(value) for value in values]
+                return lambda state: combined(test(state) for test in tests)
+            case ast.UnaryOp(ast.Not(), operand):
+                test = self.test(operand)
                 return lambda state: not test(state)
-            if self.take("("):
-                test = self.any_of()
-                self.expect(")")
-                return test
-            return self.comparison()
-        finally:
-            self.depth -= 1
+            case ast.Name(key) if STATES.get(key) is SWITCH:
+                return lambda state: state[key] == "on"
+            case ast.Compare(ast.Name(key), [operator], [values]) if key in STATES:
+                several = isinstance(operator, ast.In | ast.NotIn)
+                if several or isinstance(operator, ast.Eq | ast.NotEq):
+                    items = values.elts if several and isinstance(values, ast.Tuple) else [values]
+                    words = {self.value(key, item) for item in items}
+                    negated = isinstance(operator, ast.NotEq | ast.NotIn)
+                    return lambda state: (state[key] in words) != negated
+            case ast.Name(key) if key in STATES:
+                raise self.error(
+                    f"{key} is not a switch; compare it with a value", max(node.col_offset - 1, 0)
+                )
+        names = ", ".join(KEYS)
+        raise self.error(
+            f"expected one of {names}, or a comparison of it", max(node.col_offset - 1, 0)
+        )
 
-    def comparison(self) -> _Test:
-        column = self.column()
-        key = self.expect(*KEYS)
-        if operator := self.take("==", "!="):
-            value = self.value(key)
-            return lambda state: (state[key] == value) == (operator == "==")
-        negated = bool(self.take("not"))
-        if self.expect("in") if negated else self.take("in"):
-            self.expect("(")
-            values = {self.value(key)}
-            while self.take(","):
-                values.add(self.value(key))
-            self.expect(")")
-            return lambda state: (state[key] in values) != negated
-        if STATES[key] is not SWITCH:
-            raise self.error(f"{key} is not a switch; compare it with a value", column)
-        return lambda state: state[key] == "on"
-
-    def value(self, key: str) -> str:
-        return self.expect(*STATES[key])
+    def value(self, key: str, node: ast.expr) -> str:
+        word = node.id if isinstance(node, ast.Name) else getattr(node, "value", None)
+        word = re.sub(r"^g([2-5])$", r"\1g", str(word))
+        if word not in STATES[key]:
+            raise self.error(
+                f"{key} is one of {', '.join(STATES[key])}", max(node.col_offset - 1, 0)
+            )
+        return word
 
 
 @dataclass(frozen=True)

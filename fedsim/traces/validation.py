@@ -6,13 +6,11 @@ each other are below. All checks are whole-column operations; only the findings 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,7 +18,7 @@ from fedsim.errors import UserError, raise_all
 from fedsim.traces.arrays import Bools, Ints, filled, run_starts, to_numpy
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.tables import TABLES, Column, Order, single_chunk
-from fedsim.units import DAY_S, DURATION_UNITS
+from fedsim.units import DAY_S
 from fedsim.vocabulary.formatting import format_counted, format_duration
 
 LISTED_PER_KIND = 1000
@@ -86,76 +84,35 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
     """A warning if the times of a bundle were probably read in the wrong unit; otherwise None.
 
     This is assumed if the median interval of availability is shorter than 1 s or longer than 10 days, the median
-    device was observed for more than 5 years, or times reach 230 years from time 0: Unix times in milliseconds are
-    tens of thousands of years if they are read as seconds. Traces of servers can be long; those of personal devices
-    are not.
+    device was observed for more than 5 years, or an interval begins that long after time 0, as Unix times do. Traces
+    of servers can be long; those of personal devices are not.
     """
     if not bundle.device_count or not len(bundle.tables.get("availability", ())):
         return None
-    length = bundle.numpy("availability", "end_us") - bundle.numpy("availability", "start_us")
+    start = bundle.numpy("availability", "start_us")
+    length = bundle.numpy("availability", "end_us") - start
     window_start, window_end = bundle.windows
-    are_short = _is_median_beyond(length, below=SHORTEST_TYPICAL_S * 1e6)
-    are_long = _is_median_beyond(length, above=LONGEST_TYPICAL_S * 1e6)
     window_s = float(np.median(window_end - window_start)) / 1e6
-    last_s = float(np.max(window_end)) / 1e6
-    first_s = float(np.min(bundle.numpy("availability", "start_us"))) / 1e6
-    given = bundle.manifest.options.get("time_unit")
-    if LONGEST_WINDOW_S < first_s <= LAST_S and not are_long:
-        return bundle.error(
-            f"its first interval begins {first_s / _YEAR_S:,.3g} years after time 0: are these Unix times?",
-            f"if so, import them again with -s time_unit=unix_{given}"
-            if bundle.manifest.importer == "csv" and given in ("s", "ms")
-            else "if so, write them as ISO 8601 timestamps, for example with"
-            " pandas.to_datetime(times, unit='s', utc=True)",
-        )
-    if are_short:
-        fact = f"half of the intervals are shorter than {format_duration(np.median(length) / 1e6)}"
-    elif last_s > LAST_S:
-        fact = f"its times reach {last_s / _YEAR_S:,.3g} years from time 0"
-    elif are_long:
-        fact = f"half of the intervals are longer than {format_duration(np.median(length) / 1e6)}"
+    first_s = float(start.min()) / 1e6
+
+    def most(condition: Bools) -> bool:
+        # Counting is several times faster than finding the median of a long trace.
+        return 2 * int(np.count_nonzero(condition)) >= len(condition)
+
+    if first_s > LONGEST_WINDOW_S:
+        fact = f"its first interval begins {first_s / _YEAR_S:,.3g} years after time 0"
+    elif most(length < SHORTEST_TYPICAL_S * 1e6):
+        fact = f"half of the intervals are shorter than {format_duration(SHORTEST_TYPICAL_S)}"
+    elif most(length > LONGEST_TYPICAL_S * 1e6):
+        fact = f"half of the intervals are longer than {format_duration(LONGEST_TYPICAL_S)}"
     elif window_s > LONGEST_WINDOW_S:
         fact = f"half of the devices were observed for more than {window_s / _YEAR_S:,.3g} years"
     else:
         return None
-    if bundle.manifest.importer != "csv" or given not in DURATION_UNITS:
-        return bundle.error(
-            f"{fact}: are its times in the right unit?",
-            "if not, correct them in the source, and import it again",
-        )
-    plausible = []
-    for unit, unit_s in DURATION_UNITS.items():
-        factor = unit_s / DURATION_UNITS[given]
-        typical_s = factor * float(np.median(length)) / 1e6
-        if unit in (given, "ns") or not SHORTEST_TYPICAL_S <= typical_s <= LONGEST_TYPICAL_S:
-            continue
-        if (
-            factor * first_s > LONGEST_WINDOW_S
-            and factor * last_s <= LAST_S
-            and unit in ("s", "ms")
-        ):
-            plausible.append(f"unix_{unit}")
-        elif factor * window_s <= LONGEST_WINDOW_S:
-            plausible.append(unit)
-    settings = " or ".join(f"-s time_unit={unit}" for unit in plausible)
     return bundle.error(
-        f"{fact}: are its times, which were read as {given}, in another unit?",
-        f"if so, import it again with {settings or 'the right -s time_unit'}",
+        f"{fact}: are its times in the right unit?",
+        "if not, import it again; a CSV file with the right -s time_unit, which for Unix times is unix_s or unix_ms",
     )
-
-
-def _is_median_beyond(
-    values: npt.NDArray[Any], *, below: float = -math.inf, above: float = math.inf
-) -> bool:
-    """Whether the median is less than ``below`` or more than ``above``.
-
-    Counting is several times faster than finding the median of a long trace.
-    """
-    beyond = int(np.count_nonzero((values < below) | (values > above)))
-    if 2 * beyond == len(values):
-        median = float(np.median(values))
-        return median < below or median > above
-    return 2 * beyond > len(values)
 
 
 class _TableChecker:

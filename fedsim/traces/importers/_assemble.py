@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,9 +13,8 @@ from fedsim.errors import UserError
 from fedsim.traces.arrays import Ints
 from fedsim.traces.ordering import Intervals, normalize, polling_interval
 from fedsim.traces.tables import constant_column, id_column, make_table
-from fedsim.traces.validation import LONGEST_WINDOW_S
-from fedsim.units import DAY_US, US_PER_S, duration_at_least
-from fedsim.vocabulary.formatting import format_count, format_duration, format_share
+from fedsim.units import DAY_US, US_PER_S
+from fedsim.vocabulary.formatting import format_counted, format_duration
 
 # Profiles without a clock (capacities, benchmark scores, latencies) cover one day, which repeats.
 STATIC_HORIZON_US = DAY_US
@@ -114,70 +112,42 @@ def note_polling(intervals: Intervals, counts: dict[str, int], caveats: list[str
 
 
 def note_outside(
-    start_us: Ints,
-    end_us: Ints,
+    intervals: Intervals,
+    counts: Mapping[str, int],
     window_us: int,
     caveats: list[str],
     where: str,
-    *,
     origin: str = "time 0",
-    shifts: Mapping[str, int] | None = None,
 ) -> None:
-    """Add a caveat if intervals lie outside the window, with the settings that keep more of them.
+    """Add a caveat if intervals were dropped because they lie outside the window.
 
     Args:
-        start_us: starts of the intervals of the source.
-        end_us: ends, exclusive.
+        intervals: the intervals that are left.
+        counts: counts of :func:`~fedsim.traces.ordering.normalize`.
         window_us: length of the window, which begins at time 0.
         caveats: receives the caveat.
         where: the files, for messages.
         origin: time 0, in words.
-        shifts: settings that move time 0, and by how much (us).
 
     Raises:
-        UserError: all intervals lie outside the window.
+        UserError: no interval is left.
     """
-    has_length = end_us > start_us
-    start_us, end_us = start_us[has_length], end_us[has_length]
-
-    def outside(window_us: int, shift_us: int = 0) -> int:
-        return int(np.count_nonzero((end_us <= shift_us) | (start_us >= shift_us + window_us)))
-
-    dropped = outside(window_us)
-    if not dropped:
-        return
-    last_us = int(end_us.max())
-    enough = (
-        f"{math.ceil(last_us / DAY_US)}d"
-        if window_us % DAY_US == 0
-        else duration_at_least(last_us / US_PER_S)
-    )
-    left = {setting: outside(window_us, shift_us) for setting, shift_us in (shifts or {}).items()}
-    if last_us <= LONGEST_WINDOW_S * US_PER_S:
-        left[f"window={enough}"] = outside(max(last_us, window_us))
-    remedies = " or ".join(
-        f"-s {setting}"
-        + (f" ({format_count(stay)} stay{'s' * (stay == 1)} outside)" if stay else "")
-        for setting, stay in left.items()
-        if stay < dropped
-    )
+    dropped, left = counts["outside_window"], len(intervals.device)
     window = f"outside the window, {format_duration(window_us / US_PER_S)} from {origin}"
-    if dropped == len(start_us):
-        intervals = (
-            "the only interval is" if dropped == 1 else f"all {format_count(dropped)} intervals are"
-        )
+    if dropped and not left:
         raise UserError(
-            f"{intervals} {window}",
+            f"every interval is {window}",
             where=where,
-            hint=f"keep {'it' if dropped == 1 else 'them'} with {remedies}"
-            if remedies
-            else "correct the times, or the window",
+            hint="correct the times, their unit, or the window with -s window=...",
         )
-    caveats.append(
-        f"{format_share(dropped / len(start_us))} of the intervals"
-        f" ({format_count(dropped)} of {format_count(len(start_us))}) are {window}, and were dropped"
-        + (f"; keep them with {remedies}" if remedies else "")
-    )
+    if not left and (counts["zero_length"] or counts["reversed"]):
+        raise UserError(
+            "no interval ends after it starts",
+            where=where,
+            hint="give each interval an end after its start",
+        )
+    if dropped:
+        caveats.append(f"{format_counted(dropped, 'interval')} {window}, dropped")
 
 
 def texts(records: Sequence[Any], field: str) -> list[str | None]:

@@ -73,7 +73,7 @@ class Avt(Importer):
         tables, intervals = observed_tables(
             ids, device, times_us[:, 0], times_us[:, 1], (0, end_us), counts
         )
-        note_outside(times_us[:, 0], times_us[:, 1], end_us, caveats, sources.where)
+        note_outside(intervals, counts, end_us, caveats, sources.where)
         note_polling(intervals, counts, caveats)
         return Imported(tables, counts, caveats, eligibility="up")
 

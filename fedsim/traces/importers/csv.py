@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -29,15 +28,9 @@ from fedsim.traces.importers._assemble import (
 from fedsim.traces.importers._numbers import TIME_S, Number
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import NOT_NEGATIVE, POSITIVE, SHARE, Bounds, id_column
-from fedsim.traces.validation import LAST_S, LONGEST_WINDOW_S
-from fedsim.units import DAY_US, DURATION_UNITS, Duration
-from fedsim.vocabulary.formatting import (
-    format_count,
-    format_counted,
-    format_duration,
-    format_names,
-    format_rate,
-)
+from fedsim.traces.validation import LAST_S
+from fedsim.units import DURATION_UNITS, Duration
+from fedsim.vocabulary.formatting import format_count, format_counted, format_names
 
 UNITS: Mapping[str, float] = DURATION_UNITS | {
     "bps": 1.0,
@@ -70,23 +63,9 @@ SPEEDS: Mapping[str, str] = {
     "relative_speed": "relative_speed",
     "score": "score",
 }
-_OTHER_NAMES: Mapping[str, str] = {
-    **dict.fromkeys(("id", "device_id", "client", "client_id", "user", "user_id"), "device"),
-    **dict.fromkeys(("begin", "from", "online", "start_time"), "start"),
-    **dict.fromkeys(("finish", "stop", "to", "until", "offline", "end_time"), "end"),
-}
-"""Columns by names that other files give them."""
-_FASTEST_BPS = 10e9
-"""Median rate above which the unit of the rates is doubtful."""
-_SWAPPED = 0.9
-"""Share of devices with a faster uplink above which the columns up and down were probably swapped."""
-_LEAST_MEMORY_BYTES = 1e6
-"""Memory of the largest device below which the unit is doubtful: only microcontrollers have less."""
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNIX_UNITS = {f"unix_{unit}": DURATION_UNITS[unit] for unit in ("s", "ms")}
 UNIX_S = Bounds(0.0, LAST_S, words="from 1970 to 2200")
-_LONGEST_RTT_S = 5.0
-"""Median round-trip time above which its unit is doubtful."""
-_STATES = ("charging", "plugged", "battery", "screen", "lock", "idle", "network", "wifi", "state")
 COLUMNS = ("device", "start", "end", *NUMBERS, *TEXTS)
 
 
@@ -160,10 +139,9 @@ class Csv(Importer):
             tables["devices"] = devices_table(table.ids, window_end_us=horizon_us, **texts)
         present = {kind for name, (kind, _, _) in NUMBERS.items() if name in table}
         if "compute" in present:
-            tables["compute"] = _compute(table, params.phase, caveats)
+            tables["compute"] = _compute(table, params.phase)
         if "network" in present or "radio" in table:
-            tables["network"] = _network(table, caveats)
-        caveats += clock.changes(horizon_us)
+            tables["network"] = _network(table)
         return Imported(
             tables,
             counts,
@@ -185,8 +163,7 @@ class _Table:
         self.where = sources.where
         self.cells: dict[str, list[str]] = {}
         self.locations: list[tuple[SourceFile, int]] = []
-        # The names of devices in files with the same columns, and the last of these files.
-        self.ids_by_columns: dict[tuple[str, ...], dict[str, str]] = {}
+        ids_by_columns: dict[tuple[str, ...], set[str]] = {}
         for source in sources:
             columns, lines = _columns(source)
             for name in columns.keys() - self.cells.keys():
@@ -194,8 +171,7 @@ class _Table:
             for name, cells in self.cells.items():
                 cells += columns.get(name, [""] * len(lines))
             self.locations += [(source, line) for line in lines]
-            ids = self.ids_by_columns.setdefault(tuple(sorted(columns)), {})
-            ids |= dict.fromkeys(columns["device"], source.name)
+            ids_by_columns.setdefault(tuple(sorted(columns)), set()).update(columns["device"])
         rows: dict[str, int] = {}
         self.device: Ints = np.array(
             [rows.setdefault(name, len(rows)) for name in self.cells["device"]]
@@ -203,21 +179,19 @@ class _Table:
         self.ids = list(rows)
         if "" in rows:
             raise UserError("has no device", where=self.location(self.cells["device"].index("")))
+        self.in_all_files = set.intersection(*ids_by_columns.values())
 
     def __contains__(self, name: str) -> bool:
         return name in self.cells
 
     def unpaired(self) -> list[str]:
         """A caveat on devices that some files have, and files with other columns do not."""
-        only = []
-        for columns, ids in self.ids_by_columns.items():
-            others = [each for key, each in self.ids_by_columns.items() if key != columns]
-            alone = [name for name in ids if others and not any(name in each for each in others)]
-            if alone:
-                only.append(
-                    f"{format_count(len(alone))} only in {ids[alone[0]]} (first: '{alone[0]}')"
-                )
-        return [f"devices that not all files have: {', '.join(only)}"] if only else []
+        alone = [name for name in self.ids if name not in self.in_all_files]
+        if not alone:
+            return []
+        return [
+            f"{format_counted(len(alone), 'device')} not in all files, the first is '{alone[0]}'"
+        ]
 
     def require_units(self, needs_time_unit: bool) -> None:
         """Refuse columns whose units are not declared, all together."""
@@ -294,10 +268,6 @@ class _Table:
                 hint="swap the names of the two columns; if sessions pass midnight, add a day to their end, as in "
                 "22 to 30 h",
             )
-        if len(backwards):
-            caveats.append(
-                f"intervals that end before they start were dropped, the first at {self.location(int(backwards[0]))}"
-            )
         if horizon_us <= 0:
             raise UserError(
                 "has no interval after time 0 and no window",
@@ -307,21 +277,7 @@ class _Table:
         tables, intervals = observed_tables(
             self.ids, self.device[rows], start_us, end_us, (0, horizon_us), counts, **texts
         )
-        note_outside(
-            start_us,
-            end_us,
-            horizon_us,
-            caveats,
-            self.where,
-            origin=clock.origin,
-            shifts=clock.shifts,
-        )
-        if len(rows) and not len(intervals.device):
-            raise UserError(
-                "no interval ends after it starts",
-                where=self.where,
-                hint="give each interval an end after its start",
-            )
+        note_outside(intervals, counts, horizon_us, caveats, self.where, clock.origin)
         counts["never_available"] = len(self.ids) - len(np.unique(intervals.device))
         note_polling(intervals, counts, caveats)
         return horizon_us, tables
@@ -352,17 +308,9 @@ def _columns(source: SourceFile) -> tuple[dict[str, list[str]], list[int]]:
     columns, lines = source.table()
     for column in columns:
         if column.lower() not in COLUMNS:
-            meant = _OTHER_NAMES.get(column.lower())
-            suggested = f"did you mean '{meant}'?; " if meant else nearest(column, COLUMNS)
-            hint = f"{suggested}known columns: {', '.join(COLUMNS)}"
+            hint = f"{nearest(column, COLUMNS)}known columns: {', '.join(COLUMNS)}"
             if other_separator([column]):
                 hint = "separate the columns by commas"
-            elif column.lower() in _STATES:
-                hint = (
-                    "a CSV file gives the intervals in which a device may train: keep the rows in which its state "
-                    "permits that, and remove the column; for states as events, write an importer, which is a class "
-                    "derived from fedsim.traces.importers.Importer"
-                )
             raise source.error(f"has the unknown column '{column}'", hint, line=1)
     columns = {name.lower(): cells for name, cells in columns.items()}
     if "device" not in columns or len(columns) < 2 or ("start" in columns) != ("end" in columns):
@@ -383,7 +331,6 @@ class _Clock:
         epoch: ISO 8601 timestamp of time 0; None if times are relative.
         weekday: its day of the week, if the files contain timestamps.
         kind: meaning of time 0.
-        shifts: settings that move time 0 to another midnight, and by how much (us).
     """
 
     def __init__(self, params: Csv.Params) -> None:
@@ -392,14 +339,17 @@ class _Clock:
         self.epoch = params.epoch
         self.weekday: int | None = None
         self.kind = params.clock or "device-relative"
-        self.shifts: dict[str, int] = {}
-        self.origin = "time 0" if self.epoch is None else f"time 0 ({self.epoch})"
+
+    @property
+    def origin(self) -> str:
+        """Time 0 in words."""
+        return "time 0" if self.epoch is None else f"time 0 ({self.epoch})"
 
     def needs_unit(self, table: _Table) -> bool:
         """Whether the times of a table are numbers.
 
         Raises:
-            UserError: the first start is neither a number nor a timestamp, or only some times are timestamps.
+            UserError: the first start is neither a number nor a timestamp, or a unit of timestamps is given.
         """
         if "start" not in table:
             return False
@@ -412,20 +362,12 @@ class _Clock:
                     hint="timestamps have no unit: remove -s time_unit",
                 )
             return False
-        if re.fullmatch(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?", first):
+        if re.search(r"\d[-/.:]\d+", first) and not re.fullmatch(r"\d+\.\d+", first):
             raise UserError(
-                f"start is '{first}', a time of day without a date",
-                where=table.location(row),
-                hint="write start and end with their dates, as in 2024-05-01T08:00:00+02:00",
-            )
-        if re.search(r"\d[-/.:]\d+[-/.:]\d", first):
-            raise UserError(
-                f"start is '{first}', which is neither a number nor an ISO 8601 timestamp",
+                f"start is '{first}', which is neither a number nor an ISO 8601 timestamp with its date",
                 where=table.location(row),
                 hint="write it as in 2024-05-01T08:00:00+02:00",
             )
-        if self.params.time_unit is None:
-            _require_no_timestamp(table, first)
         return True
 
     def read(self, table: _Table) -> tuple[Floats, Floats]:
@@ -441,25 +383,18 @@ class _Clock:
             ]
         elif unit in _UNIX_UNITS:
             moments = [
-                [None if math.isnan(time) else _unix_moment(time) for time in column.tolist()]
+                [
+                    None if math.isnan(time) else _UNIX_EPOCH + timedelta(microseconds=time)
+                    for time in column.tolist()
+                ]
                 for column in _times_us(table, _UNIX_UNITS[unit], unit, UNIX_S)
             ]
         else:
-            start_us, end_us = _times_us(table, DURATION_UNITS[unit], unit, TIME_S)
-            self._note_unix(start_us, unit)
-            return start_us, end_us
-        first_start = min(moment for moment in moments[0] if moment is not None)
-        epoch = self._epoch(first_start)
+            return _times_us(table, DURATION_UNITS[unit], unit, TIME_S)
+        epoch = self._epoch(min(moment for moment in moments[0] if moment is not None))
         self.epoch, self.weekday = epoch.isoformat(), epoch.weekday()
-        self.origin = f"time 0 ({self.epoch})"
         self.kind = self.params.clock or ("local" if self.zone else "utc")
         microsecond = timedelta(microseconds=1)
-        self.shifts = {
-            setting: (other - epoch) // microsecond
-            for setting, other in self._other_epochs(
-                epoch, first_start, table.cells["start"] if unit is None else []
-            )
-        }
         start, end = (
             np.array(
                 [np.nan if moment is None else (moment - epoch) // microsecond for moment in column]
@@ -467,34 +402,6 @@ class _Clock:
             for column in moments
         )
         return start, end
-
-    def _note_unix(self, start_us: Floats, unit: str) -> None:
-        """Note the setting that reads the times as Unix times, if they may be such times."""
-        first_us = float(np.nanmin(start_us, initial=np.inf))
-        if f"unix_{unit}" not in _UNIX_UNITS or not LONGEST_WINDOW_S < first_us / 1e6 <= LAST_S:
-            return
-        first_start = _unix_moment(first_us)
-        since_1970 = self._epoch(first_start) - _unix_moment(0)
-        self.shifts = {f"time_unit=unix_{unit}": since_1970 // timedelta(microseconds=1)}
-        self.origin += f" (as a Unix time, the first start is {first_start.isoformat()})"
-
-    def changes(self, horizon_us: int) -> list[str]:
-        """A caveat if the clocks of the time zone change within the window, because hours of the day follow time 0."""
-        if self.zone is None or self.epoch is None:
-            return []
-        epoch = datetime.fromisoformat(self.epoch)
-        first = epoch.astimezone(self.zone).utcoffset() or timedelta(0)
-        for day in range(1, horizon_us // DAY_US + 2):
-            moment = min(epoch + timedelta(days=day), epoch + timedelta(microseconds=horizon_us))
-            local = moment.astimezone(self.zone)
-            ahead = ((local.utcoffset() or first) - first).total_seconds()
-            if ahead:
-                return [
-                    f"the clocks of {self.params.time_zone} change by {'+' if ahead > 0 else '−'}"
-                    f"{format_duration(abs(ahead))} on or before {local.date()}: from then on, hours of the day in "
-                    "fedsim, which are counted from time 0, differ from those clocks by as much"
-                ]
-        return []
 
     def _moment(self, name: str, cell: str, where: str) -> datetime | None:
         """The timestamp in a cell; None if it is empty."""
@@ -528,30 +435,21 @@ class _Clock:
         return moment.astimezone(UTC)
 
     def _epoch(self, first_start: datetime) -> datetime:
-        """Time 0, with a fixed offset from UTC."""
+        """Time 0, with a fixed offset from UTC, which no change of the clocks alters."""
+        zone = self.zone or UTC
         if self.params.epoch is None:
-            return _midnight(first_start, self.zone or UTC)
-        try:
-            epoch = datetime.fromisoformat(self.params.epoch)
-        except ValueError as error:
-            raise UserError(
-                f"epoch is '{self.params.epoch}', which is not an ISO 8601 timestamp",
-                hint="write -s epoch=2024-05-01T00:00:00+02:00",
-            ) from error
-        return _fixed(epoch if epoch.tzinfo else epoch.replace(tzinfo=self.zone or UTC))
-
-    def _other_epochs(
-        self, epoch: datetime, first_start: datetime, cells: list[str]
-    ) -> Iterator[tuple[str, datetime]]:
-        """Settings that move time 0 to the midnight before the first start, each with that midnight."""
-        if self.params.epoch is not None:
-            midnight = _midnight(first_start, epoch.tzinfo or UTC)
-            yield f"epoch={midnight.isoformat()}", midnight
-        elif self.zone is None:
-            names = Counter(datetime.fromisoformat(cell).tzname() or "" for cell in cells if cell)
-            for most_common, _ in names.most_common(1):
-                if name := most_common.removeprefix("UTC"):
-                    yield f"time_zone={name}", _midnight(first_start, _zone(name) or UTC)
+            day = first_start.astimezone(zone).date()
+            epoch = datetime.combine(day, datetime.min.time(), zone)
+        else:
+            try:
+                epoch = datetime.fromisoformat(self.params.epoch)
+            except ValueError as error:
+                raise UserError(
+                    f"epoch is '{self.params.epoch}', which is not an ISO 8601 timestamp",
+                    hint="write -s epoch=2024-05-01T00:00:00+02:00",
+                ) from error
+            epoch = epoch if epoch.tzinfo else epoch.replace(tzinfo=zone)
+        return epoch.astimezone(timezone(epoch.utcoffset() or timedelta(0)))
 
 
 def _first_start(table: _Table) -> tuple[int, str]:
@@ -568,33 +466,6 @@ def _times_us(table: _Table, unit_s: float, unit: str, bounds_s: Bounds) -> tupl
         for name in ("start", "end")
     )
     return start * (unit_s * 1e6), end * (unit_s * 1e6)
-
-
-def _unix_moment(time_us: float) -> datetime:
-    """The timestamp of a Unix time (us)."""
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)
-
-
-def _midnight(moment: datetime, zone: tzinfo) -> datetime:
-    """The last midnight in a time zone, with a fixed offset from UTC."""
-    return _fixed(datetime.combine(moment.astimezone(zone).date(), datetime.min.time(), zone))
-
-
-def _fixed(moment: datetime) -> datetime:
-    """A moment with its present offset from UTC, which no change of the clocks alters."""
-    return moment.astimezone(timezone(moment.utcoffset() or timedelta(0)))
-
-
-def _require_no_timestamp(table: _Table, number: str) -> None:
-    """Refuse a timestamp in a table whose first start is a number, for which the missing unit is no remedy."""
-    for row, (start, end) in enumerate(zip(table.cells["start"], table.cells["end"], strict=True)):
-        for name, cell in (("start", start), ("end", end)):
-            if _is_timestamp(cell):
-                raise UserError(
-                    f"{name} is '{cell}', a timestamp, but the first start is the number {number}",
-                    where=table.location(row),
-                    hint="write start and end as numbers in every row, or as timestamps in every row",
-                )
 
 
 def _is_timestamp(cell: str) -> bool:
@@ -620,17 +491,12 @@ def _zone(name: str | None) -> tzinfo | None:
         ) from error
 
 
-def _compute(table: _Table, phase: str, caveats: list[str]) -> Any:
+def _compute(table: _Table, phase: str) -> Any:
     table.require_one_of(*SPEEDS)
     values = {column: table.number(name) for name, column in SPEEDS.items() if name in table}
     rows = np.flatnonzero(np.any(~np.isnan(list(values.values())), axis=0))
     if "ram_bytes" in table:
-        values["ram_bytes"] = ram_bytes = np.rint(table.number("ram_bytes"))
-        largest = np.nanmax(ram_bytes, initial=0)
-        if 0 < largest < _LEAST_MEMORY_BYTES:
-            caveats.append(
-                f"no device has more than {format_counted(int(largest), 'byte')} of memory: is ram_bytes in bytes?"
-            )
+        values["ram_bytes"] = np.rint(table.number("ram_bytes"))
     # If only one of the two times of a step is known, the other is 0.
     for name, other in (("step_fixed_s", "sample_s"), ("sample_s", "step_fixed_s")):
         if other in values:
@@ -640,7 +506,7 @@ def _compute(table: _Table, phase: str, caveats: list[str]) -> Any:
     return per_device(table.ids, "compute", rows, task="*", phase=phase, **chosen)
 
 
-def _network(table: _Table, caveats: list[str]) -> Any:
+def _network(table: _Table) -> Any:
     table.require_one_of("down", "up", "bandwidth")
     if "bandwidth" in table and ("down" in table or "up" in table):
         raise UserError(
@@ -652,28 +518,12 @@ def _network(table: _Table, caveats: list[str]) -> Any:
     names = [name for name, column in directions.items() if column in table]
     rates = np.column_stack([table.number(directions[name]) for name in names])
     device, which = np.nonzero(~np.isnan(rates))
-    if len(device) and np.nanmedian(rates) > _FASTEST_BPS:
-        caveats.append(
-            f"half of the rates are above {format_rate(_FASTEST_BPS)}: is rate_unit right?"
-        )
-    if names == ["down", "up"]:
-        down, up = rates[~np.isnan(rates).any(axis=1)].T
-        faster = int(np.count_nonzero(up > down))
-        if faster > _SWAPPED * len(down):
-            caveats.append(
-                f"up is faster than down for {format_count(faster)} of {format_counted(len(down), 'device')}: are the "
-                "columns swapped? down is towards the device"
-            )
     columns: dict[str, Any] = {
         "direction": id_column(which, names),
         "bandwidth_bps": rates[device, which],
     }
     if "rtt" in table:
-        columns["rtt_s"] = rtt_s = table.number("rtt")[device]
-        if not np.isnan(rtt_s).all() and (median_s := float(np.nanmedian(rtt_s))) > _LONGEST_RTT_S:
-            caveats.append(
-                f"half of the round-trip times are {format_duration(median_s)} or longer: is latency_unit right?"
-            )
+        columns["rtt_s"] = table.number("rtt")[device]
     if "loss" in table:
         columns["loss"] = table.number("loss")[device].astype(np.float32)
     if "radio" in table:

@@ -1,21 +1,15 @@
-"""Tables from an importer's columns, and the caveats about intervals outside the window."""
+"""Tables from an importer's columns."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from fedsim.errors import UserError
 from fedsim.traces.importers._assemble import (
     devices_table,
-    note_outside,
     observed_tables,
     per_device,
     texts,
 )
-from fedsim.units import DAY_US
-
-HOUR_US = 3_600_000_000
 
 
 def test_devices_have_their_own_windows_and_one_kind() -> None:
@@ -49,30 +43,6 @@ def test_nan_becomes_unknown_and_text_fills_a_column() -> None:
     assert rows["direction"] == ["down", "down"]
     assert rows["bandwidth_bps"] == [1.0, 2.0]
     assert rows["rtt_s"] == [0.1, None]
-
-
-def test_intervals_outside_the_window_are_counted_with_the_setting_that_keeps_them() -> None:
-    caveats: list[str] = []
-    start = np.array([0, 30, 40]) * HOUR_US
-    note_outside(start, start + HOUR_US, DAY_US, caveats, "a.csv")
-    (caveat,) = caveats
-    assert caveat.startswith("66.7% of the intervals (2 of 3) are outside the window, 1 d")
-    assert caveat.endswith("keep them with -s window=2d")
-
-
-def test_a_shift_is_suggested_only_if_it_keeps_more() -> None:
-    caveats: list[str] = []
-    start = np.array([-2, 0]) * HOUR_US
-    shifts = {"time_zone=+02:00": -2 * HOUR_US, "time_zone=-02:00": 2 * HOUR_US}
-    note_outside(start, start + HOUR_US, DAY_US, caveats, "a.csv", shifts=shifts)
-    assert caveats[0].endswith("keep them with -s time_zone=+02:00")
-
-
-def test_a_trace_without_an_interval_in_the_window_is_refused() -> None:
-    start = np.array([30]) * HOUR_US
-    with pytest.raises(UserError, match="the only interval is outside the window") as caught:
-        note_outside(start, start + HOUR_US, DAY_US, [], "a.csv")
-    assert caught.value.hint == "keep it with -s window=2d"
 
 
 def test_a_missing_field_is_no_text() -> None:

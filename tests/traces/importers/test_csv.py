@@ -77,16 +77,9 @@ UNIX = "device,start,end\na,1714550400,1714557600\nb,1714554000,1714561200\nb,,\
 
 
 @pytest.mark.parametrize(("unit", "factor"), [("s", 1), ("ms", 1000)])
-def test_unix_times_outside_the_window_are_recognized(
-    tmp_path: Path, unit: str, factor: int
-) -> None:
+def test_unix_times(tmp_path: Path, unit: str, factor: int) -> None:
     text = re.sub(r"\d+", lambda number: str(int(number[0]) * factor), UNIX)
     path = put(tmp_path / "a.csv", text)
-    message = refused("csv", path, time_unit=unit, window="1d")
-    assert message.endswith(
-        "a.csv: all 2 intervals are outside the window, 1 d from time 0 (as a Unix time, the first start is"
-        f" 2024-05-01T08:00:00+00:00)\n  keep them with -s time_unit=unix_{unit}"
-    )
     bundle = import_("csv", path, time_unit=f"unix_{unit}", window="1d")
     hour = 60 * MINUTE
     assert intervals(bundle) == {"a": [(8 * hour, 10 * hour)], "b": [(9 * hour, 11 * hour)]}
@@ -101,20 +94,12 @@ def test_unix_times_outside_the_window_are_recognized(
 
 def test_an_import_of_which_nothing_is_left_is_refused(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", "device,start,end\na,100,200\n")
-    assert refused("csv", path, time_unit="s", window="1min").endswith(
-        "a.csv: the only interval is outside the window, 1 min from time 0\n  keep it with -s window=200s"
-    )
+    message = refused("csv", path, time_unit="s", window="1min")
+    assert "a.csv: every interval is outside the window, 1 min from time 0\n" in message
+    assert "-s window=" in message
     assert "from 1970 to 2200" in refused(
         "csv", put(tmp_path / "b.csv", "device,start,end\na,1,1e12\n"), time_unit="unix_s"
     )
-
-
-@pytest.mark.parametrize(("rtt", "doubtful"), [(60, True), (0.6, False), ("", False)])
-def test_a_long_round_trip_time_is_doubtful(tmp_path: Path, rtt: Any, doubtful: bool) -> None:
-    path = put(tmp_path / "a.csv", f"device,down,rtt\na,1e6,{rtt}\nb,1e6,{rtt}\n")
-    caveats = import_("csv", path, rate_unit="bps", latency_unit="s").manifest.caveats
-    long = "half of the round-trip times are 1 min or longer: is latency_unit right?"
-    assert caveats == [long] * doubtful
 
 
 def test_disorder_is_mended_and_counted(tmp_path: Path) -> None:
@@ -133,9 +118,7 @@ def test_disorder_is_mended_and_counted(tmp_path: Path) -> None:
         "overlapping": 1,
         "never_available": 0,
     }
-    (caveat,) = bundle.manifest.caveats
-    assert caveat.startswith("intervals that end before they start were dropped, the first at ")
-    assert caveat.endswith("a.csv:6")
+    assert bundle.manifest.caveats == []
 
 
 @pytest.mark.parametrize(
@@ -153,22 +136,6 @@ def test_swapped_columns_and_sessions_past_midnight_are_refused(
     message = refused("csv", path, time_unit="h")
     assert re.search(says, message)
     assert "swap the names of the two columns; if sessions pass midnight" in message
-
-
-@pytest.mark.parametrize(
-    ("cells", "caveats"),
-    [
-        ((4, 8), ["no device has more than 8 bytes of memory: is ram_bytes in bytes?"]),
-        ((4, 2e9), []),
-        ((1e6, ""), []),
-        (("", ""), []),
-    ],
-)
-def test_memory_in_another_unit_is_named(
-    tmp_path: Path, cells: tuple[Any, Any], caveats: list[str]
-) -> None:
-    text = f"device,score,ram_bytes\na,1,{cells[0]}\nb,1,{cells[1]}\n"
-    assert import_("csv", put(tmp_path / "a.csv", text)).manifest.caveats == caveats
 
 
 @pytest.mark.parametrize(
@@ -227,10 +194,6 @@ def test_all_in_one_file_must_agree(tmp_path: Path) -> None:
     [
         ("device,begin,end\na,1,2\n", "a.csv:1: has the unknown column 'begin'"),
         ("device,speed\na,1\n", "did you mean 'relative_speed'?"),
-        ("id,begin,finish\na,1,2\n", "unknown column 'id'\n  did you mean 'device'?"),
-        ("device,begin,end\na,1,2\n", "did you mean 'start'?"),
-        ("device,battery\na,1\n", "derived from fedsim.traces.importers.Importer"),
-        ("device,start,end,Charging\na,1,2,1\n", "keep the rows in which its state permits that"),
         ("device,strat,end\na,1,2\n", "did you mean 'start'"),
         ("device,start\na,1\n", "a.csv:1: has the columns device, start"),
         ("device\na\n", "a.csv:1: has the columns device"),
@@ -253,7 +216,7 @@ def test_all_in_one_file_must_agree(tmp_path: Path) -> None:
         ),
         (
             "device,start,end\na,08:00,12:30\n",
-            "a.csv:2: start is '08:00', a time of day without a date\n  write start and end with their dates",
+            "a.csv:2: start is '08:00', which is neither a number nor an ISO 8601 timestamp",
         ),
         (
             "device,start,end\na,2024-05-01T08:00Z,2024-05-01T09:00Z\n",
@@ -324,10 +287,6 @@ def test_an_epoch_of_ones_own_and_fractions_of_a_second(tmp_path: Path) -> None:
     ("start", "end", "options", "says"),
     [
         ("5", "2024-05-01T00:00:00Z", {"time_unit": "s"}, "end is '2024-05-01T00:00:00Z'"),
-        (
-            *("100", "2024-05-01T11:00:00Z", {}),
-            "end is '2024-05-01T11:00:00Z', a timestamp, but the first start is the number 100",
-        ),
         ("2024-05-01T00:00:00Z", "7", {}, "end is '7', which is not an ISO 8601 timestamp"),
         ("2024-05-01T25:00:00Z", "2024-05-02T00:00:00Z", {}, "start is '2024-05-01T25"),
         ("2024-05-01T00:00:00Z", "", {}, "a start without an end"),
@@ -398,114 +357,24 @@ def test_devices_that_only_some_files_have_are_named(tmp_path: Path) -> None:
     more = put(tmp_path / "more.csv", "device,start,end\ny,0,10\n")
     devices = put(tmp_path / "devs.csv", "device,down\ngw1,1\nph1,1\nx,1\ny,1\n")
     units = {"time_unit": "s", "rate_unit": "Mbps"}
-    assert (
-        "devices that not all files have: 2 only in sess.csv (first: 'GW-1'), 2 only in devs.csv (first: 'gw1')"
-        in import_("csv", sessions, more, devices, **units).manifest.caveats
-    )
-    assert not [
-        caveat
-        for caveat in import_("csv", sessions, more, time_unit="s").manifest.caveats
-        if "not all files" in caveat
-    ]
+    caveats = import_("csv", sessions, more, devices, **units).manifest.caveats
+    assert "4 devices not in all files, the first is 'GW-1'" in caveats
+    caveats = import_("csv", sessions, more, time_unit="s").manifest.caveats
+    assert not [caveat for caveat in caveats if "not in all files" in caveat]
 
 
 @pytest.mark.parametrize(
-    ("down", "up", "unit", "doubts"),
-    [
-        (20_000, 20_000, "MB/s", ["half of the rates are above 10 Gbit/s: is rate_unit right?"]),
-        (
-            2,
-            10,
-            "Mbps",
-            [
-                "up is faster than down for 2 of 2 devices: are the columns swapped? "
-                "down is towards the device"
-            ],
-        ),
-        (10, 2, "Mbps", []),
-        (10, 10, "Mbps", []),
-    ],
+    ("epoch", "outside"),
+    [("2024-05-01T00:00:00Z", "1 interval"), ("2024-05-02T00:00:00Z", "3 intervals"), (None, "")],
 )
-def test_doubtful_rates_are_named(
-    tmp_path: Path, down: float, up: float, unit: str, doubts: list[str]
+def test_intervals_outside_the_window_are_named(
+    tmp_path: Path, epoch: str | None, outside: str
 ) -> None:
-    path = put(tmp_path / "a.csv", f"device,down,up\na,{down},{up}\nb,{down},{up}\n")
-    assert import_("csv", path, rate_unit=unit).manifest.caveats == doubts
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "change"),
-    [
-        ("2024-03-30T20:00", "2024-03-31T20:00", "+1 h on or before 2024-03-31"),
-        ("2024-10-26T20:00", "2024-10-27T20:00", "−1 h on or before 2024-10-27"),
-        ("2024-05-01T20:00", "2024-05-03T20:00", ""),
-    ],
-)
-def test_a_change_of_the_clocks_within_the_window_is_named(
-    tmp_path: Path, start: str, end: str, change: str
-) -> None:
-    path = put(tmp_path / "a.csv", f"device,start,end\na,{start}:00,{end}:00\n")
-    caveats = import_("csv", path, time_zone="Europe/Berlin").manifest.caveats
-    named = [caveat for caveat in caveats if "clocks of Europe/Berlin change by" in caveat]
-    assert [change in caveat for caveat in named] == ([True] if change else [])
-
-
-# By hand: the first start is 2024-04-30T22:30Z, so time 0 is midnight of April 30 in UTC, and the window of a day ends
-# before the sessions of May 1 begin. Midnight of +02:00 is at 22:00Z; only the session of May 2 is a day later.
-OFFSETS = """device,start,end
-a,2024-05-01T00:30:00+02:00,2024-05-01T03:00:00+02:00
-a,2024-05-01T05:30:00+02:00,2024-05-01T07:00:00+02:00
-b,2024-05-01T08:30:00+02:00,2024-05-01T09:00:00+02:00
-b,2024-05-02T00:30:00+02:00,2024-05-02T01:00:00+02:00
-b,2024-05-02T02:30:00+02:00,2024-05-02T02:30:00+02:00
-"""
-
-
-@pytest.mark.parametrize(
-    ("text", "options", "says"),
-    [
-        (
-            OFFSETS,
-            {"window": "1d"},
-            "75.0% of the intervals (3 of 4) are outside the window, 1 d from time 0 (2024-04-30T00:00:00+00:00), and"
-            " were dropped; keep them with -s time_zone=+02:00 (1 stays outside) or -s window=2d",
-        ),
-        (
-            OFFSETS,
-            {"window": "1d", "time_zone": "+02:00"},
-            "25.0% of the intervals (1 of 4) are outside the window, 1 d from time 0 (2024-05-01T00:00:00+02:00), and"
-            " were dropped; keep them with -s window=2d",
-        ),
-        (
-            OFFSETS,
-            {"window": "1d", "epoch": "2024-05-02T00:00:00+02:00"},
-            "75.0% of the intervals (3 of 4) are outside the window, 1 d from time 0 (2024-05-02T00:00:00+02:00), and"
-            " were dropped; keep them with -s epoch=2024-05-01T00:00:00+02:00 (1 stays outside)",
-        ),
-        (
-            OFFSETS.replace("+02:00", "Z"),
-            {"window": "1h"},
-            "75.0% of the intervals (3 of 4) are outside the window, 1 h from time 0 (2024-05-01T00:00:00+00:00), and"
-            " were dropped; keep them with -s window=1500min",
-        ),
-        (
-            "device,start,end\na,-3,-1\na,1,2\na,11,12\n",
-            {"time_unit": "s", "window": "10s"},
-            "66.7% of the intervals (2 of 3) are outside the window, 10 s from time 0, and were dropped; keep them with"
-            " -s window=12s (1 stays outside)",
-        ),
-        (OFFSETS, {"window": "2d"}, None),
-    ],
-    ids=["utc", "time zone", "epoch", "hour", "numbers", "all inside"],
-)
-def test_intervals_outside_the_window_are_named_with_the_settings_that_keep_them(
-    tmp_path: Path, text: str, options: dict[str, Any], says: str | None
-) -> None:
-    path = put(tmp_path / "a.csv", text)
-    bundle = import_("csv", path, **options)
-    caveats = [each for each in bundle.manifest.caveats if "outside the window" in each]
-    assert caveats == ([] if says is None else [says])
-    for setting, stay in re.findall(r"-s (\S+)(?: \((\d+) stays? outside\))?", says or ""):
-        name, value = setting.split("=")
-        again = import_("csv", path, **{**options, name: value})
-        assert again.manifest.counts["outside_window"] == int(stay or 0)
+    days = [("01T09", "01T12"), ("01T13", "01T14"), ("01T20", "01T21"), ("02T10", "02T11")]
+    rows = [f"a,2024-05-{start}:00Z,2024-05-{end}:00Z\n" for start, end in days]
+    path = put(tmp_path / "a.csv", "".join(["device,start,end\n", *rows]))
+    window = "1d" if epoch else "2d"
+    caveats = import_("csv", path, window=window, epoch=epoch).manifest.caveats
+    origin = f"time 0 ({epoch})".replace("Z", "+00:00")
+    named = f"{outside} outside the window, 1 d from {origin}, dropped"
+    assert caveats == ([named] if outside else [])
