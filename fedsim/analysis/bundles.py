@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedsim.analysis.figures.base import Column, Figure
-from fedsim.analysis.figures.lines import Line, Panel, cumulative, line_figure, places
+from fedsim.analysis.figures.lines import (
+    Line,
+    Panel,
+    cumulative,
+    label_plainly,
+    line_figure,
+    places,
+)
 from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import embedded, environment, refuse_folder, write_page
 from fedsim.analysis.palette import LOOKS
@@ -241,7 +248,6 @@ def _table(
 def _picture(every: Sequence[BundleStatistics], panels: list[Panel]) -> Any:
     # The object interface: no window system and no global state.
     from matplotlib.figure import Figure as Picture
-    from matplotlib.ticker import LogLocator, NullFormatter
 
     columns = min(3, max(1, len(panels)))
     rows = max(1, math.ceil(len(panels) / columns))
@@ -254,11 +260,6 @@ def _picture(every: Sequence[BundleStatistics], panels: list[Panel]) -> Any:
         axes.spines[["top", "right"]].set_visible(False)
         if panel.log:
             axes.set_xscale("log")
-            if panel.x[-1] < 100 * panel.x[0]:
-                # On an axis this short, Matplotlib labels every tick, and the labels overlap.
-                axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-                axes.xaxis.set_major_formatter("{x:g}")
-                axes.xaxis.set_minor_formatter(NullFormatter())
         if panel.kind == "time":
             axes.set_xlabel(f"{panel.label} (s)")
         if panel.names:
@@ -277,6 +278,7 @@ def _picture(every: Sequence[BundleStatistics], panels: list[Panel]) -> Any:
                 linewidth=1 if line.fit else 1.5,
             )
         axes.set_ylim(bottom=0)
+        label_plainly(axes)
     handles = [
         picture.axes[0].plot([], [], color=LOOKS[n % len(LOOKS)].light, label=each.name)[0]
         for n, each in enumerate(every)

@@ -86,6 +86,11 @@ _COSTS = ("time_s", "version", "round", "bytes", "compute_s")
     help="Logarithmic axes; logit spreads out shares near 0 and 1 on the vertical axis.",
 )
 @click.option(
+    "--bands/--no-bands",
+    default=None,
+    help="Bands of one standard deviation around the curves; by default for up to five variants.",
+)
+@click.option(
     "--width",
     metavar="LENGTH|VENUE",
     help="Width of the figure: 84mm, 3.25in, or a venue's column and fonts: acm, iclr, icml, ieee, lncs, mlsys, "
@@ -98,11 +103,6 @@ _COSTS = ("time_s", "version", "round", "bytes", "compute_s")
     metavar="OLD=NEW",
     help="A new name for a variant or a setting; write its full current name first: "
     "'fedavg, deadline=25s=FedAvg 25 s'; may be repeated.",
-)
-@click.option(
-    "--inset",
-    metavar="X[,Y]",
-    help="Region of the first metric's panels to enlarge in a corner, such as 1d:2d or 1d:2d,90%:94%.",
 )
 @json_option
 def command(

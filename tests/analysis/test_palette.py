@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from fedsim.analysis.comparison import Comparison
-from fedsim.analysis.comparison.figure import FigureStyle
-from fedsim.analysis.comparison.plots import plot_curves
 from fedsim.analysis.palette import LOOKS, looks
 from tests.analysis.comparison.compared import VARIANTS
 from tests.analysis.comparison.made import of, run
@@ -24,13 +22,8 @@ def test_a_variant_has_one_color_on_the_page_and_in_print(comparison: Comparison
 
 def test_a_dozen_variants_are_told_apart_in_print() -> None:
     runs = [run(f"method{number}", seed) for number in range(12) for seed in (0, 1)]
-    figure = plot_curves(of(*runs), FigureStyle(("accuracy",)))
-    lines = figure.axes[0].get_lines()
-    assert (
-        len({(line.get_color(), str(line.get_linestyle()), line.get_marker()) for line in lines})
-        == 12
-    )
+    (axes,) = of(*runs).plot().axes
+    lines = axes.get_lines()
+    drawn = {(line.get_color(), str(line.get_linestyle()), line.get_marker()) for line in lines}
+    assert len(drawn) == 12
     assert len({(str(line.get_linestyle()), line.get_marker()) for line in lines[:8]}) == 8
-    assert not figure.axes[0].collections
-    few = plot_curves(of(*runs[:10]), FigureStyle(("accuracy",)))
-    assert len(few.axes[0].collections) == 5

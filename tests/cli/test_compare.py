@@ -137,9 +137,9 @@ def test_long_names_wrap_in_a_narrow_terminal(
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("--xlim", "0:2parsecs", "--xlim: '2parsecs'"),
+        ("--xlim", "0:2parsecs", "--xlim: '0:2parsecs' is not a range"),
         ("--xlim", "5", "is not a range"),
-        ("--inset", "5d:6d", "--inset: "),
+        ("--xlim", "5d:6d", "--xlim: the range is outside the data"),
         ("--labels", "nothing=x", "--labels: there is no variant"),
         ("--labels", "fedavg", "write the current name"),
         ("--width", "wide", "--width: "),

@@ -8,12 +8,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedsim.analysis.comparison.figure import FigureStyle
-from fedsim.analysis.comparison.loading import PathLike, load
+from fedsim.analysis.comparison.figure import FigureStyle, draw, save
+from fedsim.analysis.comparison.latex import latex
+from fedsim.analysis.comparison.loading import PAGE, PathLike, load
+from fedsim.analysis.comparison.page import render
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
-from fedsim.errors import UserError, nearest_or_all, strings
+from fedsim.analysis.pages import write_page
+from fedsim.errors import UserError, strings, writing
+from fedsim.files.durable import replacing, write_text
 from fedsim.runs import Run
+from fedsim.runs.tables import csv_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,31 +81,21 @@ class Comparison(ComparisonTables):
             metric: a metric, or several for one panel each; the first one if None.
             against: ``time_s``, ``version``, ``round``, ``bytes`` or ``compute_s``.
             labels: other names for variants and settings, as for :func:`compare`.
-            style: ``xlim``, ``ylim``, ``log``, ``width``, ``height`` and ``inset`` of
+            style: ``xlim``, ``ylim``, ``log``, ``bands``, ``width`` and ``height`` of
                 :class:`~fedsim.analysis.comparison.figure.FigureStyle`.
 
         Raises:
             UserError: no run measured the metric, or an argument is wrong.
         """
-        from fedsim.analysis.comparison.plots import plot_curves, plot_timing
         from fedsim.runs.notebook import show_figures
 
         if labels:
             return self._relabeled(labels).plot(metric, against, **style)
         show_figures()
-        known = ["labels", *(field.name for field in dataclasses.fields(FigureStyle)[2:])]
-        for name in style:
-            if name not in known:
-                raise UserError(
-                    f"has no argument '{name}'",
-                    where="plot",
-                    hint=nearest_or_all(name, known, f"choose from {', '.join(known)}"),
-                )
-        if metric is None and not self.metrics:
-            return plot_timing(self, FigureStyle((), against, **style))
-        named = [metric] if isinstance(metric, str) or not isinstance(metric, Sequence) else metric
-        metrics = tuple(self.measured(name) for name in named)
-        return plot_curves(self, FigureStyle(metrics, against, **style))
+        names = [metric] if isinstance(metric, str) or metric is None else metric
+        if self.metrics or metric is not None:
+            return draw(self, FigureStyle(tuple(map(self.measured, names)), against, **style))
+        return draw(self, FigureStyle((), against, **style))
 
     def write(
         self,
@@ -122,10 +117,35 @@ class Comparison(ComparisonTables):
         Raises:
             UserError: there is no variant or setting of such a name, or a file cannot be written.
         """
-        from fedsim.analysis.comparison.files import write_files
-
-        comparison = self._relabeled(labels) if labels else self
-        return write_files(comparison, Path(folder), style or FigureStyle())
+        if labels:
+            return self._relabeled(labels).write(folder, style)
+        folder, style = Path(folder), style or FigureStyle()
+        if self.metrics or style.metrics:
+            metrics = map(self.measured, style.metrics or (None,))
+            style = dataclasses.replace(style, metrics=tuple(metrics))
+        page, stem = folder / PAGE, "curves" if self.metrics else "timing"
+        tables = {"summary": self.summary, "targets": self.targets}
+        texts = {f"{name}.csv": csv_text(frame) for name, frame in tables.items() if len(frame)}
+        texts["table.tex"] = latex(self)
+        figures = [folder / f"{stem}.{suffix}" for suffix in ("pdf", "svg", "png")]
+        for path in [*(folder / name for name in texts), *figures]:
+            if path.exists() and not page.exists():
+                raise UserError(
+                    "exists, but the folder contains no fedsim comparison, so it is not overwritten",
+                    where=str(path),
+                    hint="choose another folder with -o, or remove the file",
+                )
+        figure = draw(self, style)
+        write_page(page, render(self, style))
+        with writing(folder):
+            for name, text in texts.items():
+                write_text(folder / name, text)
+            for name, frame in tables.items():
+                if len(frame):
+                    with replacing(folder / f"{name}.parquet") as temporary:
+                        frame.to_parquet(temporary, index=False)
+            save(figure, figures, style)
+        return page
 
     def _relabeled(self, labels: Mapping[str, str]) -> Comparison:
         """The same comparison with other names for variants and settings, by their default names."""

@@ -20,6 +20,8 @@ from fedsim.vocabulary.metrics import MetricDefinition
 Floats = npt.NDArray[np.float64]
 
 MAX_POINTS = 200
+BANDS_UP_TO = 5
+"""Largest number of variants whose bands are drawn by default; more would hide each other."""
 _ROOM = 0.06
 """Room above and below the late part, as a share of its range."""
 

@@ -1,51 +1,66 @@
-"""The look of a comparison's figure: its metrics and ranges, and its size and fonts for a venue."""
+"""The figure of a comparison for a paper: curves of metrics, or bars of timing-only runs.
+
+Variants differ in color, dash and marker, as on the page. Matplotlib places everything (``layout="constrained"``) and
+is imported when a figure is drawn.
+"""
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 import math
 import re
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, cast, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from fedsim.analysis.comparison.facts import COSTS, require_cost
+import numpy as np
+import pandas as pd
+
+from fedsim.analysis.comparison.curves import BANDS_UP_TO, late_range
+from fedsim.analysis.comparison.facts import COSTS, TIMING, require_cost
+from fedsim.analysis.comparison.tables import ComparisonTables
+from fedsim.analysis.figures.lines import label_plainly
+from fedsim.analysis.palette import Look, looks
 from fedsim.errors import UserError, nearest_or_all, similar
+from fedsim.files.durable import replacing
 from fedsim.units import parse_duration_s, parse_size_bytes, share_of, without_comma
-from fedsim.vocabulary.formatting import Kind
+from fedsim.vocabulary.formatting import Kind, axis_unit, format_value
 
-Limits = tuple[float | None, float | None]
-"""Ends of an axis; None if they follow from the data."""
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Limits = tuple[float, float]
+"""Ends of an axis; infinite if they follow from the data."""
 Log = Literal["x", "y", "xy", "logit"]
-LOGS: tuple[str, ...] = get_args(Log)
-
-_TIMES = ("Times New Roman", "Times", "Nimbus Roman", "TeX Gyre Termes", "STIXGeneral")
-_LIBERTINE = ("Linux Libertine O", "Linux Libertine", "Libertinus Serif", *_TIMES)
-_HELVETICA = ("Helvetica", "Arial", "Nimbus Sans", "TeX Gyre Heros", "DejaVu Sans")
+_FREE: Limits = (-math.inf, math.inf)
 
 
 class Venue(NamedTuple):
-    """Widths of a column and of the text in inches, the fonts, and the size of a figure's text in points."""
+    """Widths of a column and of the text in inches, from the venue's template, and the style sheet of its text."""
 
     column: float
     text: float
-    fonts: tuple[str, ...]
-    size: float
+    sheet: str = "times"
 
 
 VENUES = {
-    "acm": Venue(3.33, 7.0, _LIBERTINE, 8),
-    "iclr": Venue(5.5, 5.5, _TIMES, 8),
-    "icml": Venue(3.25, 6.75, _TIMES, 8),
-    "ieee": Venue(3.5, 7.16, _TIMES, 8),
-    "lncs": Venue(4.8, 4.8, _TIMES, 8),
-    "mlsys": Venue(3.25, 6.75, _TIMES, 8),
-    "nature": Venue(3.5, 7.2, _HELVETICA, 7),
-    "neurips": Venue(5.5, 5.5, _TIMES, 8),
-    "usenix": Venue(3.33, 7.0, _TIMES, 8),
+    "acm": Venue(3.33, 7.0, "libertine"),
+    "iclr": Venue(5.5, 5.5),
+    "icml": Venue(3.25, 6.75),
+    "ieee": Venue(3.5, 7.16),
+    "lncs": Venue(4.8, 4.8),
+    "mlsys": Venue(3.25, 6.75),
+    "nature": Venue(3.5, 7.2, "helvetica"),
+    "neurips": Venue(5.5, 5.5),
+    "usenix": Venue(3.33, 7.0),
 }
-"""Sizes and fonts from the venues' templates; ``ieee`` is the width of a column, ``ieee-text`` that of the text."""
+_SHEETS = Path(__file__).parents[1] / "styles"
 _INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
+_PANEL_INCHES, _NARROWEST_INCHES, _COLUMNS = 3.4, 1.6, 3
+_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999)
 
 
 @dataclass(frozen=True)
@@ -60,48 +75,24 @@ class FigureStyle:
             each of which may name its metric: ``["accuracy=85%:95%", "loss=0:1"]``; by default, the late part of the
             curves if the rest would compress it.
         log: which axes are logarithmic, or ``logit`` for a vertical axis that spreads shares near 0 and 1.
+        bands: whether bands of one standard deviation are drawn; up to five variants if None.
         width, height: size of the whole figure, in inches or as ``"84mm"``; the width also as a key of :data:`VENUES`.
-        inset: the part of the first metric's panels to enlarge in the corner, ``"1d:2d"`` or ``"1d:2d,90%:94%"``.
     """
 
     metrics: tuple[str, ...] = ()
     against: str = "time_s"
-    xlim: str | Limits | None = None
-    ylim: str | Limits | Sequence[str] | None = None
+    xlim: str | Sequence[float | None] | None = None
+    ylim: str | Sequence[float | None] | Sequence[str] | None = None
     log: Log | None = None
+    bands: bool | None = None
     width: str | float | None = None
     height: str | float | None = None
-    inset: str | tuple[Limits, Limits | None] | None = None
 
     def __post_init__(self) -> None:
         require_cost(self.against, where="against")
-        if self.log not in (None, *LOGS):
-            raise UserError(
-                f"there is no scale '{self.log}'",
-                where="log",
-                hint=nearest_or_all(str(self.log), LOGS, f"choose one of {', '.join(LOGS)}"),
-            )
-
-    def resolved(self, kind: Kind, metric: str | None = None) -> ResolvedStyle:
-        """The style of a metric's panels, with ranges and lengths as numbers.
-
-        Args:
-            kind: kind of the metric's values.
-            metric: the metric; the first one if None.
-
-        Raises:
-            UserError: a range or a length cannot be read, or a range does not fit its axis or any metric of the figure.
-        """
-        metric = metric or self._first
-        x_kind = COSTS[self.against][1]
-        inset = self._enlarged(x_kind, kind) if metric == self._first else None
-        xlim = limits(self.xlim, x_kind, "xlim", self._x_axis)
-        self._require_on_axis("x", xlim, "xlim", "--xlim ", self.xlim)
-        stated = self._ylims().get(metric)
-        ylim = limits(stated, kind, "ylim")
-        name = f"{metric}=" if metric != self._first else ""
-        self._require_on_axis("y", ylim, "ylim", f"--ylim {name}", stated)
-        return ResolvedStyle(xlim, ylim, *self.size, inset)
+        if self.log not in (None, *get_args(Log)):
+            hint = f"choose one of {', '.join(get_args(Log))}"
+            raise UserError(f"there is no scale '{self.log}'", where="log", hint=hint)
 
     @property
     def venue(self) -> Venue | None:
@@ -110,186 +101,80 @@ class FigureStyle:
 
     @property
     def size(self) -> tuple[float | None, float | None]:
-        """Width and height in inches.
-
-        Raises:
-            UserError: one of them is not a length.
-        """
+        """Width and height in inches."""
         width, venue = self.width, self.venue
         if venue is not None:
             width = venue.text if str(width).endswith("-text") else venue.column
         return inches(width, "width"), inches(self.height, "height")
 
-    @property
-    def _x_axis(self) -> str:
-        """The horizontal axis in words."""
-        return f"{COSTS[self.against][0]} (--against {self.against})"
+    def context(self) -> AbstractContextManager[None]:
+        """The parameters of Matplotlib in which the figure is drawn and saved."""
+        import matplotlib.style
 
-    @property
-    def _first(self) -> str | None:
-        """The metric to which a range without a name, and the inset, belong."""
-        return self.metrics[0] if self.metrics else None
+        sheets = ["figure", *([self.venue.sheet] if self.venue is not None else [])]
+        return matplotlib.style.context([_SHEETS / f"{name}.mplstyle" for name in sheets])
 
-    def _enlarged(self, x_kind: Kind, kind: Kind) -> tuple[Limits, Limits | None] | None:
-        """The region of the inset."""
-        region, before = self.inset, "--inset "
-        stated: str | None = None
-        if isinstance(region, str):
-            across, _, up = region.partition(",")
-            x = limits(across, x_kind, "inset", self._x_axis)
-            region = (x, limits(up, kind, "inset") if up else None)
-            before, stated = f"--inset {across},", up
-        if region is not None and region[1] is not None:
-            self._require_on_axis("y", region[1], "inset", before, stated)
-        return region
+    def x_limits(self) -> Limits:
+        """Ends of the horizontal axis; infinite if they follow from the data."""
+        top = math.inf if self.log in ("x", "xy") else None
+        return limits(self.xlim, COSTS[self.against][1], "xlim", top)
 
-    def _ylims(self) -> dict[str | None, str | Limits]:
-        """The stated ranges of the vertical axis by metric; a range without a name belongs to the first one."""
-        ranges: dict[str | None, str | Limits] = {}
-        for value in _each(self.ylim):
-            metric = self._first
-            if isinstance(value, str) and "=" in value:
-                metric, _, value = value.partition("=")
-                if metric not in self.metrics:
-                    shown = ", ".join(self.metrics)
-                    raise UserError(
-                        f"the figure has no panel of '{metric}'",
-                        where="ylim",
-                        hint=nearest_or_all(
-                            metric or "",
-                            self.metrics,
-                            f"metrics of the figure: {shown}; others are added with --metric",
-                        ),
-                    )
-            if metric in ranges:
-                raise UserError(
-                    f"two ranges for '{metric}'",
-                    where="ylim",
-                    hint="name the metric of each: --ylim accuracy=60%:95% --ylim loss=0:1",
-                )
-            ranges[metric] = value
-        return ranges
-
-    def _require_on_axis(
-        self,
-        axis: Literal["x", "y"],
-        ends: Limits,
-        where: str,
-        before: str,
-        stated: str | Limits | None,
-    ) -> None:
-        """Refuse a range that a logarithmic or logit axis cannot show.
-
-        Args:
-            axis: the axis.
-            ends: the range.
-            where: the setting that gives it.
-            before: the part of the command line before the range.
-            stated: the range as given.
-        """
-        logit = self.log == "logit" and axis == "y"
-        top = 1.0 if logit else math.inf
-        shows = [end is None or 0 < end < top for end in ends]
-        if all(shows) or not (logit or axis in (self.log or "")):
-            return
-        end = next(end for end, shown in zip(ends, shows, strict=True) if not shown)
-        scale = "a logit axis, which ends before 0 and 1" if logit else "a logarithmic axis"
-        texts = stated.split(":") if isinstance(stated, str) else ["", ""]
-        rest = ":".join(text if shown else "" for text, shown in zip(texts, shows, strict=True))
-        raise UserError(
-            f"{end:g} cannot be shown on {scale}",
-            where=where,
-            hint=f"leave out that end: {before}{rest}" if rest != ":" else "leave out the range",
-        )
-
-    def for_metrics(self, *metrics: str) -> FigureStyle:
-        """The same style with other metrics."""
-        return dataclasses.replace(self, metrics=metrics)
+    def y_limits(self, metric: str, kind: Kind) -> Limits:
+        """Ends of the vertical axis of a metric with values of a kind."""
+        given: Any = self.ylim or ()
+        several = not isinstance(given, str) and all(isinstance(item, str) for item in given)
+        metrics, ranges = self.metrics or (metric,), {}
+        for item in given if several else [given]:
+            name, ends = item.split("=", 1) if "=" in item else (metrics[0], item)
+            if name not in metrics:
+                hint = nearest_or_all(name, metrics, "add its panel with --metric")
+                raise UserError(f"the figure has no panel of '{name}'", where="ylim", hint=hint)
+            ranges[name] = ends
+        top = {"y": math.inf, "xy": math.inf, "logit": 1.0}.get(self.log or "")
+        return limits(ranges.get(metric), kind, "ylim", top)
 
 
-class ResolvedStyle(NamedTuple):
-    """Ranges in the data's units, lengths in inches."""
-
-    xlim: Limits
-    ylim: Limits
-    width: float | None
-    height: float | None
-    inset: tuple[Limits, Limits | None] | None
-
-
-def _each(ylim: str | Limits | Sequence[str] | None) -> Sequence[str | Limits]:
-    """The ranges of one or several metrics."""
-    if ylim is None:
-        return ()
-    if isinstance(ylim, str):
-        return (ylim,)
-    if not isinstance(ylim, Sequence):
-        return (ylim,)
-    texts = [value for value in ylim if isinstance(value, str)]
-    if len(texts) == len(ylim):
-        return texts
-    return (cast(Limits, tuple(ylim)),)
-
-
-def limits(value: str | Limits | None, kind: Kind, where: str, axis: str = "") -> Limits:
-    """A range such as ``0:2d``, ``85%:95%`` or ``0.9:``.
+def limits(value: Any, kind: Kind, where: str, top: float | None = None) -> Limits:
+    """A range such as ``0:2d``, ``85%:95%`` or ``0.9:``, or a pair of numbers; infinite ends if left out.
 
     Args:
         value: the range.
         kind: kind of the axis' values.
-        where: the setting that gives it.
-        axis: the axis in words, for messages.
+        where: the option that gives it.
+        top: the end of an axis that begins above 0; None for a linear axis.
 
     Raises:
-        UserError: it is not two values of the axis' kind, the lower first.
+        UserError: it is not two values of the axis' kind, the lower first, or the axis cannot show them.
     """
-    if value is None:
-        return None, None
     example = {"time": "0:2d", "bytes": "0:500MB", "share": "85%:95%"}.get(kind, "0:100")
-    hint = f"write two values, the lower first: {example}" + (f"; the axis is {axis}" * bool(axis))
-    lower: float | None
-    upper: float | None
+    hint = f"write two values, the lower first: {example}"
     try:
-        ends = map(str.strip, value.split(":")) if isinstance(value, str) else value
-        lower, upper = (None if end in (None, "") else _number(end, kind) for end in ends)
+        ends = value.split(":") if isinstance(value, str) else value or (None, None)
+        low, high = (_number(end, kind) for end in ends)
     except (ValueError, TypeError) as error:
-        if isinstance(value, str) and value.count(":") == 1:
-            raise UserError(str(error), where=where, hint=hint) from error
-        lower = upper = math.inf
-    if lower is not None and upper is not None and not lower < upper:
-        raise UserError(f"'{value}' is not a range", where=where, hint=hint)
+        raise UserError(f"'{value}' is not a range: {error}", where=where, hint=hint) from error
+    low, high = -math.inf if low is None else low, math.inf if high is None else high
     # A little above 1 is room above the curves.
-    if kind == "share" and max(lower or 0.0, upper or 0.0) >= 2:
-        percents = [end if end is None or end >= 1 else 100 * end for end in (lower, upper)]
-        meant = ":".join("" if end is None else f"{end:g}%" for end in percents)
-        beyond = "%" in str(value) or max(end or 0.0 for end in percents) > 100
-        raise UserError(
-            f"'{value}' is not a range of shares",
-            where=where,
-            hint=f"shares end at 100%: for example {example}" if beyond else f"write {meant}",
-        )
-    return lower, upper
+    beyond = kind == "share" and max(end for end in (low, high, 0) if math.isfinite(end)) >= 2
+    if beyond or not low < high:
+        noun = "range of shares, which end at 100%" if beyond else "range"
+        raise UserError(f"'{value}' is not a {noun}", where=where, hint=hint)
+    for end in (low, high) if top is not None else ():
+        if math.isfinite(end) and not 0 < end < (top or 0):
+            raise UserError(f"--log cannot show {end:g}", where=where, hint="leave out that end")
+    return low, high
 
 
-def _number(end: str | float | None, kind: Kind) -> float:
-    """An end of a range.
-
-    Raises:
-        ValueError: it is not a value of the axis.
-    """
-    if not isinstance(end, str):
-        return float(cast(float, end))
+def _number(end: Any, kind: Kind) -> float | None:
+    """An end of a range, None if it is left out; ValueError if it is not a value of the axis."""
+    if not isinstance(end, str) or not end.strip():
+        return None if end in (None, "") else float(end)
     if kind not in ("time", "bytes"):
-        try:
-            return float(share_of(end) or end)
-        except ValueError:
-            comma = without_comma(end)
-            raise ValueError(f"'{end}' is not a number{comma and f': {comma}'}") from None
+        return float(share_of(end) or end)
     number = parse_duration_s(end) if kind == "time" else parse_size_bytes(end)
     if number and not end[-1].isalpha():
         # The axis is labeled in minutes, days or megabytes, and would seem to be meant.
-        unit = "min" if kind == "time" else "MB"
-        raise ValueError(f"'{end}' has no unit, as {end}{unit} has")
+        raise ValueError(f"'{end}' has no unit, as {end}{'min' if kind == 'time' else 'MB'} has")
     return number
 
 
@@ -302,25 +187,165 @@ def inches(value: str | float | None, where: str) -> float | None:
     if value is None:
         return None
     text = value.strip() if isinstance(value, str) else f"{value}in"
-    match = re.fullmatch(r"([\d.]+)\s*(in|cm|mm|pt)", text)
-    try:
-        length = float(match[1]) * _INCHES[match[2]] if match else math.nan
-    except ValueError:
-        length = math.nan
-    if 0.5 <= length <= 100:
+    match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*(in|cm|mm|pt)", text)
+    if match and 0.5 <= (length := float(match[1]) * _INCHES[match[2]]) <= 100:
         return length
-    is_width = where == "width"
-    venue = similar(text.removesuffix("-text"), VENUES) if is_width and text[:1].isalpha() else None
-    if venue is not None:
-        suffix = "-text" if text.endswith("-text") else ""
-        raise UserError(
-            f"there is no venue '{value}'", where=where, hint=f"did you mean '{venue}{suffix}'?"
-        )
-    limits = " from 0.5 to 100 inches" * math.isfinite(length)
-    venues = f", or name a venue: {', '.join(VENUES)}; ieee-text is the width of its text"
-    raise UserError(
-        f"'{value}' is not a length{limits}{' or a known venue' * (is_width and not limits)}",
-        where=where,
-        hint=without_comma(text)
-        or f"write a number and a unit, such as 84mm, 8.4cm, 3.25in or 240pt{venues * is_width}",
-    )
+    hint = "write 0.5 to 100 inches, such as 84mm, 8.4cm, 3.25in or 240pt"
+    if where == "width":
+        hint += f", or name a venue: {', '.join(VENUES)}; ieee-text is the width of its text"
+        if venue := similar(text.removesuffix("-text"), VENUES):
+            hint = f"did you mean '{venue}{'-text' * text.endswith('-text')}'?"
+    raise UserError(f"'{value}' is not a length", where=where, hint=without_comma(text) or hint)
+
+
+def draw(comparison: ComparisonTables, style: FigureStyle) -> Figure:
+    """Means of metrics against time or cost, one panel per metric and setting; the main figures of timing-only runs.
+
+    Raises:
+        UserError: a range is outside the data, or is given for timing-only runs, which have bars.
+    """
+    from matplotlib.figure import Figure
+
+    settings, metrics = comparison.grouping.settings, style.metrics
+    for name in ("xlim", "ylim", "log", "bands"):
+        if not metrics and getattr(style, name):
+            message = "the runs are timing-only, so the figure has bars instead of curves"
+            raise UserError(message, where=name, hint=f"leave out {name}")
+    cells = list(itertools.product(metrics, settings)) or [(name, "") for name in TIMING]
+    width, height = style.size
+    columns = min(len(cells), max(1, int(width / _NARROWEST_INCHES)) if width else _COLUMNS)
+    if len(settings) > 1 and len(metrics) > 1:
+        columns = len(settings)
+    elif not metrics and columns < len(cells):
+        columns = 2
+    rows = math.ceil(len(cells) / columns)
+    width = width or _PANEL_INCHES * columns
+    variants = looks(group.label for group in comparison.groups)
+    with style.context():
+        letters = int(18 * width)
+        names = {name: textwrap.fill(name, max(8, letters - 8)) for name in variants}
+        beside = max(1, min(len(names), letters // (8 + max(map(len, names)))))
+        high = min(1.7 + 0.27 * width / columns, 0.8 * width / columns)
+        height = height or max(1.5, high) * rows + 0.17 * math.ceil(len(names) / beside)
+        figure = Figure(figsize=(width, height), layout="constrained")
+        shared: Any = "row" if len(metrics) > 1 < len(settings) else len(metrics) == 1
+        grid = list(figure.subplots(rows, columns, squeeze=False, sharey=shared).flat)
+        panels = list(zip(grid, cells, strict=False))
+        for metric in metrics:
+            of_metric = [(axes, setting) for axes, (name, setting) in panels if name == metric]
+            _curves(comparison, style, metric, of_metric, variants)
+        for axes, (name, _) in () if metrics else panels:
+            _bars(axes, comparison.summary, name, variants)
+        for axes in grid:
+            axes.set_visible(axes.has_data())
+        drawn = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in grid]
+        handles = {names[label]: handle for panel in drawn for handle, label in panel}
+        figure.legend(handles.values(), handles, loc="outside lower center", ncols=beside)
+    return figure
+
+
+def _curves(
+    comparison: ComparisonTables,
+    style: FigureStyle,
+    metric: str,
+    panels: Sequence[tuple[Any, str]],
+    variants: Mapping[str, Look],
+) -> None:
+    """Draw the panels of a metric, one per setting, with one vertical range."""
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    definition, (cost, kind) = comparison.definition(metric), COSTS[style.against]
+    frame = comparison.curves(metric, style.against, 4000).dropna(subset="mean")
+    percent, log = definition.unit == "share", style.log or ""
+    scale = 100.0 if percent and log != "logit" else 1.0
+    xlim, ylim = style.x_limits(), style.y_limits(metric, definition.unit)
+    bands = len(variants) <= BANDS_UP_TO if style.bands is None else style.bands
+    for where, ends, column, of in (
+        ("xlim", xlim, "x", kind),
+        ("ylim", ylim, "mean", definition.unit),
+    ):
+        first, last = float(frame[column].min()), float(frame[column].max())
+        if ends[0] > last or ends[1] < first:
+            hint = f"the curves go from {format_value(first, of)} to {format_value(last, of)}"
+            raise UserError("the range is outside the data", where=where, hint=hint)
+    is_free = not log and xlim == ylim == _FREE
+    late = late_range(frame, definition, bands=bands) if is_free else None
+    low, high = late or _FREE
+    notes = [f"below {definition.format(low)}"] if frame["mean"].min() < low else []
+    notes += [f"above {definition.format(high)}"] if frame["mean"].max() > high else []
+    per_unit, unit = axis_unit(min(xlim[1], float(frame["x"].max())), kind)
+    frame["x"] /= per_unit
+    frame[["mean", "low", "high"]] *= scale
+    left, right = (end / per_unit for end in xlim)
+    bottom, top = (end * scale for end in late or ylim)
+    for axes, setting in panels:
+        hidden = list(notes)
+        for label, rows in frame[frame["setting"] == setting].groupby("label", sort=False):
+            # A value holds until the next one; the last one is a point.
+            until = rows["x"].shift(-1, fill_value=rows["x"].iloc[-1])
+            rows = rows[(until >= left) & (rows["x"] <= right)]
+            hidden += [] if rows["mean"].between(bottom, top).any() else [str(label)]
+            _line(axes, rows, str(label), variants[str(label)], bands=bands)
+        if hidden:
+            y, va = (0.03, "bottom") if definition.higher_is_better else (0.97, "top")
+            note = f"not shown: {', '.join(hidden)}"
+            axes.text(0.98, y, note, transform=axes.transAxes, ha="right", va=va, size="x-small")
+        axes.set_title(setting if metric == style.metrics[0] else "")
+        axes.set_xlabel(f"{cost} ({unit})" if unit else cost)
+        axes.set_ylabel(f"{definition.label} (%)" if percent else definition.label)
+        if len(panels) > 1:
+            axes.label_outer()
+        axes.set_xscale("log" if log in ("x", "xy") else "linear")
+        axes.set_yscale({"y": "log", "xy": "log", "logit": "logit"}.get(log, "linear"))
+        if log == "logit":
+            axes.yaxis.set_major_locator(FixedLocator(_SHARES))
+            axes.yaxis.set_minor_locator(NullLocator())
+            axes.yaxis.set_major_formatter(lambda v, _: f"{100 * v if percent else v:.4g}")
+        if axes.get_xscale() == "linear":
+            axes.set_xlim(left=0)
+        axes.set_xlim(*(end if math.isfinite(end) else None for end in (left, right)))
+    for axes, _ in panels:
+        if scale == 100:
+            axes.set_ylim(max(axes.get_ylim()[0], 0), min(axes.get_ylim()[1], 100))
+        axes.set_ylim(*(end if math.isfinite(end) else None for end in (bottom, top)))
+        label_plainly(axes)
+
+
+def _line(axes: Any, rows: pd.DataFrame, label: str, look: Look, *, bands: bool) -> None:
+    x, mean, low, high = (rows[name].to_numpy() for name in ("x", "mean", "low", "high"))
+    every = max(1, len(x) // 8)
+    # The last value has a marker, because the step to it ends there.
+    marked = [*range(every // 2, len(x) - every, every), len(x) - 1] if len(x) else []
+    points = {"marker": look.marker, "markevery": marked, "drawstyle": "steps-post"}
+    axes.plot(x, mean, label=label, color=look.light, linestyle=(0, look.dash), **points)
+    if bands and np.isfinite(low).any():
+        axes.fill_between(x, low, high, step="post", color=look.light, alpha=0.12, linewidth=0)
+
+
+def _bars(axes: Any, summary: pd.DataFrame, name: str, variants: Mapping[str, Look]) -> None:
+    """Draw one bar per variant in each setting, with its deviation over seeds."""
+    label, kind = TIMING[name]
+    settings, most = summary["setting"].unique(), float(summary[name].max())
+    scale, unit = (0.01, "%") if kind == "share" else axis_unit(most, kind)
+    each = 0.8 / len(variants)
+    for number, (variant, look) in enumerate(variants.items()):
+        rows = summary[summary["label"] == variant].set_index("setting").reindex(settings)
+        places = np.arange(len(settings)) + (number - (len(variants) - 1) / 2) * each
+        heights, deviations = rows[name] / scale, rows[f"{name}_sd"] / scale
+        axes.bar(places, heights, 0.9 * each, yerr=deviations, label=variant, color=look.light)
+    axes.set_title(f"{label} ({unit})" if unit else label)
+    axes.set_ylim(bottom=0, top=None if most > 0 else 1)
+    axes.grid(visible=False, axis="x")
+    slant = 20 if sum(map(len, settings)) > 20 else 0
+    axes.set_xticks(range(len(settings)), settings, rotation=slant)
+
+
+def save(figure: Figure, paths: Iterable[Path], style: FigureStyle) -> None:
+    """Write a figure into files; the suffix of each gives its format."""
+    with style.context():
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        for path in paths:
+            dates = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix)
+            with replacing(path) as temporary:
+                figure.savefig(temporary, metadata=dates, dpi=300)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from fedsim.analysis.comparison import figures
@@ -71,7 +72,7 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
                 {"color": f"g{index % len(LOOKS)}", "dash": look.dash, "symbol": look.symbol}
                 for index, look in enumerate(variants.values())
             ],
-            "view": _view(comparison, style or FigureStyle()),
+            "view": plain(_view(comparison, style or FigureStyle())),
         },
         "charts": curves,
     }
@@ -106,15 +107,16 @@ def _view(comparison: ComparisonTables, style: FigureStyle) -> dict[str, Any]:
     if not comparison.metrics:
         return {}
     metric = style.metrics[0] if style.metrics else comparison.metrics[0]
-    size = style.resolved(comparison.definition(metric).unit)
-    vertical = {"y": "log", "xy": "log", "logit": "logit"}.get(style.log or "")
+    kind = comparison.definition(metric).unit
+    ranges = {"xlim": style.x_limits(), "ylim": style.y_limits(metric, kind)}
+    # An end that follows from the data is infinite, and null on the page.
     return {
         "metric": metric,
         "against": style.against,
-        "scale": vertical,
+        "scale": {"y": "log", "xy": "log", "logit": "logit"}.get(style.log or ""),
         "xscale": "log" if style.log in ("x", "xy") else None,
-        "xlim": size.xlim if size.xlim != (None, None) else None,
-        "ylim": size.ylim if size.ylim != (None, None) else None,
+        "bands": style.bands,
+        **{name: ends if any(map(math.isfinite, ends)) else None for name, ends in ranges.items()},
     }
 
 

@@ -106,3 +106,15 @@ def cumulative(samples: npt.NDArray[Any], x: npt.NDArray[Any]) -> npt.NDArray[np
         samples
     )
     return shares
+
+
+def label_plainly(axes: Any) -> None:
+    """Label the ticks of Matplotlib's logarithmic axes as plain numbers, on short axes at 1, 2 and 5."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = axis.get_view_interval()
+        if axis.get_scale() == "log" and high < 1e4 * low:
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter(NullFormatter())

@@ -29,7 +29,7 @@
       input.checked = each.key === view.against;
       label.append(` ${each.label}`);
     });
-    byId("bands").checked = members().length <= BANDS_UP_TO;
+    byId("bands").checked = view.bands ?? members().length <= BANDS_UP_TO;
     if (view.scale) byId("scale").value = view.scale;
     const chosen = () => {
       const metric = metrics.find((each) => each.key === byId("metric").value);

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from fedsim.analysis.comparison import Comparison
 from fedsim.analysis.comparison.targets import (
+    RESAMPLES,
     Target,
     enough,
     mean_of_reached,
@@ -19,6 +22,7 @@ from fedsim.analysis.comparison.targets import (
     reaching,
 )
 from fedsim.errors import UserError
+from fedsim.randomness import Purpose, Stream
 from fedsim.vocabulary.metrics import MetricDefinition
 from tests.analysis.comparison.test_groups import facts, server
 
@@ -143,3 +147,26 @@ def test_a_metric_of_the_user_is_reached_in_its_own_direction() -> None:
         definitions={"accuracy": MetricDefinition("accuracy", higher_is_better=False)},
     )
     assert reaching(run, Target("accuracy", 0.5))["time_s"] == 2.0
+
+
+def test_intervals_are_those_of_scipy() -> None:
+    values, baseline = np.array([3.0, 5.0, NAN, 4.5, 9.0]), np.array([2.0, 2.5, 3.0, NAN, 8.0])
+    both = np.isfinite(values) & np.isfinite(baseline)
+
+    def ratio(first: Any, second: Any, axis: int = -1) -> Any:
+        return first.mean(axis=axis) / second.mean(axis=axis)
+
+    for estimate, samples, statistic in (
+        (mean_of_reached(values), (values,), np.nanmean),
+        (ratio_of_means(values, baseline), (values[both], baseline[both]), ratio),
+    ):
+        resampled = stats.bootstrap(
+            samples,
+            statistic,
+            n_resamples=RESAMPLES,
+            paired=len(samples) > 1,
+            method="percentile",
+            rng=Stream(0, Purpose.ANALYSIS).generator(),
+        ).bootstrap_distribution
+        expected = np.quantile(resampled[np.isfinite(resampled)], [0.025, 0.975])
+        assert (estimate.low, estimate.high) == pytest.approx(expected, rel=1e-12)
