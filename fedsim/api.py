@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from fedsim.analysis.run import Run, load_run
 from fedsim.composition.execution import OnProgress, default_folder, execute
 from fedsim.composition.execution import resume as resume_run
+from fedsim.composition.replay import AGGREGATIONS, DISPATCHES, Replay
+from fedsim.composition.replay import replay as replay_beginning
 from fedsim.errors import argument_error
 from fedsim.runs.notebook import notebook_bar
 from fedsim.scenario.loading import LoadedScenario, load_scenario, load_scenario_dict
@@ -25,11 +27,39 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 
 
+class ReadScenario(LoadedScenario):
+    """A checked scenario, whose beginning can be tried."""
+
+    def replay(self, dispatches: int = DISPATCHES, aggregations: int = AGGREGATIONS) -> Replay:
+        """Run the beginning three times, in two processes and once resumed in the middle; this takes a few seconds.
+
+        Args:
+            dispatches: the beginning has at least this many dispatches.
+            aggregations: and at least this many server updates, unless the run ends before.
+
+        Raises:
+            UserError: timeline, tables or models differ; the message names the first difference and the part that
+                caused it.
+        """
+        return replay_beginning(self, dispatches, aggregations)
+
+
 def read_scenario(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario,
     overrides: Iterable[str] | Mapping[str, Any] = (),
+) -> ReadScenario:
+    """A loaded scenario from a file, from a mapping with the same content, or one that is already loaded.
+
+    Its function ``replay`` tests whether the results of your own parts can be repeated.
+    """
+    loaded = _read(scenario, overrides)
+    return ReadScenario(loaded.scenario, loaded.path, loaded.source, loaded.reading)
+
+
+def _read(
+    scenario: PathLike | Mapping[str, Any] | LoadedScenario,
+    overrides: Iterable[str] | Mapping[str, Any],
 ) -> LoadedScenario:
-    """A loaded scenario from a file, from a mapping with the same content, or one that is already loaded."""
     parsed = from_python(overrides)
     if isinstance(scenario, LoadedScenario):
         return scenario.changed(parsed) if parsed else scenario

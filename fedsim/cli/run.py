@@ -60,6 +60,9 @@ def run(
 
     loaded = load_scenario(scenario, overrides=overrides)
     folder = output or default_folder(loaded)
+    if loaded.user_code() and not as_json:
+        tried = format_command("scenario", "check", "--replay", scenario)
+        click.echo(f"to test whether results of your own code can be repeated: {tried}", err=True)
     with (
         next_command(folder, format_command("resume", folder)),
         following(loaded.scenario.name, folder, quiet=as_json) as on_progress,

@@ -37,12 +37,21 @@ def command() -> None:
 
 @command.command()
 @scenario_options
+@click.option(
+    "--replay",
+    is_flag=True,
+    help="Also run its beginning three times, which finds parts of yours whose results cannot be repeated.",
+)
 @json_option
-def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+def check(scenario: Path, overrides: tuple[str, ...], replay: bool, as_json: bool) -> None:
     """Check a scenario file, and whether its parts, traces and data fit together.
 
     Everything that 'fedsim run' refuses before its first event is refused here with the same message. Nothing is
     downloaded: a data set that is not on the disk is named, and anything that depends on it is not checked.
+
+    With --replay, at least 50 dispatches and two server updates are run in two processes with different seeds of the
+    global random generators and of string hashes, and once more one dispatch at a time, resumed from a checkpoint. The
+    first difference is shown with the part that caused it. Of a sweep, the first run is taken.
     """
     from fedsim.composition.checking import check as check_run
     from fedsim.composition.shared import Shared
@@ -68,14 +77,22 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
                 key = without_numbers(note)
                 texts.setdefault(key, note)
                 runs_with.setdefault(key, []).append(name)
+    replayed = {}
+    if replay:
+        from fedsim.composition.replay import replay as replay_beginning
+
+        replayed = {"replay": str(replay_beginning(next(iter(runs.values()))))}
     if as_json:
         of_sweep = {} if loaded.scenario.sweep is None else {"runs": list(runs)}
-        print_json({"scenario": str(scenario), "notes": list(texts.values()), **of_sweep})
+        notes = list(texts.values())
+        print_json({"scenario": str(scenario), "notes": notes, **of_sweep, **replayed})
         return
     for key, note in texts.items():
         names = runs_with[key]
         others = f"\n  in {len(names)} of {len(runs)} runs: {format_names(names, _NAMED)}"
         click.echo(note + (others if len(names) < len(runs) else ""))
+    for text in replayed.values():
+        click.echo(f"replay: {text}")
     valid = f"{scenario}: scenario '{loaded.scenario.name}' is valid"
     if loaded.scenario.sweep is None:
         click.echo(valid)

@@ -51,7 +51,7 @@ def load_original(
     return _changed(loaded, overrides) if overrides else loaded
 
 
-_OF_TIME = (
+OF_TIME = (
     "selection",
     "schedule",
     "compute",
@@ -70,12 +70,13 @@ def timeline_differs(
 ) -> UserError:
     """The error for a run whose timeline is not repeated, with the user's parts that may be the cause."""
     users_parts = [
-        part for part in loaded.parts() if part.user is not None and part.kind in _OF_TIME
+        part for part in loaded.parts() if part.user is not None and part.kind in OF_TIME
     ]
     again = format_command("run", folder.scenario, "-o", "NEW_FOLDER")
     if users_parts:
         lines = [
-            f"{Path(part.name).name} ({section_of(part.kind)}) must be a function of the seed"
+            f"{Path(part.name).name} ({section_of(part.kind)}) must be a function of the seed: 'fedsim scenario check "
+            "--replay' names the cause"
             for part in users_parts
         ]
         hint = "\n  ".join([*lines, f"then begin a new run: {again}"])
