@@ -42,7 +42,6 @@ ELSEWHERE = {
     "methods/local_rules.py": ("methods/test_fedprox.py", "a rule of a few lines"),
     "methods/rescale.py": ("methods/test_fedlga.py", "the baseline of FedLGA"),
     "network/transports/fluid.py": ("network/test_transported.py", "adds nothing to a transfer"),
-    "simulation/course.py": ("simulation/test_energy.py", "a record of results"),
     "tasks/datasets/fashion_mnist.py": ("tasks/datasets/test_mnist.py", "other files of MNIST"),
     "traces/parameters.py": ("composition/test_requirements.py", "declarations"),
     "traces/synthesis/family.py": ("traces/synthesis/families/test_families.py", "an interface"),

@@ -30,7 +30,7 @@ from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.course import Plan
+from fedsim.simulation.life import Plan
 from fedsim.simulation.plan import Dispatches
 from fedsim.simulation.rows import DispatchRows
 from fedsim.simulation.updates import Ended

@@ -26,10 +26,10 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Failures
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.contended import ContendedDispatches
-from fedsim.simulation.course import Plan
 from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import LAST_ORDER, Engine
 from fedsim.simulation.handouts import HandOuts
+from fedsim.simulation.life import Plan
 from fedsim.simulation.plan import Dispatches, OnEnd, Planner
 from fedsim.simulation.server import Limits
 from fedsim.simulation.updates import Recorder, Updates

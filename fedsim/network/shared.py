@@ -173,13 +173,7 @@ class SharedNetwork(ConstantNetwork):
     def start_transfer(
         self, transfer_id: int, client: int, direction: Direction, size_bytes: float, now_ns: int
     ) -> None:
-        """Start a transfer; :meth:`pop_finished` returns it at its end, unless it is canceled.
-
-        Raises:
-            ValueError: the number is in use, or time went backward.
-        """
-        if transfer_id in self._under_way:
-            raise ValueError(f"transfer {transfer_id} is already in progress")
+        """Start a transfer; :meth:`pop_finished` returns it at its end, unless it is canceled."""
         course = self._course(client, direction, size_bytes)
         due_ns = now_ns + self._latency_ns[direction][client]
         self._begin(transfer_id, self.route(client, direction), size_bytes, course, due_ns, now_ns)

@@ -15,7 +15,7 @@ from typing import get_args
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import UserError, raise_all
+from fedsim.errors import UserError
 from fedsim.network.base import (
     BIT_NS_PER_BYTE,
     Direction,
@@ -54,8 +54,10 @@ class RateSeries:
         latency_s: one-way latency of each piece; an unknown one (NaN) continues the last known one.
         names: names of the S series, for messages.
 
+    The bundle's tables are checked before (:mod:`fedsim.traces.validation`).
+
     Raises:
-        UserErrors: pieces overlap, are empty or out of order, rates are negative, or a series has no known rate.
+        UserError: a series has no known rate.
     """
 
     def __init__(
@@ -74,8 +76,13 @@ class RateSeries:
         duration = np.asarray(duration_ns, dtype=np.int64)
         rate = np.asarray(rate_bps, dtype=np.float64)
         self.names = tuple(names)
-        _check_pieces(number, start, duration, rate, self.names)
         count = len(self.names)
+        unknown = np.bincount(number[~np.isnan(rate)], minlength=count) == 0
+        if unknown.any():
+            raise UserError(
+                f"series '{self.names[int(unknown.argmax())]}' has no piece of known rate",
+                where="network_series",
+            )
         ends = [on_end] * count if isinstance(on_end, str) else on_end
         mode = np.array([_ON_END.index(end) for end in ends], dtype=np.int64)
         latency = np.broadcast_to(np.nan if latency_s is None else latency_s, rate.shape)
@@ -275,33 +282,6 @@ def _filled(values: FloatArray, number: IntArray) -> FloatArray:
     return values
 
 
-def _check_pieces(
-    number: IntArray, start: IntArray, duration: IntArray, rate: FloatArray, names: tuple[str, ...]
-) -> None:
-    same = number[1:] == number[:-1]
-    faults = (
-        ("is out of order", np.append(False, np.diff(number) < 0)),
-        ("has no length", duration <= 0),
-        (
-            "begins before the previous piece ends",
-            np.append(False, same & (start[1:] < (start + duration)[:-1])),
-        ),
-        ("has a negative or infinite rate", ~((rate >= 0) & (rate < np.inf)) & ~np.isnan(rate)),
-    )
-    messages = [
-        f"piece {bad.argmax()} of series '{names[number[bad.argmax()]]}' {text} ({bad.sum()} pieces in all)"
-        for text, bad in faults
-        if bad.any()
-    ]
-    unknown = np.bincount(number[~np.isnan(rate)], minlength=len(names)) == 0
-    if unknown.any():
-        name = names[int(unknown.argmax())]
-        messages.append(
-            f"series '{name}' has no piece of known rate ({unknown.sum()} series in all)"
-        )
-    raise_all(UserError(message, where="network_series") for message in messages)
-
-
 @dataclass(frozen=True)
 class Ride:
     """The series that each client follows in one direction; columns of shape ``(clients,)``.
@@ -333,7 +313,7 @@ class TracedNetwork(Network):
             transfer leaves.
 
     Raises:
-        UserError: a latency or a scale is negative, a series does not exist, or a required latency is unknown.
+        UserError: a latency is negative, or a required one is unknown.
     """
 
     def __init__(
@@ -342,15 +322,6 @@ class TracedNetwork(Network):
         self._all = series
         self._follows_latency = latency_s is None
         for ride, where in ((down, "down"), (up, "up")):
-            known = (ride.series >= 0) & (ride.series < len(series.names))
-            bad = ~(known & (ride.scale >= 0) & (ride.scale < np.inf))
-            if bad.any():
-                client = int(bad.argmax())
-                raise UserError(
-                    f"client {client} follows series {ride.series[client]} at scale {ride.scale[client]}",
-                    where=f"network_assign, {where}",
-                    hint=f"there are {len(series.names)} series; a scale is a number, zero or more",
-                )
             unknown = np.isnan(series.mean_latency_s)[ride.series]
             if latency_s is None and unknown.any():
                 client = int(unknown.argmax())

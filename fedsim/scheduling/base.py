@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.errors import UserError, nearest_or_all
-from fedsim.parts.component import Component, Parameters, is_bundled, place
+from fedsim.parts.component import Component, Parameters, is_bundled
 from fedsim.randomness import Purpose, Stream
 
 
@@ -356,28 +355,8 @@ class Schedule(Component, ABC):
     def demands(cls, params: Any) -> Demands:
         """The demands of the schedule with these parameters."""
         return Demands(
-            updates=cls._parameter(params, "updates_needed") if cls.updates_needed else 1,
-            limit_s=cls._parameter(params, "patience") if cls.patience else None,
-        )
-
-    @classmethod
-    def _parameter(cls, params: Any, attribute: str) -> Any:
-        """The value of the parameter that an attribute of the class names.
-
-        Raises:
-            UserError: a user's class names a parameter that there is not.
-        """
-        name = getattr(cls, attribute)
-        declaring = next(base for base in cls.__mro__ if attribute in vars(base))
-        if is_bundled(declaring) or (isinstance(name, str) and hasattr(params, name)):
-            return getattr(params, name)
-        known = list(type(params).model_fields)
-        raise UserError(
-            f"{attribute} = {name!r}, but its Params have no parameter of this name",
-            where=place(declaring),
-            hint=nearest_or_all(str(name), known, f"name one of its parameters: {', '.join(known)}")
-            if known
-            else f"leave out {attribute}, or add the parameter to Params",
+            updates=getattr(params, cls.updates_needed) if cls.updates_needed else 1,
+            limit_s=getattr(params, cls.patience) if cls.patience else None,
         )
 
     @classmethod

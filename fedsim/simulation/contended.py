@@ -10,7 +10,6 @@ from typing_extensions import override
 
 from fedsim.network.shared import SharedNetwork
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.course import Plan
 from fedsim.simulation.engine import (
     FLOW_ORDER,
     LEAVING_ORDER,
@@ -18,7 +17,7 @@ from fedsim.simulation.engine import (
     Engine,
     ScheduledCall,
 )
-from fedsim.simulation.life import Activity, Life, LocalSteps, Reached, Transfer
+from fedsim.simulation.life import Activity, Life, LocalSteps, Plan, Reached, Transfer
 from fedsim.simulation.plan import Dispatches, OnEnd
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER

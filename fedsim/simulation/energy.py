@@ -10,7 +10,7 @@ from fedsim.devices.population import Power
 from fedsim.units import NEVER, NS_PER_S
 
 if TYPE_CHECKING:
-    from fedsim.simulation.course import Plan
+    from fedsim.simulation.life import Plan
 
 DOWNLOAD, COMPUTE, UPLOAD = range(3)
 """Phases of work, in the order of the columns of :attr:`fedsim.devices.population.Power.watts`."""

@@ -105,10 +105,6 @@ class HandOuts:
         """Whether the client is at work, or work is waiting for it."""
         return bool(self._is_engaged[client])
 
-    def is_waiting(self, client: int) -> bool:
-        """Whether work is waiting for the client."""
-        return client in self._waiting
-
     def online_clients(self) -> npt.NDArray[np.int64]:
         """Clients that are online and not engaged, ascending."""
         online = self._availability.online_clients(self._clock.now)

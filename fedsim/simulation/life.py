@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from fedsim.network.base import Direction
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.course import Plan
 from fedsim.simulation.energy import COMPUTE, DOWNLOAD, UPLOAD, Battery
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
@@ -44,6 +43,31 @@ class Offline(NamedTuple):
 Activity = Transfer | LocalSteps | Offline
 Reached = tuple[int, float | None]
 """When an activity ended, and the bytes that a transfer had moved if it was interrupted; None if it was completed."""
+
+
+class Plan(NamedTuple):
+    """The course of a dispatch.
+
+    Attributes:
+        end_ns: when it arrives or is dropped; NEVER if it hangs forever, in which case the other fields are
+            meaningless.
+        ending: whether it arrives, and why not.
+        downloaded_ns, computed_ns: ends of the first two phases; -1 for one that does not end.
+        steps_done: local steps done by the end.
+        bytes_down, bytes_up: bytes that crossed the network by the end.
+        download_ns, compute_ns, upload_ns: time at work in each phase, without pauses.
+    """
+
+    end_ns: int
+    ending: Ending
+    downloaded_ns: int
+    computed_ns: int
+    steps_done: int
+    bytes_down: float
+    bytes_up: float
+    download_ns: int
+    compute_ns: int
+    upload_ns: int
 
 
 @dataclass(slots=True, eq=False)

@@ -15,9 +15,8 @@ from typing_extensions import override
 
 from fedsim.network.base import Direction
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.course import Plan
 from fedsim.simulation.engine import Engine
-from fedsim.simulation.life import Life, Reached, Transfer
+from fedsim.simulation.life import Life, Plan, Reached, Transfer
 from fedsim.simulation.workload import Workload, Workloads
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending

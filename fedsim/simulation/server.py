@@ -27,12 +27,12 @@ from fedsim.randomness import Purpose
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort, Timer
 from fedsim.simulation.contended import ContendedDispatches
 from fedsim.simulation.contract import check_draws, check_requests
-from fedsim.simulation.course import Plan
 from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import LEAVING_ORDER, Engine
 from fedsim.simulation.evaluations import Evaluations, EvaluationTimes
 from fedsim.simulation.facts import Clients, Facts, Rules
 from fedsim.simulation.handouts import HandOuts
+from fedsim.simulation.life import Plan
 from fedsim.simulation.plan import Dispatches, PlannedDispatches
 from fedsim.simulation.stall import stalled, stalled_after, standstill
 from fedsim.simulation.updates import Recorder, Updates

@@ -18,7 +18,7 @@ from fedsim.simulation.energy import Battery, EnergyUse
 from fedsim.units import NEVER, NS_PER_S
 
 if TYPE_CHECKING:
-    from fedsim.simulation.course import Plan
+    from fedsim.simulation.life import Plan
 
 _NS_PER_HOUR = 3600 * NS_PER_S
 

@@ -93,18 +93,6 @@ class Waits(Schedule):
         """One version per update."""
         self.server.aggregate([dispatch], closes_round=True)
 
-class Misspelled(Waits):
-    """Names a parameter that there is not."""
-    patience = "deadlin"
-
-class Seconds(Waits):
-    """Gives a value instead of a name."""
-    patience = 60.0
-
-class Minimum(Waits):
-    """Names another parameter that there is not."""
-    updates_needed = "count"
-
 class Nothing(Waits):
     """Demands nothing."""
     patience = "deadline"
@@ -179,9 +167,6 @@ def test_a_wrong_return_value_is_the_users(
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("Misspelled", r"own\.py:\d+: Misspelled: patience = 'deadlin', but .*\n.*'deadline'\?"),
-        ("Seconds", r"Seconds: patience = 60\.0, but .*\n.*name one of .*: deadline, rush"),
-        ("Minimum", r"Minimum: updates_needed = 'count', but its Params have no parameter"),
         ("Nothing", r"own\.py:\d+: Nothing\.demands: returns None\n.*return a .*Demands"),
         (
             "Many",

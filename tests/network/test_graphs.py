@@ -122,11 +122,6 @@ def test_roles_and_defaults_of_a_graph_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        (
-            "net.edges",
-            "a b 1e6 1ms\na c 1e6 1ms d\nb\nb a 1e6 1ms\nb c -1 1ms\n",
-            "net.edges:2: .*\n",
-        ),
         ("net.graphml", "<graphml><edge", "cannot be read"),
         ("net.gml", "graph [ node [ ", "cannot be read"),
         ("net.json", "{}", "is not a known extension"),
@@ -144,14 +139,8 @@ def test_every_bad_line_of_an_edge_list_is_reported(tmp_path: Path) -> None:
     path.write_text("a b 1e6 1ms\na c 1e6 1ms d\nb\nb a 1e6 1ms\nb c -1 1ms\n")
     with pytest.raises(UserError) as caught:
         read_graph(path)
-    assert [
-        line.partition(":")[2].partition(":")[0] for line in str(caught.value).splitlines()
-    ] == [
-        "2",
-        "3",
-        "4",
-        "5",
-    ]
+    lines = str(caught.value).splitlines()
+    assert [line.split(":")[1] for line in lines] == ["2", "3", "4", "5"]
 
 
 def test_the_path_of_a_graph_is_absolute_in_a_resolved_scenario(tmp_path: Path) -> None:

@@ -44,35 +44,6 @@ def test_bytes_occupy_shared_links_after_the_latency() -> None:
     assert book.row(1)["downloaded"] == 3.25
 
 
-def test_a_leaving_client_frees_its_share() -> None:
-    """Client 1 leaves at 1 s, when each had half of its download; the rest of client 0 takes 0.5 s."""
-    book = simulate(
-        step_s=[1, 1],
-        selection=SCRIPT,
-        rounds=1,
-        shared=True,
-        server_down_bps=8e6,
-        availability=online([(0.0, 1e6)], [(0.0, 1.0)]),
-    )
-    assert book.row(0)["downloaded"] == 1.5
-    assert book.outcomes() == {0: "aggregated", 1: "dropped"}
-    assert book.row(1)["bytes_down"] == 500_000
-
-
-def test_a_cut_counts_what_had_moved() -> None:
-    """Deadline 1 s: both downloads are half-way."""
-    book = simulate(
-        step_s=[1, 1],
-        selection=SCRIPT,
-        rounds=1,
-        shared=True,
-        server_down_bps=8e6,
-        schedule={"name": "sync", "deadline": 1, "stragglers": "cut"},
-    )
-    assert [book.row(i)["bytes_down"] for i in range(2)] == [500_000, 500_000]
-    assert book.outcomes() == {0: "cut", 1: "cut"}
-
-
 @settings(max_examples=60)
 @given(
     data=st.data(),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fedsim.devices.population import Power
-from fedsim.simulation.course import Plan
 from fedsim.simulation.energy import EnergyUse
+from fedsim.simulation.life import Plan
 from fedsim.vocabulary.outcomes import Ending
 
 S = 1_000_000_000

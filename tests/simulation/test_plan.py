@@ -129,36 +129,9 @@ def test_an_undisturbed_dispatch_by_hand(policy: str) -> None:
     assert simple(policy).live(handed_out(1, 30 * S, 4), None) == by_hand
 
 
-@pytest.mark.parametrize(
-    ("policy", "end_s", "ending", "computed_s", "done"),
-    [
-        ("drop", 20, Ending.OFFLINE, -1, 4),
-        ("pause", 35.5, Ending.ARRIVED, 33.25, 6),
-        ("finish", 32.25, Ending.ARRIVED, 23.25, 6),
-        ("send_partial", 32.25, Ending.ARRIVED, 20, 4),
-    ],
-)
-def test_a_dispatch_whose_client_leaves_while_it_computes_by_hand(
-    policy: str, end_s: float, ending: Ending, computed_s: float, done: int
-) -> None:
-    """Handed out at 10 s, downloaded at 11.25 s; steps of 2 s; offline from 20 to 30 s, after 4.375 steps."""
-    plan = simple(policy).plan(handed_out(1, 10 * S, 6), None, 20 * S)
-    assert (plan.end_ns, plan.ending, plan.steps_done) == (round(end_s * S), ending, done)
-    assert plan.computed_ns == (round(computed_s * S) if computed_s >= 0 else -1)
-
-
 def test_a_download_without_end() -> None:
     planner = simple("pause", down_bps=0.0)
     assert planner.plan(handed_out(0, 60 * S, 4), None, NEVER).end_ns == NEVER
     # Nothing of it had come when the run ended, a minute later.
     plan = planner.live(handed_out(0, 60 * S, 4), None, stop_ns=120 * S)
     assert plan == (120 * S, Ending.STOPPED, -1, -1, 0, 0.0, 0.0, 60 * S, 0, 0)
-
-
-def test_what_ends_as_the_client_leaves_is_done() -> None:
-    """Handed out at 27.5 s: 1 s down, 9.5 s of steps, 2 s up; it ends at 40 s, when client 0 leaves."""
-    planner = simple("drop", latency_s=0.0)
-    plan = planner.plan(handed_out(0, round(27.5 * S), 19), None, 40 * S)
-    assert (plan.end_ns, plan.ending) == (40 * S, Ending.ARRIVED)
-    late = planner.plan(handed_out(0, round(27.5 * S) + 1, 19), None, 40 * S)
-    assert (late.end_ns, late.ending, late.steps_done) == (40 * S, Ending.OFFLINE, 19)

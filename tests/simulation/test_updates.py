@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import fedsim
 from tests.simulation.book_table import table
 from tests.simulation.harness import simulate
 
@@ -48,26 +46,6 @@ def test_an_update_due_when_its_dispatch_is_called_off_has_not_arrived(shared: b
         [12.02, 24.04, 36.06]
     )
     assert [row["staleness"] for row in book.rows if row["arrived"] != row["arrived"]] == [-1] * 3
-
-
-def test_a_run_with_updates_that_are_called_off_as_they_arrive_verifies(tmp_path: Path) -> None:
-    scenario = {
-        "name": "called-off",
-        "task": {"name": "timing", "clients": 3, "parameters": 250_000},
-        "training": {"local_steps": 10},
-        "devices": {
-            "compute": {"name": "values", "step": "1s"},
-            "network": {"name": "static", "latency": "10ms", "down": "8Mbps", "up": "8Mbps"},
-        },
-        "server": {
-            "selection": {"name": "uniform", "cohort": 2},
-            "schedule": {"name": "sync", "over_selection": 1.5, "stragglers": "cut"},
-        },
-        "stop": {"rounds": 3},
-    }
-    run = fedsim.run(scenario, tmp_path / "run")
-    assert run.status == "complete"
-    assert run.dispatches["outcome"].tolist() == ["aggregated", "aggregated", "cut"] * 3
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scheduling.stories import ALWAYS, run
+from tests.scheduling.stories import ALWAYS
 from tests.scheduling.worlds import play
 from tests.simulation.harness import online
 
@@ -105,8 +105,3 @@ def test_defaults_of_the_bounds() -> None:
         50,
         50,
     ]
-
-
-def test_what_compass_refuses() -> None:
-    with pytest.raises(ValueError, match="min_steps must not be more"):
-        run([1.0], {"name": "compass", "min_steps": 5, "max_steps": 4}, until_s=1)
