@@ -119,7 +119,7 @@ def test_one_client_that_does_not_fit_is_an_error(
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(LinearStackKernel, "differentiate", too_large)
-    monkeypatch.setattr(LinearStackKernel, "descend", too_large)
+    monkeypatch.setattr(LinearStackKernel, "take_step", too_large)
     with pytest.raises(UserError, match="too small to train one client") as caught:
         execute(supervised_task("mlp"), rounds(1, [0, 1]), training=make_training(device="cuda"))
     assert caught.value.where == "training.batch_size"

@@ -75,9 +75,8 @@ def views(layers: Sequence[LinearLayer], flat: Tensor) -> tuple[list[Tensor], li
 class _LinearStackSession(StackedSession["LinearStackKernel"]):
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         kernel = self._kernel
-        return kernel.replay(
-            kernel.differentiate, (weights, out), self._mini_batches(step, len(weights))
-        )
+        batches = kernel.arranged(*self.padded(step, len(weights), kernel.scratch))
+        return kernel.replay(kernel.differentiate, (weights, out), batches)
 
     def descend(
         self,
@@ -92,17 +91,11 @@ class _LinearStackSession(StackedSession["LinearStackKernel"]):
         if correction is None and kernel.execution.device.type == "cuda":
             return super().descend(weights, rates, active)
         losses = weights.new_zeros(len(weights))
-        factors = rates.neg().view(-1, 1, 1)
+        factors = rates.neg().unsqueeze(1)
         for step, rows in enumerate(active.tolist()):
-            models, given = weights[:rows], (*self._mini_batches(step, rows), factors[:rows])
-            losses[:rows] += kernel.descend(models, *given, correction=correction)
+            batches = self.padded(step, rows, kernel.scratch)
+            losses[:rows] += kernel.take_step(weights[:rows], factors[:rows], *batches, correction)
         return losses
-
-    def _mini_batches(self, step: int, active: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Inputs, labels, weights of mean_weights and classes as :func:`linear_steps.forward` takes them."""
-        inputs, labels, mean_weights = self.padded(step, active, self._kernel.scratch)
-        inputs = inputs.view(*labels.shape, -1)
-        return inputs, labels.unsqueeze(1), mean_weights.unsqueeze(1), self._kernel.classes
 
     def _descend_singly(
         self, weights: Tensor, rates: Tensor, correction: Correction | None
@@ -225,13 +218,16 @@ class LinearStackKernel(StackedKernel):
             self.squared_losses,
         )
 
-    def descend(
+    def take_step(
         self,
         weights: Tensor,
-        *mini_batches_and_rates: Tensor,
+        factors: Tensor,
+        inputs: Tensor,
+        labels: Tensor,
+        mean_weights: Tensor,
         correction: Correction | None = None,
     ) -> Tensor:
-        """:func:`linear_steps.descend_together` on local models (b, P), with the correction of the first b clients."""
+        """By :func:`linear_steps.descend_together`, with the correction of the first b clients."""
         correction = correction or Correction(weights, weights)
         target, constant, rows = correction.target, correction.constant, slice(0, len(weights))
         layer_views = moved = views(self.layers, weights)
@@ -239,7 +235,8 @@ class LinearStackKernel(StackedKernel):
             moved = views(self.layers, correction.change[rows])
         return self.steps.descend_together(
             *layer_views,
-            *mini_batches_and_rates,
+            *self.arranged(inputs, labels, mean_weights),
+            factors.unsqueeze(2),
             weights,
             *moved,
             None if target is None else target[rows],
@@ -250,23 +247,12 @@ class LinearStackKernel(StackedKernel):
             self.squared_losses,
         )
 
-    def take_step(
-        self,
-        weights: Tensor,
-        factors: Tensor,
-        inputs: Tensor,
-        labels: Tensor,
-        mean_weights: Tensor,
-    ) -> Tensor:
-        """By :meth:`descend`."""
-        return self.descend(
-            weights,
-            inputs.view(*labels.shape, -1),
-            labels.unsqueeze(1),
-            mean_weights.unsqueeze(1),
-            self.classes,
-            factors.unsqueeze(2),
-        )
+    def arranged(
+        self, inputs: Tensor, labels: Tensor, mean_weights: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Mini-batches and classes as :func:`linear_steps.forward` takes them."""
+        inputs = inputs.view(*labels.shape, -1)
+        return inputs, labels.unsqueeze(1), mean_weights.unsqueeze(1), self.classes
 
     def largest_group(self) -> int:
         """Depends on whether the products of each client are computed separately."""
