@@ -28,10 +28,10 @@ from fedsim.traces.intervals import (
     device_periods,
     first_at_or_after,
     hold_ends,
+    join_touching,
     ranks,
     subtract_by_device,
 )
-from fedsim.traces.ordering import join_touching
 from fedsim.traces.parameters import OnEnd
 from fedsim.units import DAY_S, DAY_US, NEVER, NS_PER_S
 from fedsim.units import NS_PER_US as _NS

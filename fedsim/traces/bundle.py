@@ -457,23 +457,16 @@ def _altered(file: Path, manifest: Manifest) -> UserError:
 
 
 def _restoring(folder: Path, manifest: Manifest) -> str:
-    """How to restore a damaged bundle, with the command."""
+    """How to restore a damaged bundle, with the command if there is one."""
     if manifest.name in bundled.traces():
         original = bundled.resolved(f"{bundled.PREFIX}{manifest.name}")
         if folder.resolve() == original:
             return "install fedsim again: pip install --force-reinstall --no-deps fedsim-des"
-        if json.loads((original / MANIFEST_NAME).read_bytes())["sha256"] == manifest.sha256:
-            # The tables of the same command may be encoded differently.
-            command = shlex.join(["cp", "-r", f"{original}{os.sep}.", str(folder)])
-            return f"copy the bundle again: {command}, or use {bundled.written(original)}"
     if manifest.command is None:
         return "copy the bundle again"
-    words = shlex.split(manifest.command)
-    if "-o" in words[:-1] or "--output" in words[:-1]:
-        name = "-o" if "-o" in words else "--output"
-        words[words.index(name) + 1] = str(folder)
-        words.append("--force")
-    return f"copy the bundle again, or create it again: {shlex.join(words)}"
+    command = re.sub(r" (-o|--output)[ =]('[^']*'|\S+)", "", manifest.command)
+    command += f" -o {shlex.quote(str(folder))} --force"
+    return f"copy the bundle again, or create it again: {command}"
 
 
 def _read_manifest(folder: Path) -> tuple[Manifest, bool]:

@@ -24,7 +24,7 @@ import numpy as np
 from fedsim.errors import UserError
 from fedsim.traces.arrays import Bools, Ints, run_starts
 from fedsim.traces.bundle import Eligibility, TraceBundle
-from fedsim.traces.ordering import Intervals, normalize
+from fedsim.traces.intervals import Intervals, normalize
 from fedsim.vocabulary.formatting import format_count
 
 SWITCH = ("off", "on")
@@ -151,7 +151,7 @@ def eligible_intervals(
 
     Returns:
         The intervals; ``origin`` is the row of the change that ended each. Counts as in
-        :func:`~fedsim.traces.ordering.normalize`, and ``open_at_end``.
+        :func:`~fedsim.traces.intervals.normalize`, and ``open_at_end``.
     """
     count = len(device)
     first = run_starts(device)

@@ -1,20 +1,169 @@
-"""Columns of disjoint intervals from the tables of a bundle, and operations on such columns."""
+"""Columns of intervals: put in order, with counts of all fixes, and read from the tables of a bundle."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.traces.arrays import Ints
+from fedsim.traces.arrays import Bools, Ints, run_starts
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.ordering import join_touching
+from fedsim.traces.tables import id_column, make_table
 from fedsim.traces.validation import require_sound
 from fedsim.units import NEVER, NS_PER_US
 
 FAR_US = NEVER // NS_PER_US
 """A trace instant (us) that stands for "forever"."""
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Disjoint intervals of many devices, sorted by device and start.
+
+    Args:
+        device: device row, shape (n,).
+        start: first instant (us), shape (n,).
+        end: first instant after it (us), shape (n,).
+        origin: row of the input that this interval's end comes from, shape (n,).
+        counts: numbers of fixes, by kind.
+    """
+
+    device: Ints
+    start: Ints
+    end: Ints
+    origin: Ints
+    counts: dict[str, int]
+
+    def table(self, ids: Any, **columns: Any) -> Any:
+        """The table ``availability``: state 1 and not censored unless ``columns`` say otherwise."""
+        count = len(self.device)
+        values = {
+            "device_id": id_column(self.device, ids),
+            "start_us": self.start,
+            "end_us": self.end,
+            "state": np.ones(count, np.int8),
+            "censored": np.zeros(count, np.int8),
+        }
+        return make_table("availability", values | columns)
+
+
+def join_touching(device: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+    """Sorted intervals, with touching and overlapping ones of a device joined."""
+    joins = (device[1:] == device[:-1]) & (start[1:] <= end[:-1])
+    if not joins.any():
+        return device, start, end
+    begins = np.append(True, ~joins)
+    return device[begins], start[begins], end[np.append(~joins, True)]
+
+
+def normalize(
+    device: Ints,
+    start: Ints,
+    end: Ints,
+    *,
+    window_start: Ints | None = None,
+    window_end: Ints | None = None,
+    merge_touching: bool = False,
+) -> Intervals:
+    """Sort, drop empty and reversed intervals, clip them to the window, and merge overlaps.
+
+    Args:
+        device: device row of each interval, in the order of the source.
+        start: starts (us).
+        end: ends (us), exclusive.
+        window_start, window_end: per device (us); None to clip nothing.
+        merge_touching: also merge an interval that starts where its predecessor ends. Off by default, to preserve the
+            rows of the source.
+
+    Returns:
+        The intervals. Counts: ``zero_length`` and ``reversed`` rows dropped; ``out_of_order`` rows that started before
+        their predecessor of the same device; ``overlapping`` and ``touching`` rows merged into their predecessor;
+        ``outside_window`` rows dropped and ``cut_at_window`` rows shortened.
+    """
+    import pandas as pd  # which takes as long as the rest of a small command
+
+    counts = {
+        "zero_length": int(np.count_nonzero(end == start)),
+        "reversed": int(np.count_nonzero(end < start)),
+        "out_of_order": int(
+            np.count_nonzero((device[1:] == device[:-1]) & (start[1:] < start[:-1]))
+        ),
+    }
+    keep = np.flatnonzero(end > start)
+    device, start, end, origin = device[keep], start[keep], end[keep], keep.astype(np.int64)
+    if window_start is not None and window_end is not None:
+        low, high = window_start[device], window_end[device]
+        inside = (end > low) & (start < high)
+        cut = inside & ((start < low) | (end > high))
+        counts["outside_window"] = int(np.count_nonzero(~inside))
+        counts["cut_at_window"] = int(np.count_nonzero(cut))
+        start, end = np.maximum(start, low), np.minimum(end, high)
+        device, start, end, origin = device[inside], start[inside], end[inside], origin[inside]
+    order = np.lexsort((end, start, device))
+    device, start, end, origin = device[order], start[order], end[order], origin[order]
+
+    same = ~run_starts(device)
+    reach = pd.Series(end).groupby(device).cummax().to_numpy()
+    before = np.zeros(len(device), np.int64)
+    before[1:] = reach[:-1]
+    overlaps = same & (start < before)
+    touches = same & (start == before)
+    counts["overlapping"] = int(np.count_nonzero(overlaps))
+    joined = overlaps
+    if merge_touching:
+        counts["touching"] = int(np.count_nonzero(touches))
+        joined = overlaps | touches
+    if joined.any():
+        first = np.flatnonzero(~joined)
+        last = np.append(first[1:], len(device)) - 1
+        # The origin of a joined interval is that of its part with the latest end.
+        furthest = np.where(end == reach, np.arange(len(end)), -1)
+        furthest = np.maximum.accumulate(furthest)
+        device, start, end, origin = (
+            device[first],
+            start[first],
+            reach[last],
+            origin[furthest[last]],
+        )
+    return Intervals(device, start, end, origin, counts)
+
+
+def overlaps_any(
+    device: Ints, start: Ints, end: Ints, device_b: Ints, start_b: Ints, end_b: Ints
+) -> Bools:
+    """Whether each interval overlaps any of the sorted disjoint intervals ``b`` of its device. Shape (n,)."""
+    times = np.unique(np.concatenate([start, end, start_b, end_b]))
+    scale = len(times) + 1
+
+    def key(group: Ints, time: Ints) -> Ints:
+        return group * scale + np.searchsorted(times, time)
+
+    begun = np.searchsorted(key(device_b, start_b), key(device, end), side="left")
+    ended = np.searchsorted(key(device_b, end_b), key(device, start), side="right")
+    result: Bools = begun > ended
+    return result
+
+
+def polling_interval(length: Ints) -> int | None:
+    """The interval (us) at which a source was probably polled, or None.
+
+    The lengths of sessions in a polled source cluster at multiples of the polling interval (Skype: 30 min). The
+    estimate is the tenth percentile. It is accepted if there are at least 50 lengths of up to five intervals and nine
+    in ten of them differ from a multiple by at most 5% of an interval (by chance, one in ten would).
+    """
+    if len(length) < 50:
+        return None
+    unit = float(np.quantile(length, 0.1, method="lower"))
+    ratio = length[length <= 5.5 * unit] / unit
+    near = np.abs(ratio - np.round(ratio)) <= 0.05
+    if len(ratio) < 50 or np.mean(near & (ratio > 0.5)) < 0.9 or unit < 60e6:
+        return None
+    # A single length means a fixed schedule, not polling.
+    if np.ptp(np.round(ratio)) == 0:
+        return None
+    return round(unit)
 
 
 def ranks(counts: Ints) -> Ints:

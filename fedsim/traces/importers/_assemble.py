@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fedsim.errors import UserError
 from fedsim.traces.arrays import Ints
-from fedsim.traces.ordering import Intervals, normalize, polling_interval
+from fedsim.traces.intervals import Intervals, normalize, polling_interval
 from fedsim.traces.tables import constant_column, id_column, make_table
 from fedsim.units import DAY_US, US_PER_S
 from fedsim.vocabulary.formatting import format_counted, format_duration
@@ -68,7 +68,7 @@ def observed_tables(
         end_us: ends, exclusive.
         window: start and end (us) of the observation, for all devices or per device. Intervals are clipped to it; one
             that reaches an edge is marked as censored there.
-        counts: receives the counts of :func:`~fedsim.traces.ordering.normalize`.
+        counts: receives the counts of :func:`~fedsim.traces.intervals.normalize`.
         columns: other columns of ``devices``.
     """
     low, high = (np.broadcast_to(np.asarray(edge, np.int64), len(ids)) for edge in window)
@@ -123,7 +123,7 @@ def note_outside(
 
     Args:
         intervals: the intervals that are left.
-        counts: counts of :func:`~fedsim.traces.ordering.normalize`.
+        counts: counts of :func:`~fedsim.traces.intervals.normalize`.
         window_us: length of the window, which begins at time 0.
         caveats: receives the caveat.
         where: the files, for messages.

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from fedsim.errors import UserError
@@ -124,12 +125,10 @@ def hold_unknown(values: Floats, nothing_known: UserError) -> tuple[Floats, int]
     Raises:
         UserError: ``nothing_known``, if all values are NaN.
     """
-    known = ~np.isnan(values)
-    if not known.any():
+    unknown = int(np.count_nonzero(np.isnan(values)))
+    if unknown == len(values):
         raise nothing_known
-    last = np.maximum.accumulate(np.where(known, np.arange(len(values)), -1))
-    last[last < 0] = int(np.argmax(known))
-    return values[last], int(np.count_nonzero(~known))
+    return np.asarray(pd.Series(values).ffill().bfill(), np.float64), unknown
 
 
 def mean_by_time(time_us: Ints, value: Floats) -> Floats:

@@ -55,11 +55,39 @@ class SourceFile:
                 line=line,
             ) from error
 
-    def lines(self) -> Iterator[tuple[int, str]]:
-        """The non-blank lines, each with its number from 1."""
+    def lines(self, skip: str | tuple[str, ...] = ()) -> Iterator[tuple[int, str]]:
+        """The non-blank lines that do not start with ``skip``, each with its number from 1."""
         for number, text in enumerate(self.text().splitlines(), start=1):
-            if text.strip():
+            if text.strip() and not text.startswith(skip):
                 yield number, text
+
+    def cells(
+        self,
+        separator: str | None,
+        widths: Sequence[int],
+        layout: str,
+        skip: str | tuple[str, ...] = (),
+    ) -> list[tuple[int, list[str]]]:
+        """The number and the stripped cells of each of the :meth:`lines`.
+
+        Args:
+            separator: text between cells; None: any white space.
+            widths: the valid numbers of cells.
+            layout: the form of a line, for messages.
+            skip: as in :meth:`lines`.
+
+        Raises:
+            UserError: a line has a different number of cells.
+        """
+        rows = []
+        for number, text in self.lines(skip):
+            fields = [field.strip() for field in text.split(separator)]
+            if len(fields) not in widths:
+                expected = " or ".join(map(str, widths))
+                message = f"has {len(fields)} fields, not {expected}"
+                raise self.error(message, layout, line=number)
+            rows.append((number, fields))
+        return rows
 
     def table(self) -> tuple[dict[str, list[str]], list[int]]:
         """Columns of a comma-separated file by the names in its header, cells stripped, and the line of each row.

@@ -40,18 +40,13 @@ class Avt(Importer):
         lines: dict[str, str] = {}
         times: list[list[int]] = []
         for source in sources:
-            for line, text in source.lines():
-                if not text.startswith("#"):
-                    name, *numbers = text.split()
-                    where = source.line(line)
-                    if name in lines:
-                        raise UserError(
-                            f"repeats the node {name} of {lines[name]}",
-                            where=where,
-                            hint="give each node one line",
-                        )
-                    lines[name] = where
-                    times.append(_times(numbers, where))
+            for line, text in source.lines(skip="#"):
+                name, *numbers = text.split()
+                if name in lines:
+                    message = f"repeats the node {name} of {lines[name]}"
+                    raise source.error(message, "give each node one line", line=line)
+                lines[name] = source.line(line)
+                times.append(_times(numbers, lines[name]))
         if not lines:
             raise sources.error("has no nodes", "an AVT file has one line per node")
         ids = list(lines)

@@ -7,22 +7,22 @@ Archive: Enabling Comparative Analysis of Failures in Diverse Distributed System
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fedsim.errors import UserError
 from fedsim.traces.arrays import Bools, Ints
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import devices_table
 from fedsim.traces.importers._numbers import Number, microseconds
-from fedsim.traces.ordering import Intervals, normalize, overlaps_any
+from fedsim.traces.intervals import Intervals, normalize, overlaps_any
 from fedsim.traces.tables import Bounds
 from fedsim.units import DAY_US
 
@@ -39,6 +39,7 @@ COLUMNS = (
 )
 # The years of ISO dates.
 UNIX_S = Bounds(0, 253_402_300_799, words="from the year 1970 to 9999")
+TIMES = [Number(f"event_{end}_time", "s since 1970", UNIX_S) for end in ("start", "stop")]
 
 
 class Fta(Importer):
@@ -66,41 +67,34 @@ class Fta(Importer):
         events = _Events.of(sources)
         counts: dict[str, int] = {}
         if params.component is not None:
-            keep = pc.equal(events.columns["component_id"], params.component)
-            counts["other_components"] = pc.sum(pc.invert(keep)).as_py()
-            if not pc.any(keep).as_py():
-                known = ", ".join(
-                    sorted(pc.unique(events.columns["component_id"]).to_pylist())[:10]
-                )
+            component = events.table["component_id"]
+            keep = component == params.component
+            if not keep.any():
+                known = ", ".join(sorted(component.unique())[:10])
                 raise sources.error(
                     f"has no events of the component {params.component}",
                     f"its components are: {known}",
                 )
-            events = events.chosen(keep)
-        columns = events.columns
+            counts["other_components"] = int((~keep).sum())
+            events = _Events(events.table[keep].reset_index(drop=True), events.sources)
+        table = events.table
         device, first = _nodes(events)
-        platforms, nodes, names = (
-            columns[name].take(pa.array(first)).to_pylist()
-            for name in ("platform_id", "node_id", "node_name")
-        )
-        several = len(set(nodes)) < len(nodes)
-        ids = [
-            f"{platform}/{node}" if several else node
-            for platform, node in zip(platforms, nodes, strict=True)
-        ]
+        nodes = table.iloc[first]
+        ids = nodes["node_id"]
+        if ids.duplicated().any():
+            ids = nodes["platform_id"] + "/" + ids
 
-        kind = columns["event_type"]
-        known_kind = pc.is_in(kind, value_set=pa.array(["0", "1"], pa.large_string()))
-        bad = np.flatnonzero(~known_kind.to_numpy(zero_copy_only=False))
+        bad = np.flatnonzero(~table["event_type"].isin(["0", "1"]))
         if len(bad):
             raise UserError(
-                f"event_type is '{kind[int(bad[0])]}'",
+                f"event_type is '{table['event_type'][bad[0]]}'",
                 where=events.location(int(bad[0])),
                 hint="it must be 0 or 1",
             )
-        on = pc.equal(kind, str(params.available_type)).to_numpy(zero_copy_only=False)
-        start_us = _times(events, "event_start_time")
-        stop_us = _times(events, "event_stop_time")
+        on = (table["event_type"] == str(params.available_type)).to_numpy()
+        start_us, stop_us = (
+            microseconds(time.read(table[time.name].tolist(), events.location)) for time in TIMES
+        )
         # Time 0 is midnight, so that times of day are known.
         epoch_us = int(start_us.min()) // DAY_US * DAY_US
         start_us, stop_us = start_us - epoch_us, stop_us - epoch_us
@@ -115,20 +109,19 @@ class Fta(Importer):
         if not valid.any():
             raise sources.error("no node has an interval")
         high[~valid] = low[~valid]
-        end_reason = columns["event_end_reason"].take(pa.array(origin)).cast(pa.string())
-        known = pc.invert(pc.is_in(end_reason, value_set=pa.array(["NULL", ""])))
-        end_reason = pc.if_else(known, end_reason, pa.scalar(None, pa.string()))
+        reason = table["event_end_reason"].iloc[origin]
+        end_reason = pa.array(reason.mask(reason.isin(["NULL", ""])), pa.string(), from_pandas=True)
         epoch = datetime.fromtimestamp(epoch_us / 1e6, UTC)
         tables = {
             "devices": devices_table(
-                ids,
+                ids.tolist(),
                 window_start_us=low,
                 window_end_us=high,
-                source_id=names,
-                group=platforms,
+                source_id=nodes["node_name"].tolist(),
+                group=nodes["platform_id"].tolist(),
                 valid=valid,
             ),
-            "availability": intervals.table(ids, state=state, end_reason=end_reason),
+            "availability": intervals.table(ids.tolist(), state=state, end_reason=end_reason),
         }
         return Imported(
             tables,
@@ -142,22 +135,15 @@ class Fta(Importer):
 
 @dataclass(frozen=True)
 class _Events:
-    """Rows of all files: columns of text, and the file and line of each row."""
+    """Rows of all files: a data frame of text, with the position in ``sources`` and the line of each row."""
 
-    columns: Mapping[str, Any]
+    table: pd.DataFrame
     sources: Sequence[SourceFile]
-    source: Ints
-    line: Ints
 
     def location(self, row: int) -> str:
         """File and line of a row."""
-        return self.sources[int(self.source[row])].line(int(self.line[row]))
-
-    def chosen(self, keep: Any) -> _Events:
-        """The rows where ``keep`` holds."""
-        mask = keep.to_numpy(zero_copy_only=False)
-        columns = {name: column.filter(keep) for name, column in self.columns.items()}
-        return _Events(columns, self.sources, self.source[mask], self.line[mask])
+        source = self.sources[int(self.table["source"][row])]
+        return source.line(int(self.table["line"][row]))
 
     @classmethod
     def of(cls, sources: Sources) -> _Events:
@@ -167,34 +153,16 @@ class _Events:
             UserError: a row does not have nine fields, or there is none.
         """
         files = list(sources)
-        texts, lines = [], []
-        for source in files:
-            text = pa.array(source.text().splitlines(), pa.large_string())
-            # The header may start with '#', and may be missing.
-            skip = pc.or_(pc.starts_with(text, "#"), pc.starts_with(text, "event_id\t"))
-            skip = pc.or_(skip, pc.equal(pc.utf8_trim_whitespace(text), ""))
-            filled = np.flatnonzero(~skip.to_numpy(zero_copy_only=False))
-            text = text.take(pa.array(filled))
-            fields = pc.count_substring(text, "\t").to_numpy(zero_copy_only=False) + 1
-            bad = np.flatnonzero(fields != len(COLUMNS))
-            if len(bad):
-                raise source.error(
-                    f"has {fields[bad[0]]} tab-separated fields, not {len(COLUMNS)}",
-                    f"an event_trace has: {', '.join(COLUMNS)}",
-                    line=int(filled[bad[0]]) + 1,
-                )
-            texts.append(text)
-            lines.append(filled + 1)
-        text = pa.concat_arrays(texts)
-        if not len(text):
+        layout = f"an event_trace has: {', '.join(COLUMNS)}, separated by tabs"
+        # The header may start with '#', and may be missing.
+        rows = [
+            (number, line, *cells)
+            for number, source in enumerate(files)
+            for line, cells in source.cells("\t", [len(COLUMNS)], layout, skip=("#", "event_id\t"))
+        ]
+        if not rows:
             raise sources.error("has no events")
-        cells = pc.utf8_trim_whitespace(pc.split_pattern(text, "\t").flatten())
-        columns = {
-            name: cells.take(pa.array(np.arange(position, len(cells), len(COLUMNS))))
-            for position, name in enumerate(COLUMNS)
-        }
-        source_rows = np.repeat(np.arange(len(files)), [len(numbers) for numbers in lines])
-        return cls(columns, files, source_rows, np.concatenate(lines))
+        return cls(pd.DataFrame(rows, columns=["source", "line", *COLUMNS]), files)
 
 
 def _nodes(events: _Events) -> tuple[Ints, Ints]:
@@ -203,40 +171,21 @@ def _nodes(events: _Events) -> tuple[Ints, Ints]:
     Raises:
         UserError: a node has events of several components.
     """
-    codes = {
-        name: events.columns[name].dictionary_encode().indices.to_numpy().astype(np.int64)
-        for name in ("platform_id", "node_id", "component_id")
-    }
-    pair = codes["platform_id"] * (codes["node_id"].max() + 1) + codes["node_id"]
-    _, first, node = np.unique(pair, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    device, first = np.argsort(order)[node], first[order]
-    component = codes["component_id"]
+    table = events.table
+    keys = ["platform_id", "node_id"]
+    device = np.asarray(table.groupby(keys, sort=False).ngroup(), np.int64)
+    first: Ints = np.flatnonzero(~table.duplicated(keys))
+    component = table["component_id"].to_numpy()
     other = np.flatnonzero(component != component[first[device]])
     if len(other):
         row = int(other[0])
-        names = events.columns["component_id"]
-        earlier = names[int(first[device[row]])]
+        earlier = component[first[device[row]]]
         raise UserError(
-            f"node {events.columns['node_id'][row]} has events of the components {earlier} and {names[row]}",
+            f"node {table['node_id'][row]} has events of the components {earlier} and {component[row]}",
             where=events.location(row),
             hint=f"choose one: component={earlier}",
         )
     return device, first
-
-
-def _times(events: _Events, column: str) -> Ints:
-    """A column of times (us since 1970)."""
-    texts = events.columns[column]
-    try:
-        seconds = texts.cast(pa.float64()).to_numpy()
-        good = bool(UNIX_S.contain(seconds).all())
-    except pa.ArrowInvalid:
-        good = False
-    if not good:
-        number = Number(column, "s since 1970", UNIX_S)
-        seconds = number.read(texts.to_pylist(), events.location)
-    return microseconds(seconds)
 
 
 def _both_states(

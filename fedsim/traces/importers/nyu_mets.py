@@ -50,14 +50,8 @@ class NyuMets(Importer):
 def _rates(source: SourceFile) -> Floats:
     """Rate of each second (bit/s); NaN if missing."""
     cells, factors, lines = [], [], []
-    for line, text in source.lines():
-        fields = [field.strip() for field in text.split(",")]
-        if len(fields) not in (2, MULTIVARIATE_COLUMNS):
-            raise source.error(
-                f"has {len(fields)} fields, not 2 or {MULTIVARIATE_COLUMNS}",
-                "a line is value,unit or the multivariate set's eight columns",
-                line=line,
-            )
+    layout = "a line is value,unit or the multivariate set's eight columns"
+    for line, fields in source.cells(",", [2, MULTIVARIATE_COLUMNS], layout):
         if len(fields) == 2 and fields[1] not in UNITS:
             raise source.error(
                 f"'{fields[1]}' is not a unit",

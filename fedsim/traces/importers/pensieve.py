@@ -69,14 +69,7 @@ class Pensieve(Importer):
 
 def _samples(source: SourceFile) -> tuple[Ints, Floats]:
     """Times (us) and rates (bit/s) of the lines."""
-    lines = [(number, text.split()) for number, text in source.lines()]
-    for number, fields in lines:
-        if len(fields) != 2:
-            raise source.error(
-                f"has {len(fields)} fields, not 2",
-                "a cooked trace has lines of: time in seconds, a tab, Mbit/s",
-                line=number,
-            )
+    lines = source.cells(None, [2], "a cooked trace has lines of: time in seconds, a tab, Mbit/s")
 
     def where(row: int) -> str:
         return source.line(lines[row][0])
