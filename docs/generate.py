@@ -18,6 +18,7 @@ import fedsim
 from fedsim.bundled.references import of_part, references
 from fedsim.cli import COMMANDS, cli
 from fedsim.cli.methods import describe
+from fedsim.composition.rules import documentation
 from fedsim.parts.catalog import CATALOG
 from fedsim.parts.component import Component, Parameters
 from fedsim.parts.parameters import alternatives, without_markup
@@ -41,6 +42,13 @@ and check. Any value can be set on the command line by its dotted path: `-s trai
 A *part* (a method, a data set, ...) is written `{name: dirichlet, alpha: 0.3}`: its name, then its own parameters;
 without parameters, the name alone is enough. `name: my_file.py:MyClass` is your own part, in a file beside the
 scenario. If a part has a default, its name may be left out.
+"""
+
+RULES = """\
+A rule warns about a setting that is legal but probably not intended, before a run or at its end. Its warning ends with
+its name: `[slow-clients]`. To silence a rule, write `ignore: [slow-clients]` in the scenario, or give `--ignore
+slow-clients` on the command line; neither changes a result. `fedsim describe rules` prints this list. Mistakes that
+make a run impossible are errors, not warnings, and cannot be ignored.
 """
 
 KINDS = {
@@ -227,6 +235,14 @@ def tables_page() -> str:
     return _join(lines)
 
 
+def rules_page() -> str:
+    """The reference of the rules that warn about a scenario or a run."""
+    lines = [NOTICE, "# Rules\n", f"{RULES}\n"]
+    for name, text in documentation().items():
+        lines += [f"## `{name}`\n", f"{_plain(text)}\n"]
+    return _join(lines)
+
+
 def _type(kind: pa.DataType) -> str:
     if pa.types.is_integer(kind):
         return "whole number"
@@ -258,6 +274,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "methods.md": methods_page(),
         REFERENCE / "commands.md": commands_page(),
         REFERENCE / "tables.md": tables_page(),
+        REFERENCE / "rules.md": rules_page(),
         REFERENCE / "papers.md": papers_page(),
         REFERENCE / "python.md": python_page(),
     }

@@ -27,18 +27,28 @@ class UserError(FedsimError):
         message: what is wrong, in one sentence.
         where: the file, ``file:line:column``, table row or option concerned.
         hint: how to fix it, or which values are allowed.
+        rule: the rule that gives this warning.
     """
 
     exit_code = 2
 
-    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        where: str | None = None,
+        hint: str | None = None,
+        rule: str | None = None,
+    ) -> None:
         self.message = _printable(message)
         self.where = None if where is None else _printable(where)
         self.hint = None if hint is None else _printable(hint)
+        self.rule = rule
         super().__init__(str(self))
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
+        text += f" [{self.rule}]" if self.rule else ""
         return f"{text}\n  {self.hint}" if self.hint else text
 
     def _render_traceback_(self) -> list[str]:

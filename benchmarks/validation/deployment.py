@@ -24,7 +24,8 @@ from typing_extensions import override
 from benchmarks.validation import client as clients
 from benchmarks.validation.netns import Link, Net, tcp_socket
 from benchmarks.validation.relay import raise_priority
-from fedsim.composition.assembly import Assembly, assemble, build_server
+from fedsim.composition.assembly import Assembly, assemble
+from fedsim.composition.server import build_server
 from fedsim.devices.population import Power
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
@@ -87,7 +88,7 @@ class RealDispatches(Dispatches):
         events: queue.SimpleQueue[tuple[int, Callable[[], None], int]],
     ) -> None:
         self._population = assembly.population
-        down, up = assembly.rules.traffic_bytes
+        down, up = assembly.traffic_bytes
         self._bytes = round(down), round(up)
         self._payload = bytes(round(down))
         self._events = events

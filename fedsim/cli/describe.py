@@ -21,6 +21,7 @@ from fedsim.cli.options import (
     print_rows,
     user_code_option,
 )
+from fedsim.composition.rules import documentation
 from fedsim.errors import UserError, nearest, nearest_or_all
 from fedsim.parts.catalog import CATALOG, kind_noun, summaries
 from fedsim.parts.component import Component, import_path, is_user_reference, load_user_component
@@ -46,8 +47,15 @@ def command(part: str, kind: str | None, bibtex: bool, as_json: bool) -> None:
 
     PART is a name, such as fedavg, sync, dirichlet or sgd ('fedsim scenario list' names them all), or file.py:Class for
     a part of your own, whose file is imported. It may also be a section or a key of a scenario, such as stop or
-    training.batch_size, or a kind of part, such as method, whose parts are then listed.
+    training.batch_size, or a kind of part, such as method, whose parts are then listed. 'fedsim describe rules' lists
+    the rules that warn about a scenario or a run, each of which can be described by its name.
     """
+    if part == "rules":
+        rules = documentation()
+        print_rows({name: _summary(text) for name, text in rules.items()}, as_json)
+        if not as_json:
+            click.echo("describe one of them by its name; silence it with --ignore RULE", err=True)
+        return
     listed = next((one for one in CATALOG.kinds if part in (one, section_of(one))), None)
     if listed is not None and kind is None:
         print_rows(summaries(CATALOG.parts(listed)), as_json)
@@ -92,7 +100,10 @@ def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
         for one in kinds
         if part in CATALOG.parts(one)
     ]
-    return [*described, *_choices(part, kinds)] or [_section(part, kinds)]
+    described += _choices(part, kinds)
+    if not described and kind is None and part in documentation():
+        return [_of_rule(part)]
+    return described or [_section(part, kinds)]
 
 
 def _choices(name: str, kinds: list[str]) -> list[dict[str, Any]]:
@@ -173,8 +184,24 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
     }
 
 
+def _of_rule(name: str) -> dict[str, Any]:
+    return {
+        "kind": "rule",
+        "name": name,
+        "written_in": "ignore",
+        "description": without_markup(documentation()[name]),
+        "parameters": [],
+        **_NO_PART,
+        "example": f"ignore: [{name}]",
+    }
+
+
+def _summary(text: str) -> str:
+    return without_markup(text.partition("\n\n")[0]).replace("\n", " ")
+
+
 _NO_PART: dict[str, Any] = {"needs": [], "paper": "", "links": [], "bibtex": [], "example": ""}
-"""Facts that only a part has; those of a section, a key or a choice."""
+"""Facts that only a part has; those of a section, a key, a choice or a rule."""
 
 
 def _something_else(name: str) -> str:
@@ -215,7 +242,7 @@ def _of_user(part: str, kinds: list[str]) -> dict[str, Any]:
 
 
 def _described(kind: str, name: str, component: type[Component]) -> dict[str, Any]:
-    from fedsim.composition.requirements import declared_needs
+    from fedsim.composition.needs import declared_needs
 
     papers = references.of_part(kind, name)
     titles = (f"{one.fields['title']} ({one.fields['year']})" for one in papers)
@@ -251,7 +278,8 @@ def _print(described: dict[str, Any], *, first: bool) -> None:
     if described["description"] and described["kind"] != "key":
         echo_text(described["description"])
     _print_section("needs", described["needs"])
-    print_parameters(described["parameters"])
+    if described["kind"] != "rule":
+        print_parameters(described["parameters"])
     bibtex = [f"BibTeX: fedsim describe {name} --bibtex"] if described["bibtex"] else []
     if described["paper"]:
         _print_section("paper", [described["paper"], *described["links"], *bibtex])

@@ -114,9 +114,24 @@ user_code_option = click.option(
 """For the commands that import users' files."""
 
 
+def _rules() -> list[str]:
+    from fedsim.composition.rules import documentation
+
+    return list(documentation())
+
+
+ignore_option = click.option(
+    "--ignore",
+    multiple=True,
+    metavar="RULE",
+    shell_complete=completing(_rules),
+    help="Do not give the warnings of this rule ('fedsim describe rules' lists them); may be repeated.",
+)
+
+
 def scenario_options(command: Any) -> Any:
-    """The scenario file, values set in it, and whether users' code may run."""
-    return scenario_argument(override_option(user_code_option(command)))
+    """The scenario file, values set in it, rules to ignore, and whether users' code may run."""
+    return scenario_argument(override_option(ignore_option(user_code_option(command))))
 
 
 def print_json(data: Any) -> None:

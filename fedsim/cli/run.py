@@ -39,6 +39,7 @@ from fedsim.vocabulary.formatting import format_command
 def run(
     scenario: Path,
     overrides: tuple[str, ...],
+    ignore: tuple[str, ...],
     output: Path | None,
     timeline: Path | None,
     as_json: bool,
@@ -58,7 +59,7 @@ def run(
     from fedsim.composition.execution import default_folder, execute
     from fedsim.scenario.loading import load_scenario
 
-    loaded = load_scenario(scenario, overrides=overrides)
+    loaded = load_scenario(scenario, overrides=overrides).ignoring(ignore)
     folder = output or default_folder(loaded)
     if loaded.user_code() and not as_json:
         tried = format_command("scenario", "check", "--replay", scenario)

@@ -43,10 +43,17 @@ def command() -> None:
     help="Also run its beginning three times, which finds parts of yours whose results cannot be repeated.",
 )
 @json_option
-def check(scenario: Path, overrides: tuple[str, ...], replay: bool, as_json: bool) -> None:
+def check(
+    scenario: Path,
+    overrides: tuple[str, ...],
+    ignore: tuple[str, ...],
+    replay: bool,
+    as_json: bool,
+) -> None:
     """Check a scenario file, and whether its parts, traces and data fit together.
 
-    Everything that 'fedsim run' refuses before its first event is refused here with the same message. Nothing is
+    Everything that 'fedsim run' refuses before its first event is refused here with the same message, and the same
+    rules warn about settings that are probably not intended ('fedsim describe rules' lists the rules). Nothing is
     downloaded: a data set that is not on the disk is named, and anything that depends on it is not checked.
 
     With --replay, at least 50 dispatches and two server updates are run in two processes with different seeds of the
@@ -61,7 +68,7 @@ def check(scenario: Path, overrides: tuple[str, ...], replay: bool, as_json: boo
     # The runs with each note, by its text without numbers, and the text as it is for the first of them.
     runs_with, texts = dict[str, list[str]](), dict[str, str]()
     with no_downloads():
-        loaded = load_scenario(scenario, overrides=overrides)
+        loaded = load_scenario(scenario, overrides=overrides).ignoring(ignore)
         runs = {loaded.scenario.name: loaded}
         if loaded.scenario.sweep is not None:
             from fedsim.sweeps.plan import plan_runs

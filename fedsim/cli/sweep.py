@@ -51,6 +51,7 @@ _NAMED = 3
 def command(
     scenario: Path,
     overrides: tuple[str, ...],
+    ignore: tuple[str, ...],
     output: Path | None,
     as_json: bool,
     **settings: Any,
@@ -69,7 +70,7 @@ def command(
     from fedsim.scenario.loading import load_scenario
     from fedsim.sweeps.execution import default_sweep_folder, sweep
 
-    loaded = load_scenario(scenario, overrides=overrides)
+    loaded = load_scenario(scenario, overrides=overrides).ignoring(ignore)
     folder = output or default_sweep_folder(loaded)
     with (
         next_command(folder, same_command()),

@@ -1,45 +1,40 @@
-"""A scenario put together: the world, the rules, the devices under both, and the server that runs them."""
+"""A scenario put together: the clients, what they learn and how, their devices, and the bytes they transfer."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.composition.feasibility import Feasibility
-from fedsim.composition.requirements import (
-    doubts,
-    nothing_measured,
-    personal_models_unmeasured,
-    population_doubts,
-    seldom_evaluated,
-    undeclared_directions,
-)
-from fedsim.composition.rules import Rules, build_rules
+from fedsim.composition.needs import unmet_requirements, unmet_target
+from fedsim.composition.prospects import Prospects
 from fedsim.composition.shared import Shared
 from fedsim.composition.world import World, build_world
 from fedsim.devices.population import Population
-from fedsim.errors import UserError, combined
-from fedsim.methods.base import Method
+from fedsim.errors import UserError, raise_all
+from fedsim.learning.metrics import Metric, definitions, ways_to_measure
+from fedsim.learning.rates import learning_rate
+from fedsim.methods.base import Method, MethodContext, Prologue
+from fedsim.methods.declarations import check_declarations
 from fedsim.network.base import Direction
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Scenario
-from fedsim.simulation.drawn_work import DrawnWork
-from fedsim.simulation.evaluations import EvaluationTimes
-from fedsim.simulation.facts import Clients, check_rules
-from fedsim.simulation.facts import Rules as ServerRules
-from fedsim.simulation.server import Limits, Server
-from fedsim.simulation.updates import Recorder
-from fedsim.simulation.workload import Workload, Workloads
-from fedsim.tasks.base import FORWARD_PASSES_PER_STEP, IntArray, Task
-from fedsim.units import NS_PER_S, to_ns
-from fedsim.vocabulary.timeline import LearningPlane
+from fedsim.scenario.training import ThreadWorkers, Training
+from fedsim.tasks.base import ITEM_BYTES, Task
+from fedsim.units import NS_PER_S
+from fedsim.vocabulary.formatting import format_bytes
+from fedsim.vocabulary.metrics import MetricDefinition, meets
 
-_EVALUATION_SHARE = 0.1
+if TYPE_CHECKING:
+    import torch
+
+    from fedsim.learning.device import Execution
+    from fedsim.learning.workers import Station
 
 
 @dataclass(frozen=True)
@@ -48,17 +43,21 @@ class Assembly:
 
     Attributes:
         loaded: the scenario.
-        world: the clients.
-        rules: how they learn.
-        population: their devices.
-        trace_doubts: warnings about the traces.
+        world: the clients, with their task and data.
+        learns: whether a model is trained; otherwise only time is simulated.
+        method: the learning rules.
+        metrics: metrics besides those of every run.
+        measured: the metrics that the run may measure, by name; empty if only time is simulated.
+        population: the clients' devices.
     """
 
     loaded: LoadedScenario
     world: World
-    rules: Rules
+    learns: bool
+    method: Method
+    metrics: tuple[Metric, ...]
+    measured: Mapping[str, MetricDefinition]
     population: Population
-    trace_doubts: list[UserError]
 
     @property
     def scenario(self) -> Scenario:
@@ -70,15 +69,79 @@ class Assembly:
         """The task that is learned or timed."""
         return self.world.task
 
+    @cached_property
+    def prospects(self) -> Prospects:
+        """What the clients can do."""
+        world, traffic_bytes = self.world, self.traffic_bytes
+        return Prospects(
+            self.scenario, self.population, world.work, traffic_bytes, world.memory_in_trace
+        )
+
+    @cached_property
+    def execution(self) -> Execution | None:
+        """Where tensors live; None if only time is simulated."""
+        return _execution(self.scenario.training) if self.learns else None
+
     @property
-    def method(self) -> Method:
-        """The learning rules."""
-        return self.rules.method
+    def traffic_bytes(self) -> tuple[float, float]:
+        """Bytes of the download and of the upload of a dispatch."""
+        sends_all = self.scenario.server.transfer == "all"
+        usual = Prologue(self.method.download(), self.method.upload())
+        return self._bytes(usual, fixed=(sends_all, sends_all))
+
+    @property
+    def prologue_bytes(self) -> tuple[float, float] | None:
+        """Bytes of the download and of the upload of the method's prologue; None without one."""
+        prologue = self.method.prologue()
+        sends_all = self.scenario.server.transfer == "all"
+        return None if prologue is None else self._bytes(prologue, fixed=(True, sends_all))
+
+    @property
+    def first_download_bytes(self) -> float:
+        """Bytes of the download of a client's first dispatch, which includes what training does not change."""
+        sent = [*self.method.download(), *self.method.first_download()]
+        return self._bytes(Prologue(sent, ()), fixed=(True, False))[0]
+
+    @property
+    def keeps_lost_work(self) -> bool:
+        """Whether clients keep state from work that the server never uses."""
+        return any(memory.kept_when_lost for memory in self.method.memories().values())
+
+    @property
+    def target_test(self) -> Callable[[Mapping[str, float]], bool] | None:
+        """Function that returns whether metrics meet the target of the run; None without a target."""
+        target = self.scenario.stop.target
+        if not target:
+            return None
+
+        def reached(metrics: Mapping[str, float]) -> bool:
+            missing = [name for name in target if name not in metrics]
+            if missing:
+                raise UserError(
+                    f"there is no metric '{missing[0]}' to stop at",
+                    where="stop.target",
+                    hint=f"metrics of this task: {', '.join(sorted(metrics))}"
+                    if metrics
+                    else "the data set has no test samples, which every metric needs",
+                )
+            return meets(target, metrics, self.measured.__getitem__)
+
+        return reached
+
+    def _bytes(self, sent: Prologue, fixed: tuple[bool, bool]) -> tuple[float, float]:
+        """Bytes of a download and an upload; ``fixed`` says which of them include what training does not change."""
+        item, server = ITEM_BYTES[self.scenario.training.dtype], self.scenario.server
+        fixed_bytes = self.task.fixed_elements * item
+        down, up = (
+            sum(vector.size_bytes(item) for vector in vectors) + included * fixed_bytes
+            for vectors, included in zip((sent.download, sent.upload), fixed, strict=True)
+        )
+        return down * server.download_compression, up * server.compression
 
     def expected_duration_s(self, client: int) -> float:
         """Duration of a full dispatch of a client at its nominal speed and rates."""
         network = self.population.network
-        down, up = self.rules.traffic_bytes
+        down, up = self.traffic_bytes
         transfers = sum(
             network.latency_ns(client, direction) / NS_PER_S
             + network.nominal_wire_s(client, direction, size)
@@ -115,155 +178,114 @@ def assemble(
         UserError: parts of the scenario are not compatible.
     """
     world = build_world(loaded, shared, world_seed)
-    rules = build_rules(loaded.scenario, world, timing_only=timing_only)
-    population = world.population(rules.method)
-    trace_doubts = list(world.trace_doubts())
-    if shared is None:
-        # Population and names hold what the run needs of the traces.
-        _ = world.device_names
-        world.shared.bundles.forget()
-    return Assembly(loaded, world, rules, population, trace_doubts)
-
-
-def check_server(assembly: Assembly) -> list[UserError]:
-    """Check that :func:`build_server` will succeed, without the cost of building, and that the clients can do the work.
-
-    Returns:
-        Warnings: settings that are legal but probably not intended.
-
-    Raises:
-        UserError: the server cannot be built, or the run cannot succeed.
-    """
-    check_rules(_clients(assembly), _server_rules(assembly), assembly.scenario.seed)
-    feasibility = Feasibility(
-        assembly.scenario,
-        assembly.population,
-        assembly.world.work,
-        assembly.rules.traffic_bytes,
-        assembly.world.memory_in_trace,
+    scenario, task = loaded.scenario, world.task
+    learns = task.learns and not timing_only
+    _check_learning(scenario, task, learns)
+    method = build_method(scenario, task, world.availability_cycle_s, learns=learns)
+    metrics = tuple(part.create() for part in scenario.evaluation.metrics)
+    measured = definitions(task, scenario.evaluation, metrics, method.personal) if learns else {}
+    target = scenario.stop.target if learns else {}
+    raise_all(
+        [
+            *unmet_requirements(
+                method,
+                scenario.server,
+                task.clients,
+                learns=learns,
+                client_accuracies=task.has_client_accuracies,
+            ),
+            *unmet_target(target, measured, ways_to_measure(task) if target else {}),
+        ]
     )
-    if errors := list(feasibility.errors()):
-        # Values in a wrong unit may be the cause.
-        raise combined([*errors, *feasibility.forgotten_units(), *assembly.trace_doubts])
-    scenario, of_learning = assembly.scenario, list[UserError]()
-    if assembly.rules.learns:
-        of_learning += seldom_evaluated(scenario.evaluation, scenario.stop)
-        of_learning += undeclared_directions(scenario.stop.target, assembly.rules.metrics)
-        of_learning += personal_models_unmeasured(
-            assembly.method, assembly.task, scenario.evaluation
+    return Assembly(loaded, world, learns, method, metrics, measured, world.population(method))
+
+
+def _check_learning(scenario: Scenario, task: Task, learns: bool) -> None:
+    """Refuse a target without training, a model that is larger than the memory, and hardware that there is not."""
+    if not learns:
+        if scenario.stop.target:
+            raise UserError(
+                "a target needs training, but this run only simulates time",
+                where="stop.target",
+                hint="remove stop.target, or run a task that trains a model without --timing-only",
+            )
+        return
+    model_bytes = (task.layout.size + task.fixed_elements) * ITEM_BYTES[scenario.training.dtype]
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if model_bytes > memory_bytes:
+        raise UserError(
+            f"the model takes {format_bytes(model_bytes)}, but this machine has {format_bytes(memory_bytes)} of memory",
+            where="task.model",
+            hint="make it smaller, or simulate only time (fedsim run --timing-only)",
         )
-    return [
-        *assembly.trace_doubts,
-        *assembly.task.doubts(),
-        *nothing_measured(assembly.rules.learns, assembly.rules.measured),
-        *of_learning,
-        *doubts(assembly.method, scenario.server),
-        *population_doubts(assembly.method, assembly.population.availability),
-        *feasibility.warnings(),
-    ]
+    training = scenario.training
+    if (
+        training.device == "cuda"
+        or training.autocast != "none"
+        or not isinstance(training.workers, ThreadWorkers)
+    ):
+        _execution(training)
 
 
-def build_server(
-    assembly: Assembly,
-    plane: LearningPlane | None,
-    recorder: Recorder,
-    on_progress: Callable[[], None] | None = None,
-) -> Server:
-    """The server of a run.
+def _execution(training: Training) -> Execution:
+    from fedsim.learning.device import Execution
+
+    return Execution.of(training)
+
+
+def build_method(scenario: Scenario, task: Task, cycle_s: float, *, learns: bool = True) -> Method:
+    """The method of a scenario, with the facts of the run that it may use.
+
+    Args:
+        scenario: the scenario.
+        task: the task.
+        cycle_s: length of one availability cycle of the devices in seconds.
+        learns: whether a model is trained; otherwise only time is simulated.
 
     Raises:
-        UserError: schedule, selection, method and devices are not compatible.
+        UserError: the method does not support the model, or what it declares makes no sense.
     """
-    scenario = assembly.scenario
-    stop, evaluation = scenario.stop, scenario.evaluation
-    every_versions, every_steps = evaluation.every_rounds, None
-    if every_versions is None and evaluation.every is None:
-        every_steps = _steps_worth_an_evaluation(assembly)
-    return Server(
-        _clients(assembly),
-        _workloads(assembly),
-        _server_rules(assembly),
-        Limits(
-            until_ns=None if stop.simulated_time is None else to_ns(stop.simulated_time),
-            rounds=stop.rounds,
-            dispatches=stop.dispatches,
-            arrivals=stop.arrivals,
-            stalled_after=stop.stalled_after,
-        ),
-        EvaluationTimes(
-            every_ns=None if evaluation.every is None else to_ns(evaluation.every),
-            every_versions=every_versions,
-            every_steps=every_steps,
-            at_start=evaluation.at_start,
-            reached=assembly.rules.target_test,
-        ),
-        plane,
-        recorder,
-        seed=scenario.seed,
-        on_progress=on_progress,
-    )
-
-
-def _clients(assembly: Assembly) -> Clients:
-    return Clients(
-        assembly.population,
-        assembly.task.samples,
-        assembly.world.work,
-        assembly.expected_duration_s,
-    )
-
-
-def _server_rules(assembly: Assembly) -> ServerRules:
-    section = assembly.scenario.server
-    detection, prologue = section.failure_detection, assembly.rules.method.prologue()
-    return ServerRules(
-        section.selection.create,
-        section.schedule.create,
-        failure_detection_ns=None if detection == "never" else to_ns(detection),
-        aggregation_ns=to_ns(section.aggregation_time),
-        has_prologue=prologue is not None,
-        prologue_updates=None if prologue is None else prologue.updates,
-        trains_lost_work=assembly.rules.keeps_lost_work,
-    )
-
-
-def _workloads(assembly: Assembly) -> Workloads:
-    scenario, section = assembly.scenario, assembly.scenario.server
-    epochs = assembly.task.steps_per_epoch(scenario.training)
-    workload = partial(
-        Workload,
-        assembly.population,
-        scenario.devices.failures,
-        send_partial_work=section.partial_work == "send",
-        foresight=section.foresight,
-        seed=scenario.seed,
-        partial_unit=epochs.tolist() if section.partial_unit == "epoch" else None,
-        drawn=_drawn_work(scenario, epochs),
-    )
-    rules = assembly.rules
-    down, up = rules.traffic_bytes
-    prologue, first_down = rules.prologue_bytes, rules.first_download_bytes
-    return Workloads(
-        workload(down, up),
-        prologue=None if prologue is None else workload(*prologue),
-        first=workload(first_down, up) if first_down > down else None,
-    )
-
-
-def _steps_worth_an_evaluation(assembly: Assembly) -> int:
-    """Local steps after which an evaluation costs a tenth of the training; a step counts as three forward passes."""
-    evaluation = assembly.scenario.evaluation
-    passes = assembly.task.evaluation_passes(
-        per_client=evaluation.per_client or assembly.method.personal,
-        objective=evaluation.objective,
-    )
-    batch_size = assembly.scenario.training.batch_size
-    return math.ceil(passes / (_EVALUATION_SHARE * FORWARD_PASSES_PER_STEP * batch_size))
-
-
-def _drawn_work(scenario: Scenario, epochs: IntArray) -> DrawnWork | None:
     training = scenario.training
-    if training.limited is None:
-        return None
-    units = np.ones_like(epochs) if training.local_epochs is None else epochs
-    return DrawnWork(training.limited, units.tolist(), scenario.seed)
+
+    @cache
+    def tensors() -> tuple[torch.dtype, torch.device]:
+        import torch
+
+        if not learns:
+            return torch.float32, torch.device("cpu")
+        execution = _execution(training)
+        return execution.dtype, execution.device
+
+    method: Method = scenario.server.method.create(
+        MethodContext(
+            layout=task.layout,
+            clients=task.clients,
+            samples=task.samples,
+            learning_rate=learning_rate(training),
+            local_steps=task.local_steps(training),
+            tensors=tensors,
+            seed=scenario.seed,
+            availability_cycle_s=cycle_s,
+            optimizer=training.optimizer.create(),
+        )
+    )
+    check_declarations(method)
+    return method
+
+
+def build_station(scenario: Scenario, task: Task, method: Method, training: Training) -> Station:
+    """Task, kernel and method on the device of ``training``, which may differ from the scenario's.
+
+    Raises:
+        UserError: this machine or the kernels cannot do what the scenario needs.
+    """
+    from fedsim.learning.workers import Station
+
+    return Station(
+        task,
+        method,
+        training,
+        scenario.seed,
+        _execution(training),
+        squared_losses=scenario.server.selection.type.squared_losses,
+    )

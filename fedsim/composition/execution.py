@@ -15,15 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.analysis.run import Run, load_run
-from fedsim.composition.assembly import (
-    Assembly,
-    assemble,
-    build_server,
-    check_server,
-)
+from fedsim.composition.assembly import Assembly, assemble, build_station
+from fedsim.composition.checking import warnings_about
 from fedsim.composition.closing import write_population
 from fedsim.composition.extras import ModelKeeper, Trackers, require_trackers
-from fedsim.composition.feasibility import drifting_hours
 from fedsim.composition.recorded import (
     LEARNED_VALUES,
     RecordedTimeline,
@@ -31,14 +26,10 @@ from fedsim.composition.recorded import (
     check_timeline,
     world_seed,
 )
-from fedsim.composition.requirements import (
-    nothing_aggregated,
-    nothing_dispatched,
-    nothing_left,
-    small_rounds,
-)
 from fedsim.composition.resuming import load_original, timeline_differs
-from fedsim.composition.rules import build_station
+from fedsim.composition.rules import check_names
+from fedsim.composition.rules.finished import FINISHED, SHOWN_BY_REPORT, FinishedRun
+from fedsim.composition.server import build_server
 from fedsim.composition.shared import Shared
 from fedsim.errors import UserError, further_checks, raise_all
 from fedsim.files.durable import is_disk_full
@@ -46,7 +37,6 @@ from fedsim.network.base import Network
 from fedsim.network.shared import SharedNetwork
 from fedsim.processes.stopping import Grace, grace
 from fedsim.runs.checkpoint import Checkpoints, save_model
-from fedsim.runs.divergence import high_loss_warning, not_finite_warning
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
@@ -155,9 +145,12 @@ def execute(
         )
     # Mistakes in the scenario are found before the folder is created.
     with further_checks(), loaded.locating_errors():
+        check_names(loaded.scenario.ignore)
         require_trackers(loaded)
         assembly = _assemble(loaded, shared, timing_only, timeline)
-        warnings = check_server(assembly)
+        warnings = warnings_about(assembly)
+        if shared is None:
+            assembly.world.release_traces()
     for warning in warnings:
         on_warning(loaded.located(warning))
     folder = RunFolder(output if output is not None else default_folder(loaded))
@@ -168,7 +161,7 @@ def execute(
                 "name": loaded.scenario.name,
                 "seed": loaded.scenario.seed,
                 "clients": assembly.task.clients,
-                "timing_only": not assembly.rules.learns,
+                "timing_only": not assembly.learns,
                 "user_code": loaded.user_code(),
                 "data_files": loaded.data_files(),
                 "folders": {"run": str(folder.path.resolve()), "project": str(loaded.folder)},
@@ -339,7 +332,7 @@ class _Execution:
         self._metrics: Mapping[str, float] = {}
         self._grace = Grace()
         self._trackers: Trackers | None = None
-        self._learner = self._make_learner() if self.assembly.rules.learns else None
+        self._learner = self._make_learner() if self.assembly.learns else None
         self._plane = None if self._learner is None else _TimedPlane(self._learner, self._learning)
         self._server: Server | RecordedTimeline
         if self.timeline is None:
@@ -368,7 +361,7 @@ class _Execution:
         learner = Learner(
             build_station(scenario, self.assembly.task, self.assembly.method, training),
             scenario.evaluation,
-            metrics=list(self.assembly.rules.metrics),
+            metrics=list(self.assembly.metrics),
             workers=remote_workers(self.assembly, training),
             folder=self.folder.path,
             checkpoint=checkpoint,
@@ -530,36 +523,20 @@ class _Execution:
         with contextlib.suppress(Exception):
             Run(self.folder).report()
 
-    def _last_warnings(self, run: Run, end_ns: int) -> Iterator[UserError]:
-        """Warnings that only the end of the run can give."""
-        scenario = self.assembly.scenario
-        # The initial model may reach the target, which the summary of the run says.
-        meets_target = any(
-            run.time_to(name, target) == 0 for name, target in scenario.stop.target.items()
-        )
-        if not self._server.dispatched:
-            empty = isinstance(self._server, Server) and self._server.empty_draws
-            selection = scenario.server.selection.type if empty else None
-            yield nothing_dispatched(scenario.server.schedule.type, selection)
-        elif not (self._server.version or meets_target):
-            late = int((run.dispatches["outcome"] == "late").sum())
-            yield nothing_aggregated(scenario.server.schedule.type, self._server.arrived, late)
-        elif isinstance(self._server, Server) and self._server.ran_out:
-            yield nothing_left(scenario.server.schedule.type, self._server.version, end_ns)
-        recharging_s, idle_s = (run.clients[f"{state}_s"].sum() for state in ("recharging", "idle"))
-        recharging = float(recharging_s / idle_s) if idle_s else 0.0
-        yield from small_rounds(scenario.server, run.dispatches["round"].to_numpy(), recharging)
-        if scenario.stop.simulated_time is None:
-            yield from drifting_hours(self.assembly.population, end_ns)
-        if (high_loss := high_loss_warning(run)) is not None:
-            yield high_loss
-
-    def _warn(self, warning: UserError) -> None:
-        """Pass on a warning, and note it in ``run.json``; a resumed run may find one that is there already."""
-        self.on_warning(self.assembly.loaded.located(warning))
+    def _warn(self, run: Run) -> None:
+        """Give the warnings of the finished run, and note them in ``run.json``."""
+        server, ignored = self._server, self.assembly.scenario.ignore
+        finished = FinishedRun(run, self.assembly)
+        if isinstance(server, Server):
+            finished = FinishedRun(run, self.assembly, server.ran_out, server.empty_draws > 0)
         notes = self.folder.read_info().get("notes", [])
-        if warning.message not in notes:
-            self.folder.update_info(notes=[*notes, warning.message])
+        for warning in FINISHED.warnings(finished, ignored):
+            self.on_warning(self.assembly.loaded.located(warning))
+            # A resumed run may find a note that is there already.
+            if warning.rule not in SHOWN_BY_REPORT and warning.message not in notes:
+                notes.append(warning.message)
+        if notes:
+            self.folder.update_info(notes=notes)
 
     def _close(self) -> Run:
         """Write the remaining files of a finished run, check its consistency, and return it."""
@@ -588,11 +565,8 @@ class _Execution:
             save_model(folder.model, self._learner.named_model(), self._learner.personal_parts())
         time_plane_s = self._wall()["wall_time_plane_s"]
         verify_run(run)
-        down_bytes, up_bytes = assembly.rules.traffic_bytes
-        for warning in self._last_warnings(run, end_ns):
-            self._warn(warning)
-        if (diverged := not_finite_warning(run)) is not None:
-            self.on_warning(diverged)  # Without a note: the head of the page says more.
+        down_bytes, up_bytes = assembly.traffic_bytes
+        self._warn(run)
         folder.report.unlink(missing_ok=True)  # It shows an earlier part of the run.
         run.info = folder.close(
             Status.COMPLETE,
@@ -602,9 +576,9 @@ class _Execution:
             dispatches=self._server.dispatched,
             ineligible_clients=int(np.count_nonzero(~population.eligible)),
             bytes_down_per_dispatch=down_bytes,
-            bytes_down_first_dispatch=max(down_bytes, assembly.rules.first_download_bytes),
+            bytes_down_first_dispatch=max(down_bytes, assembly.first_download_bytes),
             bytes_up_per_dispatch=up_bytes,
-            prologue=assembly.rules.prologue_bytes is not None,
+            prologue=assembly.prologue_bytes is not None,
             **_flows(assembly.population.network),
             metrics=dict(self._metrics),
             label_names=list(assembly.task.label_names),

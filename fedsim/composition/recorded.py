@@ -123,7 +123,7 @@ def check_assembly(run: Run, assembly: Assembly) -> None:
         np.array_equal(samples, assembly.task.samples),
         "the numbers of samples per client differ from the recorded run",
     )
-    for name, here in zip(("down", "up"), assembly.rules.traffic_bytes, strict=True):
+    for name, here in zip(("down", "up"), assembly.traffic_bytes, strict=True):
         there = float(run.info[f"bytes_{name}_per_dispatch"])
         require(
             there == here,
@@ -142,11 +142,11 @@ def check_assembly(run: Run, assembly: Assembly) -> None:
         "the numbers of local steps per dispatch differ from the recorded run",
     )
     require(
-        run.info.get("prologue", False) == (assembly.rules.prologue_bytes is not None),
+        run.info.get("prologue", False) == (assembly.prologue_bytes is not None),
         "only one of the two methods begins with a round of all clients",
     )
     require(
-        not assembly.rules.keeps_lost_work,
+        not assembly.keeps_lost_work,
         "the method's clients keep the results of lost work, which a recorded run does not contain",
     )
     ineligible = int(np.count_nonzero(~assembly.population.eligible))

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsim.composition.assembly import Assembly
-from fedsim.composition.rules import build_method, build_station
+from fedsim.composition.assembly import Assembly, build_method, build_station
 from fedsim.composition.shared import Datasets
 from fedsim.composition.world import build_task
 from fedsim.learning.workers import Station
@@ -52,7 +51,7 @@ def remote_workers(assembly: Assembly, training: Training) -> RemoteWorkers | No
         assembly: the run.
         training: the training section of the run.
     """
-    workers, execution = training.workers, assembly.rules.execution
+    workers, execution = training.workers, assembly.execution
     if not isinstance(workers, RayWorkers) or execution is None:
         return None
     threads = training.threads or 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim import bundled
-from fedsim.composition.requirements import missing_tables
+from fedsim.composition.needs import missing_tables
 from fedsim.composition.shared import Datasets, Shared
 from fedsim.devices.availability.base import AvailabilityParams
 from fedsim.devices.battery import Batteries
@@ -38,14 +38,13 @@ from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.intervals import device_periods
 from fedsim.traces.parameters import TraceParameters
 from fedsim.traces.tables import single_chunk
-from fedsim.traces.validation import implausible_times
 from fedsim.units import to_ns
-from fedsim.vocabulary.formatting import format_count, format_counted, format_names
+from fedsim.vocabulary.formatting import format_counted, format_names
 
 Int64Array = npt.NDArray[np.int64]
 
 # The bundles of these parts are searched in this order for tables that all parts share.
-_PartName = Literal["compute", "availability", "network"]
+PartName = Literal["compute", "availability", "network"]
 
 _DAY_S = 86_400.0
 _FLOPS_PER_PARAMETER = 6.0
@@ -104,55 +103,46 @@ class World:
             names["kind"] = kinds.take(rows).cast(pa.string())
         return names
 
-    def trace_doubts(self) -> Iterator[UserError]:
-        """Warnings about an unused trace, settings that it overrides, times in a wrong unit, and unusable devices."""
-        yield from self._unused()
-        yield from self._paired_in_order()
-        yield from self._overridden()
-        yield from self._unused_latencies()
-        params: AvailabilityParams = self.scenario.devices.availability.params
-        bundle = self._bundle("availability") if params.needs_tables() else None
-        if bundle is None:
-            return
-        where = self._trace_key("availability")
-        if doubt := implausible_times(bundle):
-            yield UserError(f"{doubt.where}: {doubt.message}", where=where, hint=doubt.hint)
-        if invalid := int(np.count_nonzero(~bundle.valid[self._device_rows("availability")])):
-            yield UserError(
-                f"{format_count(invalid)} of {format_counted(self.task.clients, 'client')} are devices that the trace "
-                "marks as invalid",
-                where=where,
-                hint="'fedsim traces sample' takes only usable devices",
-            )
+    def release_traces(self) -> None:
+        """Free the tables of the traces, once the devices are built; the names of the devices stay."""
+        _ = self.device_names
+        self.shared.bundles.forget()
 
-    def _unused(self) -> Iterator[UserError]:
-        """A warning if every part that reads a trace has its own."""
+    def availability_trace(self) -> TraceBundle | None:
+        """The trace that availability is replayed from, if it is."""
+        params: AvailabilityParams = self.scenario.devices.availability.params
+        return self._bundle("availability") if params.needs_tables() else None
+
+    def readers_of_other_traces(self) -> list[str]:
+        """The parts that read a trace, if ``devices.trace`` is given but all of them have their own; otherwise none."""
         devices = self.scenario.devices
         if devices.trace is None:
-            return
-        traces = {part: self._own_trace(part) for part in get_args(_PartName)}
+            return []
         readers = [
             part
-            for part in traces
+            for part in get_args(PartName)
             if isinstance(getattr(devices, part).params, TraceParameters) or part == self._main_part
         ]
-        if all(traces[part] for part in readers):
-            yield UserError(
-                f"has no effect, because {format_names([f'devices.{part}' for part in readers])} "
-                f"{'has a trace of its own' if len(readers) == 1 else 'have traces of their own'}",
-                where="devices.trace",
-                hint=f"leave it out, or leave out one of the others, such as devices.{readers[0]}.trace",
-            )
+        return readers if all(self._own_trace(part) for part in readers) else []
 
-    def _overridden(self) -> Iterator[UserError]:
-        in_trace = self.memory_in_trace()
-        given = self.scenario.devices.memory is not None
-        if given and in_trace is not None and not np.isnan(in_trace).any():
-            yield UserError(
-                "has no effect, because the trace gives the memory of every device",
-                where="devices.memory",
-                hint="leave it out, or change ram_bytes in the trace's compute table",
-            )
+    def clients_on_other_devices(self) -> int:
+        """Number of clients that have the name of a device, but are on another, because they are paired in order."""
+        part, names = self._main_part, self.task.client_names
+        if part is None or not names or self._pairing(part) != "in_order":
+            return 0
+        bundle = self._bundle(part)
+        assert bundle is not None
+        rows = _rows_of_names(names, bundle)
+        return int(np.count_nonzero((rows >= 0) & (rows != np.arange(len(rows)))))
+
+    def ignores_round_trips(self) -> bool:
+        """Whether the user's trace has round-trip times, but the latency is the default."""
+        params, bundle = self.scenario.devices.network.params, self._bundle("network")
+        is_default = isinstance(params, AccessParams) and "latency" not in params.model_fields_set
+        if bundle is None or not is_default or not bundle.has("network", "rtt_s"):
+            return False
+        is_builtin = bundled.written(Path(bundle.where)).startswith(bundled.PREFIX)
+        return not is_builtin and not np.isnan(bundle.numpy("network", "rtt_s")).all()
 
     def population(self, method: Method) -> Population:
         """The clients' devices, with their eligibility for the work of ``method``.
@@ -167,7 +157,7 @@ class World:
         eligible = everybody if memory is None else memory >= self._memory_needed(method)
         raise_all(
             problem
-            for part in get_args(_PartName)
+            for part in get_args(PartName)
             for problem in missing_tables(
                 getattr(devices, part).params, self._bundle(part), f"devices.{part}"
             )
@@ -189,7 +179,7 @@ class World:
             NetworkContext(
                 clients,
                 bundle,
-                self._device_rows("network"),
+                self.device_rows("network"),
                 self.scenario.seed,
                 self.folder,
                 offset_ns=self._offset_ns(bundle, offset_ns),
@@ -223,7 +213,7 @@ class World:
 
     def _device_context(
         self,
-        part: _PartName,
+        part: PartName,
         eligible: npt.NDArray[np.bool_],
         method: Method,
         offset_ns: Int64Array | int = 0,
@@ -245,7 +235,7 @@ class World:
             seed=self.scenario.seed,
             folder=self.folder,
             bundle=bundle,
-            device_rows=self._device_rows(part),
+            device_rows=self.device_rows(part),
             batch_samples=batch,
             flops_per_sample=flops,
             eligible=eligible,
@@ -281,9 +271,9 @@ class World:
         return of_client
 
     @property
-    def _main_part(self) -> _PartName | None:
+    def _main_part(self) -> PartName | None:
         """The first part with a bundle, from which tables that all parts share are read."""
-        parts: tuple[_PartName, ...] = get_args(_PartName)
+        parts: tuple[PartName, ...] = get_args(PartName)
         return next((part for part in parts if self._bundle(part) is not None), None)
 
     def _main(self) -> tuple[TraceBundle | None, Int64Array]:
@@ -291,9 +281,9 @@ class World:
         part = self._main_part
         if part is None:
             return None, np.empty(0, dtype=np.int64)
-        return self._bundle(part), self._device_rows(part)
+        return self._bundle(part), self.device_rows(part)
 
-    def _bundle(self, part: _PartName) -> TraceBundle | None:
+    def _bundle(self, part: PartName) -> TraceBundle | None:
         """The trace bundle of a part of the devices: its own, or that of all devices."""
         devices = self.scenario.devices
         own_path = self._own_trace(part)
@@ -309,26 +299,26 @@ class World:
             )
             raise UserError(
                 f"no such trace bundle: {written}",
-                where=self._trace_key(part),
+                where=self.trace_key(part),
                 hint=f"{bundled.suggested_trace(path, self.folder)}{relative_to}\n  or make a bundle with 'fedsim "
                 "traces import' or 'fedsim traces synthesize'",
             )
         return self.shared.bundles.read(path)
 
-    def _own_trace(self, part: _PartName) -> Path | None:
+    def _own_trace(self, part: PartName) -> Path | None:
         """The trace bundle that a part gives itself."""
         params = getattr(self.scenario.devices, part).params
         return params.trace if isinstance(params, TraceParameters) else None
 
-    def _own_pairing(self, part: _PartName) -> Pairing | None:
+    def _own_pairing(self, part: PartName) -> Pairing | None:
         """How a part itself pairs clients with the devices of its bundle."""
         params = getattr(self.scenario.devices, part).params
         return params.assign if isinstance(params, TraceParameters) else None
 
-    def _pairing(self, part: _PartName) -> Pairing:
+    def _pairing(self, part: PartName) -> Pairing:
         return self._own_pairing(part) or self.scenario.devices.assign
 
-    def _device_rows(self, part: _PartName) -> Int64Array:
+    def device_rows(self, part: PartName) -> Int64Array:
         """Row of each client's device in the bundle of a part."""
         bundle, pairing = self._bundle(part), self._pairing(part)
         if bundle is None:
@@ -343,17 +333,17 @@ class World:
             raise UserError(
                 f"{bundled.written(Path(bundle.where))} has {format_counted(count, 'device')} for "
                 f"{format_counted(clients, 'client')}",
-                where=self._trace_key(part),
+                where=self.trace_key(part),
                 hint=f"{self._fewer_clients(count)}, use a larger bundle (fedsim traces scale), or draw a device for "
                 f"each client: {self._pairing_key(part)}: sample",
             )
         return np.arange(clients, dtype=np.int64)
 
-    def _trace_key(self, part: _PartName) -> str:
+    def trace_key(self, part: PartName) -> str:
         """The parameter that names the bundle of a part."""
         return "devices.trace" if self._own_trace(part) is None else f"devices.{part}.trace"
 
-    def _pairing_key(self, part: _PartName) -> str:
+    def _pairing_key(self, part: PartName) -> str:
         """The parameter that pairs clients with the devices of a part."""
         return "devices.assign" if self._own_pairing(part) is None else f"devices.{part}.assign"
 
@@ -361,20 +351,6 @@ class World:
         """How to have at most this many clients."""
         key = self.task.clients_key(self.scenario.task.params)
         return f"set task.{key} to at most {most}" if key else "use fewer clients"
-
-    def _unused_latencies(self) -> Iterator[UserError]:
-        """A warning if the user's trace has round-trip times, but the latency is the default."""
-        params, bundle = self.scenario.devices.network.params, self._bundle("network")
-        is_default = isinstance(params, AccessParams) and "latency" not in params.model_fields_set
-        if bundle is None or not is_default or not bundle.has("network", "rtt_s"):
-            return
-        is_builtin = bundled.written(Path(bundle.where)).startswith(bundled.PREFIX)
-        if not is_builtin and not np.isnan(bundle.numpy("network", "rtt_s")).all():
-            yield UserError(
-                "every client has the default of 40 ms, but the trace has round-trip times",
-                where="devices.network.latency",
-                hint="give bundle, to use half of a device's round-trip time, or a duration",
-            )
 
     def _rows_by_name(self, bundle: TraceBundle) -> Int64Array:
         names = self.task.client_names
@@ -394,22 +370,6 @@ class World:
                 hint="add them to the trace, or leave these clients out of the data set",
             )
         return rows
-
-    def _paired_in_order(self) -> Iterator[UserError]:
-        """A warning if clients have the names of devices, but are on others."""
-        part, names = self._main_part, self.task.client_names
-        if part is None or not names or self._pairing(part) != "in_order":
-            return
-        bundle = self._bundle(part)
-        assert bundle is not None
-        rows = _rows_of_names(names, bundle)
-        if wrong := int(np.count_nonzero((rows >= 0) & (rows != np.arange(len(rows))))):
-            yield UserError(
-                f"{format_count(wrong)} of {format_counted(len(names), 'client')} {'is' if wrong == 1 else 'are'} not "
-                "on the device of that name, because clients and devices are paired in their order",
-                where="devices.assign",
-                hint="pair them by name: devices.assign: by_name",
-            )
 
 
 def _rows_of_names(names: Sequence[str], bundle: TraceBundle) -> Int64Array:

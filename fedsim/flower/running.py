@@ -19,6 +19,7 @@ from typing_extensions import override
 from fedsim.analysis.run import Run
 from fedsim.composition.closing import write_population
 from fedsim.composition.execution import OnProgress, default_folder, log_warning
+from fedsim.composition.rules.finished import FINISHED, FinishedRun
 from fedsim.composition.shared import Shared
 from fedsim.composition.world import World
 from fedsim.devices.population import Population
@@ -35,7 +36,6 @@ from fedsim.flower.workers import AppSource, make_workers
 from fedsim.methods.fedavg import FedAvg
 from fedsim.randomness import Purpose, Stream
 from fedsim.runs.checkpoint import Checkpoints, save_model
-from fedsim.runs.divergence import high_loss_warning, not_finite_warning
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
@@ -270,7 +270,7 @@ def execute(
             **{DEFINITIONS_KEY: to_document(recording.definitions())},
         )
         Checkpoints(folder.checkpoint).remove()
-        for warning in filter(None, (not_finite_warning(finished), high_loss_warning(finished))):
+        for warning in FINISHED.warnings(FinishedRun(finished), ignored=()):
             log_warning(warning)
         finished.report()
         return finished

@@ -372,7 +372,7 @@ class Updates(Protocol):
 class Method(Component, ABC):
     """A method of federated learning.
 
-    A method declares what it needs from the rest of the scenario, which :mod:`fedsim.composition.requirements` checks.
+    A method declares what it needs from the rest of the scenario, which :mod:`fedsim.composition.needs` checks.
     A need that depends on parameters is set in the constructor.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Whether the model of a run has diverged: the values of its last evaluation that are not finite, or far too large."""
+"""Whether the model of a run has diverged: the values of its last evaluation that are not finite."""
 
 from __future__ import annotations
 
@@ -7,14 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedsim.errors import UserError
 from fedsim.parts.component import is_user_reference
 from fedsim.runs.run import Run
-from fedsim.vocabulary.formatting import format_names
 from fedsim.vocabulary.metrics import METRICS
-
-_FAR_ABOVE = 10.0
-"""A model has diverged if its loss is more than this many times that of the initial model."""
 
 
 class Lost(NamedTuple):
@@ -46,41 +41,6 @@ def has_diverged(run: Run) -> bool:
     """Whether a last value is not finite for a reason other than the definition of a user's own metric."""
     lost = lost_metrics(run)
     return bool(lost) and (bool(METRICS.keys() & lost) or not own_metrics(run.scenario))
-
-
-def not_finite_warning(run: Run) -> UserError | None:
-    """The warning about a model that has diverged until values of its last evaluation were not finite."""
-    if not has_diverged(run):
-        return None
-    lost = lost_metrics(run)
-    verb = "is" if len(lost) == 1 else "are"
-    return _warning(run, f"{format_names(lost)} {verb} not finite")
-
-
-def high_loss_warning(run: Run) -> UserError | None:
-    """The warning about a model whose loss is finite, but far above that of the initial model, if it was evaluated."""
-    if "loss" not in run.metrics.columns:
-        return None
-    evaluated = run.metrics[["version", "loss"]].dropna()
-    if evaluated.empty or evaluated["version"].iloc[0] != 0:
-        return None
-    first, last = evaluated["loss"].iloc[0], evaluated["loss"].iloc[-1]
-    if not (0 < first * _FAR_ABOVE < last < math.inf) or has_diverged(run):
-        return None
-    shown = run.metric_definition("loss").format
-    return _warning(
-        run, f"its loss is {shown(last)}, and that of the initial model was {shown(first)}"
-    )
-
-
-def _warning(run: Run, problem: str) -> UserError:
-    fix = "try a smaller learning rate"
-    method = run.scenario["server"].get("method", {}).get("name")
-    if method is not None:  # A Flower app trains by itself.
-        fix += ", or training.clip_norm"
-        if is_user_reference(method):
-            fix = f"check that aggregate of {method} returns finite numbers, or {fix}"
-    return UserError(f"the model has diverged: {problem}", where=None, hint=fix)
 
 
 def lost_since(run: Run) -> list[Lost]:

@@ -72,6 +72,16 @@ class LoadedScenario:
         """
         return _load(apply_overrides(self.source, overrides), self.reading, self.path)
 
+    def ignoring(self, rules: Iterable[str]) -> LoadedScenario:
+        """The scenario that also ignores these rules, of the option ``--ignore``.
+
+        Raises:
+            UserError: as for :meth:`changed`.
+        """
+        more = [rule for rule in rules if rule not in self.scenario.ignore]
+        ignored = Override("ignore", [*self.scenario.ignore, *more], "option --ignore")
+        return self.changed([ignored]) if more else self
+
     def parts(self) -> Iterator[Part[Any]]:
         """All parts."""
         for _, part in _parts(self.scenario):
@@ -119,7 +129,9 @@ class LoadedScenario:
                 self.source.value_place(key), ".".join(map(str, key)), message, error.hint
             )
         path = tuple(int(word) if word.isdigit() else word for word in words)
-        return error_at(self.source.value_place(path), ".".join(words), error.message, error.hint)
+        return error_at(
+            self.source.value_place(path), ".".join(words), error.message, error.hint, error.rule
+        )
 
     def _naming(self, file: Path) -> tuple[str | int, ...] | None:
         """The key whose value is the path of this file, if the file does not exist."""

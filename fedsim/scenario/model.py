@@ -319,5 +319,8 @@ class Scenario(Parameters):
     logging: list[Annotated[Part[Any], OfKind("logging")]] = []
     """Experiment trackers that receive the metrics during the run: tensorboard, wandb or mlflow, with their
     parameters, or ``file.py:ClassName``. Never changes a result."""
+    ignore: list[str] = []
+    """Rules whose warnings are not given, such as ``[slow-clients]``; ``fedsim describe rules`` lists them. Never
+    changes a result."""
     sweep: Sweep | None = None
     """Many runs from one scenario, for ``fedsim sweep``."""

@@ -37,11 +37,14 @@ class Problem:
         return error_at(locate(self.path), dotted, self.message, self.hint)
 
 
-def error_at(where: str, key: str, message: str, hint: str | None) -> UserError:
+def error_at(
+    where: str, key: str, message: str, hint: str | None, rule: str | None = None
+) -> UserError:
     """An error about a key; an option that sets this key already names it in ``where``."""
     starts = (f"option -s {key}=", f'argument overrides=["{key}=', f'argument overrides={{"{key}":')
     named = not key or where.startswith(starts)
-    return UserError(message if named else f"{key}: {message}", where=where, hint=hint)
+    text = message if named else f"{key}: {message}"
+    return UserError(text, where=where, hint=hint, rule=rule)
 
 
 @dataclass(frozen=True)

@@ -329,7 +329,7 @@ class Schedule(Component, ABC):
             enough.
         paper: source of the schedule; a user's class does not inherit it.
 
-    :mod:`fedsim.composition.requirements` checks these needs.
+    :mod:`fedsim.composition.needs` checks these needs.
     """
 
     synchronous: ClassVar[bool] = False

@@ -24,6 +24,6 @@ class TraceParameters(Parameters):
     def needs_tables(self) -> Mapping[str, str]:
         """Tables of the bundle that these parameters need, each with a setting that works without it.
 
-        :mod:`fedsim.composition.requirements` checks that they exist before the part is built.
+        :mod:`fedsim.composition.needs` checks that they exist before the part is built.
         """
         return {}

@@ -1,48 +1,39 @@
-"""How much a server's evaluations cost, and how much work its clients are given."""
+"""Bytes of models with frozen parameters, and of vectors with bits of their own, by hand arithmetic."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+
+import torch
 
 import fedsim
-from tests.composition.worlds import digits
+from fedsim.methods.base import Vector
+from tests.composition.adapters import scenario
+
+CHANGED = 4 * (2 * 64 + 32 * 2 + 32 * 10 + 10)
+FIXED = 4 * (64 * 32 + 32 + 1)
 
 
-def test_evaluations_cost_a_tenth_of_the_training_unless_told_otherwise(tmp_path: Path) -> None:
-    """360 test samples are worth 75 steps of 16 samples, forward and backward; the last version is always measured."""
-    run = fedsim.run(digits(evaluation={}, stop={"rounds": 20}), tmp_path / "run")
-    measured = run.metrics["version"].to_list()
-    steps = (
-        run.dispatches[run.dispatches.outcome == "aggregated"]
-        .groupby("aggregated_version")
-        .steps_done.sum()
+def test_frozen_tensors_are_sent_once_per_client(users: Path) -> None:
+    run = fedsim.run(scenario(), users / "run")
+    first = CHANGED + FIXED
+    assert run.dispatches["client_id"].to_list() == [0, 0, 1, 1]
+    assert run.dispatches["bytes_down"].to_list() == [first, CHANGED, first, CHANGED]
+    assert set(run.dispatches["bytes_up"]) == {CHANGED}
+    assert sum(value.numel() for value in run.model().values()) * 4 == first, (
+        "all tensors are saved"
     )
-    expected, since = [0], 0
-    for version, done in steps.items():
-        since += done
-        if since >= 75:
-            expected.append(version)
-            since = 0
-    assert 2 < len(expected) < 20
-    assert measured == sorted({*expected, int(steps.index.max())})
 
 
-def test_what_clients_and_objective_cost_makes_evaluations_rarer(tmp_path: Path) -> None:
-    """Evaluations cost 359 forward passes; with the clients' own tests 288 more, with 1,150 samples' gradients 3,450.
+def test_everything_is_sent_with_transfer_all(users: Path) -> None:
+    changed = fedsim.run(scenario(), users / "changed")
+    run = fedsim.run(scenario(), users / "all", overrides=["server.transfer=all"])
+    assert set(run.dispatches["bytes_down"]) == set(run.dispatches["bytes_up"]) == {CHANGED + FIXED}
+    for name, value in changed.model().items():
+        assert torch.equal(run.model()[name], value), "only bytes differ"
 
-    A tenth of a step of 16 samples is 4.8 of them: 75, 135 and 794 steps. Rounds make 20 steps of 4 clients.
-    """
-    partition = {"name": "iid", "clients": 12, "test": "split"}
-    server = {"selection": {"name": "uniform", "cohort": 4}}
-    base = digits(evaluation={}, server=server, stop={"rounds": 46})
-    base["task"] = {**base["task"], "partition": partition}
 
-    def second(**changes: Any) -> int:
-        run = fedsim.run({**base, **changes}, tmp_path / str(len(list(tmp_path.iterdir()))))
-        return int(run.metrics["version"].iloc[1])
-
-    assert second() == 4
-    assert second(evaluation={"per_client": True}) == 7
-    assert second(server={**server, "method": {"name": "fedper"}}) == 7
-    assert second(evaluation={"objective": True}) == 40
+def test_the_bits_of_a_vector_are_charged() -> None:
+    assert Vector("a", 10).size_bytes(4) == 40
+    assert Vector("a", 10, bits=8).size_bytes(4) == 10
+    assert Vector("a", 10, bits=1).size_bytes(8) == 1.25

@@ -27,20 +27,6 @@ def test_an_error_notes_that_further_checks_follow() -> None:
     assert caught.value.__notes__ == ["note: further checks follow once this is fixed"]
 
 
-def test_a_warning_has_the_place_in_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "lost.yaml"
-    file.write_text(
-        "task: {name: timing, clients: 3}\n"
-        "devices:\n"
-        "  compute: {name: values, step: 1s}\n"
-        "  network: {down: 1Mbps, up: 1Mbps}\n"
-        "  failures: {upload_loss: 1}\n"
-        "stop: {simulated_time: 1h}\n"
-    )
-    places = {warning.where for warning in check(read_scenario(file))}
-    assert any(str(where).startswith(f"{file}:5:") for where in places), places
-
-
 def test_a_model_that_the_executor_cannot_train_is_refused_unless_nothing_is_trained() -> None:
     scenario = digits()
     scenario["task"]["model"] = {"name": "resnet20", "norm": "batch"}

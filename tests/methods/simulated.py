@@ -12,7 +12,8 @@ import pandas as pd
 from torch import Tensor
 
 import fedsim
-from fedsim.composition.assembly import Assembly, assemble, build_server
+from fedsim.composition.assembly import Assembly, assemble
+from fedsim.composition.server import build_server
 from fedsim.learning.learner import Learner
 from fedsim.learning.workers import Station
 from fedsim.vocabulary.timeline import Aggregate
@@ -61,9 +62,9 @@ def station_of(assembly: Assembly, **training: Any) -> Station:
     """Where an assembled scenario is learned, with these changes of its training section."""
     scenario = assembly.scenario
     assert assembly.task is not None
-    assert assembly.rules.execution is not None
+    assert assembly.execution is not None
     changed = scenario.training.model_copy(update=training)
-    return Station(assembly.task, assembly.method, changed, scenario.seed, assembly.rules.execution)
+    return Station(assembly.task, assembly.method, changed, scenario.seed, assembly.execution)
 
 
 def simulate(scenario: Mapping[str, Any]) -> Simulated:

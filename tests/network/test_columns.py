@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fedsim.composition.requirements import missing_tables
+from fedsim.composition.needs import missing_tables
 from fedsim.errors import UserError
 from fedsim.network.base import Direction
 from fedsim.parts.catalog import CATALOG

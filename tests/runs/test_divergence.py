@@ -12,11 +12,9 @@ import pytest
 from fedsim.runs.divergence import (
     Lost,
     has_diverged,
-    high_loss_warning,
     last_metrics,
     lost_metrics,
     lost_since,
-    not_finite_warning,
     own_metrics,
 )
 from fedsim.vocabulary.metrics import METRICS
@@ -93,43 +91,3 @@ def test_a_metric_of_the_user_may_be_undefined(metric: Any) -> None:
 def test_nothing_measured_is_nothing_lost() -> None:
     assert last_metrics(run_of({})) == {}
     assert not has_diverged(run_of({}))
-
-
-@pytest.mark.parametrize(
-    ("losses", "warned"),
-    [
-        ([2.0, 1.0, 20.1], True),
-        ([2.0, 30.0, 20.0], False),
-        ([NAN, 1.0, 20.1], False),
-        ([0.0, 20.1], False),
-        ([-1.0, 20.1], False),
-        ([2.0, math.inf], False),
-    ],
-)
-def test_a_loss_above_ten_times_that_of_the_initial_model_has_a_warning(
-    losses: list[float], warned: bool
-) -> None:
-    assert (high_loss_warning(run_of({"loss": losses})) is not None) == warned
-    assert high_loss_warning(run_of({"accuracy": losses})) is None
-
-
-@pytest.mark.parametrize(
-    ("method", "app", "hint"),
-    [
-        ("fedavg", None, "try a smaller learning rate, or training.clip_norm"),
-        (
-            "mine.py:Mine",
-            None,
-            "check that aggregate of mine.py:Mine returns finite numbers, or try a smaller learning rate, or "
-            "training.clip_norm",
-        ),
-        (None, "digits", "try a smaller learning rate"),
-    ],
-)
-def test_the_advice_names_what_the_run_has(method: str | None, app: str | None, hint: str) -> None:
-    run = run_of({"loss": [2.0, math.inf]}, **({"app": app} if app else {}))
-    run.scenario["server"] = {} if method is None else {"method": {"name": method}}
-    warning = not_finite_warning(run)
-    assert warning is not None
-    assert warning.hint == hint
-    assert not_finite_warning(run_of({"loss": [2.0, 1.0]})) is None

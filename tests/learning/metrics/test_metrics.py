@@ -11,7 +11,6 @@ import torch
 from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
 import fedsim
-from fedsim.composition.requirements import undeclared_directions
 from fedsim.errors import UserError
 from fedsim.learning.evaluation import SupervisedEvaluator
 from fedsim.learning.metrics import Metric, Predictions, default_metrics
@@ -175,23 +174,6 @@ def test_the_target_kind_of_a_function_is_that_of_the_metric(tmp_path: Path) -> 
     with pytest.raises(UserError):
         default_metrics("classification", [metric])
     default_metrics("regression", [metric])
-
-
-@pytest.mark.parametrize("declared", ["", "brier.higher_is_better = False\n"])
-def test_a_target_of_a_metric_without_a_direction_has_a_warning(
-    tmp_path: Path, declared: str
-) -> None:
-    (tmp_path / "own.py").write_text("def brier(outputs, labels): return 0.5\n" + declared)
-    metric: Metric = load_part("metric", {"name": "own.py:brier"}, tmp_path).create()
-    warnings = list(undeclared_directions({"brier": 0.2}, [metric]))
-    if declared:
-        assert not warnings
-        return
-    [warning] = warnings
-    assert warning.where == "stop.target.brier"
-    assert warning.message.endswith("the target is met at 0.2 and above")
-    assert warning.hint == "write brier.higher_is_better = True, or False, below the function"
-    assert not list(undeclared_directions({"accuracy": 0.2}, [metric]))
 
 
 def test_attributes_may_depend_on_parameters(tmp_path: Path) -> None:

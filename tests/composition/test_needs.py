@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fedsim.api import read_scenario
 from fedsim.composition.checking import check
-from fedsim.composition.requirements import doubts, small_rounds, unmet_requirements
+from fedsim.composition.needs import unmet_requirements
 from fedsim.errors import UserError, UserErrors, raise_all
 from fedsim.methods.base import Method
 from fedsim.parts.catalog import CATALOG
@@ -87,36 +85,6 @@ def test_messages_name_the_method_and_the_reason() -> None:
     assert error.message.startswith("SCAFFOLD needs plain SGD: with uplink: 1 ")
     (error,) = unmet(made("fednova", ADAM), "sync")
     assert error.message.startswith("FedNova does not work with adam: ")
-
-
-@pytest.mark.parametrize(
-    ("name", "schedule", "papers"),
-    [
-        ("fedavg", "sync", ""),
-        ("fedprox", "async", "sync"),
-        ("fedbuff", "buffered", ""),
-        ("fedbuff", "async", "buffered"),
-        ("fedasync", "async", ""),
-        ("fedat", "sync", "tiered"),
-        ("fedcompass", "compass", ""),
-        ("wait", "window", ""),
-        ("wait", "sync", "window"),
-    ],
-)
-def test_a_schedule_that_the_paper_does_not_use_is_named(
-    name: str, schedule: str, papers: str
-) -> None:
-    warnings = list(doubts(made(name, PLAIN), sections(schedule).server))
-    assert [error.message.rpartition("its paper uses ")[2] for error in warnings] == (
-        [papers] if papers else []
-    )
-
-
-def test_a_schedule_of_the_users_is_not_doubted(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "from fedsim.scheduling.schedules.sync import Sync\nclass Mine(Sync):\n    name = 'mine'\n"
-    )
-    assert not list(doubts(made("fedavg", PLAIN), sections(f"{tmp_path}/mine.py:Mine").server))
 
 
 def test_every_method_declares_schedules_that_exist() -> None:
@@ -251,168 +219,3 @@ def test_methods_and_metrics_are_read_without_torch() -> None:
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-@pytest.mark.parametrize(
-    ("method", "reason"),
-    [
-        ({"name": "fedcompass"}, "share of the whole population"),
-        ({"name": "fedat", "silent_tiers": "initial"}, "tiers that have not reported"),
-        ({"name": "fedat"}, ""),
-        ({"name": "fedbuff"}, ""),
-    ],
-)
-def test_clients_that_are_seldom_online_and_keep_a_weight_are_doubted(
-    method: dict[str, Any], reason: str
-) -> None:
-    """A tenth of the phones are online on average."""
-    scenario = {
-        "task": {"name": "timing", "clients": 40, "parameters": 10},
-        "devices": {
-            "availability": {"name": "trace", "trace": "builtin:phones_week"},
-            "compute": {"name": "uniform", "low": "0.1s", "high": "0.2s"},
-            "network": {"name": "static", "down": "20Mbps", "up": "5Mbps"},
-        },
-        "server": {"method": method},
-        "stop": {"simulated_time": "1h"},
-    }
-    warnings = [str(each) for each in check(read_scenario(scenario)) if "are online" in str(each)]
-    assert len(warnings) == bool(reason)
-    assert all(reason in warning for warning in warnings)
-
-
-@pytest.mark.parametrize(
-    ("evaluation", "stop", "warned"),
-    [
-        (
-            {"every": "2h"},
-            {"simulated_time": "1h"},
-            ["evaluation.every: only the initial and the final"],
-        ),
-        (
-            {"every": "61min", "at_start": False},
-            {"simulated_time": "1h"},
-            ["evaluation.every: only the final"],
-        ),
-        (
-            {"every_rounds": 6},
-            {"rounds": 5},
-            ["evaluation.every_rounds: only the initial and the final"],
-        ),
-        ({"every_rounds": 5}, {"rounds": 5}, []),
-        ({"every": "2h"}, {"rounds": 5}, []),
-        ({}, {"rounds": 1}, []),
-    ],
-)
-def test_an_evaluation_that_never_comes_is_named(
-    evaluation: dict[str, Any], stop: dict[str, Any], warned: list[str]
-) -> None:
-    scenario = {
-        "task": {"name": "quadratic", "centers": [[0.0], [1.0]]},
-        "devices": {
-            "compute": {"name": "uniform", "low": "0.1s", "high": "0.2s"},
-            "network": {"name": "static", "down": "20Mbps", "up": "5Mbps"},
-        },
-        "evaluation": evaluation,
-        "stop": stop,
-    }
-    warnings = [str(each) for each in check(read_scenario(scenario)) if "evaluation" in str(each)]
-    assert [one.removeprefix("scenario: ").partition(" model")[0] for one in warnings] == warned
-
-
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"is_test": np.zeros(20)}, "no test samples, so the run measures no metric"),
-        ({"y": np.arange(20) % 2 + 1}, "class 0 of data set own has no samples"),
-        ({}, ""),
-    ],
-)
-def test_doubtful_data_are_reported(arrays: dict[str, Any], message: str, tmp_path: Path) -> None:
-    np.savez(tmp_path / "own.npz", **{"x": np.ones((20, 3)), "y": np.arange(20) % 2, **arrays})
-    scenario = {
-        "task": {
-            "dataset": {"name": "npz", "path": str(tmp_path / "own.npz")},
-            "partition": {"name": "iid", "clients": 2, "test": "split"},
-            "model": "logistic_regression",
-        },
-        "devices": {
-            "compute": {"name": "uniform", "low": "0.1s", "high": "0.2s"},
-            "network": {"name": "static", "down": "20Mbps", "up": "5Mbps"},
-        },
-        "stop": {"rounds": 2},
-    }
-    warnings = [str(each) for each in check(read_scenario(scenario))]
-    assert len(warnings) == bool(message)
-    assert all(message in warning for warning in warnings)
-    assert not check(read_scenario(scenario), timing_only=True) or "class 0" in message
-    scenario["evaluation"] = {"per_client": True}
-    assert not check(read_scenario(scenario)) or "class 0" in message
-
-
-@pytest.mark.parametrize(
-    ("rounds", "schedule", "warned"),
-    [
-        (range(2100), {}, "2,100 of 2,100 rounds"),
-        ([0, 1, 2, 2], {}, "3 of 3 rounds"),
-        ([0, 1, 3, 3, 3], {}, "2 of 3 rounds"),
-        ([0, 1, 1, 1, 2, 2, 2], {}, ""),
-        ([0, 1, 2], {"min_updates": 0}, "3 of 3 rounds"),
-        ([0, 1, 2], {"min_cohort": 2}, ""),
-        ([0, 1, 2], {"name": "async"}, ""),
-        ([], {}, ""),
-    ],
-)
-def test_rounds_of_few_clients_are_named(
-    rounds: list[int], schedule: dict[str, Any], warned: str
-) -> None:
-    scenario = {
-        "task": {"name": "timing", "clients": 10},
-        "server": {
-            "schedule": {"name": "sync", **schedule},
-            "selection": {"name": "uniform", "cohort": 6},
-        },
-        "stop": {"rounds": 1},
-    }
-    server, numbers = read_scenario(scenario).scenario.server, np.array(rounds, np.int64)
-    warnings = list(small_rounds(server, numbers, recharging=0.099))
-    assert [str(each).partition(" began")[0] for each in warnings] == (
-        [f"server.schedule.min_cohort: {warned}"] if warned else []
-    )
-    assert not any("batteries" in str(each) for each in warnings)
-    # A round that may be empty cannot wait for a cohort.
-    advice = (
-        "\n  raise it, with a min_updates of at least 1, so"
-        if schedule == {"min_updates": 0}
-        else "\n  raise it, so"
-    )
-    assert all(advice in str(each) for each in warnings)
-    for each in small_rounds(server, numbers, recharging=0.1):
-        assert "few clients were available; for 10.0% of their idle time, clients rec" in str(each)
-        assert "devices.energy: battery_j, recharge_w" in str(each)
-
-
-@pytest.mark.parametrize(
-    ("method", "partition", "warned"),
-    [
-        ("fedper", {}, True),
-        ("fedper", {"test": "split"}, False),
-        ("fedavg", {}, False),
-    ],
-)
-def test_personal_models_that_nothing_measures_are_named(
-    method: str, partition: dict[str, Any], warned: bool
-) -> None:
-    scenario = {
-        "task": {
-            "dataset": "digits",
-            "partition": {"name": "iid", "clients": 3, **partition},
-            "model": {"name": "mlp", "hidden": [8]},
-        },
-        "devices": DEVICES,
-        "server": {"method": method},
-        "stop": {"rounds": 1},
-    }
-    warnings = [str(each) for each in check(read_scenario(scenario)) if "personal" in str(each)]
-    assert len(warnings) == warned
-    assert all("task.partition.test: FedPer trains a personal model" in each for each in warnings)

@@ -1,0 +1,221 @@
+"""The needs that the parts of a scenario have of each other.
+
+Parts declare their needs: methods, schedules and selections as class attributes, parts that read a trace bundle in
+:meth:`~fedsim.traces.parameters.TraceParameters.needs_tables`. Contradictions within one part are refused by its
+``Params`` or its constructor; demands that the clients cannot meet by
+:func:`fedsim.composition.prospects.impossible`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fedsim.errors import UserError, nearest_or_all
+from fedsim.learning.optimizers.sgd import Sgd
+from fedsim.methods.base import Method
+from fedsim.parts.component import Component
+from fedsim.parts.functions import called, returned
+from fedsim.scenario.model import Server
+from fedsim.scenario.parts import Part
+from fedsim.scheduling.base import Demands, Schedule, cohort_of
+from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.parameters import TraceParameters
+from fedsim.vocabulary.metrics import METRICS, MetricDefinition
+
+_Need = tuple[bool, str, str, str]
+"""A need: whether it is unmet, what is wrong, where, and what to do."""
+
+
+def unmet_requirements(
+    method: Method,
+    server: Server,
+    clients: int,
+    *,
+    learns: bool = True,
+    client_accuracies: bool = True,
+) -> list[UserError]:
+    """The declared needs of method, schedule and selection that the scenario does not meet.
+
+    Args:
+        method: the method.
+        server: the scenario's section.
+        clients: number of clients.
+        learns: whether the run trains, instead of simulating time alone.
+        client_accuracies: whether accuracies on clients' own test samples can be measured.
+    """
+    needs = (
+        *_needs_of_method(method, server.schedule.type),
+        *_needs_of_schedule(server, clients),
+        *_needs_of_selection(server, learns=learns, client_accuracies=client_accuracies),
+    )
+    return [
+        UserError(message, where=where, hint=hint) for unmet, message, where, hint in needs if unmet
+    ]
+
+
+_DECLARED = {
+    "only_synchronous": "a synchronous schedule",
+    "needs_plain_sgd": "sgd without momentum and weight_decay",
+    "needs_no_momentum": "sgd without momentum",
+    "needs_sgd": "sgd",
+    "needs_all_clients": "all clients in every round (no cohort)",
+    "needs_choice": "a selection that chooses among the available clients",
+    "needs_training": "a run that trains",
+    "needs_client_tests": "clients' own test samples (task.partition.test)",
+    "needs_classes": "a data set with classes",
+}
+
+
+def declared_needs(component: type[Component]) -> list[str]:
+    """The needs that a part's class declares, in words, with the reason if it gives one.
+
+    Needs that depend on parameters are those with the defaults, if every parameter has one.
+    """
+    needs = [
+        f"{words}: {reason}" if isinstance(reason, str) else words
+        for attribute, words in _DECLARED.items()
+        if (reason := getattr(component, attribute, None))
+    ]
+    params = component.Params
+    required = any(field.is_required() for field in params.model_fields.values())
+    if issubclass(params, TraceParameters) and not required:
+        needs += [
+            f"a trace bundle with the table {table} (devices.trace), or {instead}"
+            for table, instead in params().needs_tables().items()
+        ]
+    return needs
+
+
+def _needs_of_method(method: Method, schedule: Any) -> tuple[_Need, ...]:
+    title, optimizer = method.title or method.name, method.context.optimizer
+    name = called(schedule)
+    return (
+        (
+            bool(method.only_synchronous) and not schedule.synchronous,
+            f"{title} cannot run under the {name} schedule"
+            + (f": {reason}" if isinstance(reason := method.only_synchronous, str) else ""),
+            "server.schedule",
+            "use the sync schedule",
+        ),
+        (
+            method.prologue() is not None and not schedule.begins_with_prologue,
+            f"{title} begins with a round of all clients, which the {name} schedule does not dispatch",
+            "server.schedule",
+            "use the sync schedule",
+        ),
+        (
+            bool(method.needs_plain_sgd) and not optimizer.is_plain,
+            f"{title} needs plain SGD: {method.needs_plain_sgd}",
+            "training.optimizer",
+            "use sgd without momentum and weight_decay",
+        ),
+        (
+            bool(method.needs_no_momentum)
+            and not (isinstance(optimizer, Sgd) and not optimizer.params.momentum),
+            f"{title} needs SGD without momentum: {method.needs_no_momentum}",
+            "training.optimizer",
+            "use sgd without momentum; weight_decay is allowed",
+        ),
+        (
+            bool(method.needs_sgd) and not isinstance(optimizer, Sgd),
+            f"{title} does not work with {optimizer.name}: {method.needs_sgd}",
+            "training.optimizer",
+            "use sgd, with or without momentum",
+        ),
+    )
+
+
+def _needs_of_schedule(server: Server, clients: int) -> Iterator[_Need]:
+    schedule, selection = server.schedule.type, server.selection
+    name = called(schedule)
+    cohort = cohort_of(selection.params)
+    yield (
+        schedule.needs_all_clients and cohort is not None and cohort < clients,
+        f"under the {name} schedule all clients participate all the time",
+        "server.selection",
+        "leave out the cohort",
+    )
+    yield (
+        schedule.needs_choice and not selection.type.chooses,
+        f"the {called(selection.type)} selection fixes the clients of each round, and so does the {name} schedule",
+        "server.selection",
+        "use another selection, or another schedule",
+    )
+    yield (
+        bool(schedule.patience)
+        and server.failure_detection == "never"
+        and demands_of(server.schedule).limit_s is None,
+        f"the {name} schedule waits forever for a client that has gone offline",
+        "server.schedule",
+        f"give a {schedule.patience}, or a server.failure_detection other than never",
+    )
+
+
+def _needs_of_selection(
+    server: Server, *, learns: bool, client_accuracies: bool
+) -> Iterator[_Need]:
+    selection = server.selection.type
+    yield (
+        selection.needs_training and not learns,
+        f"the {called(selection)} selection follows training losses or accuracies, but this run only simulates time",
+        "server.selection",
+        "choose another selection, or run without --timing-only on a task that learns",
+    )
+    yield (
+        selection.needs_client_tests and learns and not client_accuracies,
+        f"the {called(selection)} selection needs accuracies on clients' own test samples, which this task lacks",
+        "server.selection",
+        "choose another selection, or a task with classes and task.partition.test: split (or same_distribution)",
+    )
+
+
+def demands_of(schedule: Part[Schedule]) -> Demands:
+    """The demands of the scenario's schedule.
+
+    Raises:
+        UserError: a user's class returns something else, or names a parameter that there is not.
+    """
+    return returned(schedule.type, "demands", schedule.type.demands(schedule.params), Demands)
+
+
+def unmet_target(
+    target: Mapping[str, float],
+    measured: Mapping[str, MetricDefinition],
+    ways_to_measure: Mapping[str, str],
+) -> Iterator[UserError]:
+    """The errors of the target at which a run stops.
+
+    Args:
+        target: metrics and the values that they must reach.
+        measured: the metrics that the run measures; empty if it has no test samples.
+        ways_to_measure: the setting that adds a metric to them, by metric.
+    """
+    for name, value in target.items():
+        metric, where = measured.get(name), f"stop.target.{name}"
+        if metric is None:
+            message, hint = f"there is no metric '{name}' to stop at", ways_to_measure.get(name)
+            every = f"this task measures: {', '.join(sorted(measured))}"
+            if hint or name in METRICS:
+                message, hint = f"this run does not measure '{name}'", hint or every
+            if not measured:
+                hint = "the data set has no test samples; give it some"
+            yield UserError(
+                message, where=where, hint=hint or nearest_or_all(name, measured, every)
+            )
+        elif error := metric.unreachable(value, where):
+            yield error
+
+
+def missing_tables(params: Any, bundle: TraceBundle | None, where: str) -> Iterator[UserError]:
+    """One error for each table that a part of the devices needs and the bundle, if there is one, lacks."""
+    if not isinstance(params, TraceParameters):
+        return
+    for table, instead in params.needs_tables().items():
+        if bundle is None or table not in bundle.tables:
+            yield UserError(
+                f"there is no {table} table to read"
+                + (f" in the trace bundle {bundle.manifest.name}" if bundle else ""),
+                where=where,
+                hint=f"name a trace bundle that has one (devices.trace), or {instead}",
+            )

@@ -1,0 +1,324 @@
+"""What the clients of a run can do: which of them can be given work, how long a dispatch takes and what it needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.composition.needs import demands_of
+from fedsim.devices.availability.trace import TraceAvailabilityParams
+from fedsim.devices.population import Population
+from fedsim.errors import UserError
+from fedsim.network.base import Direction
+from fedsim.network.shared import SharedNetwork
+from fedsim.scenario.model import Scenario
+from fedsim.scheduling.base import Demands, cohort_of
+from fedsim.simulation.facts import Work
+from fedsim.units import NEVER, NS_PER_S, duration_at_least, to_ns
+from fedsim.vocabulary.formatting import format_count, format_counted, format_duration
+
+Floats = npt.NDArray[np.float64]
+_MOST_TRANSPORTS = 20_000
+"""Clients up to which the duration of each one's transfers includes what the transport adds, which takes a second."""
+
+
+@dataclass(frozen=True)
+class Prospects:
+    """Compares what a scenario demands with the clients' devices.
+
+    Args:
+        scenario: the scenario.
+        population: the clients' devices.
+        work: work per dispatch.
+        traffic_bytes: bytes of the download and of the upload of a dispatch.
+        memory_in_trace: reads the memory of each client's device from its trace, (N,), NaN if unknown; None if no trace
+            gives memory. Only called for a hint.
+    """
+
+    scenario: Scenario
+    population: Population
+    work: Work
+    traffic_bytes: tuple[float, float]
+    memory_in_trace: Callable[[], npt.NDArray[np.float64] | None]
+
+    @cached_property
+    def demands(self) -> Demands:
+        """The demands of the scenario's schedule."""
+        return demands_of(self.scenario.server.schedule)
+
+    # -- which clients can participate --------------------------------------------------------------------------------
+
+    @cached_property
+    def _first_ns(self) -> npt.NDArray[np.int64]:
+        """When each client is first online, (N,); NEVER if it never is."""
+        clients = np.arange(self.population.clients)
+        return self.population.availability.next_online_many(clients, np.zeros_like(clients))
+
+    @cached_property
+    def _end_ns(self) -> int:
+        until_s = self.scenario.stop.simulated_time
+        return NEVER - 1 if until_s is None else to_ns(until_s)
+
+    @cached_property
+    def usable(self) -> npt.NDArray[np.bool_]:
+        """Clients that can be given work, (N,)."""
+        return self.population.eligible & (self._first_ns <= self._end_ns)
+
+    @cached_property
+    def count(self) -> int:
+        """Number of clients that can be given work."""
+        return int(np.count_nonzero(self.usable))
+
+    @property
+    def those(self) -> str:
+        """The clients that can be given work, in words."""
+        is_all = self.count == self.population.clients
+        return format_counted(self.count, "client") + ("" if is_all else " that can be given work")
+
+    @property
+    def available(self) -> str:
+        """How many clients can be given work, and why the others cannot."""
+        clients = self.population.clients
+        if self.count == clients:
+            return f"there are {format_count(clients)}"
+        return f"only {format_count(self.count)} of {format_count(clients)} can ever be given work: {self.exclusions}"
+
+    @property
+    def _never(self) -> npt.NDArray[np.bool_]:
+        """Eligible clients that are never online, (N,)."""
+        return self.population.eligible & (self._first_ns >= NEVER)
+
+    @property
+    def _rule(self) -> str | None:
+        """The eligibility rule that the scenario gives."""
+        params = self.scenario.devices.availability.params
+        return params.require if isinstance(params, TraceAvailabilityParams) else None
+
+    @cached_property
+    def exclusions(self) -> str:
+        """Number of clients that cannot be given work, for each reason."""
+        eligible = self.population.eligible
+        later = eligible & (self._first_ns > self._end_ns) & ~self._never
+        reasons = (
+            (~eligible, "have less memory than training needs"),
+            (
+                self._never,
+                f"never meet the rule '{self._rule}'" if self._rule else "are never online",
+            ),
+            (later, "come online only after stop.simulated_time"),
+        )
+        counts = [(int(np.count_nonzero(excluded)), text) for excluded, text in reasons]
+        return ", ".join(f"{format_count(count)} {text}" for count, text in counts if count)
+
+    @property
+    def inclusion(self) -> str:
+        """How to let the excluded clients participate."""
+        eligible, replayed = self.population.eligible, self.scenario.devices.availability.params
+        fixes = []
+        if not eligible.all():
+            in_trace = self.memory_in_trace()
+            given = in_trace is not None and not np.isnan(in_trace[~eligible]).any()
+            memory = (
+                "ram_bytes (in bytes) in the trace's compute table" if given else "devices.memory"
+            )
+            fixes.append(f"raise {memory}, or choose a smaller model")
+        if self._never.any():
+            begins_late = isinstance(replayed, TraceAvailabilityParams) and replayed.start
+            earlier = (
+                f"choose an earlier devices.availability.start (now {format_duration(replayed.start)}), "
+                if begins_late
+                else ""
+            )
+            key = "require" if self._rule else "on_end"
+            fixes.append(f"{earlier}change devices.availability.{key}, or take another trace")
+        if (eligible & ~self._never).any():
+            fixes.append("let the run last longer (stop.simulated_time)")
+        return "; ".join(fixes)
+
+    # -- which clients can finish in time -----------------------------------------------------------------------------
+
+    @property
+    def limit_key(self) -> str:
+        """The parameter that limits the time of a dispatch."""
+        return _key(self.scenario.server.schedule.type.patience)
+
+    @property
+    def _sends_partial_work(self) -> bool:
+        return self.scenario.server.partial_work == "send"
+
+    @property
+    def finish(self) -> str:
+        """What clients that are late cannot do."""
+        assert self.demands.limit_s is not None
+        work = "one local step" if self._sends_partial_work else "a dispatch"
+        return f"finish {work} within {format_duration(self.demands.limit_s)}"
+
+    def more_time(self, needed_s: float, slowest_s: float = math.inf) -> str:
+        """The fix for clients that need ``needed_s``; with what the slowest client needs, unless it never finishes."""
+        if math.isinf(needed_s):
+            return "give every link a rate above zero"
+        limited = self.scenario.server.schedule.type.patience
+        wait = f"raise {self.limit_key} to" if limited else "let the schedule wait"
+        least = duration_at_least(needed_s)
+        of_all = least if math.isinf(slowest_s) else duration_at_least(slowest_s)
+        both = "" if of_all == least else f" for the fastest client, {of_all} for all"
+        return f"{wait} at least {least}{both}, or give less work"
+
+    @cached_property
+    def late(self) -> npt.NDArray[np.bool_]:
+        """Whether each client that can be given work needs longer than the schedule waits."""
+        limit_s = math.inf if self.demands.limit_s is None else self.demands.limit_s
+        # A few nanoseconds of rounding are not worth a message.
+        return self.needed_s > limit_s + 10 / NS_PER_S
+
+    @cached_property
+    def compute_s(self) -> Floats:
+        """Least duration of the local steps at nominal speed, of each client that can be given work."""
+        step_s = self.population.compute.step_s
+        steps = self.work.nominal_steps(step_s)
+        if self._sends_partial_work or self.scenario.training.limited is not None:
+            steps = np.ones_like(steps)
+        return (steps * step_s)[self.usable]
+
+    @cached_property
+    def transfers_s(self) -> tuple[Floats, Floats]:
+        """Duration of download and upload at nominal rates, of each client that can be given work."""
+        network, usable = self.population.network, self.usable
+        down_s, up_s = (
+            self._wires_s(direction, size) + network.latencies_ns(direction)[usable] / NS_PER_S
+            for direction, size in zip(Direction, self.traffic_bytes, strict=True)
+        )
+        return down_s, up_s
+
+    def _wires_s(self, direction: Direction, size_bytes: float) -> Floats:
+        """The same without the latency; without what the transport adds if there are many clients."""
+        network, clients = self.population.network, np.flatnonzero(self.usable)
+        if not size_bytes:
+            return np.zeros(len(clients))
+        if len(clients) <= _MOST_TRANSPORTS:
+            return np.array(
+                [network.nominal_wire_s(int(one), direction, size_bytes) for one in clients]
+            )
+        with np.errstate(all="ignore"):
+            return size_bytes * 8 / network.rates_bps(direction)[clients]
+
+    @cached_property
+    def needed_s(self) -> Floats:
+        """Least duration of a dispatch at nominal speed and rates, of each client that can be given work."""
+        down_s, up_s = self.transfers_s
+        return self.compute_s + down_s + up_s
+
+    @cached_property
+    def batteries(self) -> tuple[Floats, Floats, Floats] | None:
+        """Energy of a dispatch, capacity of the battery and charge at its floor, of each client that can be given work.
+
+        None if no device has a battery.
+        """
+        batteries, power = self.population.batteries, self.population.power
+        if batteries is None:
+            return None
+        of_client = power.of_client[self.usable]
+        down_s, up_s = self.transfers_s
+        with np.errstate(all="ignore"):
+            works_s = np.stack([down_s, self.compute_s, up_s], axis=1)
+            needed_j = (power.watts[of_client] * works_s).sum(axis=1)
+        full_j, floor_j = (
+            np.array(of_class)[of_client] for of_class in (batteries.capacity_j, batteries.floor_j)
+        )
+        return needed_j, full_j, floor_j
+
+    def energy_key(self, client: int, key: str) -> str:
+        """The path of a key of ``devices.energy``, or of the class that gives it for one of the usable clients."""
+        classes = self.scenario.devices.energy.classes
+        name = [None, *classes][self.population.power.of_client[self.usable][client]]
+        given = name is not None and getattr(classes[name], key) is not None
+        return f"devices.energy.classes.{name}.{key}" if given else f"devices.energy.{key}"
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether no draw makes a dispatch shorter than at nominal speed and rates."""
+        compute, network = self.population.compute, self.population.network
+        steady = compute.steady and compute.constant_steps_ns() is not None
+        # On shared links, a client gets the nominal rate if no other client uses them.
+        return steady and (
+            isinstance(network, SharedNetwork)
+            or all(
+                network.constant_transfers_ns(direction, size) is not None
+                for direction, size in zip(Direction, self.traffic_bytes, strict=True)
+            )
+        )
+
+
+def impossible(prospects: Prospects) -> Iterator[UserError]:
+    """What is certain to fail, for every client and every draw."""
+    scenario, demands = prospects.scenario, prospects.demands
+    server, stop, clients = scenario.server, scenario.stop, prospects.population.clients
+    cohort = cohort_of(server.selection.params)
+    if cohort is not None and cohort > clients and not server.selection.type.with_replacement:
+        yield UserError(
+            f"a cohort of {format_count(cohort)} cannot be drawn from {format_counted(clients, 'client')}",
+            where="server.selection.cohort",
+            hint=f"set at most {clients}, or leave it out to select all clients that are available",
+        )
+    if demands.concurrency is not None and demands.concurrency > clients:
+        yield UserError(
+            f"{format_count(demands.concurrency)} clients cannot be busy at once: there are only "
+            f"{format_count(clients)}",
+            where="server.schedule.concurrency",
+            hint=f"set at most {clients}, or leave it out to keep all clients busy",
+        )
+    for limit in ("arrivals", "dispatches"):
+        allowed = getattr(stop, limit)
+        if allowed is not None and demands.updates > allowed:
+            needed = server.schedule.type.updates_needed
+            yield UserError(
+                f"a version needs {format_count(demands.updates)} updates, but the run ends after "
+                f"{format_count(allowed)} {limit}",
+                where=_key(needed),
+                hint=f"set at most {allowed}, or raise stop.{limit}"
+                if needed
+                else f"raise stop.{limit} to at least {demands.updates}",
+            )
+    if not prospects.usable.any():
+        yield UserError(
+            f"none of the {format_count(clients)} clients can ever be given work: {prospects.exclusions}",
+            where="devices",
+            hint=prospects.inclusion,
+        )
+        return
+    if demands.cohort is not None and demands.cohort > prospects.count and demands.updates:
+        yield UserError(
+            f"a round needs {format_counted(demands.cohort, 'client')}, but {prospects.available}",
+            where="server.schedule.min_cohort",
+            hint=f"set at most {prospects.count}",
+        )
+    if prospects.late.all() and prospects.is_certain:
+        needed_s = prospects.needed_s
+        yield UserError(
+            f"no client can {prospects.finish}; the fastest needs {shown_duration(needed_s.min())}",
+            where=prospects.limit_key,
+            hint=prospects.more_time(needed_s.min(), needed_s.max()),
+        )
+    ends = stop.simulated_time or stop.dispatches
+    ends = ends or (stop.rounds and server.schedule.type.synchronous)
+    if scenario.devices.failures.upload_loss == 1 and not ends:
+        yield UserError(
+            "every upload is lost, so the run never ends",
+            where="devices.failures.upload_loss",
+            hint="set it below 1, or give stop.simulated_time or stop.dispatches",
+        )
+
+
+def _key(parameter: str) -> str:
+    """The key of a parameter of the schedule; that of the schedule if it names none."""
+    return f"server.schedule.{parameter}" if parameter else "server.schedule"
+
+
+def shown_duration(seconds: float) -> str:
+    """A duration that may be infinite."""
+    return "forever" if math.isinf(seconds) else format_duration(seconds)

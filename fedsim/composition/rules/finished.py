@@ -1,0 +1,242 @@
+"""The rules on a finished run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedsim.composition.assembly import Assembly
+from fedsim.composition.rules import RuleTable
+from fedsim.composition.rules.planned import drifting_until
+from fedsim.errors import UserError
+from fedsim.parts.component import Component, is_bundled, is_user_reference, place
+from fedsim.runs.divergence import has_diverged, lost_metrics, own_metrics
+from fedsim.runs.run import Run
+from fedsim.scheduling.base import cohort_of
+from fedsim.units import to_ns
+from fedsim.vocabulary.formatting import (
+    format_count,
+    format_counted,
+    format_duration,
+    format_names,
+    format_share,
+)
+
+_FEW = 0.5
+_OFTEN_RECHARGING = 0.1
+_FAR_ABOVE = 10.0
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run whose tables are written.
+
+    Attributes:
+        run: the run.
+        assembly: what was run; None for a Flower app, which selects and trains by itself.
+        ran_out: whether the run ended before its limits, because no work was left.
+        drew_nobody: whether a user's selection has drawn nobody although clients were available.
+    """
+
+    run: Run
+    assembly: Assembly | None = None
+    ran_out: bool = False
+    drew_nobody: bool = False
+
+    @property
+    def schedule(self) -> type[Component] | None:
+        """The class of the schedule, if it is a user's."""
+        schedule = None if self.assembly is None else self.assembly.scenario.server.schedule.type
+        return None if schedule is None or is_bundled(schedule) else schedule
+
+    @property
+    def targets_met_at_start(self) -> list[str]:
+        """The targets that the initial model meets, if the run made no version."""
+        target = self.run.scenario["stop"].get("target") or {}
+        if len(self.run.aggregations):
+            return []
+        return [name for name, value in target.items() if self.run.time_to(name, value) == 0]
+
+
+FINISHED: RuleTable[FinishedRun] = RuleTable()
+"""The rules on a finished run."""
+
+SHOWN_BY_REPORT = ("diverged-model", "target-met-at-start")
+"""Rules whose warnings the report page gives in its own words."""
+
+
+@FINISHED
+def nothing_dispatched(finished: FinishedRun) -> Iterator[UserError]:
+    """The run has dispatched no work, so that its tables are empty and its model is the initial one."""
+    if len(finished.run.dispatches) or finished.assembly is None or finished.targets_met_at_start:
+        return
+    message = "no work was dispatched, so the tables are empty and the model is the initial one"
+    where = "server.schedule"
+    hint = "check when the devices are online, the selection, its cohort, and stop"
+    if finished.drew_nobody:
+        message = f"draws nobody although clients are available; {message}"
+        where = place(finished.assembly.scenario.server.selection.type, "draw")
+        hint = "return up to count clients of self.available(), such as self.available()[:count].tolist()"
+    elif finished.schedule is not None:
+        where = place(finished.schedule, "start")
+        hint = (
+            "call self.server.dispatch(client) for the clients of self.selection.cohort(); if there are none, try "
+            "again with self.server.call_when_available"
+        )
+    yield UserError(message, where=where, hint=hint)
+
+
+@FINISHED
+def nothing_aggregated(finished: FinishedRun) -> Iterator[UserError]:
+    """No update of a client was aggregated, so that the model is the initial one."""
+    outcomes = finished.run.dispatches["outcome"]
+    if outcomes.empty or (outcomes == "aggregated").any() or finished.targets_met_at_start:
+        return
+    arrived = int(finished.run.dispatches["arrived_s"].notna().sum())
+    happened = f"{format_counted(arrived, 'update')} arrived"
+    where: str | None = "server.schedule"
+    hint = "let the run last longer (stop), or lower the number of updates that a version needs"
+    if finished.assembly is None:
+        where = None
+        errors = finished.run.info.get("client_errors")
+        hint = (
+            f"the ClientApp failed on {format_counted(errors, 'message')}; the first tracebacks are in the log above"
+            if errors
+            else "compare the timeouts of the app and stop with the duration of a dispatch"
+        )
+    elif finished.schedule is not None:
+        where = place(finished.schedule, "on_arrival")
+        hint = "call self.server.aggregate(dispatches) with the updates that have arrived"
+    elif not arrived:
+        hint = "let the run last longer (stop); if work was lost, the report shows why"
+    elif arrived == (outcomes == "late").sum():
+        happened = "every update that arrived was late"
+        hint = "give the clients more time (server.schedule.deadline) or less work"
+    message = f"no update was aggregated, so the model is the initial one; {happened}"
+    yield UserError(message, where=where, hint=hint)
+
+
+@FINISHED
+def no_work_left(finished: FinishedRun) -> Iterator[UserError]:
+    """The run met none of its limits, because the schedule dispatched nothing more."""
+    run = finished.run
+    if not finished.ran_out or not len(run.aggregations):
+        return
+    where, hint = (
+        "server.schedule",
+        "check when the devices are online, or give stop.simulated_time",
+    )
+    if finished.schedule is not None:
+        where = place(finished.schedule, "on_arrival")
+        hint = "dispatch new work with self.server.dispatch, also in on_failure, or call again later with call_at"
+    yield UserError(
+        f"no work was left after {format_duration(run.simulated_s)}, so the run ended at version "
+        f"{len(run.aggregations)}, before any limit of stop was reached",
+        where=where,
+        hint=hint,
+    )
+
+
+@FINISHED
+def small_rounds(finished: FinishedRun) -> Iterator[UserError]:
+    """Most rounds began with less than half of the cohort, although the schedule could have waited for more clients."""
+    if finished.assembly is None:
+        return
+    run, server = finished.run, finished.assembly.scenario.server
+    cohort, demands = cohort_of(server.selection.params), finished.assembly.prospects.demands
+    sizes = np.bincount(run.dispatches["round"].to_numpy())
+    sizes = sizes[sizes > 0]
+    if not cohort or demands.cohort != 1:
+        return
+    small = int(np.count_nonzero(sizes < _FEW * cohort))
+    if small <= _FEW * len(sizes):
+        return
+    reason, fix = "", ""
+    recharging_s, idle_s = (run.clients[f"{state}_s"].sum() for state in ("recharging", "idle"))
+    if idle_s and recharging_s / idle_s >= _OFTEN_RECHARGING:
+        share = format_share(float(recharging_s / idle_s))
+        reason = f"; for {share} of their idle time, clients recharged their batteries"
+        fix = "; or give the devices more energy (devices.energy: battery_j, recharge_w)"
+    waiting = "raise it" if demands.updates else "raise it, with a min_updates of at least 1"
+    yield UserError(
+        f"{format_count(small)} of {format_counted(len(sizes), 'round')} began with less than half of the cohort of "
+        f"{cohort}, because few clients were available{reason}",
+        where="server.schedule.min_cohort",
+        hint=f"{waiting}, so that rounds wait for more clients, or give a smaller cohort than {cohort}{fix}",
+    )
+
+
+@FINISHED
+def drifting_hours(finished: FinishedRun) -> Iterator[UserError]:
+    """Availability repeats within the run, but at other hours of the day, because its period is not a number of days.
+
+    The warning comes before the run if ``stop.simulated_time`` says how long it is, and otherwise at its end.
+    """
+    assembly = finished.assembly
+    if assembly is not None and assembly.scenario.stop.simulated_time is None:
+        yield from drifting_until(assembly.population, to_ns(finished.run.simulated_s))
+
+
+@FINISHED
+def high_loss(finished: FinishedRun) -> Iterator[UserError]:
+    """The loss of the last model is finite, but more than ten times that of the initial model."""
+    run = finished.run
+    if "loss" not in run.metrics.columns or has_diverged(run):
+        return
+    evaluated = run.metrics[["version", "loss"]].dropna()
+    if evaluated.empty or evaluated["version"].iloc[0] != 0:
+        return
+    first, last = evaluated["loss"].iloc[0], evaluated["loss"].iloc[-1]
+    if 0 < first * _FAR_ABOVE < last < math.inf:
+        shown = run.metric_definition("loss").format
+        problem = f"its loss is {shown(last)}, and that of the initial model was {shown(first)}"
+        yield _diverged(run, problem)
+
+
+@FINISHED
+def diverged_model(finished: FinishedRun) -> Iterator[UserError]:
+    """Values of the last evaluation are not finite, for a reason other than the definition of your own metric."""
+    if has_diverged(finished.run):
+        lost = lost_metrics(finished.run)
+        verb = "is" if len(lost) == 1 else "are"
+        yield _diverged(finished.run, f"{format_names(lost)} {verb} not finite")
+
+
+@FINISHED
+def undefined_metric(finished: FinishedRun) -> Iterator[UserError]:
+    """Your own metric is not finite for the last model, although the loss is."""
+    run = finished.run
+    lost = lost_metrics(run)
+    if lost and not has_diverged(run):
+        metrics = own_metrics(run.scenario)
+        files = [name for name in metrics if name.rpartition(":")[2] in lost] or metrics
+        verb = "is" if len(lost) == 1 else "are"
+        yield UserError(
+            f"undefined for the last model: {format_names(lost)} {verb} not finite, but the loss is",
+            where="evaluation.metrics",
+            hint=f"see {', '.join(files)}",
+        )
+
+
+@FINISHED
+def target_met_at_start(finished: FinishedRun) -> Iterator[UserError]:
+    """The initial model meets ``stop.target``, so that the run ends before its first update."""
+    if finished.targets_met_at_start:
+        yield UserError(
+            "the initial model already reaches the target, so the run ended before its first update",
+            where=f"stop.target.{finished.targets_met_at_start[0]}",
+            hint="choose a different target, or leave it out",
+        )
+
+
+def _diverged(run: Run, problem: str) -> UserError:
+    fix = "try a smaller learning rate"
+    method = run.scenario["server"].get("method", {}).get("name")
+    if method is not None:  # A Flower app trains by itself.
+        fix += ", or training.clip_norm"
+        if is_user_reference(method):
+            fix = f"check that aggregate of {method} returns finite numbers, or {fix}"
+    return UserError(f"the model has diverged: {problem}", where=None, hint=fix)

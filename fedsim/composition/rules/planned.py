@@ -1,0 +1,476 @@
+"""The rules on a scenario with its data and devices, before the first event."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.composition.assembly import Assembly
+from fedsim.composition.prospects import shown_duration
+from fedsim.composition.rules import RuleTable
+from fedsim.devices.population import Population
+from fedsim.errors import UserError
+from fedsim.learning.metrics.base import declares_direction, how_to_declare_direction
+from fedsim.network.base import Direction
+from fedsim.network.shared import SharedNetwork
+from fedsim.scheduling.base import cohort_of
+from fedsim.traces.validation import implausible_times as doubt_of_times
+from fedsim.units import NS_PER_S, to_ns
+from fedsim.vocabulary.formatting import (
+    format_count,
+    format_counted,
+    format_duration,
+    format_energy,
+    format_names,
+    format_number,
+    format_share,
+)
+
+PLANNED: RuleTable[Assembly] = RuleTable()
+"""The rules on a scenario that is put together."""
+
+UNITS = ("implausible-times", "short-run", "long-latency", "fast-links", "slow-links", "high-power")
+"""Rules about values in a wrong unit, which may be why a run cannot succeed."""
+
+_HOUR_S = 3600.0
+_RARELY = 1e-3
+_MANY = 0.1
+_FEW_ONLINE = 0.5
+_LONGEST_LATENCY_S, _LONGEST_LATENCY_OF_LINK_S = 5.0, 1.0
+_SLOWEST_LINK_BPS, _SLOWEST_LINK_OF_TOPOLOGY_BPS = 1e3, 10e3
+_FASTEST_LINK_BPS = 100e9
+_MOST_WATTS = 1000.0
+
+
+# -- traces ------------------------------------------------------------------------------------------------------------
+
+
+@PLANNED
+def unused_trace(assembly: Assembly) -> Iterator[UserError]:
+    """``devices.trace`` is given, but every part that reads a trace names its own."""
+    readers = assembly.world.readers_of_other_traces()
+    if readers:
+        yield UserError(
+            f"has no effect, because {format_names([f'devices.{part}' for part in readers])} "
+            f"{'has a trace of its own' if len(readers) == 1 else 'have traces of their own'}",
+            where="devices.trace",
+            hint=f"leave it out, or leave out one of the others, such as devices.{readers[0]}.trace",
+        )
+
+
+@PLANNED
+def unmatched_names(assembly: Assembly) -> Iterator[UserError]:
+    """Clients have the names of devices of the trace, but are paired with other devices.
+
+    ``devices.assign: in_order`` pairs the first client with the first device, whatever their names are.
+    """
+    wrong, clients = assembly.world.clients_on_other_devices(), assembly.task.clients
+    if wrong:
+        yield UserError(
+            f"{format_count(wrong)} of {format_counted(clients, 'client')} {'is' if wrong == 1 else 'are'} not on the "
+            "device of that name, because clients and devices are paired in their order",
+            where="devices.assign",
+            hint="pair them by name: devices.assign: by_name",
+        )
+
+
+@PLANNED
+def unused_memory(assembly: Assembly) -> Iterator[UserError]:
+    """``devices.memory`` is given, but the trace gives the memory of every device."""
+    in_trace = assembly.world.memory_in_trace()
+    given = assembly.scenario.devices.memory is not None
+    if given and in_trace is not None and not np.isnan(in_trace).any():
+        yield UserError(
+            "has no effect, because the trace gives the memory of every device",
+            where="devices.memory",
+            hint="leave it out, or change ram_bytes in the trace's compute table",
+        )
+
+
+@PLANNED
+def unused_latency(assembly: Assembly) -> Iterator[UserError]:
+    """The trace has round-trip times, but every client has the default latency."""
+    if assembly.world.ignores_round_trips():
+        yield UserError(
+            "every client has the default of 40 ms, but the trace has round-trip times",
+            where="devices.network.latency",
+            hint="give bundle, to use half of a device's round-trip time, or a duration",
+        )
+
+
+@PLANNED
+def implausible_times(assembly: Assembly) -> Iterator[UserError]:
+    """The times of the availability trace were probably read in a wrong unit.
+
+    Its median interval is shorter than 1 s or longer than 10 days, or the trace lasts for more than 5 years.
+    """
+    bundle = assembly.world.availability_trace()
+    if bundle is not None and (doubt := doubt_of_times(bundle)):
+        where = assembly.world.trace_key("availability")
+        yield UserError(f"{doubt.where}: {doubt.message}", where=where, hint=doubt.hint)
+
+
+@PLANNED
+def invalid_devices(assembly: Assembly) -> Iterator[UserError]:
+    """Clients are devices that the trace marks as invalid."""
+    world = assembly.world
+    bundle = world.availability_trace()
+    if bundle is None:
+        return
+    if invalid := int(np.count_nonzero(~bundle.valid[world.device_rows("availability")])):
+        yield UserError(
+            f"{format_count(invalid)} of {format_counted(assembly.task.clients, 'client')} are devices that the trace "
+            "marks as invalid",
+            where=world.trace_key("availability"),
+            hint="'fedsim traces sample' takes only usable devices",
+        )
+
+
+# -- what is learned and measured --------------------------------------------------------------------------------------
+
+
+@PLANNED
+def doubtful_task(assembly: Assembly) -> Iterator[UserError]:
+    """The task doubts its data or its model.
+
+    Labels that begin at 1, classes whose names differ only in upper and lower case, or a module that ends with a
+    softmax, whose loss expects logits.
+    """
+    yield from assembly.task.doubts()
+
+
+@PLANNED
+def nothing_measured(assembly: Assembly) -> Iterator[UserError]:
+    """The run trains a model, but measures no metric, because the data set has no test samples."""
+    if assembly.learns and not assembly.measured:
+        yield UserError(
+            "the data set has no test samples, so the run measures no metric",
+            where="task.dataset",
+            hint="give it test samples, or give clients their own: task.partition.test: split with "
+            "evaluation.per_client: true",
+        )
+
+
+@PLANNED
+def seldom_evaluated(assembly: Assembly) -> Iterator[UserError]:
+    """The run ends before its first periodic evaluation."""
+    evaluation, stop = assembly.scenario.evaluation, assembly.scenario.stop
+    intervals = {
+        "every": (evaluation.every, stop.simulated_time),
+        "every_rounds": (evaluation.every_rounds, stop.rounds),
+    }
+    late = [
+        key
+        for key, (interval, end) in intervals.items()
+        if interval is not None and end is not None and interval > end
+    ]
+    if late and assembly.learns:
+        models = "the initial and the final model" if evaluation.at_start else "the final model"
+        yield UserError(
+            f"only {models} will be evaluated, because the run ends before the first interval does",
+            where=f"evaluation.{late[0]}",
+            hint="evaluate more often, or leave the setting out",
+        )
+
+
+@PLANNED
+def undeclared_direction(assembly: Assembly) -> Iterator[UserError]:
+    """A run stops at a target of your own metric, which does not declare whether higher values are better.
+
+    Without a declaration, higher values are better, so that an error of 0.5 meets a target of 0.1.
+    """
+    target = assembly.scenario.stop.target
+    for metric in assembly.metrics if assembly.learns else ():
+        if metric.column in target and not declares_direction(metric):
+            yield UserError(
+                f"the metric {metric.column} does not declare whether higher values are better, which is assumed: the "
+                f"target is met at {target[metric.column]:g} and above",
+                where=f"stop.target.{metric.column}",
+                hint=how_to_declare_direction(metric),
+            )
+
+
+@PLANNED
+def unmeasured_personal_models(assembly: Assembly) -> Iterator[UserError]:
+    """Clients have personal models, but only the shared model is measured, because they have no test samples."""
+    method, task = assembly.method, assembly.task
+    if not (assembly.learns and method.personal) or assembly.scenario.evaluation.objective:
+        return
+    of_all = task.evaluation_passes(per_client=False, objective=False)
+    of_clients = task.evaluation_passes(per_client=True, objective=False) - of_all
+    if of_all and not of_clients:
+        yield UserError(
+            f"{method.title or method.name} trains a personal model for each client, but only the shared model will "
+            "be measured, because the clients have no test samples",
+            where="task.partition.test",
+            hint="give them test samples: split, or same_distribution",
+        )
+
+
+@PLANNED
+def unusual_schedule(assembly: Assembly) -> Iterator[UserError]:
+    """The paper of the method uses a different schedule, so results are not those of the published method.
+
+    Your own schedules are never unusual, nor are schedules of your own methods, unless they give ``paper_schedules``.
+    """
+    method, server = assembly.method, assembly.scenario.server
+    schedule, of_paper = server.schedule.type.name, method.paper_schedules
+    if not of_paper or not schedule or schedule in of_paper or server.schedule.user is not None:
+        return
+    if server.method.user is not None and "paper_schedules" not in vars(type(method)):
+        return  # inherited from a built-in method, whose paper describes a different one
+    title = method.title or method.name
+    yield UserError(
+        f"{title} was not designed for the {schedule} schedule; its paper uses {' or '.join(of_paper)}",
+        where="server.schedule",
+        hint=f"results are not those of {title} as published",
+    )
+
+
+@PLANNED
+def absent_clients_weigh(assembly: Assembly) -> Iterator[UserError]:
+    """Clients that are offline keep a weight in the model of this method, and fewer than half of them are online."""
+    method, availability = assembly.method, assembly.population.availability
+    if not method.weight_of_absent:
+        return
+    end_ns = min(to_ns(method.context.availability_cycle_s), availability.horizon_ns)
+    share = float(availability.online_between_ns(0, end_ns).mean()) / max(1, end_ns)
+    if share < _FEW_ONLINE:
+        yield UserError(
+            f"{method.title} {method.weight_of_absent}, but on average only {format_share(share)} of the clients are "
+            "online, so each version moves the model little",
+            where="server.method",
+            hint="use a method that averages over the received updates, such as fedavg, fedbuff (scale: mean) or fedat "
+            "(silent_tiers: skip), or a trace with more clients online",
+        )
+
+
+# -- what the clients can do -------------------------------------------------------------------------------------------
+
+
+@PLANNED
+def large_cohort(assembly: Assembly) -> Iterator[UserError]:
+    """A round selects more clients than can ever be given work."""
+    prospects, selection = assembly.prospects, assembly.scenario.server.selection
+    cohort = cohort_of(selection.params)
+    if cohort is None or selection.type.with_replacement:
+        return
+    selected = math.ceil(cohort * prospects.demands.over_selection - 1e-9)
+    if selected > prospects.count:
+        yield UserError(
+            f"{format_count(selected)} clients should work at once, but {prospects.available}",
+            where="server.selection.cohort",
+            hint="rounds will have fewer clients than the scenario requests",
+        )
+
+
+@PLANNED
+def slow_clients(assembly: Assembly) -> Iterator[UserError]:
+    """More than a tenth of the clients need longer than the schedule waits, at nominal speed.
+
+    Their updates are late in every round. A few stragglers are usually intended.
+    """
+    prospects = assembly.prospects
+    late = _if_many(assembly, prospects.late)
+    if late:
+        slowest = prospects.needed_s.max()
+        yield UserError(
+            f"at nominal speed, {format_count(late)} of {prospects.those} cannot {prospects.finish}; the slowest needs "
+            f"{shown_duration(slowest)}",
+            where=prospects.limit_key,
+            hint=prospects.more_time(slowest),
+        )
+
+
+@PLANNED
+def frequent_crashes(assembly: Assembly) -> Iterator[UserError]:
+    """Clients crash so often that fewer than 1 in 1,000 of their dispatches finish."""
+    rate, prospects = assembly.scenario.devices.failures.crash_rate, assembly.prospects
+    survives = np.exp(-rate * prospects.compute_s / _HOUR_S)
+    if crashing := int(np.count_nonzero(survives < _RARELY)):
+        yield UserError(
+            f"for {format_count(crashing)} of {format_count(prospects.count)} clients, fewer than 1 in 1,000 "
+            "dispatches finish before a crash",
+            where="devices.failures.crash_rate",
+            hint="it is the number of crashes per hour of computing",
+        )
+
+
+@PLANNED
+def short_run(assembly: Assembly) -> Iterator[UserError]:
+    """``stop.simulated_time`` is so short that most clients cannot finish one dispatch."""
+    until_s, prospects = assembly.scenario.stop.simulated_time, assembly.prospects
+    longer = 0 if until_s is None else int(np.count_nonzero(prospects.needed_s > until_s))
+    if until_s is not None and longer > prospects.count / 2:
+        yield UserError(
+            f"at nominal speed, {format_count(longer)} of {prospects.those} need longer for one dispatch than the run "
+            f"lasts, {format_duration(until_s)}; the fastest needs {shown_duration(prospects.needed_s.min())}",
+            where="stop.simulated_time",
+            hint="a time without a unit is in seconds; write, for example, 2d",
+        )
+
+
+@PLANNED
+def long_latency(assembly: Assembly) -> Iterator[UserError]:
+    """The latency of more than a tenth of the clients is above 5 s, or that of a link of the topology above 1 s.
+
+    The unit of a number without one is seconds: write ``40ms``.
+    """
+    network = assembly.population.network
+    latencies_s = network.latencies_ns(Direction.DOWN)[assembly.prospects.usable] / NS_PER_S
+    if far := _if_many(assembly, latencies_s > _LONGEST_LATENCY_S):
+        yield UserError(
+            f"the latency of {format_count(far)} of {assembly.prospects.those} is above "
+            f"{format_duration(_LONGEST_LATENCY_S)}",
+            where="devices.network",
+            hint="a latency without a unit is in seconds; write, for example, 40ms",
+        )
+    if isinstance(network, SharedNetwork):
+        far_links = network.topology.latency_ns / NS_PER_S > _LONGEST_LATENCY_OF_LINK_S
+        yield from _of_topology(
+            network,
+            far_links,
+            "a latency above 1 s",
+            "a latency without a unit is in seconds; write 5ms",
+        )
+
+
+@PLANNED
+def fast_links(assembly: Assembly) -> Iterator[UserError]:
+    """The links of more than a tenth of the clients have more than 100 Gbit/s, which only data centers have."""
+    for direction in Direction:
+        rates_bps = assembly.population.network.rates_bps(direction)[assembly.prospects.usable]
+        too_fast = np.isfinite(rates_bps) & (rates_bps > _FASTEST_LINK_BPS)
+        if fast := _if_many(assembly, too_fast):
+            yield UserError(
+                f"the {direction.name.lower()}link of {format_count(fast)} of {assembly.prospects.those} has more than "
+                "100 Gbit/s",
+                where="devices.network",
+                hint="check the unit of the rates; of an imported trace, its option rate_unit",
+            )
+
+
+@PLANNED
+def slow_links(assembly: Assembly) -> Iterator[UserError]:
+    """The links of more than a tenth of the clients have less than 1 kbit/s, or a link of the topology 10 kbit/s.
+
+    The unit of a number without one is bits per second: write ``5Mbps``.
+    """
+    network = assembly.population.network
+    if isinstance(network, SharedNetwork):
+        capacity_bps = network.topology.capacity_bps
+        yield from _of_topology(
+            network,
+            (capacity_bps > 0) & (capacity_bps < _SLOWEST_LINK_OF_TOPOLOGY_BPS),
+            "less than 10 kbit/s",
+            "a capacity without a unit is in bits per second; write 1Gbps",
+        )
+    for direction in Direction:
+        rates_bps = network.rates_bps(direction)[assembly.prospects.usable]
+        if slow := _if_many(assembly, (rates_bps > 0) & (rates_bps < _SLOWEST_LINK_BPS)):
+            yield UserError(
+                f"the {direction.name.lower()}link of {format_count(slow)} of {assembly.prospects.those} has less than "
+                "1 kbit/s",
+                where="devices.network",
+                hint="a rate without a unit is in bits per second; write, for example, 5Mbps",
+            )
+
+
+@PLANNED
+def high_power(assembly: Assembly) -> Iterator[UserError]:
+    """A device draws more than 1 kW, which only servers do; power is in watts, not milliwatts."""
+    energy = assembly.scenario.devices.energy
+    of_kinds = {f"devices.energy.classes.{kind}": each for kind, each in energy.classes.items()}
+    for where, power in {"devices.energy": energy, **of_kinds}.items():
+        for key in ("compute_w", "download_w", "upload_w"):
+            if (watts := getattr(power, key)) > _MOST_WATTS:
+                yield UserError(
+                    f"{format_number(watts)} W is more than a phone or a PC draws",
+                    where=f"{where}.{key}",
+                    hint="it is in watts, not milliwatts; a phone that trains draws about 2.5",
+                )
+
+
+@PLANNED
+def small_battery(assembly: Assembly) -> Iterator[UserError]:
+    """A full battery of more than a tenth of the clients does not last for a dispatch, so each of them is dropped."""
+    prospects = assembly.prospects
+    if prospects.batteries is None:
+        return
+    needed_j, full_j, _ = prospects.batteries
+    lasts = needed_j <= full_j
+    if empty := _if_many(assembly, ~lasts):
+        worst = int(np.where(lasts, -np.inf, needed_j).argmax())
+        yield UserError(
+            f"for {format_count(empty)} of {prospects.those}, a full battery ({format_energy(full_j[worst])}) does not "
+            f"last for a dispatch, which needs up to {format_energy(needed_j[worst])}",
+            where=prospects.energy_key(worst, "battery_j"),
+            hint="it is in joules, 3,600 per watt-hour; a phone's battery has about 50 kJ",
+        )
+
+
+@PLANNED
+def low_battery_floor(assembly: Assembly) -> Iterator[UserError]:
+    """More than a tenth of the clients accept work with a charge that does not last for it, so it is dropped."""
+    prospects = assembly.prospects
+    if prospects.batteries is None:
+        return
+    needed_j, full_j, floor_j = prospects.batteries
+    is_low = (needed_j <= full_j) & (needed_j > floor_j)
+    if low := _if_many(assembly, is_low):
+        share = np.divide(needed_j, full_j, out=np.zeros_like(needed_j), where=is_low)
+        worst = int(share.argmax())
+        floor = math.ceil(share[worst] * 100) / 100
+        yield UserError(
+            f"for {format_count(low)} of {prospects.those}, a battery at its floor ({format_energy(floor_j[worst])}) "
+            f"does not last for a dispatch, which needs up to {format_energy(needed_j[worst])}, so that dispatches are "
+            "dropped",
+            where=prospects.energy_key(worst, "battery_floor"),
+            hint=f"set at least {floor:g}" if floor < 1 else "raise battery_j, or give less work",
+        )
+
+
+@PLANNED
+def drifting_hours(assembly: Assembly) -> Iterator[UserError]:
+    """Availability repeats within the run, but at other hours of the day, because its period is not a number of days.
+
+    If only the end of the run can tell how long it is, the warning comes then.
+    """
+    until_s = assembly.scenario.stop.simulated_time
+    if until_s is not None:
+        yield from drifting_until(assembly.population, to_ns(until_s))
+
+
+def drifting_until(population: Population, until_ns: int) -> Iterator[UserError]:
+    """The warning of ``drifting-hours`` for a run that ends at this time."""
+    count, period_s = population.availability.drifting(until_ns)
+    if count > _MANY * population.clients:
+        yield UserError(
+            f"the availability of {format_count(count)} of {format_counted(population.clients, 'client')} repeats "
+            f"every {format_duration(period_s)}, which is not a whole number of days, so their hours of the day drift",
+            where="devices.availability",
+            hint="end the run within the trace, import the trace with a window of whole days, or set on_end",
+        )
+
+
+def _if_many(assembly: Assembly, affected: npt.NDArray[np.bool_]) -> int:
+    """The number of affected clients among those that can be given work; 0 if they are only a few."""
+    number = int(np.count_nonzero(affected))
+    return number if number > _MANY * assembly.prospects.count else 0
+
+
+def _of_topology(
+    network: SharedNetwork, affected: npt.NDArray[np.bool_], what: str, hint: str
+) -> Iterator[UserError]:
+    if affected.any():
+        source, target = network.topology.links[int(affected.argmax())]
+        count = int(np.count_nonzero(affected))
+        yield UserError(
+            f"{format_count(count)} of {format_counted(len(affected), 'link')} of the topology "
+            f"{'has' if count == 1 else 'have'} {what}, the first from {source} to {target}",
+            where="devices.network.topology",
+            hint=hint,
+        )

@@ -1,0 +1,198 @@
+"""The rules on a finished run, from tables written by hand and from small runs."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedsim
+from fedsim.api import read_scenario
+from fedsim.composition.assembly import assemble
+from fedsim.composition.rules.finished import FINISHED, FinishedRun
+from tests.composition.worlds import quadratic, timed
+from tests.runs.test_divergence import NAN, run_of
+
+pytestmark = pytest.mark.usefixtures("without_reports")
+
+
+def table_of(
+    outcomes: list[str],
+    rounds: list[int] | None = None,
+    versions: int = 1,
+    recharging_s: float = 0.0,
+    **columns: list[float],
+) -> Any:
+    """A run with dispatches of these outcomes and rounds, all of whose updates arrived but for lost ones."""
+    run = run_of(columns or {"loss": [1.0]})
+    arrived = [NAN if outcome == "dropped" else 1.0 for outcome in outcomes]
+    run.dispatches = pd.DataFrame(
+        {
+            "outcome": outcomes,
+            "arrived_s": arrived,
+            "round": np.array(rounds or [0] * len(outcomes), np.int64),
+        }
+    )
+    run.aggregations = pd.DataFrame({"version": range(versions)})
+    run.clients = pd.DataFrame({"recharging_s": [recharging_s], "idle_s": [1.0]})
+    run.simulated_s = 10.0
+    run.scenario["stop"] = {"target": {}}
+    run.time_to = lambda name, target: 0.0 if run.metrics[name][0] <= target else NAN
+    return run
+
+
+def finished(
+    run: Any, ran_out: bool = False, drew_nobody: bool = False, **server: Any
+) -> FinishedRun:
+    """A finished run of a scenario with a cohort of 6 of 10 clients, and these changes of its server."""
+    cohort = {"name": "uniform", "cohort": 6}
+    scenario = timed(task={"name": "timing", "clients": 10}, server={"selection": cohort, **server})
+    scenario["devices"]["compute"]["step"] = "1s"
+    return FinishedRun(run, assemble(read_scenario(scenario)), ran_out, drew_nobody)
+
+
+def target(run: Any, **levels: float) -> Any:
+    run.scenario["stop"] = {"target": levels}
+    return run
+
+
+def with_metric(run: Any) -> Any:
+    run.scenario["evaluation"]["metrics"] = ["rare.py:share"]
+    return run
+
+
+AGGREGATED = ["aggregated"] * 6
+EXAMPLES: dict[str, tuple[FinishedRun, FinishedRun]] = {
+    "nothing-dispatched": (
+        finished(table_of([], versions=0)),
+        finished(target(table_of([], versions=0, loss=[1.0]), loss=2.0)),
+    ),
+    "nothing-aggregated": (
+        finished(table_of(["late"] * 6, versions=0)),
+        finished(table_of(AGGREGATED)),
+    ),
+    "no-work-left": (
+        finished(table_of(AGGREGATED), ran_out=True),
+        finished(table_of(AGGREGATED)),
+    ),
+    "small-rounds": (
+        finished(table_of(["aggregated"] * 4, [0, 1, 2, 2])),
+        finished(table_of(["aggregated"] * 7, [0, 1, 1, 1, 2, 2, 2])),
+    ),
+    "high-loss": (
+        finished(table_of(AGGREGATED, loss=[2.0, 1.0, 20.1])),
+        finished(table_of(AGGREGATED, loss=[2.0, 30.0, 20.0])),
+    ),
+    "diverged-model": (
+        finished(table_of(AGGREGATED, loss=[2.0, math.inf])),
+        finished(table_of(AGGREGATED, loss=[2.0, NAN, 1.0])),
+    ),
+    "undefined-metric": (
+        finished(with_metric(table_of(AGGREGATED, loss=[1.0, 1.0], share=[0.5, NAN]))),
+        finished(with_metric(table_of(AGGREGATED, loss=[1.0, 1.0], share=[NAN, 0.5]))),
+    ),
+    "target-met-at-start": (
+        finished(target(table_of([], versions=0, loss=[1.0]), loss=2.0)),
+        finished(target(table_of(AGGREGATED, loss=[1.0]), loss=2.0)),
+    ),
+}
+
+
+def rules_of(run: FinishedRun, ignored: tuple[str, ...] = ()) -> list[str | None]:
+    return [warning.rule for warning in FINISHED.warnings(run, ignored)]
+
+
+def test_every_rule_has_examples() -> None:
+    """Those of drifting-hours are in test_planned.py."""
+    assert EXAMPLES.keys() | {"drifting-hours"} == FINISHED.checks.keys()
+
+
+@pytest.mark.parametrize("rule", EXAMPLES)
+def test_a_rule_applies_to_its_example_only_and_can_be_ignored(rule: str) -> None:
+    triggers, passes = EXAMPLES[rule]
+    assert rules_of(triggers) == [rule]
+    assert rules_of(triggers, (rule,)) == []
+    assert rule not in rules_of(passes)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "schedule", "warned"),
+    [
+        ([*range(2100)], {}, "2,100 of 2,100 rounds"),
+        ([0, 1, 3, 3, 3], {}, "2 of 3 rounds"),
+        ([0, 1, 2], {"min_updates": 0}, "3 of 3 rounds"),
+        ([0, 1, 2], {"min_cohort": 2}, ""),
+        ([0, 1, 2], {"name": "async"}, ""),
+    ],
+)
+def test_rounds_of_few_clients_are_counted(
+    rounds: list[int], schedule: dict[str, Any], warned: str
+) -> None:
+    for recharging_s, names_batteries in ((0.099, False), (0.1, True)):
+        run = table_of(["aggregated"] * len(rounds), rounds, recharging_s=recharging_s)
+        warnings = FINISHED.warnings(finished(run, schedule={"name": "sync", **schedule}), ())
+        assert [each.message.partition(" began")[0] for each in warnings] == [warned][
+            : bool(warned)
+        ]
+        for each in warnings:
+            assert each.hint is not None
+            assert ("clients recharged" in each.message) == names_batteries
+            assert ("battery_j" in each.hint) == names_batteries
+            # A round that may be empty cannot wait for a cohort.
+            assert ("min_updates of at least 1" in each.hint) == ("min_updates" in schedule)
+
+
+@pytest.mark.parametrize(
+    ("losses", "warned"),
+    [
+        ([NAN, 1.0, 20.1], False),
+        ([0.0, 20.1], False),
+        ([-1.0, 20.1], False),
+        ([2.0, 20.1], True),
+    ],
+)
+def test_a_loss_is_compared_with_that_of_the_initial_model(
+    losses: list[float], warned: bool
+) -> None:
+    assert ("high-loss" in rules_of(finished(table_of(AGGREGATED, loss=losses)))) == warned
+
+
+@pytest.mark.parametrize(
+    ("method", "hint"),
+    [
+        ("fedavg", "try a smaller learning rate, or training.clip_norm"),
+        (
+            "mine.py:Mine",
+            "check that aggregate of mine.py:Mine returns finite numbers, or try a smaller learning rate, or "
+            "training.clip_norm",
+        ),
+        (None, "try a smaller learning rate"),
+    ],
+)
+def test_the_advice_names_what_the_run_has(method: str | None, hint: str) -> None:
+    """A Flower app trains by itself."""
+    run = table_of(AGGREGATED, loss=[2.0, math.inf])
+    run.scenario["server"] = {} if method is None else {"method": {"name": method}}
+    (warning,) = FINISHED.warnings(FinishedRun(run), ())
+    assert warning.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("errors", "hint"), [(3, "the ClientApp failed on 3 messages"), (0, "the timeouts of the app")]
+)
+def test_a_flower_app_without_updates_is_told_why(errors: int, hint: str) -> None:
+    run = table_of(["discarded"], versions=0)
+    run.info["client_errors"] = errors
+    (warning,) = FINISHED.warnings(FinishedRun(run), ())
+    assert warning.rule == "nothing-aggregated"
+    assert hint in str(warning.hint)
+
+
+def test_a_run_notes_its_warnings_but_those_that_the_page_gives(tmp_path: Path) -> None:
+    scenario = quadratic([[0, 1]], stop={"rounds": 1, "target": {"loss": 1e9}})
+    notes = fedsim.run(scenario, tmp_path / "met").info.get("notes", [])
+    assert not any("initial model" in note for note in notes)

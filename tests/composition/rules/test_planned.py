@@ -1,0 +1,376 @@
+"""Every rule on a scenario, with a scenario that triggers it and one that does not, and where its bounds lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fedsim
+from fedsim.api import read_scenario
+from fedsim.composition.checking import check
+from fedsim.composition.rules.planned import PLANNED
+from fedsim.traces.bundle import TraceBundle
+from tests.cli.invoking import run
+from tests.composition.worlds import JITTERY, sync, timed
+from tests.devices.worlds import phones
+from tests.simulation.harness import online_bundle
+
+World = dict[str, Any] | Callable[[Path], dict[str, Any]]
+
+LINKS = {"down": "8Mbps", "up": "4Mbps"}
+STATIC = {"name": "static", **LINKS}
+PHONES = {"name": "trace", "trace": "builtin:phones_week"}
+RATES = {"network": {"direction": ["both"] * 4, "bandwidth_bps": [1e6] * 4, "rtt_s": [0.08] * 4}}
+STEPS = {"task": ["*"] * 4, "phase": ["training"] * 4, "sample_s": [0.01] * 4}
+
+
+def on_phones(compute: Any = "1s", **devices: Any) -> dict[str, Any]:
+    """A method on phones of which a tenth is online on average."""
+    links = {"compute": {"name": "values", "step": compute}, "network": STATIC}
+    task = {"name": "timing", "clients": 40, "parameters": 10}
+    return timed(task=task, devices={**links, **devices}, stop={"simulated_time": "1h"})
+
+
+def of_table(folder: Path, **changes: Any) -> dict[str, Any]:
+    """A table of 20 samples on two clients, with these arrays or sections changed."""
+    arrays = {"x": np.ones((20, 3)), "y": np.arange(20) % 2, "group": ["d1", "d3"] * 10}
+    sections = {
+        key: changes.pop(key)
+        for key in ("devices", "server", "evaluation", "stop")
+        if key in changes
+    }
+    partition = changes.pop("partition", {"name": "iid", "clients": 2, "test": "split"})
+    np.savez(folder / "own.npz", **{**arrays, **changes})
+    return {
+        "task": {
+            "dataset": {"name": "npz", "path": str(folder / "own.npz")},
+            "partition": partition,
+            "model": "logistic_regression",
+        },
+        "devices": {"compute": {"name": "values", "step": "1s"}, "network": STATIC},
+        "stop": {"rounds": 2},
+        **sections,
+    }
+
+
+def traced(folder: Path, tables: dict[str, Any], **devices: Any) -> dict[str, Any]:
+    """Three clients on phones whose trace has these tables."""
+    return timed(devices={"trace": phones(folder, **tables), **devices})
+
+
+def of_two_traces(folder: Path, with_own: list[str]) -> dict[str, Any]:
+    """A trace of the devices, and another one that these parts name."""
+    tables = {"compute": STEPS, **RATES}
+    other = phones(folder, "other", **tables)
+    parts = {part: {"trace": other} for part in with_own}
+    network = {"latency": "bundle", **parts.get("network", {})}
+    return traced(folder, tables, **{"compute": {}, **parts, "network": network})
+
+
+def of_marked_devices(folder: Path, valid: list[bool]) -> dict[str, Any]:
+    bundle = online_bundle([(0.0, 86_400.0)], [], [])
+    index = bundle.devices.column_names.index("valid")
+    devices = bundle.devices.set_column(index, "valid", pa.array(valid))
+    TraceBundle(bundle.manifest, {**bundle.tables, "devices": devices}).write(folder / "trace")
+    return timed(devices={"trace": str(folder / "trace")})
+
+
+def of_days(folder: Path, window_h: int, **changes: Any) -> dict[str, Any]:
+    """One device that is observed for these hours."""
+    start = np.datetime64("2025-03-03T00:00")
+    (folder / "days.csv").write_text(
+        f"device,start,end\na,{start}Z,{start + np.timedelta64(window_h, 'h')}Z\n"
+    )
+    bundle = str(folder / "days")
+    assert run("traces", "import", "csv", str(folder / "days.csv"), "-o", bundle).exit_code == 0
+    compute = {**JITTERY["compute"], "step": "1s"}
+    task = {"name": "timing", "clients": 1, "parameters": 250_000}
+    devices = {"trace": bundle, "compute": compute}
+    return timed(devices=devices, task=task, server=sync(pause="3h"), **changes)
+
+
+def of_topology(capacity: str, latency: str) -> dict[str, Any]:
+    """A core node with three sites behind the server's link of this capacity and latency."""
+    levels = {"capacity": [capacity, "1Gbps"], "latency": [latency, "5ms"]}
+    topology = {"name": "tree", "fan_out": [1, 3], **levels}
+    return timed(devices={"network": {"name": "shared", "topology": topology, **LINKS}})
+
+
+def stopping_at(folder: Path, declaration: str) -> dict[str, Any]:
+    (folder / "own.py").write_text(f"def brier(outputs, labels): return 0.5\n{declaration}\n")
+    return of_table(
+        folder,
+        evaluation={"metrics": [f"{folder}/own.py:brier"]},
+        stop={"rounds": 2, "target": {"brier": 0.2}},
+    ) | {
+        "task": {"dataset": "digits", "partition": {"name": "iid", "clients": 2}, "model": "linear"}
+    }
+
+
+def quadratic(evaluation: dict[str, Any], stop: dict[str, Any]) -> dict[str, Any]:
+    task = {"name": "quadratic", "centers": [[0.0], [1.0], [2.0]]}
+    return timed(task=task, evaluation=evaluation, stop=stop)
+
+
+def personal(partition: dict[str, Any]) -> dict[str, Any]:
+    task = {
+        "dataset": "digits",
+        "partition": {"name": "iid", "clients": 3, **partition},
+        "model": {"name": "mlp", "hidden": [8]},
+    }
+    return timed(task=task, server={"method": "fedper"})
+
+
+def energy(**settings: Any) -> dict[str, Any]:
+    """Dispatches of 1.05 s at 0.8 W, 10, 20 or 40 s at 2.5 W and 2.05 s at 1.2 W need 28.3, 53.3 and 103.3 J."""
+    return timed(devices={"energy": settings})
+
+
+def linked(**network: Any) -> dict[str, Any]:
+    return timed(devices={"network": {**STATIC, **network}})
+
+
+EXAMPLES: dict[str, tuple[World, World]] = {
+    "unused-trace": (
+        lambda folder: of_two_traces(folder, ["compute", "availability", "network"]),
+        lambda folder: of_two_traces(folder, ["compute", "availability"]),
+    ),
+    "unmatched-names": (
+        lambda folder: of_table(
+            folder,
+            partition="natural",
+            devices={
+                "trace": phones(folder),
+                "compute": {"name": "values", "step": "1s"},
+                "network": STATIC,
+            },
+        ),
+        lambda folder: of_table(
+            folder,
+            partition="natural",
+            devices={
+                "trace": phones(folder),
+                "compute": {"name": "values", "step": "1s"},
+                "network": STATIC,
+                "assign": "by_name",
+            },
+        ),
+    ),
+    "unused-memory": (
+        lambda folder: traced(folder, {"compute": {**STEPS, "ram_bytes": [1e9] * 4}}, memory="1GB"),
+        lambda folder: traced(
+            folder, {"compute": {**STEPS, "ram_bytes": [1e9] * 2 + [None] * 2}}, memory="1GB"
+        ),
+    ),
+    "unused-latency": (
+        lambda folder: traced(folder, RATES, network={"name": "static"}),
+        lambda folder: traced(folder, RATES, network={"name": "static", "latency": "bundle"}),
+    ),
+    "implausible-times": (
+        lambda folder: of_days(folder, 24 * 400, stop={"simulated_time": "1d"}),
+        lambda folder: of_days(folder, 24 * 7, stop={"simulated_time": "1d"}),
+    ),
+    "invalid-devices": (
+        lambda folder: of_marked_devices(folder, [True, False, False]),
+        lambda folder: of_marked_devices(folder, [True, True, True]),
+    ),
+    "doubtful-task": (lambda folder: of_table(folder, y=np.arange(20) % 2 + 1), of_table),
+    "nothing-measured": (lambda folder: of_table(folder, is_test=np.zeros(20)), of_table),
+    "seldom-evaluated": (
+        quadratic({"every": "2h"}, {"simulated_time": "1h"}),
+        quadratic({"every": "2h"}, {"rounds": 5}),
+    ),
+    "undeclared-direction": (
+        lambda folder: stopping_at(folder, ""),
+        lambda folder: stopping_at(folder, "brier.higher_is_better = False"),
+    ),
+    "unmeasured-personal-models": (personal({}), personal({"test": "split"})),
+    "unusual-schedule": (
+        timed(server={"method": "fedprox", "schedule": "async"}),
+        timed(server={"method": "fedprox", "schedule": "sync"}),
+    ),
+    "absent-clients-weigh": (
+        on_phones(availability=PHONES) | {"server": {"method": "fedcompass"}},
+        on_phones(availability=PHONES) | {"server": {"method": "fedbuff"}},
+    ),
+    "large-cohort": (
+        timed(server=sync(over_selection=2) | {"selection": {"cohort": 2}}),
+        timed(server=sync(over_selection=1.5) | {"selection": {"cohort": 2}}),
+    ),
+    "slow-clients": (timed(server=sync(deadline=13.1)), timed(server=sync(deadline=43.1))),
+    # exp(-1e3 x 20 / 3600) is above 1 in 1,000; exp(-1e3 x 40 / 3600) is below.
+    "frequent-crashes": (
+        timed(devices={"failures": {"crash_rate": 1e3}}),
+        timed(devices={"failures": {"crash_rate": 0.6e3}}),
+    ),
+    # 23.1 s of the middle client.
+    "short-run": (timed(stop={"simulated_time": 23.09}), timed(stop={"simulated_time": 23.1})),
+    "long-latency": (linked(latency=40), linked(latency="5s")),
+    "fast-links": (linked(down="160Gbps"), linked(down="20Gbps")),
+    # Five bits per second; a client whose link is off is meant to be.
+    "slow-links": (linked(up=5), linked(down="1kbps", up="1kbps")),
+    "high-power": (energy(compute_w=2500), energy(compute_w=1000)),
+    "small-battery": (
+        energy(battery_j=53.2, battery_floor=0.54),
+        energy(battery_j=103.4, battery_floor=0.9999),
+    ),
+    "low-battery-floor": (
+        energy(battery_j=120, battery_floor=0.5),
+        energy(battery_j=120, battery_floor=0.862),
+    ),
+    "drifting-hours": (
+        lambda folder: of_days(folder, 7 * 24 + 10, stop={"simulated_time": "8d"}),
+        lambda folder: of_days(folder, 7 * 24 + 10, stop={"simulated_time": "7d"}),
+    ),
+}
+
+
+def rules_of(world: World, folder: Path) -> list[str | None]:
+    scenario = world(folder) if callable(world) else world
+    return [warning.rule for warning in check(read_scenario(scenario))]
+
+
+def test_every_rule_has_examples() -> None:
+    assert EXAMPLES.keys() == PLANNED.checks.keys()
+
+
+@pytest.mark.parametrize("rule", EXAMPLES)
+def test_a_rule_applies_to_its_example_only_and_can_be_ignored(rule: str, tmp_path: Path) -> None:
+    triggers, passes = EXAMPLES[rule]
+    scenario = triggers(tmp_path) if callable(triggers) else triggers
+    others = [each for each in rules_of(scenario, tmp_path) if each != rule]
+    assert len(rules_of(scenario, tmp_path)) > len(others)
+    assert rules_of({**scenario, "ignore": [rule]}, tmp_path) == others
+    (tmp_path / "quiet").mkdir()
+    assert rule not in rules_of(passes, tmp_path / "quiet")
+
+
+@pytest.mark.parametrize(
+    ("scenario", "messages"),
+    [
+        (timed(server=sync(deadline=43.0999)), ["1 of 3 clients cannot finish a dispatch"]),
+        # A draw may be shorter, so nothing is certain.
+        (timed(server=sync(deadline=13), devices=JITTERY), ["3 of 3 clients cannot finish"]),
+        (
+            timed(server=sync(deadline=5) | {"partial_work": "send"}),
+            ["2 of 3 clients cannot finish"],
+        ),
+        (
+            timed(server=sync(over_selection=2) | {"selection": {"cohort": 2}}),
+            ["4 clients should work at once, but there are 3"],
+        ),
+        (
+            energy(battery_j=53.2, battery_floor=0.54),
+            ["for 2 of 3 clients, a full battery (53.2 J) does not last for a dispatch, which"],
+        ),
+        # At a charge of 60, all but the last finish; above 103.3 J, all do.
+        (
+            energy(battery_j=120, battery_floor=0.5),
+            [
+                "for 1 of 3 clients, a battery at its floor (60 J) does not last for a dispatch, which "
+            ],
+        ),
+        (
+            of_topology("1000", "2"),
+            [
+                "2 of 8 links of the topology have a latency above 1 s, the first from server to n0",
+                "2 of 8 links of the topology have less than 10 kbit/s, the first from server to n0",
+            ],
+        ),
+        (of_topology("1Gbps", "5ms"), []),
+        (
+            timed(stop={"simulated_time": 3}),
+            ["3 of 3 clients need longer for one dispatch than the run lasts, 3 s; the fastest"],
+        ),
+        (
+            quadratic({"every": "61min", "at_start": False}, {"simulated_time": "1h"}),
+            ["evaluation.every: only the final model"],
+        ),
+        (
+            quadratic({"every_rounds": 6}, {"rounds": 5}),
+            ["evaluation.every_rounds: only the initial and the final model"],
+        ),
+        (quadratic({"every_rounds": 5}, {"rounds": 5}), []),
+    ],
+)
+def test_warnings_count_what_they_are_about(scenario: dict[str, Any], messages: list[str]) -> None:
+    warnings = check(read_scenario(scenario))
+    assert len(warnings) == len(messages)
+    for warning, message in zip(warnings, messages, strict=True):
+        assert message in warning.message
+
+
+@pytest.mark.parametrize(
+    ("method", "schedule", "of_paper"),
+    [
+        ("fedavg", "sync", ""),
+        ("fedbuff", "buffered", ""),
+        ("fedbuff", "async", "buffered"),
+        ("fedat", "sync", "tiered"),
+        ("wait", "window", ""),
+        ("wait", "sync", "window"),
+        ("fedavg", "mine.py:Mine", ""),
+    ],
+)
+def test_a_schedule_that_the_paper_does_not_use_is_named(
+    method: str, schedule: str, of_paper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A schedule of the user's is not doubted."""
+    (tmp_path / "mine.py").write_text(
+        "from fedsim.scheduling.schedules.sync import Sync\nclass Mine(Sync):\n    name = 'mine'\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    scenario = timed(server={"method": method, "schedule": schedule})
+    doubts = [one for one in check(read_scenario(scenario)) if one.rule == "unusual-schedule"]
+    assert [one.message.rpartition("its paper uses ")[2] for one in doubts] == [of_paper][
+        : bool(of_paper)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("battery_j", "fix"),
+    [(120, "set at least 0.87"), (103.4, "raise battery_j, or give less work")],
+)
+def test_the_floor_that_suffices_is_told_and_suffices(battery_j: float, fix: str) -> None:
+    """The slowest of the three devices needs 103.3 J, 86.1% of 120 J."""
+    energy = {"battery_j": battery_j}
+    (warning,) = check(read_scenario(timed(devices={"energy": energy})))
+    assert warning.message.startswith("devices.energy.battery_floor: for ")
+    assert warning.hint == fix
+    energy["battery_floor"] = 0.87
+    assert len(check(read_scenario(timed(devices={"energy": energy})))) == (battery_j < 120)
+
+
+def test_a_class_whose_battery_is_too_small_is_named(tmp_path: Path) -> None:
+    """Two phones that need 28.3 and 53.3 J, and a pc that needs more, but has no battery."""
+    watts = {"compute_w": 2.5, "download_w": 0.8, "upload_w": 1.2}
+    classes = {
+        "phone": {**watts, "battery_j": 60, "battery_floor": 0.5},
+        "pc": {**watts, "battery_j": "none"},
+    }
+    trace = phones(tmp_path, kinds=["phone", "phone", "pc"], count=3)
+    devices = {"trace": trace, "energy": {"battery_j": 1, "classes": classes}}
+    (warning,) = check(read_scenario(timed(devices=devices)))
+    assert warning.message.startswith(
+        "devices.energy.classes.phone.battery_floor: for 1 of 3 clients, a battery at its floor (30 J)"
+    )
+    assert warning.hint == "set at least 0.89"
+
+
+@pytest.mark.parametrize(
+    ("stop", "before", "after"),
+    [({"rounds": 2}, 0, 0), ({"rounds": 100}, 0, 1), ({"simulated_time": "8d"}, 1, 1)],
+)
+def test_hours_drift_by_the_check_if_the_length_of_the_run_is_known_else_at_its_end(
+    stop: dict[str, Any], before: int, after: int, tmp_path: Path
+) -> None:
+    """100 rounds with pauses of 3 hours take 12 days."""
+    scenario = of_days(tmp_path, 7 * 24 + 10, stop=stop)
+    assert rules_of(scenario, tmp_path).count("drifting-hours") == before
+    notes = fedsim.run(scenario, tmp_path / "run").info.get("notes", [])
+    assert sum("repeats every 7 d 10 h, which is not" in note for note in notes) == after

@@ -1,0 +1,145 @@
+"""What the clients can never do is refused if it is certain, with the value that would suffice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedsim
+from fedsim.api import read_scenario
+from fedsim.composition.checking import check
+from fedsim.errors import UserError
+from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.tables import make_table
+from tests.composition.worlds import sync, timed
+from tests.simulation.harness import online_bundle
+
+
+def crowd(**sections: Any) -> dict[str, Any]:
+    """3,000 equal clients, in a run that ends after 1,000 arrivals."""
+    devices = {"compute": {"name": "values", "step": "1s"}, **sections.pop("devices", {})}
+    task = {"name": "timing", "clients": 3000, "parameters": 250_000}
+    return timed(task=task, devices=devices, stop={"arrivals": 1000}, **sections)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "message"),
+    [
+        (
+            timed(server=sync(deadline=13)),
+            "no client can finish a dispatch within 13 s; the fastest needs 13.1 s\n  raise "
+            "server.schedule.deadline to at least 13.1s for the fastest client, 43.1s for all, or give less work",
+        ),
+        (timed(server={"schedule": {"name": "async", "timeout": "1ns"}}), "no client can finish"),
+        (timed(server={"schedule": {"name": "window", "deadline": 13}}), "no client can finish"),
+        (
+            timed(server=sync(deadline=4) | {"partial_work": "send"}),
+            "no client can finish one local step within 4 s",
+        ),
+        (
+            timed(training={"time_budget": 60}, server=sync(deadline=60)),
+            r"the fastest needs 1 min 3(.|\n)* to at least 63.1s, or give less work",
+        ),
+        (timed(server=sync(min_cohort=4)), "a round needs 4 clients, but there are 3"),
+        (timed(server={"selection": {"cohort": 4}}), "a cohort of 4 cannot be drawn from 3"),
+        (
+            timed(server={"schedule": {"name": "async", "concurrency": 4}}),
+            "4 clients cannot be busy at once: there are only 3",
+        ),
+        (
+            crowd(server={"schedule": {"name": "async", "concurrency": 4000}}),
+            "4,000 clients cannot be busy at once: there are only 3,000",
+        ),
+        (
+            crowd(devices={"memory": "1kB"}),
+            "none of the 3,000 clients .*: 3,000 have less memory than",
+        ),
+        (
+            crowd(server={"schedule": {"name": "buffered", "buffer_size": 2000}}),
+            "a version needs 2,000 updates, but the run ends after 1,000 arrivals",
+        ),
+        (crowd(server=sync(min_cohort=4000)), "a round needs 4,000 clients, but there are 3,000"),
+        (
+            crowd(server={"selection": {"cohort": 4000}}),
+            "a cohort of 4,000 cannot be drawn from 3,000 clients",
+        ),
+        (timed(devices={"memory": "1kB"}), "none of the 3 clients .*: 3 have less memory than"),
+        (
+            timed(
+                devices={"failures": {"upload_loss": 1}},
+                server={"schedule": "async"},
+                stop={"arrivals": 1},
+            ),
+            "every upload is lost, so the run never ends",
+        ),
+    ],
+)
+def test_what_is_certain_is_refused(scenario: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        check(read_scenario(scenario))
+
+
+@pytest.mark.parametrize(
+    ("ram_bytes", "memory"),
+    [
+        ([4.0, 8.0, 8.0], "ram_bytes (in bytes) in the trace's compute table"),
+        ([4.0, 8.0, None], "devices.memory"),
+    ],
+)
+def test_too_little_memory_is_corrected_where_it_is_given(
+    ram_bytes: list[float | None], memory: str, tmp_path: Path
+) -> None:
+    bundle = online_bundle([], [], [])
+    compute = {
+        "device_id": bundle.device_ids.to_pylist(),
+        "task": ["*"] * 3,
+        "phase": ["training"] * 3,
+        "sample_s": [0.1] * 3,
+        "ram_bytes": ram_bytes,
+    }
+    tables = {**bundle.tables, "compute": make_table("compute", compute)}
+    TraceBundle(bundle.manifest, tables).write(tmp_path / "trace")
+    devices = {
+        "trace": str(tmp_path / "trace"),
+        "compute": "trace",
+        "availability": "always",
+        "memory": "1kB",
+    }
+    with pytest.raises(UserError, match="3 have less memory than training needs") as caught:
+        check(read_scenario(timed(devices=devices)))
+    assert f"raise {memory}, or choose a smaller model" in str(caught.value)
+
+
+def test_a_start_after_all_sessions_is_named_as_the_cause(tmp_path: Path) -> None:
+    online_bundle([(100.0, 200.0)], [(100.0, 200.0)], []).write(tmp_path / "trace")
+    trace = {"name": "trace", "trace": str(tmp_path / "trace")}
+    scenario = timed(devices={"availability": {**trace, "start": "1h"}})
+    with pytest.raises(UserError, match="none of the 3 clients") as caught:
+        check(read_scenario(scenario))
+    assert str(caught.value.hint) == (
+        "choose an earlier devices.availability.start (now 1 h), change devices.availability.on_end, or take another"
+        " trace"
+    )
+
+
+def _tcp(**more: Any) -> dict[str, Any]:
+    """The same links with TCP."""
+    return {"network": {**timed()["devices"]["network"], "transport": {"name": "tcp"}, **more}}
+
+
+@pytest.mark.parametrize("more", [{}, {"loss": 0.01}], ids=["no loss", "loss"])
+def test_the_deadline_suggested_with_tcp_is_met(more: dict[str, Any], tmp_path: Path) -> None:
+    """The nominal duration includes what the transport adds, so that nobody is late with the value of the hint."""
+    scenario = timed(server=sync(deadline=30), devices=_tcp(**more))
+    warning = next(
+        one for one in check(read_scenario(scenario)) if "cannot finish a dispatch" in one.message
+    )
+    assert warning.hint is not None
+    deadline = warning.hint.split(" at least ")[1].split(",")[0]
+    assert float(deadline.removesuffix("s")) > 43.1, "more than with a fluid transfer"
+    met = fedsim.run(timed(server=sync(deadline=deadline), devices=_tcp(**more)), tmp_path / "run")
+    assert set(met.dispatches["outcome"]) == {"aggregated"}
+    # The hint is no longer than needed: a round takes as long as its slowest client.
+    assert met.aggregations["time_s"][0] > 0.99 * float(deadline.removesuffix("s"))
