@@ -26,8 +26,14 @@ def test_a_run_without_any_update_says_so(run: Callable[..., Result], up: str, s
 @pytest.mark.parametrize(
     ("rate", "said"),
     [
-        (1e38, r"loss is not finite \[diverged-model\]\n  try a smaller learning rate, or training\.clip_norm"),
-        (1e5, r"its loss is [\d,]+, and that of the initial model was 2\.3\d* \[high-loss\]\n  try a smaller"),
+        (
+            1e38,
+            r"loss is not finite \[diverged-model\]\n  try a smaller learning rate, or training\.clip_norm",
+        ),
+        (
+            1e5,
+            r"its loss is [\d,]+, and that of the initial model was 2\.3\d* \[high-loss\]\n  try a smaller",
+        ),
         (0.1, None),
     ],
 )
@@ -60,7 +66,10 @@ def test_a_users_metric_that_is_nan_is_named_and_no_learning_rate_blamed(
     assert f"{said}\n  see {own}:late\n" in result.stderr
     assert "has diverged" not in result.output
     result = run(text, "-s", "training.optimizer.lr=1e38", "-o", "diverged")
-    assert "the model has diverged: loss and late are not finite [diverged-model]\n  try" in result.stderr
+    assert (
+        "the model has diverged: loss and late are not finite [diverged-model]\n  try"
+        in result.stderr
+    )
     assert "undefined" not in result.stderr
 
 
