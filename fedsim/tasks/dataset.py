@@ -6,7 +6,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -18,7 +17,6 @@ from fedsim.parts.component import Component, is_bundled, place
 from fedsim.parts.functions import returned, shown
 from fedsim.randomness import isolated
 from fedsim.tasks.reading.arrays import first_not_finite
-from fedsim.vocabulary.formatting import format_counted, format_names
 
 Kind = Literal["classification", "next_character", "binary", "regression"]
 """``binary`` is classification into two classes, with label 1 as the positive one."""
@@ -87,20 +85,17 @@ class Dataset:
     _unread: dict[str, _Deferred] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._check_types()
         if self.kind == "classification" and self.classes == 2:
             object.__setattr__(self, "kind", "binary")
         if self.kind == "next_character":
             object.__setattr__(self, "tokens", True)
         if not self.class_names and self.kind != "regression":
             object.__setattr__(self, "class_names", tuple(map(str, range(self.classes))))
-        self._check_split("training", self.train_x, self.train_y, self.train_groups)
-        self._check_split("test", self.test_x, self.test_y, self.test_groups)
+        self._check_split("train")
+        self._check_split("test")
         train_shape, test_shape = self.train_x.shape[1:], self.test_x.shape[1:]
-        if not len(self.train_y):
-            raise self._damaged("it has no training samples")
-        if 0 in train_shape:
-            raise self._damaged(f"its samples are empty: they have shape {train_shape}")
+        if not len(self.train_y) or 0 in train_shape:
+            raise self._damaged(f"it has no training samples: {self.train_x.shape}")
         if train_shape != test_shape:
             raise self._damaged(
                 f"training samples have shape {train_shape}, test samples {test_shape}"
@@ -121,108 +116,59 @@ class Dataset:
                 raise self._damaged(
                     f"its samples differ from the declared shape {unread.shape} or type {unread.dtype}"
                 )
-            self._check_finite(name.removesuffix("_x").replace("train", "training"), array)
+            self._check_finite(name, array)
             object.__setattr__(self, name, array)
             return array
 
-    def _check_types(self) -> None:
-        if not isinstance(self.classes, Integral) or self.classes < 1:
-            raise self._damaged(f"classes is {shown(self.classes)}, not a number of at least 1")
-        for name in ("train_x", "train_y", "test_x", "test_y"):
-            array = getattr(self, name)
-            if not isinstance(array, np.ndarray | _Deferred):
-                raise self._damaged(f"{name} is {shown(array)}, not a NumPy array")
-            if array.dtype.kind not in "biuf":
-                raise self._damaged(f"{name} is of type {array.dtype}, not numbers")
-        for name in ("train_groups", "test_groups", "scale", "shift"):
-            array = getattr(self, name)
-            if not isinstance(array, np.ndarray | None):
-                raise self._damaged(f"{name} is {shown(array)}, not a NumPy array")
-        for name in ("train_y", "test_y"):
-            labels = getattr(self, name)
-            if labels.ndim != 1:
-                raise self._damaged(f"{name} has shape {labels.shape}, not ({len(labels)},)")
-            if self.kind != "regression" and labels.dtype != np.int64:
-                raise self._damaged(
-                    f"{name} is of type {labels.dtype}, but labels are int64: give {name}.astype(np.int64)"
-                )
-
-    def _check_split(
-        self,
-        split: str,
-        x: npt.NDArray[Any],
-        y: npt.NDArray[Any],
-        groups: npt.NDArray[np.int64] | None,
-    ) -> None:
-        if len(x) != len(y):
-            raise self._damaged(f"{len(x)} {split} samples but {len(y)} labels")
+    def _check_split(self, split: str) -> None:
+        x, y, groups = (getattr(self, f"{split}_{part}") for part in ("x", "y", "groups"))
+        for name, array in ((f"{split}_x", x), (f"{split}_y", y)):
+            if not isinstance(array, np.ndarray | _Deferred) or array.dtype.kind not in "biuf":
+                raise self._damaged(f"{name} is {shown(array)}, not a NumPy array of numbers")
+        if y.shape != (len(x),):
+            raise self._damaged(f"{split}_y has shape {y.shape} for {len(x)} samples")
         if self.kind == "regression":
             if y.dtype != np.float32 or self.classes != 1 or not np.isfinite(y).all():
                 raise self._damaged(
-                    f"its {split} targets must be finite float32 numbers, with classes = 1"
+                    f"{split}_y must be finite float32 numbers, with classes = 1, for a regression"
                 )
+        elif y.dtype != np.int64:
+            raise self._damaged(f"{split}_y is of type {y.dtype}; give {split}_y.astype(np.int64)")
         elif len(y) and not (y.min() >= 0 and y.max() < self.classes):
             raise self._damaged(
                 f"{split} labels run from {y.min()} to {y.max()}, outside 0 to {self.classes - 1}"
             )
         if not isinstance(x, _Deferred):
-            self._check_finite(split, x)
+            self._check_finite(f"{split}_x", x)
         if groups is not None and (
             len(groups) != len(y)
             or (len(groups) and (groups.min() < 0 or groups.max() >= len(self.group_names)))
         ):
-            raise self._damaged(f"the groups of the {split} samples do not match the samples")
+            raise self._damaged(f"{split}_groups does not match the samples and group_names")
 
-    def _check_finite(self, split: str, x: npt.NDArray[Any]) -> None:
+    def _check_finite(self, name: str, x: npt.NDArray[Any]) -> None:
         row = first_not_finite(x)
         if row is not None:
-            raise self._damaged(f"{split} sample {row} is not finite")
+            raise self._damaged(f"{name}: sample {row} is not finite")
 
     def _damaged(self, what: str) -> UserError:
         hint = "fix its files, or the code that reads them"
         return UserError(what, where=f"data set {self.name}", hint=hint)
 
     def doubts(self) -> list[UserError]:
-        """Warnings if labels probably begin at 1 (no sample has label 0), and if classes may be one with two names."""
-        doubts = [
-            UserError(f"data set {self.name}: {note}", where="task.dataset") for note in self.notes
-        ]
-        if self.kind in ("regression", "next_character"):
+        """The notes, and a warning if labels probably begin at 1: no sample has label 0."""
+        where = "task.dataset"
+        doubts = [UserError(f"data set {self.name}: {note}", where=where) for note in self.notes]
+        if self.kind in ("regression", "next_character") or 0 in self.train_y or 0 in self.test_y:
             return doubts
-        doubts += self._similar_classes()
-        if not any((y == 0).any() for y in (self.train_y, self.test_y)):
-            doubts.append(
-                UserError(
-                    f"class 0 of data set {self.name} has no samples",
-                    where="task.dataset",
-                    hint="number the classes 0, 1, 2, ..., because models have an output for each label from 0; for "
-                    "arrays in files, set task.dataset.labels_from: 1",
-                )
-            )
-        return doubts
-
-    def _similar_classes(self) -> list[UserError]:
-        """Warnings about classes whose names, of more than one letter, differ only in upper and lower case."""
-        by_letters: dict[str, list[int]] = {}
-        for label, name in enumerate(self.class_names):
-            if len(name) > 1:
-                by_letters.setdefault(name.casefold(), []).append(label)
-        samples = np.bincount(np.concatenate([self.train_y, self.test_y]), minlength=self.classes)
         return [
+            *doubts,
             UserError(
-                "the classes "
-                + format_names(
-                    [
-                        f"'{self.class_names[label]}' ({format_counted(int(samples[label]), 'sample')})"
-                        for label in labels
-                    ]
-                )
-                + f" of data set {self.name} differ only in upper and lower case",
-                where="task.dataset",
-                hint="if they are one class, write it in one way",
-            )
-            for labels in by_letters.values()
-            if len(labels) > 1
+                f"class 0 of data set {self.name} has no samples",
+                where=where,
+                hint="number the classes 0, 1, 2, ..., because models have an output for each label from 0; for arrays "
+                "in files, set task.dataset.labels_from: 1",
+            ),
         ]
 
     @property
@@ -282,17 +228,14 @@ class DatasetComponent(Component, ABC):
         Raises:
             UserError: it fails, or a user's returns anything but a :class:`Dataset`.
         """
+        if is_bundled(type(self)):
+            return self.load(folder)
         try:
-            if is_bundled(type(self)):
-                return self.load(folder)
             with isolated(0):
                 data = self.load(folder)
         except UserError as error:
-            if is_bundled(type(self)):
-                raise
-            raise UserError(
-                error.message, where=place(type(self), "load"), hint=error.hint
-            ) from error
+            source = place(type(self), "load")
+            raise UserError(error.message, where=source, hint=error.hint) from error
         return returned(type(self), "load", data, Dataset)
 
 

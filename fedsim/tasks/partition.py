@@ -116,11 +116,7 @@ class Partitioner(Component, ABC):
 
     @abstractmethod
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Assign the training samples to clients.
-
-        Raises:
-            UserError: the parameters do not fit the dataset.
-        """
+        """Assign the training samples to clients; raises :meth:`misfit` if the parameters do not fit them."""
 
     def misfit(self, message: str, hint: str) -> UserError:
         """The error for parameters that do not fit the dataset."""
@@ -184,33 +180,30 @@ class Partitioner(Component, ABC):
         )
 
     def _check_owners(self, function: str, owners: Any, samples: int, clients: int) -> None:
-        """Refuse what a user's function returns as the clients of samples if it is anything else.
-
-        Raises:
-            UserError: it is not an array of integers of the right shape, or a client does not exist.
-        """
+        """Refuse anything but an array of existing clients, one per sample."""
         array = owners if isinstance(owners, np.ndarray) else np.array(None)
-        what = shown(owners)
-        if array.dtype.kind in "iu" and array.shape == (samples,):
-            outside = array[(array < UNUSED) | (array >= clients)]
-            if not len(outside):
-                return
-            what = f"client {outside[0]}"
-        raise wrong_return(
-            type(self),
-            function,
-            f"{what} as owners of {format_counted(samples, 'sample')}",
-            f"give an int64 array of shape ({samples},) with clients 0 to {clients - 1}; {UNUSED} for an unused sample",
-        )
+        if (
+            array.dtype.kind not in "iu"
+            or array.shape != (samples,)
+            or ((array < UNUSED) | (array >= clients)).any()
+        ):
+            raise wrong_return(
+                type(self),
+                function,
+                f"{shown(owners)} as owners of {format_counted(samples, 'sample')}",
+                f"give an int64 array of shape ({samples},) with clients 0 to {clients - 1}; {UNUSED} for an unused "
+                "sample",
+            )
 
 
-def too_many_clients(clients: int, samples: int, dataset: Dataset) -> UserError:
-    """The error for more clients than samples."""
+def too_many_clients(clients: int, samples: int, dataset: Dataset, minimum: int = 1) -> UserError:
+    """The error for clients that cannot all have ``minimum`` of this many samples."""
+    each = f" with at least {format_count(minimum)} each" if minimum > 1 else ""
     return UserError(
         f"{format_counted(clients, 'client')} cannot share {format_counted(samples, 'training sample')} "
-        f"of {dataset.name}",
+        f"of {dataset.name}{each}",
         where="task.partition",
-        hint=f"use at most {format_count(samples)} clients, or a larger data set",
+        hint=f"use at most {format_count(samples // minimum)} clients, or a larger data set",
     )
 
 
@@ -267,14 +260,7 @@ def raise_minimum(
     """
     counts = np.bincount(owners[owners != UNUSED], minlength=clients)
     if minimum * clients > counts.sum():
-        if minimum == 1:
-            raise too_many_clients(clients, int(counts.sum()), dataset)
-        raise UserError(
-            f"{format_count(clients)} clients with at least {format_count(minimum)} samples each need "
-            f"{format_count(minimum * clients)} samples; {dataset.name} has {format_count(int(counts.sum()))}",
-            where="task.partition",
-            hint="lower min_samples or the number of clients",
-        )
+        raise too_many_clients(clients, int(counts.sum()), dataset, minimum)
     short = np.flatnonzero(counts < minimum)
     if not len(short):
         return owners

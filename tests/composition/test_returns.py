@@ -127,7 +127,7 @@ CASES: list[tuple[str, Any, str]] = [
     (
         "task.partition",
         {"name": "own.py:Parts", "clients": 2, "value": "outside"},
-        "returns client 99",
+        "with clients 0 to 1",
     ),
     ("task.partition", {"name": "own.py:Parts", "clients": 2, "value": "few"}, r"shape \(5,\)"),
     ("task.dataset", {"name": "own.py:Data", "value": "None"}, "return a .*Dataset"),
@@ -135,7 +135,7 @@ CASES: list[tuple[str, Any, str]] = [
     (
         "task.dataset",
         {"name": "own.py:Data", "value": "labels"},
-        "train_y is of type float64, but labels",
+        "train_y is of type float64; give",
     ),
     (
         "devices.compute",

@@ -43,7 +43,7 @@ def test_deferred_samples_are_read_once_and_only_when_used() -> None:
         (np.ones((2, 3)), "differ from the declared shape"),
         (
             np.array([[0, 0, 0], [0, np.nan, 0]], dtype=np.float32),
-            "training sample 1 is not finite",
+            "train_x: sample 1 is not finite",
         ),
     ],
 )

@@ -64,7 +64,7 @@ def test_missing_files_are_named(idx_folder: Path) -> None:
 
 def test_labels_outside_the_classes_are_refused(idx_folder: Path) -> None:
     (idx_folder / f"{MNIST_FILES[1]}.gz").write_bytes(gzip.compress(idx(np.full(30, 11))))
-    with pytest.raises(UserError, match="training labels run from 11 to 11, outside 0 to 9"):
+    with pytest.raises(UserError, match="train labels run from 11 to 11, outside 0 to 9"):
         load("mnist", root=idx_folder)
 
 

@@ -60,7 +60,7 @@ def test_npz_without_a_split_is_split_by_its_seed(tmp_path: Path) -> None:
         ({"x": np.zeros((9, 2)), "y": np.full(9, -1)}, "labels run from -1"),
         ({"x": np.zeros((9, 2)), "y": np.array([3_000_000_000, *range(8)])}, "to 3000000000; .* 9"),
         ({"x": np.zeros((9, 2)), "y": np.ones(9, dtype=int)}, "only one class, 1"),
-        ({"x": np.zeros((9, 0)), "y": np.arange(9) % 2}, "samples are empty"),
+        ({"x": np.zeros((9, 0)), "y": np.arange(9) % 2}, "no training samples"),
         ({"x": rows(9), "y": np.arange(9) % 2, "is_test": np.zeros((9, 2))}, "is_test has 2 dim"),
         (
             {"x": rows(9), "y": np.arange(9) % 2, "is_test": np.full(9, 2)},

@@ -103,18 +103,6 @@ def test_a_table_that_does_not_fit_says_why(
         load("table", path=tmp_path / "own.csv", **params)
 
 
-def test_classes_that_differ_in_case_have_a_warning_unless_they_are_letters(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "own.csv").write_text("a,b\n" + "1,cat\n2,dog\n3,Cat\n4,cat\n" * 5)
-    [warning] = load("table", path=tmp_path / "own.csv", target="b").doubts()
-    assert warning.message == (
-        "the classes 'Cat' (5 samples) and 'cat' (10 samples) of data set own differ only in upper and lower case"
-    )
-    (tmp_path / "own.csv").write_text("a,b\n" + "1,a\n2,A\n" * 5)
-    assert not load("table", path=tmp_path / "own.csv", target="b").doubts()
-
-
 def test_other_kinds_of_table_and_damaged_ones_are_refused(tmp_path: Path) -> None:
     import pandas as pd
 

@@ -27,7 +27,7 @@ from tests.tasks.toys import load
             "not an IDX file of bytes with 3",
         ),
         (lambda content: gzip.compress(b"\0\0"), "not an IDX file"),
-        (lambda content: gzip.compress(idx(np.zeros((29, 28, 28)))), "29 training samples but 30"),
+        (lambda content: gzip.compress(idx(np.zeros((29, 28, 28)))), "for 29 samples"),
     ],
 )
 def test_a_damaged_idx_file_is_named(idx_folder: Path, change: Any, message: str) -> None:
