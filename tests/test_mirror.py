@@ -44,7 +44,7 @@ ELSEWHERE = {
     "network/transports/fluid.py": ("network/test_transported.py", "adds nothing to a transfer"),
     "tasks/datasets/fashion_mnist.py": ("tasks/datasets/test_mnist.py", "other files of MNIST"),
     "traces/parameters.py": ("composition/test_needs.py", "declarations"),
-    "traces/synthesis/family.py": ("traces/synthesis/families/test_families.py", "an interface"),
+    "traces/synthesis/family.py": ("traces/synthesis/families/test_simple.py", "an interface"),
 }
 """Modules whose test has another name: it, and why."""
 

@@ -61,20 +61,21 @@ def suggested_trace(path: Path, folder: Path = Path()) -> str:
         path: its folder.
         folder: the folder that relative paths refer to; bundles near it are suggested as seen from there.
     """
-    known = {name: f"{PREFIX}{name}" for name in traces()}
-    built_in = list(known.values())
+    built_in = {name: f"{PREFIX}{name}" for name in traces()}
     nearby = {}
-    for start in (Path(), folder.parent, folder, path.parent):
+    for start in (folder.parent, folder, path.parent):
         for pattern in ("*/manifest.json", "traces/*/manifest.json"):
-            for manifest in sorted(start.glob(pattern)):
+            for manifest in start.glob(pattern):
                 bundle = manifest.parent
-                if written(bundle.resolve()) != f"{PREFIX}{bundle.name}":
+                if not bundle.resolve().is_relative_to(located("traces")):
                     nearby[bundle.name] = os.path.relpath(bundle, folder)
-    known |= nearby
+    known = built_in | nearby
     if meant := similar(path.name, known):
         return f"did you mean '{known[meant]}'?"
-    others = f"; nearby: {', '.join(list(nearby.values())[:_NAMED])}" if nearby else ""
-    return f"built in: {', '.join(built_in)} (fedsim traces inspect {built_in[0]} describes it){others}"
+    others = f"; nearby: {', '.join(sorted(nearby.values())[:_NAMED])}" if nearby else ""
+    first = next(iter(built_in.values()))
+    names = ", ".join(built_in.values())
+    return f"built in: {names} (fedsim traces inspect {first} describes it){others}"
 
 
 def scenarios() -> dict[str, Path]:

@@ -380,18 +380,13 @@ def check_output(path: Path, *, overwrite: bool) -> None:
             hint="name another folder, or use --force to replace the trace bundle",
         )
     listed = _listed_files(path) if entries else []
-    if not listed:
+    others = sorted(item.name for item in entries or () if item not in listed)
+    if others or not listed:
         raise UserError(
-            "is not a trace bundle written by fedsim, and will not be replaced",
+            "is not a trace bundle written by fedsim"
+            + (f", or contains other files ({', '.join(others[:5])})" if others else ""),
             where=str(path),
-            hint="name another folder",
-        )
-    if others := sorted(item.name for item in entries or () if item not in listed):
-        shown = ", ".join(map(repr, others[:5])) + (", ..." if len(others) > 5 else "")
-        raise UserError(
-            f"also contains files that do not belong to the trace bundle, and will not be replaced: {shown}",
-            where=str(path),
-            hint="move them elsewhere, or name another folder",
+            hint="move them elsewhere, or name another folder; they will not be replaced",
         )
 
 

@@ -239,12 +239,7 @@ def _paired(
 ) -> Ints:
     """For each of ``count`` devices, a device of ``bundle`` that has rows in ``table``."""
     if table not in bundle.tables:
-        other = next((name for name in ("compute", "network") if name in bundle.tables), None)
-        raise bundle.error(
-            f"the trace bundle has no table {table}",
-            hint=_giving(table)
-            + (f"; this one has a table {other}, for --{other}" if other else ""),
-        )
+        raise bundle.error(f"the trace bundle has no table {table}", hint=_giving(table))
     candidates = np.unique(bundle.device_rows(table))
     candidates = candidates[candidates >= 0]
     if not len(candidates):

@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
 from fedsim.parts.component import Component, Parameters
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
@@ -128,19 +127,8 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
     Raises:
         UserError: a file is missing or not of the format, or the resulting bundle is not sound.
     """
-    if not isinstance(params, ImporterParams):
-        raise UserError(
-            f"the options of the importer {importer.__name__} are not importer options",
-            hint="derive its Params from fedsim.traces.importers.ImporterParams",
-        )
     sources = Sources(paths, max_unpacked=params.max_unpacked)
-    imported = importer.read(sources, params)
-    if not isinstance(imported, Imported):
-        raise UserError(
-            f"the importer {importer.__name__} returned {type(imported).__name__}, not Imported",
-            where=sources.where,
-            hint="end its read with: return Imported(tables)",
-        )
+    imported: Imported = importer.read(sources, params)
     tables = {
         name: table if isinstance(table, pa.Table) else make_table(name, table)
         for name, table in imported.tables.items()

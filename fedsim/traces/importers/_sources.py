@@ -119,8 +119,6 @@ class SourceFile:
                 where=f"{self.where}:{error.lineno}:{error.colno}",
                 hint="the file is truncated or of another format",
             ) from error
-        except RecursionError as error:
-            raise self.error("is nested too deeply to be a trace") from error
 
     def records(self) -> Any:
         """The content of a JSON file or of a pickle of plain data.
@@ -167,8 +165,6 @@ class SourceFile:
                     where=f"{self.where}, record {key}",
                     hint="check that the file is of the named format",
                 )
-            if str(key) in records:
-                raise self.error(f"record {key!r} appears twice")
             records[str(key)] = record
         return records
 

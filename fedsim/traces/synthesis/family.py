@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fedsim.parts.component import Component, discover
 from fedsim.randomness import Stream
-from fedsim.traces.arrays import Bools, Floats, Ints
+from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.intervals import join_touching
 
 RESOLUTION_US = 1000
@@ -92,11 +92,3 @@ def sessions_from_seconds(
         np.minimum(end, span) * RESOLUTION_US,
         censored,
     )
-
-
-def sessions_from_slots(devices: Ints, online: Bools, slot_s: float, span_s: float) -> Sessions:
-    """Runs of slots in which a device is online; ``online`` has shape (devices, slots)."""
-    edges = np.diff(online.astype(np.int8), axis=1, prepend=0, append=0)
-    device, start = np.nonzero(edges == 1)
-    _, end = np.nonzero(edges == -1)
-    return sessions_from_seconds(devices[device], start * slot_s, end * slot_s, span_s)

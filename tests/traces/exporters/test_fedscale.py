@@ -7,12 +7,15 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedsim.errors import UserError
 from fedsim.traces.exporters import registry as exporters
 from tests.traces.fedscale_files import behaviour, client
-from tests.traces.helpers import import_
+from tests.traces.helpers import import_, online
+
+US, NS = 1_000_000, 1_000_000_000
 
 
 def export(bundle: Any, path: Path, **options: Any) -> tuple[Any, dict[str, int]]:
@@ -72,6 +75,52 @@ def test_export_refuses_to_overwrite_and_unknown_endings(tmp_path: Path) -> None
     assert json.loads(path.read_text())["1"]["inactive"] == [5]
 
 
+def timer_file(path: Path) -> Path:
+    """Two devices whose windows differ, one of them available across its seam."""
+    devices = {
+        "5": {
+            "isSuccess": True,
+            "trace_start": 1000.0,
+            "trace_end": 1100.0,
+            "ready_time": [[1000.0, 1010.0], [1040.0, 1060.0], [1095.0, 1100.0]],
+        },
+        "8": {
+            "isSuccess": True,
+            "trace_start": 1030.0,
+            "trace_end": 1090.0,
+            "ready_time": [[1050.0, 1085.0]],
+        },
+        "9": {"isSuccess": False, "trace_start": None, "trace_end": None, "ready_time": []},
+    }
+    path.write_text(json.dumps(devices))
+    return path
+
+
+def test_export_on_the_clock_splits_sessions_at_the_seam(tmp_path: Path) -> None:
+    bundle = import_("flash", timer_file(tmp_path / "t.json"))
+    data, counts = export(bundle, tmp_path / "clock.json")
+    # 1050..1085 is 30..65 of a period of 60 s: split. 1095..1100 is 95..100 of 100 s: not.
+    assert counts["split_at_seam"] == 1
+    assert counts["invalid_devices"] == 1
+    assert data["8"] == {
+        "duration": 35,
+        "active": [0, 30],
+        "inactive": [5, 60],
+        "finish_time": 60,
+        "model": "unknown",
+    }
+    again = import_("fedscale", tmp_path / "clock.json")
+    for half_second in range(1, 800, 2):
+        assert online(again, half_second * US / 2) == online(bundle, half_second * US / 2)
+
+
+def test_export_by_device_keeps_each_devices_own_start(tmp_path: Path) -> None:
+    bundle = import_("flash", timer_file(tmp_path / "t.json"))
+    data, _ = export(bundle, tmp_path / "device.json", align="device")
+    assert (data["5"]["active"], data["5"]["inactive"]) == ([0, 40, 95], [10, 60, 100])
+    assert (data["8"]["active"], data["8"]["inactive"]) == ([20], [55])
+
+
 @pytest.mark.real_data
 def test_real_round_trip(real_traces: Path, tmp_path: Path) -> None:
     source = real_traces / "fedscale_100" / "client_behave_trace_100.pkl"
@@ -100,3 +149,15 @@ def test_real_capacity_round_trip(real_traces: Path, tmp_path: Path) -> None:
     for key, record in original.items():
         # ms to s and back costs at most one unit in the last place.
         assert back[key] == pytest.approx(record, rel=3e-16)
+
+
+@pytest.mark.real_data
+def test_real_flash_to_fedscale_and_back(real_traces: Path, tmp_path: Path) -> None:
+    bundle = import_("flash", real_traces / "flash_state_1k" / "cached_timers.json")
+    _, counts = export(bundle, tmp_path / "f.pkl")
+    assert (counts["rounded"], counts["vanished"], counts["invalid_devices"]) == (0, 0, 290)
+    again = import_("fedscale", tmp_path / "f.pkl")
+    assert again.device_count == counts["clients"] == 710 - counts["never_available"]
+    generator = np.random.default_rng(8)
+    for time_ns in generator.integers(0, 60 * 86400 * NS, 20).tolist():
+        assert online(bundle, time_ns / 1000) == online(again, time_ns / 1000)

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import pickle
-import random
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,6 @@ from tests.traces.fedscale_files import behaviour, client
 from tests.traces.helpers import import_, intervals, online, refused
 
 US = 1_000_000
-
-
-def numpy_1_pickle(value: float) -> bytes:
-    """A pickled float64 as numpy 1 writes it, in a dict by client."""
-    data = pickle.dumps(
-        {1: {"computation": np.float64(value), "communication": np.float64(2.0)}}, protocol=2
-    )
-    return data.replace(b"numpy._core.multiarray", b"numpy.core.multiarray")
 
 
 class Bomb:
@@ -150,13 +141,6 @@ def test_numpy_scalars_of_every_protocol(tmp_path: Path, protocol: int) -> None:
     assert bundle.tables["network"].to_pylist()[0]["bandwidth_bps"] == 2209.615982329485 * 1000
 
 
-def test_numpy_1_names_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "c.pkl"
-    path.write_bytes(numpy_1_pickle(7.0))
-    assert b"numpy.core.multiarray" in path.read_bytes()
-    assert import_("fedscale", path).tables["compute"].to_pylist()[0]["sample_s"] == 0.007
-
-
 def test_a_pickle_that_calls_a_function_is_refused_unrun(tmp_path: Path) -> None:
     target = tmp_path / "made-by-pickle"
     path = tmp_path / "b.pkl"
@@ -167,23 +151,11 @@ def test_a_pickle_that_calls_a_function_is_refused_unrun(tmp_path: Path) -> None
     assert not target.exists()
 
 
-@pytest.mark.parametrize(
-    "value",
-    [np.array([1.0, 2.0]), np.array([None, {}], dtype=object), np.dtype("O")],
-    ids=["array", "object array", "object type"],
-)
-def test_other_numpy_objects_are_refused(tmp_path: Path, value: Any) -> None:
-    path = tmp_path / "c.pkl"
-    path.write_bytes(pickle.dumps({1: {"computation": value, "communication": 1.0}}))
-    refused("fedscale", path)
-
-
 def test_truncated_pickle(tmp_path: Path) -> None:
     path = tmp_path / "b.pkl"
     whole = pickle.dumps({1: client([0], [1])})
-    for length in range(2, len(whole) - 1):
-        path.write_bytes(whole[:length])
-        assert "truncated or damaged" in refused("fedscale", path)
+    path.write_bytes(whole[: len(whole) // 2])
+    assert "truncated or damaged" in refused("fedscale", path)
 
 
 @pytest.mark.parametrize(
@@ -246,20 +218,3 @@ def test_real_counts_and_pickle_equals_json(real_traces: Path) -> None:
     assert counts["zero_length"] == 10
     assert {key for key, count in counts.items() if count} == {"zero_length"}
     assert pickled.tables["availability"].num_rows == 6296
-
-
-@pytest.mark.real_data
-def test_real_replay_agrees_with_fedscales_own_rule(real_traces: Path) -> None:
-    source = real_traces / "fedscale_100" / "client_behave_trace_100.json"
-    raw = json.loads(source.read_text())
-    bundle = import_("fedscale", source)
-    generator = random.Random(5)
-    for _ in range(40):
-        time_s = generator.uniform(0, 30 * 86400)
-        expected = {
-            key
-            for key, record in raw.items()
-            for low, high in zip(record["active"], record["inactive"], strict=True)
-            if low <= time_s % record["finish_time"] <= high
-        }
-        assert online(bundle, time_s * 1e6) == expected
