@@ -26,7 +26,10 @@ SCENARIO = {
         "model": {"name": "logistic_regression"},
     },
     "training": {"optimizer": {"name": "sgd", "lr": 0.1}, "local_steps": 5, "batch_size": 16},
-    "devices": {"compute": {"name": "lognormal", "median": "0.2s", "jitter": {"cv": 0.3}}},
+    "devices": {
+        "compute": {"name": "lognormal", "median": "0.2s", "jitter": {"cv": 0.3}},
+        "network": {"name": "static", "latency": "40ms", "down": "1Mbps", "up": "0.5Mbps"},
+    },
     "server": {"selection": {"name": "uniform", "cohort": 4}},
     "stop": {"simulated_time": "30s"},
     "evaluation": {"every": "3s"},

@@ -182,13 +182,13 @@ def _default(first: Path) -> Path:
 
 def _document(comparison: Comparison, page: Path) -> dict[str, Any]:
     from fedsim.analysis.comparison.cautions import cautions
-    from fedsim.analysis.comparison.headline import causes, headline, other_targets
+    from fedsim.analysis.comparison.headline import causes_document, headline, other_targets
 
     return {
         "page": str(page),
         "headline": headline(comparison),
         "other_targets": other_targets(comparison),
-        "causes": causes(comparison),
+        "causes": causes_document(comparison),
         "cautions": cautions(comparison),
         "no_difference": comparison.no_difference,
         "baseline": comparison.baseline,

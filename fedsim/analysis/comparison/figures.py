@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fedsim.analysis.comparison import findings
-from fedsim.analysis.comparison.cautions import not_comparable
 from fedsim.analysis.comparison.facts import COSTS, LORENZ_AT, PERCENTILES
+from fedsim.analysis.comparison.headline import (
+    best_at_the_end,
+    everyone,
+    explanations,
+    most_updates,
+    on,
+)
 from fedsim.analysis.comparison.reference import ReferenceTable
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
@@ -27,8 +33,6 @@ from fedsim.vocabulary.formatting import (
     format_duration,
     format_interval,
     format_mean,
-    format_names,
-    format_number,
     format_ratio,
     format_share,
     format_value,
@@ -36,6 +40,8 @@ from fedsim.vocabulary.formatting import (
 
 ACCURACIES = np.arange(41) / 40
 _NOT_RUN = "not run"
+_FEW = 5
+"""Number of seeds up to which an interval is little more than the range of the runs."""
 
 
 def _percentile(percent: int) -> str:
@@ -139,22 +145,6 @@ def _over_seeds(comparison: ComparisonTables, text: str) -> str:
     return text if int(comparison.summary["runs"].max()) > 1 else ""
 
 
-def best_at_the_end(comparison: ComparisonTables) -> str:
-    """The groups that ended best in the first metric, as a sentence without its period."""
-    metric = comparison.definition(comparison.metrics[0])
-    names, value = findings.best_at_the_end(comparison, metric.name)
-    if math.isnan(value):
-        return f"No variant has a final {metric.label}"
-    tied = len(names) == len(comparison.groups) > 1
-    winner = f"{everyone(names)} tied" if tied else f"{format_names(names)} ended best"
-    return f"{winner}, with {metric.with_article(metric.format_named(value))}"
-
-
-def everyone(names: Sized) -> str:
-    """The subject of a sentence about all of several groups."""
-    return "Both" if len(names) == 2 else "All"
-
-
 def quality(comparison: ComparisonTables) -> Figure | None:
     """The last and the best values of every metric."""
     if not comparison.metrics:
@@ -176,13 +166,18 @@ def quality(comparison: ComparisonTables) -> Figure | None:
 
 
 def target_figure(
-    comparison: ComparisonTables, target: Target, number: int, explanations: Sequence[str] = ()
+    comparison: ComparisonTables,
+    target: Target,
+    number: int,
 ) -> Figure:
-    """The times at which groups reached a target, with the explanations of the leads."""
+    """The times at which groups reached a target, with the finding on it and the explanations of the leads."""
     frame = comparison.targets_of(target)
-    first = findings.first_to(comparison, target)
     times = frame[["time_low_s", "time_s", "time_high_s"]]
-    top = float(np.nanmax(frame[["time_s", "time_high_s", "time_median_s"]])) if first else 1.0
+    top = (
+        float(np.nanmax(frame[["time_s", "time_high_s", "time_median_s"]]))
+        if frame["time_s"].notna().any()
+        else 1.0
+    )
     ranges = (times / top).set_axis(["low", "mean", "high"], axis=1).to_dict("records")
 
     def interval(low: str, high: str, written: Callable[[float], str]) -> list[str]:
@@ -195,55 +190,23 @@ def target_figure(
         time_range=interval("time_low_s", "time_high_s", format_duration),
         relative_range=interval("relative_low", "relative_high", format_ratio),
     )
+    without = ""
+    if frame["relative"].isna().all() and frame["time_s"].notna().any():
+        without = (
+            f" The baseline {comparison.baseline} did not reach it, so there are no relative times."
+        )
     return Figure(
         f"target-{number}",
-        _target_finding(comparison, target, frame, first),
+        f"{on(comparison, target)}.{without}",
         _table(comparison, shown, _TARGET),
         {
             "title": f"Time to {comparison.phrase(target)}",
             "note": f"{_small_sample(comparison)} {relative_times(comparison)}.",
-            "explanations": explanations,
+            "explanations": explanations(comparison, target),
             "ranges": ranges,
             "top": format_duration(top),
         },
     )
-
-
-def _target_finding(
-    comparison: ComparisonTables,
-    target: Target,
-    frame: pd.DataFrame,
-    first: findings.First | None,
-) -> str:
-    if stopped := not_comparable(comparison, target):
-        return f"{sentence(stopped)}."
-    if first is None:
-        return "No variant reached it in at least half of its runs."
-    groups, missed = len(frame), int(frame["time_s"].isna().sum())
-    after = when(first)
-    if first.shared is not None:
-        finding = f"{format_names(first.names)} tie: {tie(first)}."
-    elif len(first.labels) == groups > 1:
-        finding = (
-            f"{everyone(frame)} reached it {after}: a tie at the resolution of the evaluations."
-        )
-    elif len(first.labels) > 1:
-        finding = f"{format_names(first.names)} were first, {after}: a tie at the resolution of the evaluations."
-    else:
-        finding = f"{first.names[0]} was first, {after}."
-    if first.faster is not None:
-        finding += f" {sentence(shorter_mean(first.faster))}."
-    if missed:
-        half = f"half of {'its' if groups - missed == 1 else 'their'} runs"
-        finding += f" Only {format_count(groups - missed)} of {format_count(groups)} reached it in at least {half}."
-    if frame["relative"].isna().all():
-        finding += f" The baseline {comparison.baseline} did not, so there are no relative times."
-    return finding
-
-
-def when(first: findings.First) -> str:
-    """When a target was first reached; and by how many runs if not by all."""
-    return f"after {format_duration(first.time_s)}{some_runs(first.reached, first.runs)}"
 
 
 def relative_times(comparison: ComparisonTables) -> str:
@@ -251,40 +214,22 @@ def relative_times(comparison: ComparisonTables) -> str:
     return f"Times are relative to {comparison.baseline}, over the seeds with which both reached the target"
 
 
-def tie(first: findings.First) -> str:
-    """How long groups that tie needed over the seeds with which all of them reached a target."""
-    seeds, time_s = first.shared or (first.reached, first.time_s)
-    everybody = everyone(first.labels).lower()
-    which, mean = (
-        ("one seed", "") if seeds == 1 else (f"{format_count(seeds)} seeds", " on average")
-    )
-    return f"on the {which} with which {everybody} reached it, {everybody} needed {format_duration(time_s)}{mean}"
-
-
-def shorter_mean(faster: tuple[str, str]) -> str:
-    """Why the group with the shortest mean time is not first."""
-    quickest, other = faster
-    return f"{quickest} has the shortest mean time, but {other} was faster on the seeds with which both reached it"
-
-
-def some_runs(reached: int, runs: int) -> str:
-    """The number of runs that reached a target if not all did, because their mean is then biased; else empty."""
-    return "" if reached == runs else f" ({reached} of {runs} runs)"
-
-
 def _small_sample(comparison: ComparisonTables) -> str:
     """A caution on intervals of few seeds; empty if there are enough."""
-    runs = findings.fewest_runs(comparison)
+    runs = min(len(group.runs) for group in comparison.groups)
     if runs < INTERVAL_RUNS:
         return f" An interval needs at least {INTERVAL_RUNS} runs."
-    if findings.few_for_an_interval(runs):
+    if runs <= _FEW:
         return f" With {runs} seeds an interval is little more than the range of the runs."
     return ""
 
 
 def pairs(comparison: ComparisonTables) -> Figure | None:
     """Differences between variants per seed."""
-    frame = findings.main_differences(comparison)
+    main = [f"time to {target}" for target in comparison.goals]
+    main += [f"final {name}" for name in comparison.main_metrics]
+    frame = comparison.pairs
+    frame = frame[frame["quantity"].isin(main) & (frame["seeds"] > 0)]
     if not len(frame):
         return None
     fewest = int(frame["seeds"].min())
@@ -298,7 +243,7 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
     chance = (
         f" With {fewest} seeds an interval that excludes zero means little more than that all seeds agree, which "
         f"happens by chance in one of {2 ** (fewest - 1)} pairs."
-        if findings.few_for_an_interval(fewest)
+        if INTERVAL_RUNS <= fewest <= _FEW
         else ""
     )
     quantities: dict[str, tuple[str, Kind]] = {
@@ -395,7 +340,8 @@ def time_spent(comparison: ComparisonTables) -> Figure:
     ]
     finding = "No client worked."
     if len(comparison.spent):
-        idle = findings.waiting_share(comparison)
+        idle = comparison.spent[comparison.spent["part"].isin(["waiting", "idle"])]
+        idle = idle.groupby(["setting", "label"], sort=False)["share"].sum().reset_index()
         most = format_share(float(idle["share"].max()))
         who = findings.leader(idle, "share", format_share)
         finding = (
@@ -418,26 +364,6 @@ def durations(comparison: ComparisonTables) -> Figure:
         f"{most_updates(comparison)}.",
         _table(comparison, comparison.summary, _DURATIONS),
     )
-
-
-def most_updates(comparison: ComparisonTables) -> str:
-    """The variants with the most client updates per hour, as a sentence without its period."""
-    frame, settings = comparison.summary, comparison.grouping.settings
-    best = frame["client_updates_per_h"].max()
-    if not best > 0:
-        return "No update was aggregated"
-    if len(settings) == 1:
-        who = findings.leader(frame, "client_updates_per_h", format_number)
-        subject = (
-            f"{who} aggregated the most" if who else f"{everyone(frame)} aggregated equally many"
-        )
-        return f"{subject} client updates: {format_number(best)} per simulated hour"
-    if findings.equal_everywhere(frame, "client_updates_per_h", format_number):
-        return "All variants of a setting aggregated equally many client updates per simulated hour"
-    labels, count = findings.most_often_leading(frame, "client_updates_per_h", format_number)
-    each = " each" if len(labels) > 1 else ""
-    where = f"in {count} of {len(settings)} settings"
-    return f"{format_names(labels)}{each} aggregated the most client updates per simulated hour {where}"
 
 
 def work(comparison: ComparisonTables) -> Figure:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from fedsim.analysis.comparison import figures
 from fedsim.analysis.comparison.cautions import cautions
+from fedsim.analysis.comparison.curves import curve, grid
+from fedsim.analysis.comparison.facts import COSTS
 from fedsim.analysis.comparison.figure import FigureStyle
-from fedsim.analysis.comparison.findings import curves_document
-from fedsim.analysis.comparison.headline import explanations, other_targets, statement, tiles
+from fedsim.analysis.comparison.headline import other_targets, statement, tiles
 from fedsim.analysis.comparison.tables import ComparisonTables
-from fedsim.analysis.figures.base import Figure, plain, sentence
+from fedsim.analysis.figures.base import Figure, plain, sentence, shortened
 from fedsim.analysis.pages import embedded, environment
 from fedsim.analysis.palette import LOOKS, looks
 from fedsim.vocabulary.formatting import format_names
@@ -27,7 +30,7 @@ def page_figures(comparison: ComparisonTables) -> dict[str, Figure]:
         figures.learning(comparison),
         figures.quality(comparison),
         *(
-            figures.target_figure(comparison, target, number, explanations(comparison, target))
+            figures.target_figure(comparison, target, number)
             for number, target in enumerate(comparison.goals)
         ),
         *(
@@ -124,3 +127,57 @@ def title(labels: list[str]) -> str:
     """The page's title: the variants, or their number."""
     names = list(dict.fromkeys(labels))
     return f"{len(names)} variants compared" if len(names) > _NAMED else format_names(names)
+
+
+_MOST_NUMBERS = 100_000
+"""Maximum count of numbers in all curves of a page, which keeps its data below one megabyte."""
+
+
+def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
+    """Every metric against every cost, for the chart of curves.
+
+    ``metrics`` and ``against`` list key, label and kind, metrics also whether ``higher`` is better; ``settings`` holds
+    by setting, metric and cost the grid ``x`` and per group ``mean``, and ``low`` and ``high`` if it has several runs;
+    ``points`` is the approximate maximum number of points per curve, smaller if there are many curves.
+    """
+
+    limit = _points(comparison)
+
+    def drawn(setting: str, metric: str, cost: str) -> dict[str, Any]:
+        groups = comparison.grouping.of(setting)
+        x = grid(groups, metric, cost, limit)
+        curves = [curve(group, metric, cost, x) for group in groups]
+        return {"x": shortened(x, 7), "groups": [_drawn(values) for values in curves]}
+
+    metrics = [comparison.definition(name) for name in comparison.metrics]
+    return {
+        "points": limit,
+        "metrics": [
+            {"key": m.name, "label": m.label, "kind": m.unit, "higher": m.higher_is_better}
+            for m in metrics
+        ],
+        "against": [{"key": k, "label": label, "kind": kind} for k, (label, kind) in COSTS.items()],
+        "settings": {
+            setting: {
+                metric: {cost: drawn(setting, metric, cost) for cost in COSTS}
+                for metric in comparison.metrics
+            }
+            for setting in comparison.grouping.settings
+        },
+    }
+
+
+def _points(comparison: ComparisonTables) -> int:
+    lists = sum(
+        1 + (3 if len(group.runs) > 1 else 1)
+        for group in comparison.groups
+        for _ in range(len(comparison.metrics) * len(COSTS))
+    )
+    return max(40, min(400, _MOST_NUMBERS // max(1, lists)))
+
+
+def _drawn(values: dict[str, Any]) -> dict[str, Any]:
+    known = {
+        key: list_ for key, list_ in values.items() if key == "mean" or np.isfinite(list_).any()
+    }
+    return {key: shortened(list_, 5) for key, list_ in known.items()}

@@ -9,7 +9,6 @@ from click.testing import CliRunner
 import fedsim
 from fedsim.analysis.comparison import compare
 from fedsim.analysis.comparison.headline import headline
-from fedsim.analysis.comparison.page import page_figures
 from fedsim.cli.compare import command
 
 
@@ -35,16 +34,12 @@ def test_variants_that_no_evaluation_tells_apart_tie(tmp_path: Path) -> None:
         headline(both)
         == "Both reached a loss of 0.1 after 10 s: a tie at the resolution of the evaluations"
     )
-    finding = "Both reached it after 10 s: a tie at the resolution of the evaluations."
-    assert page_figures(both)["target-0"].finding == finding
     every = compare([slow, quick, quicker], targets=["loss=0.1"])
     a, b, c = (group.label for group in every.groups if group.values)
     assert headline(every) == (
-        f"{b} and {c} reached a loss of 0.1 first, after 10 s, tied at the resolution of the evaluations: "
+        f"{b} and {c} reached a loss of 0.1 first, after 10 s, a tie at the resolution of the evaluations: "
         f"4 times as fast as {a}; their lead over {a} is uncertain: it rests on one seed"
     )
-    finding = f"{b} and {c} were first, after 10 s: a tie at the resolution of the evaluations."
-    assert page_figures(every)["target-0"].finding == finding
     one = compare([slow, quick], targets=["loss=0.1"])
     assert headline(one) == (
         f"{b} reached a loss of 0.1 first, after 10 s: 4 times as fast as {a}; its lead over {a} is uncertain: it "
