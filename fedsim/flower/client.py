@@ -17,7 +17,7 @@ import torch
 
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
-from fedsim.flower.clock import thread_on
+from fedsim.flower.clock import on_node, thread_on
 from fedsim.flower.counting import Counts, counted
 from fedsim.parts.component import announce_user_code
 
@@ -59,6 +59,7 @@ class Answer:
         counts: the work done.
         num_examples: examples that the reply reports (``num-examples``); 0 if it reports none.
         problem: the traceback of the app's error; None without an error.
+        slept_ns: simulated nanoseconds that the app has slept.
     """
 
     reply: bytes
@@ -66,6 +67,7 @@ class Answer:
     counts: Counts = field(default_factory=Counts)
     num_examples: int = 0
     problem: str | None = None
+    slept_ns: int = 0
 
 
 def load_component(reference: str, folder: Path | None, kind: type[Any]) -> Any:
@@ -125,6 +127,7 @@ def _answer(app: fl.ClientApp, job: Job) -> Answer:
     with (
         fl.messages_made_at(delivered),
         fl.identity(message.metadata.run_id, job.node_id),
+        on_node() as node,
     ):
         try:
             with counted() as counts:
@@ -134,7 +137,9 @@ def _answer(app: fl.ClientApp, job: Job) -> Answer:
                     f"the ClientApp returned a {type(reply).__name__} instead of a Message"
                 )
             state = fl.recorddict_to_proto(context.state).SerializeToString()
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # sys.exit included: a node that exits ends nothing else.
             problem, state = apps_traceback(error), job.state
             reason = f"{type(error)}:<'{error}'>"
             code = fl.ErrorCode.CLIENT_APP_RAISED_EXCEPTION
@@ -146,7 +151,7 @@ def _answer(app: fl.ClientApp, job: Job) -> Answer:
             value = record.get("num-examples", record.get("num_examples"))
             if isinstance(value, int | float):
                 examples = int(value)
-    return Answer(serialized(reply), state, counts, examples, problem)
+    return Answer(serialized(reply), state, counts, examples, problem, node.slept_ns)
 
 
 def serialized(message: fl.Message) -> bytes:

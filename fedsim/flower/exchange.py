@@ -64,10 +64,11 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of a message: units of ``devices.compute``, and bytes of the reply."""
+    """The work of a message: units of ``devices.compute``, bytes of the reply, and time that the ClientApp sleeps."""
 
     units: int
     reply_bytes: float
+    slept_ns: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -122,6 +123,7 @@ class _ParcelWorkload(Workload):
         self.shortens = True
         self._parcel = parcel
         self._units: int | None = None
+        self._slept_ns = 0
         self.only_download = False
 
     def can_work(self, client: int, sequence: int, downloaded_ns: int, step_ns: int) -> bool:
@@ -155,6 +157,7 @@ class _ParcelWorkload(Workload):
             if parcel.wait is not None or self.can_work(client, sequence, downloaded_ns, step_ns):
                 work = (parcel.wait or parcel.start(parcel))()
                 self._units, self.bytes_up = work.units, work.reply_bytes
+                self._slept_ns = work.slept_ns
             else:
                 self._units = parcel.least_units
             parcel.dispatch.steps = self._units
@@ -165,6 +168,7 @@ class _ParcelWorkload(Workload):
     def local_steps(
         self, client: int, sequence: int, start_ns: int, step_ns: int, steps: int
     ) -> tuple[int, int]:
+        start_ns += self._slept_ns
         if not self._units:
             return start_ns, steps
         return super().local_steps(client, sequence, start_ns, step_ns, steps)

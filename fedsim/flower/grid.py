@@ -65,6 +65,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
 
     Attributes:
         samples: examples per client, as its replies report them.
+        waited_for_nodes: whether the app waited for more nodes than will ever be online.
         unused: replies to training messages that the app has received but no version has used, by message id.
     """
 
@@ -104,6 +105,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         self._trains = False
         # Whether nodes keep state; None until a ClientApp has run.
         self._stateful: bool | None = None
+        self.waited_for_nodes = False
         self.unused: dict[str, Parcel] = {}
         self.samples: dict[int, int] = {}
 
@@ -337,7 +339,8 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
 
         An app that waits for nodes looks for them, sleeps and looks again. While no message is under way, such a sleep
         is extended to a multiple of its length, until another node comes online; the result is the same. The sleeps of
-        an app that also watches the clock are not extended, because it may stop waiting earlier.
+        an app that also watches the clock are not extended, because it may stop waiting earlier. If no other node will
+        ever come online, the wait lasts until the end of the run.
         """
         exchange = self._exchange
         in_vain = 0 < self._questions <= 2 and not exchange.under_way and duration_ns > 0
@@ -345,8 +348,10 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         sleeps = 1
         if in_vain and self._slept_in_vain:
             next_ns = self._next_arrival_ns()
-            if next_ns < NEVER:
-                sleeps = max(1, -(-(next_ns - exchange.now_ns) // duration_ns))
+            if next_ns == NEVER:
+                self.waited_for_nodes = True
+                self._turns.wait(lambda: False, NEVER)
+            sleeps = max(1, -(-(next_ns - exchange.now_ns) // duration_ns))
         self._slept_in_vain = in_vain
         self._questions = self._empty_pulls = 0
         self._turns.wait(lambda: False, exchange.now_ns + sleeps * duration_ns)

@@ -270,7 +270,17 @@ def execute(
             **{DEFINITIONS_KEY: to_document(recording.definitions())},
         )
         Checkpoints(folder.checkpoint).remove()
-        for warning in FINISHED.warnings(FinishedRun(finished), ignored=()):
+        warnings = list(FINISHED.warnings(FinishedRun(finished), ignored=()))
+        if grid.waited_for_nodes:
+            warnings.append(
+                UserError(
+                    "the ServerApp waited until the end of the run for more nodes than there will be: of "
+                    f"{format_counted(params.clients, 'node')}, {len(exchange.online_clients())} were online",
+                    where="task.clients",
+                    hint="lower min_available_nodes and the like in the app, or simulate more nodes",
+                )
+            )
+        for warning in warnings:
             log_warning(warning)
         finished.report()
         return finished
@@ -332,6 +342,12 @@ def _serve(
         fl.FLOWER_LOGGER.info("The run has reached a limit of its section 'stop'.")
     except FedsimError:
         raise
+    except SystemExit as error:
+        if error.code not in (None, 0):
+            after = format_duration(grid.now_ns / NS_PER_S)
+            raise UserError(
+                f"the ServerApp ended {after} after the start by sys.exit({error.code!r})"
+            ) from error
     except Exception as error:
         after = format_duration(grid.now_ns / NS_PER_S)
         raise UserError(
@@ -410,7 +426,8 @@ def _work_of(params: FlowerParams) -> Callable[[Parcel, Answer], Work]:
 
     def work(parcel: Parcel, answer: Answer) -> Work:
         declared = params.work is not None and parcel.kind is Kind.TRAIN
-        size = params.work.reply if declared and params.work else len(answer.reply)
-        return Work(units(parcel, answer), size)
+        if declared and params.work:
+            return Work(units(parcel, answer), params.work.reply)
+        return Work(units(parcel, answer), len(answer.reply), answer.slept_ns)
 
     return work

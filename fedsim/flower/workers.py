@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 from abc import ABC, abstractmethod
@@ -17,7 +18,7 @@ from typing_extensions import override
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer, Job, answer, importable, load_component
-from fedsim.flower.clock import thread_on
+from fedsim.flower.clock import SimulatedClock, thread_on
 from fedsim.flower.counting import stop_counting
 from fedsim.scenario.training import RayWorkers
 from fedsim.tasks.kinds.flower import Here, Processes
@@ -69,9 +70,12 @@ class HereWorkers(Workers):
 
 
 _loaded: dict[AppSource, fl.ClientApp] = {}
+_until_the_end = contextlib.ExitStack()
 
 
 def _answer_in_process(source: AppSource, job: Job) -> Answer:
+    if not _loaded:
+        _until_the_end.enter_context(SimulatedClock.installed())
     if source not in _loaded:
         _loaded[source] = source.load()
     return answer(_loaded[source], job)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,10 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import torch
+from flwr.app import Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
 
 import fedsim
 from fedsim.errors import UserError
@@ -195,3 +200,88 @@ def test_progress_is_reported_after_each_version(tmp_path: Path) -> None:
     assert [one.version for one in seen] == [1, 2, 3]
     assert [one.simulated_s for one in seen] == run.aggregations["time_s"].tolist()
     assert [round(one.share * 3) for one in seen] == run.aggregations["round"].tolist()
+
+
+DEVICES = {
+    "compute": {"name": "values", "step": "1s"},
+    "network": {"name": "static", "latency": "0s", "down": "1Gbps", "up": "1Gbps"},
+}
+
+
+def stepping_client(then: Callable[[int], None]) -> ClientApp:
+    """A ClientApp that takes two steps, and then does something that depends on its partition."""
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        net = apps.model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            net(apps.data(0)[0]).sum().backward()
+            optimizer.step()
+        then(context.node_config["partition-id"])
+        metrics = MetricRecord({"num-examples": 8})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    return app
+
+
+def one_round(then: Callable[[list[Message], float], None]) -> ServerApp:
+    """A ServerApp that waits four seconds for the replies of all nodes."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        began = time.time()
+        messages = [Message(RecordDict(), node, "train") for node in grid.get_node_ids()]
+        replies = list(grid.send_and_receive(messages, timeout=4))
+        then(replies, time.time() - began)
+
+    return app
+
+
+@pytest.mark.parametrize("workers", [{"name": "here"}, {"name": "processes", "count": 1}])
+def test_a_sleep_of_a_client_app_is_time_of_its_node(
+    run_app: Callable[..., Any], workers: dict[str, Any]
+) -> None:
+    """Two steps of 1 s; a node that sleeps 3 s more answers after 5 s, later than the timeout of 4 s."""
+    seen: list[tuple[int, float]] = []
+    server = one_round(lambda replies, s: seen.append((len(replies), s)))
+    began = time.monotonic()
+    task = {"clients": 3, "workers": workers}
+    run = run_app(server, SLEEPING, {"task": task, "devices": DEVICES})
+    assert seen == [(2, pytest.approx(4, abs=1e-3))]
+    assert run.simulated_s == pytest.approx(4, abs=1e-3)
+    if workers["name"] == "here":
+        assert time.monotonic() - began < 3 * 3
+
+
+SLEEPING = stepping_client(lambda partition: time.sleep(3 if partition == 2 else 0))
+EXITING = stepping_client(lambda partition: sys.exit(3) if partition == 1 else None)
+
+
+def test_a_client_app_that_exits_is_an_error_reply(run_app: Callable[..., Any]) -> None:
+    seen: list[list[bool]] = []
+    server = one_round(lambda replies, _: seen.append([each.has_error() for each in replies]))
+    run = run_app(server, EXITING, {"devices": DEVICES})
+    assert sorted(seen[0]) == [False, False, False, True]
+    assert run.info["status"] == "complete"
+
+
+def test_a_server_app_may_end_by_exit(run_app: Callable[..., Any]) -> None:
+    run = run_app(one_round(lambda replies, _: sys.exit(0)), EXITING, {"devices": DEVICES})
+    assert run.info["status"] == "complete"
+    with pytest.raises(UserError, match=r"ended .* after the start by sys\.exit\(3\)"):
+        run_app(one_round(lambda replies, _: sys.exit(3)), EXITING, {"devices": DEVICES})
+
+
+def test_waiting_for_more_nodes_than_exist_ends_at_once(
+    run_app: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = apps.strategy_server(rounds=1, min_available_nodes=5)
+    began = time.monotonic()
+    run = run_app(server, apps.torch_client(), {"stop": {"simulated_time": "30d"}})
+    assert time.monotonic() - began < 30
+    assert (run.info["dispatches"], run.simulated_s) == (0, 30 * 86_400)
+    assert "more nodes than there will be: of 4 nodes, 4 were online" in caplog.text
