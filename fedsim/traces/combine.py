@@ -259,10 +259,8 @@ def _paired(
     pearson = pearson_of_spearman(spearman)
     # Ties are broken at random; otherwise devices that are never online would all be paired alike.
     tie_break = stream.uniforms(np.arange(count), 1)
-    from scipy.stats import rankdata
-
-    rank = rankdata(np.lexsort((tie_break, base)).argsort())
-    score = ndtri((rank - 0.5) / count)
+    rank = np.lexsort((tie_break, base)).argsort()
+    score = ndtri((rank + 0.5) / count)
     drawn = pearson * score + np.sqrt(1 - pearson**2) * stream.normals(np.arange(count), 2)
     positions = (ndtr(drawn) * len(ordered)).astype(np.int64)
     chosen: Ints = ordered[np.minimum(positions, len(ordered) - 1)]

@@ -263,13 +263,11 @@ def make_table(name: str, values: Mapping[str, Any]) -> Any:
     unknown = [key for key in values if key not in known]
     missing = [key for key, column in known.items() if column.required and key not in values]
     if unknown or missing:
-        problems = []
-        if missing:
-            problems.append(f"lacks the column {', '.join(missing)}")
-        if unknown:
-            problems.append(f"has the unknown column {', '.join(unknown)}")
+        lacks = f"lacks the column {', '.join(missing)}" if missing else ""
+        has = f"has the unknown column {', '.join(unknown)}" if unknown else ""
         raise UserError(
-            f"table {name} {' and '.join(problems)}", hint=f"its columns are: {', '.join(known)}"
+            f"table {name} {' and '.join(filter(None, (lacks, has)))}",
+            hint=f"its columns are: {', '.join(known)}",
         )
     fields, arrays = [], []
     for key, column in known.items():

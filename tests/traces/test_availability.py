@@ -370,42 +370,6 @@ def sampler_of(index, stream, everybody):
 
 
 @pytest.mark.parametrize("everybody", [False, True])
-@pytest.mark.parametrize("k", [1, 2, 7])
-def test_a_sample_is_online_not_busy_without_repeats_and_the_same_when_asked_again(k, everybody):
-    index = busy_week(100)
-    busy = np.zeros(100, np.bool_)
-    busy[::3] = True
-    sampler = sampler_of(index, Stream(1, Purpose.SELECTION), everybody)
-    seen = {}
-    instants = np.random.default_rng(3).integers(0, 1_500_000_000_000, 200)
-    for draw, t_ns in enumerate(np.sort(instants).tolist()):
-        chosen = sampler.sample(k, t_ns, busy, draw)
-        seen[draw, t_ns] = chosen.tolist()
-        assert len(set(chosen.tolist())) == len(chosen)
-        assert not busy[chosen].any()
-        assert all(index.is_online(client, t_ns) for client in chosen.tolist())
-        possible = index.online_clients(t_ns)
-        assert len(chosen) == min(k, int((~busy[possible]).sum()))
-    again = sampler_of(index, Stream(1, Purpose.SELECTION), everybody)
-    for (draw, t_ns), expected in reversed(seen.items()):
-        assert again.sample(k, t_ns, busy.copy(), draw).tolist() == expected
-
-
-@pytest.mark.parametrize("everybody", [False, True])
-def test_the_client_drawn_is_known_to_be_online_until_it_leaves(everybody):
-    index = busy_week(100)
-    busy = np.zeros(100, np.bool_)
-    busy[::3] = True
-    sampler = sampler_of(index, Stream(1, Purpose.SELECTION), everybody)
-    for draw, t_ns in enumerate(range(0, 1_500_000_000_000, 7_000_000_001)):
-        client = sampler.sample_one(t_ns, busy, draw)
-        if client < 0:
-            assert not t_ns  # everybody's trace begins offline
-            continue
-        assert sampler.online_until_ns == index.online_until(client, t_ns) > t_ns
-
-
-@pytest.mark.parametrize("everybody", [False, True])
 @pytest.mark.parametrize(("k", "busy_share"), [(1, 0.0), (1, 0.97), (3, 0.0), (3, 0.9), (30, 0.0)])
 def test_every_acceptable_client_is_drawn_equally_often(k, busy_share, everybody):
     index = busy_week(400)
@@ -487,27 +451,6 @@ def test_what_is_drawn_is_what_the_plain_way_draws(short, everybody, case):
         assert sampler.sample(k, t_ns, busy, draw).tolist() == expected
         if k == 1 and expected:
             assert sampler.online_until_ns == index.online_until(expected[0], t_ns)
-
-
-def test_everybody_and_lists_are_drawn_from_with_the_same_distribution():
-    # The chi-square statistic of two samples of draws, at instants over a whole lap.
-    index = busy_week(200)
-    busy = np.zeros(200, np.bool_)
-    busy[::7] = True
-    counts = []
-    for everybody in (False, True):
-        sampler = sampler_of(index, Stream(11, Purpose.SELECTION), everybody)
-        count = np.zeros(200)
-        for draw, t_ns in enumerate(range(10**10, 6 * 10**11, 5 * 10**7)):
-            count[sampler.sample_one(t_ns, busy, draw)] += 1
-        counts.append(count)
-    listed, drawn = counts
-    assert listed.sum() == drawn.sum()
-    assert not drawn[busy].any()
-    some = listed + drawn > 0
-    statistic = ((listed - drawn)[some] ** 2 / (listed + drawn)[some]).sum()
-    degrees = some.sum() - 1
-    assert statistic < degrees + 4 * np.sqrt(2 * degrees)
 
 
 @pytest.mark.parametrize("online", [0.01, 0.06])

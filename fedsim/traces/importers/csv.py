@@ -10,12 +10,13 @@ from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from pydantic import field_validator
 
 from fedsim.errors import UserError, nearest, raise_all
 from fedsim.files.delimited import other_separator
-from fedsim.traces.arrays import Floats, Ints
+from fedsim.traces.arrays import Floats
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import (
     STATIC_HORIZON_US,
@@ -161,24 +162,19 @@ class _Table:
     def __init__(self, sources: Sources, params: Csv.Params) -> None:
         self.params = params
         self.where = sources.where
-        self.cells: dict[str, list[str]] = {}
-        self.locations: list[tuple[SourceFile, int]] = []
+        frames = []
         ids_by_columns: dict[tuple[str, ...], set[str]] = {}
         for source in sources:
             columns, lines = _columns(source)
-            for name in columns.keys() - self.cells.keys():
-                self.cells[name] = [""] * len(self.locations)
-            for name, cells in self.cells.items():
-                cells += columns.get(name, [""] * len(lines))
-            self.locations += [(source, line) for line in lines]
+            frames.append(pd.DataFrame({**columns, "where": [source.line(line) for line in lines]}))
             ids_by_columns.setdefault(tuple(sorted(columns)), set()).update(columns["device"])
-        rows: dict[str, int] = {}
-        self.device: Ints = np.array(
-            [rows.setdefault(name, len(rows)) for name in self.cells["device"]]
-        )
-        self.ids = list(rows)
-        if "" in rows:
-            raise UserError("has no device", where=self.location(self.cells["device"].index("")))
+        self.cells = pd.concat(frames, ignore_index=True).fillna("")
+        self.device, ids = pd.factorize(self.cells["device"])
+        self.ids: list[str] = ids.tolist()
+        if "" in self.ids:
+            raise UserError(
+                "has no device", where=self.location(int((self.cells["device"] == "").argmax()))
+            )
         self.in_all_files = set.intersection(*ids_by_columns.values())
 
     def __contains__(self, name: str) -> bool:
@@ -213,8 +209,7 @@ class _Table:
 
     def location(self, row: int) -> str:
         """File and line of a row."""
-        source, line = self.locations[row]
-        return source.line(line)
+        return str(self.cells["where"][row])
 
     def require_one_of(self, *names: str) -> None:
         """Refuse a table with none of the columns ``names``, which its other columns refer to."""
@@ -229,15 +224,16 @@ class _Table:
         """One number per device in SI units, NaN if unknown. Shape (devices,)."""
         _, bounds, option = NUMBERS[name]
         unit = getattr(self.params, option) if option else ""
-        values = Number(name, unit, bounds, missing=("",)).read(self.cells[name], self.location)
-        unknown = np.full(len(self.ids), np.nan)
-        single: Floats = self._single(name, values, ~np.isnan(values), unknown)
+        number = Number(name, unit, bounds, missing=("",))
+        values = number.read(self.cells[name].tolist(), self.location)
+        single = np.asarray(self._single(name, pd.Series(values)), np.float64)
         return single * UNITS[unit] if unit else single
 
     def text(self, name: str) -> list[str | None]:
         """One string per device, None if unknown."""
-        values = np.array(self.cells[name], object)
-        return list(self._single(name, values, values != "", np.full(len(self.ids), None, object)))
+        values = self.cells[name]
+        single = self._single(name, values.mask(values == ""))
+        return [value if isinstance(value, str) else None for value in single]
 
     def availability(
         self, clock: _Clock, counts: dict[str, int], caveats: list[str], texts: dict[str, Any]
@@ -282,19 +278,19 @@ class _Table:
         note_polling(intervals, counts, caveats)
         return horizon_us, tables
 
-    def _single(self, name: str, values: Any, known: Any, result: Any) -> Any:
-        """``result`` filled with the known value of each device, which must be unique."""
-        rows = np.flatnonzero(known)
-        result[self.device[rows[::-1]]] = values[rows[::-1]]
-        differs = rows[values[rows] != result[self.device[rows]]]
+    def _single(self, name: str, values: pd.Series[Any]) -> pd.Series[Any]:
+        """The known value of each device, which must be unique; NaN if there is none."""
+        single = values.groupby(self.device).first().reindex(range(len(self.ids)))
+        of_device = single.iloc[self.device].reset_index(drop=True)
+        differs = np.flatnonzero(values.notna() & (values != of_device))
         if len(differs):
-            device = self.ids[int(self.device[differs[0]])]
+            row = int(differs[0])
             raise UserError(
-                f"gives a different {name} for the device '{device}' than an earlier row",
-                where=self.location(int(differs[0])),
+                f"gives a different {name} for the device '{self.cells['device'][row]}' than an earlier row",
+                where=self.location(row),
                 hint="a device has one value; leave the other cells empty",
             )
-        return result
+        return single
 
 
 def _units(option: str) -> tuple[str, ...]:
@@ -462,7 +458,7 @@ def _times_us(table: _Table, unit_s: float, unit: str, bounds_s: Bounds) -> tupl
     """Starts and ends (us) from numbers of a unit of ``unit_s`` seconds, NaN if empty. Shape (rows,)."""
     bounds = Bounds(bounds_s.low / unit_s, bounds_s.high / unit_s, words=bounds_s.words)
     start, end = (
-        Number(name, unit, bounds, missing=("",)).read(table.cells[name], table.location)
+        Number(name, unit, bounds, missing=("",)).read(table.cells[name].tolist(), table.location)
         for name in ("start", "end")
     )
     return start * (unit_s * 1e6), end * (unit_s * 1e6)
