@@ -20,7 +20,6 @@ import numpy.typing as npt
 
 from fedsim.errors import UserError
 from fedsim.randomness import Stream
-from fedsim.traces.arrays import Bools, Ints
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.intervals import (
     FAR_US,
@@ -33,6 +32,7 @@ from fedsim.traces.intervals import (
     subtract_by_device,
 )
 from fedsim.traces.parameters import OnEnd
+from fedsim.traces.tables import Bools, Ints
 from fedsim.units import DAY_S, DAY_US, NEVER, NS_PER_S
 from fedsim.units import NS_PER_US as _NS
 from fedsim.vocabulary.formatting import format_duration

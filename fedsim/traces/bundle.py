@@ -30,9 +30,8 @@ from fedsim import bundled
 from fedsim.errors import UserError
 from fedsim.files.checksums import file_sha256, is_unchanged, stamped
 from fedsim.files.durable import replacing_folder, write_text
-from fedsim.traces.arrays import Bools, Ints, filled, to_numpy
 from fedsim.traces.parameters import OnEnd
-from fedsim.traces.tables import TABLES, make_table, single_chunk
+from fedsim.traces.tables import TABLES, Bools, Ints, filled, make_table, single_chunk, to_numpy
 
 SCHEMA = "fedsim.trace/1"
 MANIFEST_NAME = "manifest.json"

@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedsim.errors import UserError
-from fedsim.traces.arrays import Bools, Ints, run_starts
 from fedsim.traces.bundle import Eligibility, TraceBundle
 from fedsim.traces.intervals import Intervals, normalize
+from fedsim.traces.tables import Bools, Ints, run_starts
 from fedsim.vocabulary.formatting import format_count
 
 SWITCH = ("off", "on")

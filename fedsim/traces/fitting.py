@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.traces.arrays import Floats
+from fedsim.traces.tables import Floats
 
 MOST_SAMPLES = 100_000
 EM_STEPS = 300

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.traces.arrays import Bools, Ints, run_starts
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.tables import id_column, make_table
+from fedsim.traces.tables import Bools, Ints, id_column, make_table, run_starts
 from fedsim.traces.validation import require_sound
 from fedsim.units import NEVER, NS_PER_US
 

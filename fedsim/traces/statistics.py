@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.traces.arrays import Bools, Floats, Ints
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.fitting import Fit, fit_all, lognormal, thinned
 from fedsim.traces.intervals import device_edges
-from fedsim.traces.tables import DIRECTIONS
+from fedsim.traces.tables import DIRECTIONS, Bools, Floats, Ints
 from fedsim.traces.validation import LAST_S
 from fedsim.units import DAY_S, DAY_US
 

@@ -15,9 +15,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError, raise_all
-from fedsim.traces.arrays import Bools, Ints, filled, run_starts, to_numpy
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.tables import TABLES, Column, Order, single_chunk
+from fedsim.traces.tables import (
+    TABLES,
+    Bools,
+    Column,
+    Ints,
+    Order,
+    filled,
+    run_starts,
+    single_chunk,
+    to_numpy,
+)
 from fedsim.units import DAY_S
 from fedsim.vocabulary.formatting import format_counted, format_duration
 

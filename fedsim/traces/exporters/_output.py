@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedsim.traces.arrays import Floats, Ints, run_starts
 from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.tables import Floats, Ints, run_starts
 from fedsim.units import US_PER_S
 
 

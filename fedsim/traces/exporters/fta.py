@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 
 from fedsim.parts.component import Parameters
-from fedsim.traces.arrays import Bools, Ints
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import Exporter, Files
 from fedsim.traces.importers.fta import COLUMNS
+from fedsim.traces.tables import Bools, Ints
 from fedsim.units import US_PER_S
 
 

@@ -10,9 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fedsim.errors import UserError
-from fedsim.traces.arrays import Ints
 from fedsim.traces.intervals import Intervals, normalize, polling_interval
-from fedsim.traces.tables import constant_column, id_column, make_table
+from fedsim.traces.tables import Ints, constant_column, id_column, make_table
 from fedsim.units import DAY_US, US_PER_S
 from fedsim.vocabulary.formatting import format_counted, format_duration
 

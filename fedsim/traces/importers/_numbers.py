@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.errors import UserError
-from fedsim.traces.arrays import Floats, Ints
-from fedsim.traces.tables import NOT_NEGATIVE, Bounds
+from fedsim.traces.tables import NOT_NEGATIVE, Bounds, Floats, Ints
 
 # The clock covers 2**62 us, which is 146,000 years.
 TIME_S = Bounds(-(2**62) / 1e6, 2**62 / 1e6, words="within 146,000 years of time 0")

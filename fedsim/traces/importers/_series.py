@@ -13,10 +13,9 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsim.errors import UserError
-from fedsim.traces.arrays import Floats, Ints, run_starts
 from fedsim.traces.importers._assemble import devices_table, nullable, per_device
 from fedsim.traces.importers._sources import SourceFile
-from fedsim.traces.tables import DIRECTIONS, id_column, make_table
+from fedsim.traces.tables import DIRECTIONS, Floats, Ints, id_column, make_table, run_starts
 
 
 @dataclass(frozen=True)

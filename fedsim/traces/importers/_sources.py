@@ -17,8 +17,8 @@ from typing import IO, Any
 from fedsim.errors import UserError
 from fedsim.files.delimited import checked_rows
 from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
-from fedsim.traces.arrays import Floats
 from fedsim.traces.importers._numbers import Number
+from fedsim.traces.tables import Floats
 
 # Files that accompany a data set.
 _COMPANION = re.compile(r"\.|readme|licen[cs]e|copying|sha256sums", re.IGNORECASE)

@@ -16,7 +16,6 @@ from pydantic import field_validator
 
 from fedsim.errors import UserError, nearest, raise_all
 from fedsim.files.delimited import other_separator
-from fedsim.traces.arrays import Floats
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import (
     STATIC_HORIZON_US,
@@ -28,7 +27,7 @@ from fedsim.traces.importers._assemble import (
 )
 from fedsim.traces.importers._numbers import TIME_S, Number
 from fedsim.traces.parameters import OnEnd
-from fedsim.traces.tables import NOT_NEGATIVE, POSITIVE, SHARE, Bounds, id_column
+from fedsim.traces.tables import NOT_NEGATIVE, POSITIVE, SHARE, Bounds, Floats, id_column
 from fedsim.traces.validation import LAST_S
 from fedsim.units import DURATION_UNITS, Duration
 from fedsim.vocabulary.formatting import format_count, format_counted, format_names

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError
-from fedsim.traces.arrays import Ints
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import FLASH_RULE, KEYS, STATES, Rule, eligible_intervals
 from fedsim.traces.importers import Imported, Importer, ImporterParams, Sources
@@ -28,7 +27,7 @@ from fedsim.traces.importers._assemble import (
 )
 from fedsim.traces.importers._numbers import TIME_S, Number, microseconds
 from fedsim.traces.importers._sources import RecordFile
-from fedsim.traces.tables import POSITIVE, id_column
+from fedsim.traces.tables import POSITIVE, Ints, id_column
 from fedsim.units import US_PER_S
 
 EPOCH = "2020-01-02T00:00:00"

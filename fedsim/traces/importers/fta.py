@@ -18,12 +18,11 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsim.errors import UserError
-from fedsim.traces.arrays import Bools, Ints
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import devices_table
 from fedsim.traces.importers._numbers import Number, microseconds
 from fedsim.traces.intervals import Intervals, normalize, overlaps_any
-from fedsim.traces.tables import Bounds
+from fedsim.traces.tables import Bools, Bounds, Ints
 from fedsim.units import DAY_US
 
 COLUMNS = (

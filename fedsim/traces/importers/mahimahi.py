@@ -10,11 +10,10 @@ from typing import Literal
 
 import numpy as np
 
-from fedsim.traces.arrays import Floats, Ints, run_starts
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._numbers import Number
 from fedsim.traces.importers._series import Series, named_sources, series_tables
-from fedsim.traces.tables import Bounds
+from fedsim.traces.tables import Bounds, Floats, Ints, run_starts
 from fedsim.units import DAY_S
 
 PACKET_BITS = 12_000

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import numpy as np
 
 from fedsim.errors import UserError
-from fedsim.traces.arrays import Floats
 from fedsim.traces.importers import Imported, Importer, ImporterParams, Sources
 from fedsim.traces.importers._assemble import devices_table, per_device
 from fedsim.traces.importers._numbers import Number
+from fedsim.traces.tables import Floats
 
 RATE = Number("a throughput sample", "kbit/s")
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedsim.traces.arrays import Floats
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._numbers import Number
 from fedsim.traces.importers._series import Series, hold_unknown, named_sources, series_tables
+from fedsim.traces.tables import Floats
 
 UNITS: Mapping[str, float] = {
     "bits/sec": 1.0,

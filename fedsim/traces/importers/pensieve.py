@@ -10,10 +10,10 @@ from typing import Literal
 
 import numpy as np
 
-from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._numbers import TIME_S, Number, microseconds
 from fedsim.traces.importers._series import Series, named_sources, series_tables
+from fedsim.traces.tables import Floats, Ints
 
 TIME = Number("the time", "s", TIME_S)
 RATE = Number("the rate", "Mbit/s")

@@ -12,11 +12,10 @@ from typing import Any, Literal
 import numpy as np
 
 from fedsim.errors import UserError
-from fedsim.traces.arrays import Floats
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import STATIC_HORIZON_US, devices_table
 from fedsim.traces.importers._numbers import Number
-from fedsim.traces.tables import id_column
+from fedsim.traces.tables import Floats, id_column
 from fedsim.units import Duration
 from fedsim.vocabulary.formatting import format_duration, natural_order
 

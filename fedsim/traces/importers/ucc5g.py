@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedsim.traces.arrays import run_starts
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._numbers import Number
 from fedsim.traces.importers._series import (
@@ -23,6 +22,7 @@ from fedsim.traces.importers._series import (
     named_sources,
     series_tables,
 )
+from fedsim.traces.tables import run_starts
 from fedsim.units import US_PER_S
 
 RATES = {"down": "DL_bitrate", "up": "UL_bitrate"}

@@ -11,8 +11,7 @@ from scipy.special import ndtr, ndtri
 from fedsim.errors import UserError
 from fedsim.parts.component import Parameters
 from fedsim.randomness import Stream
-from fedsim.traces.arrays import Bools, Floats
-from fedsim.traces.tables import constant_column, id_column, make_table
+from fedsim.traces.tables import Bools, Floats, constant_column, id_column, make_table
 from fedsim.units import US_PER_S, Duration, Rate
 from fedsim.vocabulary.formatting import format_count
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from fedsim.parts.component import Component, discover
 from fedsim.randomness import Stream
-from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.intervals import join_touching
+from fedsim.traces.tables import Floats, Ints
 
 RESOLUTION_US = 1000
 """Synthetic instants are whole milliseconds: no source is more precise, and they compress well."""

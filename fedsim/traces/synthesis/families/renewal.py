@@ -14,8 +14,8 @@ from scipy.special import betaincinv, ndtr
 
 from fedsim.parts.component import Parameters
 from fedsim.randomness import Stream
-from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.synthesis.family import Family, Sessions, sessions_from_cycles
+from fedsim.traces.tables import Floats, Ints
 from fedsim.units import DAY_S, Duration
 
 SHORTEST_S = 1.0

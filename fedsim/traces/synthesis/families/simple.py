@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 
 from fedsim.parts.component import Parameters
 from fedsim.randomness import Stream
-from fedsim.traces.arrays import Bools, Floats, Ints
 from fedsim.traces.synthesis.family import (
     Family,
     Sessions,
@@ -17,6 +16,7 @@ from fedsim.traces.synthesis.family import (
     sessions_from_cycles,
     sessions_from_seconds,
 )
+from fedsim.traces.tables import Bools, Floats, Ints
 from fedsim.units import Duration
 
 SLOTS_AT_ONCE = 1 << 22
