@@ -1,9 +1,11 @@
-"""Runs a scenario into a run folder, and finishes a run that was interrupted."""
+"""Runs a scenario into a run folder, and finishes a run that was interrupted.
+
+:func:`execute` and :meth:`_Execution.run` are the steps of a run from top to bottom.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,26 +17,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.analysis.run import Run, load_run
-from fedsim.composition.assembly import Assembly, assemble, build_station
-from fedsim.composition.checking import warnings_about
+from fedsim.composition.assembly import Assembly, build_station
+from fedsim.composition.checking import assembled, prepare
 from fedsim.composition.closing import write_population
-from fedsim.composition.extras import ModelKeeper, Trackers, require_trackers
+from fedsim.composition.extras import (
+    ModelKeeper,
+    Stopwatch,
+    TimedPlane,
+    Trackers,
+    flows,
+    rare_garbage_collection,
+    summary_of,
+)
 from fedsim.composition.recorded import (
     LEARNED_VALUES,
     RecordedTimeline,
-    check_assembly,
-    check_timeline,
     world_seed,
 )
 from fedsim.composition.resuming import load_original, timeline_differs
-from fedsim.composition.rules import check_names
 from fedsim.composition.rules.finished import FINISHED, SHOWN_BY_REPORT, FinishedRun
 from fedsim.composition.server import build_server
 from fedsim.composition.shared import Shared
-from fedsim.errors import UserError, further_checks, raise_all
+from fedsim.errors import UserError, raise_all
 from fedsim.files.durable import is_disk_full
-from fedsim.network.base import Network
-from fedsim.network.shared import SharedNetwork
 from fedsim.processes.stopping import Grace, grace
 from fedsim.runs.checkpoint import Checkpoints, save_model
 from fedsim.runs.environment import environment
@@ -50,7 +55,7 @@ from fedsim.scenario.overrides import Override
 from fedsim.scenario.own_code import write_sources
 from fedsim.simulation.rows import DispatchRows
 from fedsim.simulation.server import Server
-from fedsim.units import NEVER, NS_PER_S
+from fedsim.units import NS_PER_S
 from fedsim.vocabulary.formatting import format_count, format_duration
 from fedsim.vocabulary.metrics import DEFINITIONS_KEY, to_document
 from fedsim.vocabulary.timeline import Evaluate, TimelineDiffers
@@ -79,25 +84,6 @@ def log_warning(warning: UserError) -> None:
 def default_folder(loaded: LoadedScenario) -> Path:
     """The default run folder: ``runs/<name>-seed<seed>`` in the working directory."""
     return Path("runs") / f"{loaded.scenario.name}-seed{loaded.scenario.seed}"
-
-
-@contextlib.contextmanager
-def rare_garbage_collection() -> Iterator[None]:
-    """Collect garbage rarely during a run, and once at its end.
-
-    Columns and events form no cycles, so frequent collections would find nothing. The parts of a run do refer to each
-    other, and the collector does not know the size of their tensors: without a collection at the end, dozens of runs
-    could accumulate in one process. Objects that existed before the run are excluded, so this collection is cheap.
-    """
-    threshold = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(200_000, 20, 20)
-    try:
-        yield
-    finally:
-        gc.collect()
-        gc.set_threshold(*threshold)
-        gc.unfreeze()
 
 
 @rare_garbage_collection()
@@ -143,16 +129,11 @@ def execute(
         raise UserError(
             "there is nothing to do: --timeline takes time from a run, and --timing-only skips training"
         )
-    # Mistakes in the scenario are found before the folder is created.
-    with further_checks(), loaded.locating_errors():
-        check_names(loaded.scenario.ignore)
-        require_trackers(loaded)
-        assembly = _assemble(loaded, shared, timing_only, timeline)
-        warnings = warnings_about(assembly)
-        if shared is None:
-            assembly.world.release_traces()
+    # Step 1. The scenario is put together and checked; a mistake is found before anything is written.
+    assembly, warnings = prepare(loaded, shared, timing_only=timing_only, timeline=timeline)
     for warning in warnings:
-        on_warning(loaded.located(warning))
+        on_warning(warning)
+    # Step 2. The run folder is claimed, and says what is run.
     folder = RunFolder(output if output is not None else default_folder(loaded))
     with loaded.locating_errors(), folder.claimed(overwrite=overwrite):
         folder.begin(
@@ -173,31 +154,20 @@ def execute(
             },
         )
         write_sources(folder.path, loaded.sources())
-        begin = partial(
-            _Execution,
-            assembly=assembly,
-            folder=folder,
+        # Step 3. Learner and server are built. After a mistake that appears only then, nothing is left behind.
+        with _begun(
+            folder.remove,
+            assembly,
+            folder,
             timeline=timeline,
             threads=threads,
             live=live,
             on_progress=on_progress,
             began=began,
             on_warning=on_warning,
-        )
-        # After a mistake that appears only when the learner is built, nothing is left behind.
-        with _begun(begin, folder, assembly, folder.remove) as execution:
+        ) as execution:
+            # Step 4. The run takes place, and step 5, its tables are completed, checked and reported.
             return execution.run()
-
-
-def _assemble(
-    loaded: LoadedScenario, shared: Shared | None, timing_only: bool, timeline: Run | None
-) -> Assembly:
-    if timeline is None:
-        return assemble(loaded, shared, timing_only=timing_only)
-    check_timeline(timeline, loaded)
-    assembly = assemble(loaded, shared, world_seed=world_seed(timeline))
-    check_assembly(timeline, assembly)
-    return assembly
 
 
 @rare_garbage_collection()
@@ -244,24 +214,26 @@ def resume(
         loaded = load_original(folder, info, overrides)
         recorded = info.get("timeline")
         timeline = load_run(recorded["run"]) if recorded else None
-        assembly = _assemble(loaded, shared, bool(info.get("timing_only")), timeline)
+        timing_only = bool(info.get("timing_only"))
+        assembly = assembled(loaded, shared, timing_only=timing_only, timeline=timeline)
+        if shared is None:
+            assembly.world.release_traces()
         earlier = {name: float(info.get(name) or 0) for name in _WALL}
         folder.reopen(resumed=int(info.get("resumed", 0)) + 1)
-        begin = partial(
-            _Execution,
-            assembly=assembly,
-            folder=folder,
-            timeline=timeline,
-            threads=threads,
-            live=live,
-            on_progress=on_progress,
-            began=began,
-            earlier=earlier,
-        )
         undo = partial(folder.update_info, status=info["status"])
         with (
             folder.tables_aside() as put_tables_back,
-            _begun(begin, folder, assembly, undo) as execution,
+            _begun(
+                undo,
+                assembly,
+                folder,
+                timeline=timeline,
+                threads=threads,
+                live=live,
+                on_progress=on_progress,
+                began=began,
+                earlier=earlier,
+            ) as execution,
         ):
             on_start(execution.starting_point())
             try:
@@ -275,16 +247,13 @@ def resume(
 
 @contextlib.contextmanager
 def _begun(
-    begin: Callable[[RunWriter], _Execution],
-    folder: RunFolder,
-    assembly: Assembly,
-    undo: Callable[[], object],
+    undo: Callable[[], object], assembly: Assembly, folder: RunFolder, **settings: Any
 ) -> Iterator[_Execution]:
     """Begin a run with the writer of its tables; ``undo`` is called if that fails."""
     columns = DispatchRows(assembly.population.power).columns
     with RunWriter(folder, clients=assembly.task.clients, columns=columns) as writer:
         try:
-            execution = begin(writer)
+            execution = _Execution(writer, assembly, folder, **settings)
         except Exception:
             writer.close()
             undo()
@@ -328,12 +297,12 @@ class _Execution:
         self._checkpoints = Checkpoints(self.folder.checkpoint)
         self._reached: Mapping[str, Any] | None = None
         self._checkpointed_at = self._rested_at = time.monotonic()
-        self._learning = _Stopwatch()
+        self._learning = Stopwatch()
         self._metrics: Mapping[str, float] = {}
         self._grace = Grace()
         self._trackers: Trackers | None = None
         self._learner = self._make_learner() if self.assembly.learns else None
-        self._plane = None if self._learner is None else _TimedPlane(self._learner, self._learning)
+        self._plane = None if self._learner is None else TimedPlane(self._learner, self._learning)
         self._server: Server | RecordedTimeline
         if self.timeline is None:
             self._server = build_server(self.assembly, self._plane, self.writer, self._on_update)
@@ -343,114 +312,6 @@ class _Execution:
                 self.timeline, self._plane, self.writer, self.assembly.scenario, self._on_update
             )
 
-    def _make_learner(self) -> Learner:
-        from fedsim.composition.remote import remote_workers
-        from fedsim.learning.learner import Learner
-
-        scenario = self.assembly.scenario
-        training = scenario.training
-        if training.threads is None and self.threads is not None:
-            training = training.model_copy(update={"threads": self.threads})
-        setting = scenario.checkpoint_models
-        keeper = None if setting is None else ModelKeeper(setting, self.folder)
-        checkpoint = self._checkpoints.load()
-        self._reached = None if checkpoint is None else checkpoint[1]
-        # A killed run could not record its time, but its last checkpoint did.
-        noted = (self._reached or {}).get("wall", {})
-        self._earlier = max(self._earlier, noted, key=lambda wall: wall.get("wall_s", 0.0))
-        learner = Learner(
-            build_station(scenario, self.assembly.task, self.assembly.method, training),
-            scenario.evaluation,
-            metrics=list(self.assembly.metrics),
-            workers=remote_workers(self.assembly, training),
-            folder=self.folder.path,
-            checkpoint=checkpoint,
-            on_metrics=self._on_metrics,
-            on_rest=self._on_rest,
-            **({} if keeper is None else {"on_version": keeper.on_version}),
-        )
-        definitions = to_document(learner.metric_definitions.values())
-        self.folder.update_info(**{DEFINITIONS_KEY: definitions})
-        self._trackers = Trackers(
-            self.assembly.loaded, self.folder, resumed=self.earlier is not None
-        )
-        return learner
-
-    def _on_metrics(self, instruction: Evaluate, metrics: Mapping[str, float]) -> None:
-        self._metrics = metrics
-        assert self._trackers is not None
-        self._trackers.log(instruction, metrics)
-        self.writer.append_metrics(
-            instruction.time_s, instruction.version, instruction.round, metrics
-        )
-
-    def _on_rest(self, learner: Learner) -> None:
-        now = time.monotonic()
-        # The next moment of rest, if it comes as late as this one did, would be too late.
-        due = now + (now - self._rested_at) - self._checkpointed_at >= CHECKPOINT_INTERVAL_S
-        self._rested_at = now
-        if due or self._grace.requested is not None:
-            tensors, state = learner.state()
-            progress = self._progress()
-            reached = {
-                "simulated_s": progress.simulated_s,
-                "share": progress.share,
-                "wall": self._wall(),
-            }
-            self._checkpoints.save(tensors, {**state, **reached})
-            self._checkpointed_at = self._rested_at = time.monotonic()
-        self._grace.stop_if_requested()
-
-    def _on_update(self) -> None:
-        """Report progress after a server update, and end the run if the process received a signal to stop."""
-        if self.on_progress is not None:
-            self.on_progress(self._progress())
-        if self.live:
-            self._refresh_report()
-        if self._grace.requested is not None:
-            if self._learner is not None and self._learner.rests_anywhere:
-                # Pending work is trained first, so that the checkpoint contains it.
-                self._learner.flush()
-                self._on_rest(self._learner)
-            self._grace.stop_if_requested()
-
-    def starting_point(self) -> str:
-        """A sentence that says where a resumed run continues."""
-        if self._learner is None:
-            return "simulating time again from the start"
-        if self._reached is None:
-            return "there is no checkpoint: starting from the beginning"
-        text = f"resuming from the checkpoint at version {format_count(self._reached['version'])}"
-        simulated = format_duration(self._reached["simulated_s"])
-        return f"{text}, simulated {simulated}, {self._reached['share']:.0%} of the run"
-
-    def _progress(self) -> Progress:
-        server = self._server
-        now_s = server.now_ns / NS_PER_S
-        share = share_done(
-            self._stop,
-            simulated_s=now_s,
-            rounds=server.round,
-            dispatches=server.dispatched,
-            arrivals=server.arrived,
-        )
-        return Progress(
-            now_s, server.version, server.round, server.dispatched, share, self._metrics
-        )
-
-    def _refresh_report(self) -> None:
-        """Update the page of a run in progress; takes at most a twentieth of the wall time."""
-        began = time.monotonic()
-        if began < self._refresh_at:
-            return
-        self.writer.flush()
-        with contextlib.suppress(
-            UserError
-        ):  # A page that cannot be written is reported at the end.
-            Run(self.folder).report(refresh_s=REFRESH_S)
-        ended = time.monotonic()
-        self._refresh_at = ended + max(REFRESH_S, 20 * (ended - began))
-
     def run(self) -> Run:
         """Simulate, train, and finish the run folder.
 
@@ -459,6 +320,7 @@ class _Execution:
             InvariantViolation: the finished run is inconsistent.
         """
         try:
+            # The server runs until a limit is reached; the learner follows it, and trains what is left at the end.
             with grace(self._grace):
                 if self._learner is not None:
                     with self._learning:
@@ -497,46 +359,6 @@ class _Execution:
         # A signal that came too late to interrupt this run still ends the process before its next task.
         self._grace.stop_if_requested()
         return run
-
-    def _no_room(self) -> UserError:
-        """Interrupt a run that ran out of disk space, so that it can be resumed."""
-        self.folder.make_room()
-        with contextlib.suppress(OSError):
-            self.writer.close()  # Rows that do not fit are simulated again.
-        with contextlib.suppress(OSError, UserError):
-            self._leave(Status.INTERRUPTED)
-        return self.folder.no_room()
-
-    def _wall(self) -> dict[str, float]:
-        """Wall seconds so far, including those before the run was resumed."""
-        seconds = time.perf_counter() - self.began
-        learning = self._learning.seconds
-        spent = dict(zip(_WALL, (seconds, learning, seconds - learning), strict=True))
-        return {name: spent[name] + self._earlier.get(name, 0.0) for name in _WALL}
-
-    def _leave(self, status: Status, **more: Any) -> None:
-        self.writer.close()
-        info = self.folder.close(status, **self._wall(), **more)
-        if self._trackers is not None:
-            self._trackers.finish(status, _summary(info))
-        # Without a page, or with the one of a live run, which reloads itself; its problems never hide why the run ends.
-        with contextlib.suppress(Exception):
-            Run(self.folder).report()
-
-    def _warn(self, run: Run) -> None:
-        """Give the warnings of the finished run, and note them in ``run.json``."""
-        server, ignored = self._server, self.assembly.scenario.ignore
-        finished = FinishedRun(run, self.assembly)
-        if isinstance(server, Server):
-            finished = FinishedRun(run, self.assembly, server.ran_out, server.empty_draws > 0)
-        notes = self.folder.read_info().get("notes", [])
-        for warning in FINISHED.warnings(finished, ignored):
-            self.on_warning(self.assembly.loaded.located(warning))
-            # A resumed run may find a note that is there already.
-            if warning.rule not in SHOWN_BY_REPORT and warning.message not in notes:
-                notes.append(warning.message)
-        if notes:
-            self.folder.update_info(notes=notes)
 
     def _close(self) -> Run:
         """Write the remaining files of a finished run, check its consistency, and return it."""
@@ -579,7 +401,7 @@ class _Execution:
             bytes_down_first_dispatch=max(down_bytes, assembly.first_download_bytes),
             bytes_up_per_dispatch=up_bytes,
             prologue=assembly.prologue_bytes is not None,
-            **_flows(assembly.population.network),
+            **flows(assembly.population.network),
             metrics=dict(self._metrics),
             label_names=list(assembly.task.label_names),
             **{**self._wall(), "wall_time_plane_s": time_plane_s},
@@ -588,76 +410,155 @@ class _Execution:
         )
         self._checkpoints.remove()
         if self._trackers is not None:
-            self._trackers.finish(Status.COMPLETE, _summary(run.info))
+            self._trackers.finish(Status.COMPLETE, summary_of(run.info))
         return run
 
+    def _warn(self, run: Run) -> None:
+        """Give the warnings of the finished run, and note them in ``run.json``."""
+        server, ignored = self._server, self.assembly.scenario.ignore
+        finished = FinishedRun(run, self.assembly)
+        if isinstance(server, Server):
+            finished = FinishedRun(run, self.assembly, server.ran_out, server.empty_draws > 0)
+        notes = self.folder.read_info().get("notes", [])
+        for warning in FINISHED.warnings(finished, ignored):
+            self.on_warning(self.assembly.loaded.located(warning))
+            # A resumed run may find a note that is there already.
+            if warning.rule not in SHOWN_BY_REPORT and warning.message not in notes:
+                notes.append(warning.message)
+        if notes:
+            self.folder.update_info(notes=notes)
 
-def _summary(info: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of ``run.json``, for trackers."""
-    return {key: value for key, value in info.items() if isinstance(value, int | float | str)}
+    def _leave(self, status: Status, **more: Any) -> None:
+        self.writer.close()
+        info = self.folder.close(status, **self._wall(), **more)
+        if self._trackers is not None:
+            self._trackers.finish(status, summary_of(info))
+        # Without a page, or with the one of a live run, which reloads itself; its problems never hide why the run ends.
+        with contextlib.suppress(Exception):
+            Run(self.folder).report()
 
+    def _no_room(self) -> UserError:
+        """Interrupt a run that ran out of disk space, so that it can be resumed."""
+        self.folder.make_room()
+        with contextlib.suppress(OSError):
+            self.writer.close()  # Rows that do not fit are simulated again.
+        with contextlib.suppress(OSError, UserError):
+            self._leave(Status.INTERRUPTED)
+        return self.folder.no_room()
 
-class _Stopwatch:
-    """Total wall time of its ``with`` blocks, up to now if one of them is running."""
+    def _make_learner(self) -> Learner:
+        from fedsim.composition.remote import remote_workers
+        from fedsim.learning.learner import Learner
 
-    def __init__(self) -> None:
-        self._ended_s = 0.0
-        self._began: float | None = None
+        scenario = self.assembly.scenario
+        training = scenario.training
+        if training.threads is None and self.threads is not None:
+            training = training.model_copy(update={"threads": self.threads})
+        setting = scenario.checkpoint_models
+        keeper = None if setting is None else ModelKeeper(setting, self.folder)
+        checkpoint = self._checkpoints.load()
+        self._reached = None if checkpoint is None else checkpoint[1]
+        # A killed run could not record its time, but its last checkpoint did.
+        noted = (self._reached or {}).get("wall", {})
+        self._earlier = max(self._earlier, noted, key=lambda wall: wall.get("wall_s", 0.0))
+        learner = Learner(
+            build_station(scenario, self.assembly.task, self.assembly.method, training),
+            scenario.evaluation,
+            metrics=list(self.assembly.metrics),
+            workers=remote_workers(self.assembly, training),
+            folder=self.folder.path,
+            checkpoint=checkpoint,
+            on_metrics=self._on_metrics,
+            on_rest=self._on_rest,
+            **({} if keeper is None else {"on_version": keeper.on_version}),
+        )
+        definitions = to_document(learner.metric_definitions.values())
+        self.folder.update_info(**{DEFINITIONS_KEY: definitions})
+        self._trackers = Trackers(
+            self.assembly.loaded, self.folder, resumed=self.earlier is not None
+        )
+        return learner
 
-    @property
-    def seconds(self) -> float:
-        running_s = 0.0 if self._began is None else time.perf_counter() - self._began
-        return self._ended_s + running_s
+    # -- during the run ----------------------------------------------------------------------------------------------
 
-    def __enter__(self) -> None:
-        self._began = time.perf_counter()
+    def _on_update(self) -> None:
+        """Report progress after a server update, and end the run if the process received a signal to stop."""
+        if self.on_progress is not None:
+            self.on_progress(self._progress())
+        if self.live:
+            self._refresh_report()
+        if self._grace.requested is not None:
+            if self._learner is not None and self._learner.rests_anywhere:
+                # Pending work is trained first, so that the checkpoint contains it.
+                self._learner.flush()
+                self._on_rest(self._learner)
+            self._grace.stop_if_requested()
 
-    def __exit__(self, *_: object) -> None:
-        self._ended_s, self._began = self.seconds, None
+    def _on_metrics(self, instruction: Evaluate, metrics: Mapping[str, float]) -> None:
+        self._metrics = metrics
+        assert self._trackers is not None
+        self._trackers.log(instruction, metrics)
+        self.writer.append_metrics(
+            instruction.time_s, instruction.version, instruction.round, metrics
+        )
 
-
-class _TimedPlane:
-    """The learner, with a stopwatch for its wall time."""
-
-    def __init__(self, learner: Learner, stopwatch: _Stopwatch) -> None:
-        self._learner = learner
-        self._stopwatch = stopwatch
-        self.was_asked = False
-        self.hold = learner.hold
-        self.drop = learner.drop
-
-    def submit(self, instruction: Any) -> None:
-        with self._stopwatch:
-            self._learner.submit(instruction)
-
-    def evaluate(self, instruction: Evaluate) -> Mapping[str, float]:
-        with self._stopwatch:
-            return self._learner.evaluate(instruction)
-
-    def training_losses(self, dispatch_ids: Any) -> Any:
-        self.was_asked = True
-        with self._stopwatch:
-            return self._learner.training_losses(dispatch_ids)
-
-    def client_accuracies(self, version: int) -> Any:
-        self.was_asked = True
-        with self._stopwatch:
-            return self._learner.client_accuracies(version)
-
-
-def _flows(network: Network) -> dict[str, Any]:
-    """The other traffic of a shared network, for ``run.json``."""
-    if not isinstance(network, SharedNetwork) or not network.flows:
-        return {}
-    return {
-        "flows": [
-            {
-                "source": flow.source,
-                "target": flow.target,
-                "size_bytes": flow.size_bytes,
-                "start_s": flow.start_ns / NS_PER_S,
-                "arrived_s": None if end_ns >= NEVER else end_ns / NS_PER_S,
+    def _on_rest(self, learner: Learner) -> None:
+        now = time.monotonic()
+        # The next moment of rest, if it comes as late as this one did, would be too late.
+        due = now + (now - self._rested_at) - self._checkpointed_at >= CHECKPOINT_INTERVAL_S
+        self._rested_at = now
+        if due or self._grace.requested is not None:
+            tensors, state = learner.state()
+            progress = self._progress()
+            reached = {
+                "simulated_s": progress.simulated_s,
+                "share": progress.share,
+                "wall": self._wall(),
             }
-            for flow, end_ns in zip(network.flows, network.flow_ends_ns, strict=True)
-        ]
-    }
+            self._checkpoints.save(tensors, {**state, **reached})
+            self._checkpointed_at = self._rested_at = time.monotonic()
+        self._grace.stop_if_requested()
+
+    def starting_point(self) -> str:
+        """A sentence that says where a resumed run continues."""
+        if self._learner is None:
+            return "simulating time again from the start"
+        if self._reached is None:
+            return "there is no checkpoint: starting from the beginning"
+        text = f"resuming from the checkpoint at version {format_count(self._reached['version'])}"
+        simulated = format_duration(self._reached["simulated_s"])
+        return f"{text}, simulated {simulated}, {self._reached['share']:.0%} of the run"
+
+    def _progress(self) -> Progress:
+        server = self._server
+        now_s = server.now_ns / NS_PER_S
+        share = share_done(
+            self._stop,
+            simulated_s=now_s,
+            rounds=server.round,
+            dispatches=server.dispatched,
+            arrivals=server.arrived,
+        )
+        return Progress(
+            now_s, server.version, server.round, server.dispatched, share, self._metrics
+        )
+
+    def _refresh_report(self) -> None:
+        """Update the page of a run in progress; takes at most a twentieth of the wall time."""
+        began = time.monotonic()
+        if began < self._refresh_at:
+            return
+        self.writer.flush()
+        with contextlib.suppress(
+            UserError
+        ):  # A page that cannot be written is reported at the end.
+            Run(self.folder).report(refresh_s=REFRESH_S)
+        ended = time.monotonic()
+        self._refresh_at = ended + max(REFRESH_S, 20 * (ended - began))
+
+    def _wall(self) -> dict[str, float]:
+        """Wall seconds so far, including those before the run was resumed."""
+        seconds = time.perf_counter() - self.began
+        learning = self._learning.seconds
+        spent = dict(zip(_WALL, (seconds, learning, seconds - learning), strict=True))
+        return {name: spent[name] + self._earlier.get(name, 0.0) for name in _WALL}

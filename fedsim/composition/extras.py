@@ -1,15 +1,21 @@
-"""Outputs of a run besides its tables: models of earlier versions, and metrics sent to trackers."""
+"""What a run needs besides its planes: models of earlier versions, trackers, a stopwatch, rare garbage collection."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedsim.errors import UserError
+from fedsim.network.base import Network
+from fedsim.network.shared import SharedNetwork
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import CheckpointModels
 from fedsim.tracking.base import Moment, TrackedRun, Tracker
+from fedsim.units import NEVER, NS_PER_S
 from fedsim.vocabulary.timeline import Aggregate, Evaluate
 
 if TYPE_CHECKING:
@@ -126,3 +132,98 @@ def _warn(tracker: Tracker, error: Exception) -> None:
         type(error).__name__,
         error,
     )
+
+
+def summary_of(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of ``run.json``, for trackers."""
+    return {key: value for key, value in info.items() if isinstance(value, int | float | str)}
+
+
+@contextlib.contextmanager
+def rare_garbage_collection() -> Iterator[None]:
+    """Collect garbage rarely during a run, and once at its end.
+
+    Columns and events form no cycles, so frequent collections would find nothing. The parts of a run do refer to each
+    other, and the collector does not know the size of their tensors: without a collection at the end, dozens of runs
+    could accumulate in one process. Objects that existed before the run are excluded, so this collection is cheap.
+    """
+    threshold = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(200_000, 20, 20)
+    try:
+        yield
+    finally:
+        gc.collect()
+        gc.set_threshold(*threshold)
+        gc.unfreeze()
+
+
+class Stopwatch:
+    """Total wall time of its ``with`` blocks, up to now if one of them is running."""
+
+    def __init__(self) -> None:
+        self._ended_s = 0.0
+        self._began: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Wall seconds so far."""
+        running_s = 0.0 if self._began is None else time.perf_counter() - self._began
+        return self._ended_s + running_s
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended_s, self._began = self.seconds, None
+
+
+class TimedPlane:
+    """The learner, with a stopwatch for its wall time."""
+
+    def __init__(self, learner: Learner, stopwatch: Stopwatch) -> None:
+        self._learner = learner
+        self._stopwatch = stopwatch
+        self.was_asked = False
+        self.hold = learner.hold
+        self.drop = learner.drop
+
+    def submit(self, instruction: Any) -> None:
+        """Pass on an instruction."""
+        with self._stopwatch:
+            self._learner.submit(instruction)
+
+    def evaluate(self, instruction: Evaluate) -> Mapping[str, float]:
+        """Pass on an evaluation."""
+        with self._stopwatch:
+            return self._learner.evaluate(instruction)
+
+    def training_losses(self, dispatch_ids: Any) -> Any:
+        """Pass on a request for losses, and note that the timeline depends on learned values."""
+        self.was_asked = True
+        with self._stopwatch:
+            return self._learner.training_losses(dispatch_ids)
+
+    def client_accuracies(self, version: int) -> Any:
+        """Pass on a request for accuracies, and note that the timeline depends on learned values."""
+        self.was_asked = True
+        with self._stopwatch:
+            return self._learner.client_accuracies(version)
+
+
+def flows(network: Network) -> dict[str, Any]:
+    """The other traffic of a shared network, for ``run.json``."""
+    if not isinstance(network, SharedNetwork) or not network.flows:
+        return {}
+    return {
+        "flows": [
+            {
+                "source": flow.source,
+                "target": flow.target,
+                "size_bytes": flow.size_bytes,
+                "start_s": flow.start_ns / NS_PER_S,
+                "arrived_s": None if end_ns >= NEVER else end_ns / NS_PER_S,
+            }
+            for flow, end_ns in zip(network.flows, network.flow_ends_ns, strict=True)
+        ]
+    }

@@ -13,7 +13,6 @@ import pytest
 from ruamel.yaml import YAML
 
 import fedsim
-from fedsim.composition.execution import _Stopwatch
 from fedsim.errors import UserError
 from fedsim.learning.learner import Learner
 from fedsim.methods.fedavg import FedAvg
@@ -347,19 +346,3 @@ def test_checkpoints_are_at_most_30_seconds_apart(
     world["server"]["selection"]["cohort"] = 1
     fedsim.run(world, tmp_path / "run")
     assert saved == [24, 48, 72]
-
-
-def test_a_stopwatch_counts_the_block_that_is_running(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A checkpoint is written while the learning plane is at work, whose time it records."""
-    now_s = 10.0
-    clock = SimpleNamespace(perf_counter=lambda: now_s)
-    monkeypatch.setattr("fedsim.composition.execution.time", clock)
-    watch = _Stopwatch()
-    with watch:
-        now_s = 13.0
-        assert watch.seconds == 3
-    now_s = 20.0
-    assert watch.seconds == 3
-    with watch:
-        now_s = 21.0
-        assert watch.seconds == 4

@@ -6,6 +6,7 @@ import logging
 import random
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 import fedsim
+from fedsim.composition.extras import Stopwatch
 from fedsim.errors import UserError
 from fedsim.tracking import Moment, TrackedRun
 from tests.tracking.listening import SCENARIO, Listening, run
@@ -82,3 +84,19 @@ def test_a_tracker_that_cannot_start_refuses_the_run_and_leaves_nothing(tmp_path
     with pytest.raises(UserError, match="cannot be started: PermissionError: not logged in"):
         run(tmp_path, Impossible)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_stopwatch_counts_the_block_that_is_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint is written while the learning plane is at work, whose time it records."""
+    now_s = 10.0
+    clock = SimpleNamespace(perf_counter=lambda: now_s)
+    monkeypatch.setattr("fedsim.composition.extras.time", clock)
+    watch = Stopwatch()
+    with watch:
+        now_s = 13.0
+        assert watch.seconds == 3
+    now_s = 20.0
+    assert watch.seconds == 3
+    with watch:
+        now_s = 21.0
+        assert watch.seconds == 4
