@@ -50,7 +50,7 @@ def command(log: Path, scenario: Path | None, output: Path, force: bool, as_json
     from fedsim.calibration.page import document, summary, write_calibration_page
     from fedsim.files.durable import write_text
     from fedsim.scenario.loading import load_scenario
-    from fedsim.scenario.writing import relocated, to_yaml
+    from fedsim.scenario.source import relocated, to_yaml
 
     scenario_of_run = log / "scenario.yaml"
     if scenario is None and (log / "run.json").exists() and scenario_of_run.exists():

@@ -38,7 +38,7 @@ from fedsim.runs.progress import Progress
 from fedsim.scenario.loading import LoadedScenario, load_scenario
 from fedsim.scenario.own_code import write_sources
 from fedsim.scenario.parts import Part
-from fedsim.scenario.writing import to_yaml
+from fedsim.scenario.source import to_yaml
 from fedsim.vocabulary.formatting import format_count, format_counted
 from fedsim.vocabulary.timeline import TimelineDiffers
 

@@ -43,7 +43,7 @@ from fedsim.runs.progress import Progress, share_done
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import from_python
-from fedsim.scenario.writing import to_yaml
+from fedsim.scenario.source import to_yaml
 from fedsim.simulation.facts import Work as FullWork
 from fedsim.simulation.rows import DispatchRows
 from fedsim.simulation.server import Limits

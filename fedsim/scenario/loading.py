@@ -22,8 +22,7 @@ from fedsim.scenario.model import MOST_EVALUATIONS, Scenario
 from fedsim.scenario.overrides import Override, apply_overrides
 from fedsim.scenario.parts import OfKind, Part, Reading, UserCode
 from fedsim.scenario.problems import Problem, all_errors, error_at, problems
-from fedsim.scenario.source import KeyPath, Source, read_yaml
-from fedsim.scenario.writing import to_yaml
+from fedsim.scenario.source import KeyPath, Source, read_yaml, to_yaml
 from fedsim.units import duration_at_least
 from fedsim.vocabulary.formatting import format_count, format_duration
 

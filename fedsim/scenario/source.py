@@ -1,10 +1,12 @@
-"""Reads YAML as plain data, with the location of each key and value.
+"""Reads YAML as plain data, with the location of each key and value, and writes plain data as YAML.
 
 Only mappings, lists and scalars of the YAML 1.2 core schema are built, never objects: a scenario file cannot run code.
 """
 
 from __future__ import annotations
 
+import io
+import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
@@ -24,6 +27,7 @@ from ruamel.yaml.tokens import (
 )
 
 from fedsim.errors import UserError, raise_all
+from fedsim.parts.component import is_user_reference
 from fedsim.units import without_comma
 
 KeyPath = tuple[str | int, ...]
@@ -161,6 +165,34 @@ def read_yaml(path: Path) -> Source:
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", where=label) from None
     return parse_yaml(text, label)
+
+
+def to_yaml(data: Any) -> str:
+    """Plain data as YAML in the order of its keys; lists of plain values are on one line."""
+    yaml = YAML()
+    yaml.default_flow_style = False
+    yaml.width = 120
+    yaml.representer.add_representer(
+        type(None),
+        lambda representer, _: representer.represent_scalar("tag:yaml.org,2002:null", "null"),
+    )
+    stream = io.StringIO()
+    yaml.dump(_flowing(data), stream)
+    return stream.getvalue()
+
+
+def relocated(value: Any, folder: Path) -> Any:
+    """Plain data for a file in ``folder``: paths of files that share a folder with it are relative, others stay."""
+    if isinstance(value, dict):
+        return {key: relocated(item, folder) for key, item in value.items()}
+    if isinstance(value, list):
+        return [relocated(item, folder) for item in value]
+    if not isinstance(value, str) or not os.path.isabs(value):
+        return value
+    path = Path(value)
+    is_file = path.exists() or is_user_reference(value)
+    shared = os.path.commonpath([path, folder]) != path.anchor
+    return os.path.relpath(path, folder) if is_file and shared else value
 
 
 def _location(label: str, mark: Any) -> str:
@@ -374,3 +406,14 @@ def _number(text: str) -> str | int | float:
     if special:
         return float(special.group(1) + special.group(2))
     return text
+
+
+def _flowing(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _flowing(item) for key, item in value.items()}
+    if isinstance(value, list):
+        sequence = CommentedSeq(_flowing(item) for item in value)
+        if not any(isinstance(item, dict) for item in value):
+            sequence.fa.set_flow_style()
+        return sequence
+    return value

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedsim.errors import UserError
-from fedsim.scenario.source import parse_yaml, read_yaml
+from fedsim.scenario.source import parse_yaml, read_yaml, to_yaml
 
 
 @pytest.mark.parametrize(
@@ -196,3 +198,22 @@ def test_missing_file_names_its_neighbours(tmp_path) -> None:
     with pytest.raises(UserError, match="no such file") as caught:
         read_yaml(tmp_path / "nigth.yaml")
     assert "night.yaml" in str(caught.value.hint)
+
+
+_plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn", "Co"])),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text("abcxyz_0123456789", min_size=1), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["a", "no", "12", "key"]), _plain, min_size=1))
+def test_what_is_written_is_read_back(data: dict[str, object]) -> None:
+    assert parse_yaml(to_yaml(data), "f").data == data
