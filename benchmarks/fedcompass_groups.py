@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.composition.assembly import assemble
-from fedsim.composition.server import build_server
+from fedsim.composition.assembly import assemble, build_server
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.scheduling.schedules.compass import Compass

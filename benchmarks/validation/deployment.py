@@ -24,8 +24,7 @@ from typing_extensions import override
 from benchmarks.validation import client as clients
 from benchmarks.validation.netns import Link, Net, tcp_socket
 from benchmarks.validation.relay import raise_priority
-from fedsim.composition.assembly import Assembly, assemble
-from fedsim.composition.server import build_server
+from fedsim.composition.assembly import Assembly, assemble, build_server
 from fedsim.devices.population import Power
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork

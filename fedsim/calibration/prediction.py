@@ -14,8 +14,7 @@ import pandas as pd
 
 from fedsim.calibration.estimates import Estimates, FloatArray, horizon_s, to_bundle
 from fedsim.calibration.log import WORK
-from fedsim.composition.assembly import assemble
-from fedsim.composition.server import build_server
+from fedsim.composition.assembly import assemble, build_server
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.simulation.rows import DispatchRows
 from fedsim.simulation.updates import Ended

@@ -60,7 +60,7 @@ def check(
     global random generators and of string hashes, and once more one dispatch at a time, resumed from a checkpoint. The
     first difference is shown with the part that caused it. Of a sweep, the first run is taken.
     """
-    from fedsim.composition.checking import check as check_run
+    from fedsim.composition.assembly import check as check_run
     from fedsim.composition.shared import Shared
     from fedsim.tasks.reading.files import NotOnDisk, no_downloads
 

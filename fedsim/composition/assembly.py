@@ -1,22 +1,26 @@
-"""A scenario put together: the clients, what they learn and how, their devices, and the bytes they transfer."""
+"""A scenario put together and checked: the clients, what they learn and how, their devices, the server."""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.composition.extras import require_trackers
 from fedsim.composition.needs import unmet_requirements, unmet_target
-from fedsim.composition.prospects import Prospects
+from fedsim.composition.prospects import Prospects, impossible
+from fedsim.composition.rules import check_names
+from fedsim.composition.rules.planned import PLANNED, UNITS
 from fedsim.composition.shared import Shared
 from fedsim.composition.world import World, build_world
 from fedsim.devices.population import Population
-from fedsim.errors import UserError, raise_all
+from fedsim.errors import UserError, combined, further_checks, raise_all
 from fedsim.learning.metrics import Metric, definitions, ways_to_measure
 from fedsim.learning.rates import learning_rate
 from fedsim.methods.base import Method, MethodContext, Prologue
@@ -25,16 +29,26 @@ from fedsim.network.base import Direction
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Scenario
 from fedsim.scenario.training import ThreadWorkers, Training
-from fedsim.tasks.base import ITEM_BYTES, Task
-from fedsim.units import NS_PER_S
+from fedsim.simulation.drawn_work import DrawnWork
+from fedsim.simulation.evaluations import EvaluationTimes
+from fedsim.simulation.facts import Clients, Rules, check_rules
+from fedsim.simulation.server import Limits, Server
+from fedsim.simulation.updates import Recorder
+from fedsim.simulation.workload import Workload, Workloads
+from fedsim.tasks.base import FORWARD_PASSES_PER_STEP, ITEM_BYTES, IntArray, Task
+from fedsim.units import NS_PER_S, to_ns
 from fedsim.vocabulary.formatting import format_bytes
 from fedsim.vocabulary.metrics import MetricDefinition, meets
+from fedsim.vocabulary.timeline import LearningPlane
 
 if TYPE_CHECKING:
     import torch
 
+    from fedsim.analysis.run import Run
     from fedsim.learning.device import Execution
     from fedsim.learning.workers import Station
+
+_EVALUATION_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -155,6 +169,84 @@ class Assembly:
         """Duration of each client's full workload at its nominal speed, (N,)."""
         step_s = self.population.compute.step_s
         return self.world.work.nominal_steps(step_s) * step_s
+
+
+def check(
+    loaded: LoadedScenario, shared: Shared | None = None, *, timing_only: bool = False
+) -> list[UserError]:
+    """Make all checks that a run makes before its first event, without running.
+
+    torch is not imported unless the scenario needs it for the check itself.
+
+    Args:
+        loaded: the scenario.
+        shared: traces and data sets already loaded.
+        timing_only: simulate time only.
+
+    Returns:
+        Warnings: settings that are legal but probably not intended.
+
+    Raises:
+        UserError: the error that :func:`fedsim.composition.execution.execute` would raise.
+    """
+    assembly, warnings = prepare(loaded, shared, timing_only=timing_only)
+    task, scenario = assembly.task, loaded.scenario
+    with loaded.locating_errors():
+        if assembly.learns and task.may_lack_kernel(scenario.training):
+            build_station(scenario, task, assembly.method, scenario.training)
+    return warnings
+
+
+def prepare(
+    loaded: LoadedScenario,
+    shared: Shared | None = None,
+    *,
+    timing_only: bool = False,
+    timeline: Run | None = None,
+) -> tuple[Assembly, list[UserError]]:
+    """Put a scenario together, and check that its server can be built and that its clients can do the work.
+
+    Args:
+        loaded, shared, timing_only: as for :func:`check`.
+        timeline: a complete run whose timeline replaces the simulation.
+
+    Returns:
+        The parts of the run, and warnings: settings that are legal but probably not intended.
+
+    Raises:
+        UserError: parts are not compatible, or the run cannot succeed.
+    """
+    with further_checks(), loaded.locating_errors():
+        check_names(loaded.scenario.ignore)
+        require_trackers(loaded)
+        assembly = assembled(loaded, shared, timing_only=timing_only, timeline=timeline)
+        check_server(assembly)
+        ignored = loaded.scenario.ignore
+        if errors := list(impossible(assembly.prospects)):
+            # Values in a wrong unit may be the cause.
+            raise combined([*errors, *PLANNED.warnings(assembly, ignored, only=UNITS)])
+        warnings = PLANNED.warnings(assembly, ignored)
+    if shared is None:
+        assembly.world.release_traces()
+    return assembly, [loaded.located(warning) for warning in warnings]
+
+
+def assembled(
+    loaded: LoadedScenario, shared: Shared | None, *, timing_only: bool, timeline: Run | None
+) -> Assembly:
+    """A scenario put together, if there is a ``timeline`` with the devices and the data split of that run.
+
+    Raises:
+        UserError: its parts are not compatible, or not those of the timeline.
+    """
+    if timeline is None:
+        return assemble(loaded, shared, timing_only=timing_only)
+    from fedsim.composition.recorded import check_assembly, check_timeline, world_seed
+
+    check_timeline(timeline, loaded)
+    assembly = assemble(loaded, shared, world_seed=world_seed(timeline))
+    check_assembly(timeline, assembly)
+    return assembly
 
 
 def assemble(
@@ -289,3 +381,120 @@ def build_station(scenario: Scenario, task: Task, method: Method, training: Trai
         _execution(training),
         squared_losses=scenario.server.selection.type.squared_losses,
     )
+
+
+# -- the server --------------------------------------------------------------------------------------------------------
+
+
+def build_server(
+    assembly: Assembly,
+    plane: LearningPlane | None,
+    recorder: Recorder,
+    on_progress: Callable[[], None] | None = None,
+) -> Server:
+    """The server of a run.
+
+    Raises:
+        UserError: schedule, selection, method and devices are not compatible.
+    """
+    scenario = assembly.scenario
+    stop, evaluation = scenario.stop, scenario.evaluation
+    every_versions, every_steps = evaluation.every_rounds, None
+    if every_versions is None and evaluation.every is None:
+        every_steps = _steps_worth_an_evaluation(assembly)
+    return Server(
+        _clients(assembly),
+        _workloads(assembly),
+        _rules(assembly),
+        Limits(
+            until_ns=None if stop.simulated_time is None else to_ns(stop.simulated_time),
+            rounds=stop.rounds,
+            dispatches=stop.dispatches,
+            arrivals=stop.arrivals,
+            stalled_after=stop.stalled_after,
+        ),
+        EvaluationTimes(
+            every_ns=None if evaluation.every is None else to_ns(evaluation.every),
+            every_versions=every_versions,
+            every_steps=every_steps,
+            at_start=evaluation.at_start,
+            reached=assembly.target_test,
+        ),
+        plane,
+        recorder,
+        seed=scenario.seed,
+        on_progress=on_progress,
+    )
+
+
+def check_server(assembly: Assembly) -> None:
+    """Check that :func:`build_server` will succeed, without the cost of building.
+
+    Raises:
+        UserError: schedule or selection do not accept their parameters.
+    """
+    check_rules(_clients(assembly), _rules(assembly), assembly.scenario.seed)
+
+
+def _clients(assembly: Assembly) -> Clients:
+    return Clients(
+        assembly.population,
+        assembly.task.samples,
+        assembly.world.work,
+        assembly.expected_duration_s,
+    )
+
+
+def _rules(assembly: Assembly) -> Rules:
+    section = assembly.scenario.server
+    detection, prologue = section.failure_detection, assembly.method.prologue()
+    return Rules(
+        section.selection.create,
+        section.schedule.create,
+        failure_detection_ns=None if detection == "never" else to_ns(detection),
+        aggregation_ns=to_ns(section.aggregation_time),
+        has_prologue=prologue is not None,
+        prologue_updates=None if prologue is None else prologue.updates,
+        trains_lost_work=assembly.keeps_lost_work,
+    )
+
+
+def _workloads(assembly: Assembly) -> Workloads:
+    scenario, section = assembly.scenario, assembly.scenario.server
+    epochs = assembly.task.steps_per_epoch(scenario.training)
+    workload = partial(
+        Workload,
+        assembly.population,
+        scenario.devices.failures,
+        send_partial_work=section.partial_work == "send",
+        foresight=section.foresight,
+        seed=scenario.seed,
+        partial_unit=epochs.tolist() if section.partial_unit == "epoch" else None,
+        drawn=_drawn_work(scenario, epochs),
+    )
+    down, up = assembly.traffic_bytes
+    prologue, first_down = assembly.prologue_bytes, assembly.first_download_bytes
+    return Workloads(
+        workload(down, up),
+        prologue=None if prologue is None else workload(*prologue),
+        first=workload(first_down, up) if first_down > down else None,
+    )
+
+
+def _steps_worth_an_evaluation(assembly: Assembly) -> int:
+    """Local steps after which an evaluation costs a tenth of the training; a step counts as three forward passes."""
+    evaluation = assembly.scenario.evaluation
+    passes = assembly.task.evaluation_passes(
+        per_client=evaluation.per_client or assembly.method.personal,
+        objective=evaluation.objective,
+    )
+    batch_size = assembly.scenario.training.batch_size
+    return math.ceil(passes / (_EVALUATION_SHARE * FORWARD_PASSES_PER_STEP * batch_size))
+
+
+def _drawn_work(scenario: Scenario, epochs: IntArray) -> DrawnWork | None:
+    training = scenario.training
+    if training.limited is None:
+        return None
+    units = np.ones_like(epochs) if training.local_epochs is None else epochs
+    return DrawnWork(training.limited, units.tolist(), scenario.seed)

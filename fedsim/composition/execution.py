@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.analysis.run import Run, load_run
-from fedsim.composition.assembly import Assembly, build_station
-from fedsim.composition.checking import assembled, prepare
+from fedsim.composition.assembly import Assembly, assembled, build_server, build_station, prepare
 from fedsim.composition.closing import write_population
 from fedsim.composition.extras import (
     ModelKeeper,
@@ -36,7 +35,6 @@ from fedsim.composition.recorded import (
 )
 from fedsim.composition.resuming import load_original, timeline_differs
 from fedsim.composition.rules.finished import FINISHED, SHOWN_BY_REPORT, FinishedRun
-from fedsim.composition.server import build_server
 from fedsim.composition.shared import Shared
 from fedsim.errors import UserError, raise_all
 from fedsim.files.durable import is_disk_full

@@ -11,7 +11,7 @@ from synthetic_runs import build_run
 
 from fedsim.analysis.run import Run, load_run
 from tests.analysis.browser import Page
-from tests.composition.test_pauses import simulate
+from tests.composition.test_closing import simulate
 
 pytestmark = pytest.mark.browser
 

@@ -14,7 +14,7 @@ from fedsim.calibration.log import numbered, read_log
 from fedsim.errors import UserError, UserErrors
 from fedsim.network.transports.fluid import Fluid
 from fedsim.parts.parameters import Parameters
-from tests.composition.test_pauses import simulate
+from tests.composition.test_closing import simulate
 
 
 def test_timestamps_of_a_parquet_file_are_instants(tmp_path: Path) -> None:

@@ -1,14 +1,20 @@
-"""Bytes of models with frozen parameters, and of vectors with bits of their own, by hand arithmetic."""
+"""A scenario put together: what is checked, the bytes of a dispatch, the cost of evaluations, the work of clients."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 
 import fedsim
+from fedsim.api import read_scenario
+from fedsim.composition.assembly import check
+from fedsim.errors import UserError
 from fedsim.methods.base import Vector
 from tests.composition.adapters import scenario
+from tests.composition.worlds import digits, quadratic
 
 CHANGED = 4 * (2 * 64 + 32 * 2 + 32 * 10 + 10)
 FIXED = 4 * (64 * 32 + 32 + 1)
@@ -37,3 +43,66 @@ def test_the_bits_of_a_vector_are_charged() -> None:
     assert Vector("a", 10).size_bytes(4) == 40
     assert Vector("a", 10, bits=8).size_bytes(4) == 10
     assert Vector("a", 10, bits=1).size_bytes(8) == 1.25
+
+
+def test_a_sound_scenario_has_no_warnings_and_leaves_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert check(read_scenario(quadratic([[0, 1, 2]]))) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_notes_that_further_checks_follow() -> None:
+    scenario = quadratic([[0]], server={"selection": {"name": "uniform", "cohort": 4}})
+    with pytest.raises(UserError, match="a cohort of 4 cannot be drawn from 3 clients") as caught:
+        check(read_scenario(scenario))
+    assert caught.value.__notes__ == ["note: further checks follow once this is fixed"]
+
+
+def test_a_model_that_the_executor_cannot_train_is_refused_unless_nothing_is_trained() -> None:
+    scenario = digits()
+    scenario["task"]["model"] = {"name": "resnet20", "norm": "batch"}
+    scenario["training"] = {**scenario["training"], "executor": "stacked"}
+    with pytest.raises(UserError, match="resnet20 cannot train several clients in one tensor"):
+        check(read_scenario(scenario))
+    check(read_scenario(scenario), timing_only=True)
+
+
+def test_evaluations_cost_a_tenth_of_the_training_unless_told_otherwise(tmp_path: Path) -> None:
+    """360 test samples are worth 75 steps of 16 samples, forward and backward; the last version is always measured."""
+    run = fedsim.run(digits(evaluation={}, stop={"rounds": 20}), tmp_path / "run")
+    measured = run.metrics["version"].to_list()
+    steps = (
+        run.dispatches[run.dispatches.outcome == "aggregated"]
+        .groupby("aggregated_version")
+        .steps_done.sum()
+    )
+    expected, since = [0], 0
+    for version, done in steps.items():
+        since += done
+        if since >= 75:
+            expected.append(version)
+            since = 0
+    assert 2 < len(expected) < 20
+    assert measured == sorted({*expected, int(steps.index.max())})
+
+
+def test_what_clients_and_objective_cost_makes_evaluations_rarer(tmp_path: Path) -> None:
+    """Evaluations cost 359 forward passes; with the clients' own tests 288 more, with 1,150 samples' gradients 3,450.
+
+    A tenth of a step of 16 samples is 4.8 of them: 75, 135 and 794 steps. Rounds make 20 steps of 4 clients.
+    """
+    partition = {"name": "iid", "clients": 12, "test": "split"}
+    server = {"selection": {"name": "uniform", "cohort": 4}}
+    base = digits(evaluation={}, server=server, stop={"rounds": 46})
+    base["task"] = {**base["task"], "partition": partition}
+
+    def second(**changes: Any) -> int:
+        run = fedsim.run({**base, **changes}, tmp_path / str(len(list(tmp_path.iterdir()))))
+        return int(run.metrics["version"].iloc[1])
+
+    assert second() == 4
+    assert second(evaluation={"per_client": True}) == 7
+    assert second(server={**server, "method": {"name": "fedper"}}) == 7
+    assert second(evaluation={"objective": True}) == 40

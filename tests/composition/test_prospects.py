@@ -9,7 +9,7 @@ import pytest
 
 import fedsim
 from fedsim.api import read_scenario
-from fedsim.composition.checking import check
+from fedsim.composition.assembly import check
 from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.tables import make_table

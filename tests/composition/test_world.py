@@ -28,7 +28,7 @@ def test_what_grows_with_the_clients_is_built_once_and_not_read_back(
         read.append(path.name)
         return read_parquet(path)
 
-    monkeypatch.setattr("fedsim.composition.server.Server", counting_server)
+    monkeypatch.setattr("fedsim.composition.assembly.Server", counting_server)
     monkeypatch.setattr("fedsim.runs.run.read_parquet", counting_read)
     run = fedsim.run(quadratic([[0, 1]]), tmp_path / "run")
     assert run.status is Status.COMPLETE

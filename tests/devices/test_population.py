@@ -12,8 +12,7 @@ import pytest
 import fedsim
 from fedsim.analysis.headline import tiles
 from fedsim.api import read_scenario
-from fedsim.composition.assembly import assemble
-from fedsim.composition.checking import check
+from fedsim.composition.assembly import assemble, check
 from fedsim.errors import UserError
 from fedsim.network.base import Direction
 from fedsim.network.static import VaryingNetwork

@@ -12,8 +12,7 @@ import pandas as pd
 from torch import Tensor
 
 import fedsim
-from fedsim.composition.assembly import Assembly, assemble
-from fedsim.composition.server import build_server
+from fedsim.composition.assembly import Assembly, assemble, build_server
 from fedsim.learning.learner import Learner
 from fedsim.learning.workers import Station
 from fedsim.vocabulary.timeline import Aggregate

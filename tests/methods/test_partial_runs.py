@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedsim
-from fedsim.composition.assembly import assemble
-from fedsim.composition.server import build_server
+from fedsim.composition.assembly import assemble, build_server
 from fedsim.errors import UserError
 from fedsim.learning.learner import Learner
 from fedsim.simulation.updates import Ended

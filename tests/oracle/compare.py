@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsim.api import read_scenario
-from fedsim.composition.assembly import assemble
-from fedsim.composition.server import build_server
+from fedsim.composition.assembly import assemble, build_server
 from fedsim.composition.shared import Shared
 from fedsim.devices.population import Power
 from fedsim.runs.schema import DISPATCHES

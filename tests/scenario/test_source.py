@@ -1,4 +1,4 @@
-"""None"""
+"""YAML is read as YAML 1.2 with the place of every value, and mistakes in it are named."""
 
 from __future__ import annotations
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedsim.composition.assembly import Assembly
 from fedsim.composition.rules import RuleTable
 from fedsim.composition.rules.planned import drifting_until
 from fedsim.errors import UserError
@@ -24,6 +24,9 @@ from fedsim.vocabulary.formatting import (
     format_names,
     format_share,
 )
+
+if TYPE_CHECKING:
+    from fedsim.composition.assembly import Assembly
 
 _FEW = 0.5
 _OFTEN_RECHARGING = 0.1

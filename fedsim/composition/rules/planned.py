@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.composition.assembly import Assembly
 from fedsim.composition.prospects import shown_duration
 from fedsim.composition.rules import RuleTable
 from fedsim.devices.population import Population
@@ -28,6 +28,9 @@ from fedsim.vocabulary.formatting import (
     format_number,
     format_share,
 )
+
+if TYPE_CHECKING:
+    from fedsim.composition.assembly import Assembly
 
 PLANNED: RuleTable[Assembly] = RuleTable()
 """The rules on a scenario that is put together."""

@@ -11,7 +11,7 @@ from fedsim.analysis.comparison import Comparison
 from fedsim.analysis.comparison.page import page_figures, render
 from fedsim.vocabulary.formatting import format_duration, format_mean, format_value
 from tests.analysis.comparison.compared import cells
-from tests.composition.test_pauses import simulate
+from tests.composition.test_closing import simulate
 
 FRAMES = {"time": "spent", "work": "summary", "participation": "summary", "fairness": "fairness"}
 

@@ -13,7 +13,7 @@ import pytest
 from fedsim.analysis.export import export
 from fedsim.runs import Run
 from tests.analysis.export.reading import check_format, parquet, read_trace
-from tests.composition.test_pauses import simulate
+from tests.composition.test_closing import simulate
 
 
 @pytest.fixture(scope="module")

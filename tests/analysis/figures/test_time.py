@@ -17,7 +17,7 @@ from fedsim.analysis.run import Run
 from fedsim.analysis.statistics import gini, where_time_went
 from fedsim.vocabulary.formatting import format_share
 from tests.analysis.documents import columns, embedded, parquet
-from tests.composition.test_pauses import simulate
+from tests.composition.test_closing import simulate
 from tests.runs.synthetic_runs import build_run
 
 

@@ -15,7 +15,7 @@ from fedsim.analysis.figures.timeline import MAX_BARS_SHOWN
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run, load_run
 from tests.analysis.documents import columns, embedded, parquet
-from tests.composition.test_pauses import simulate
+from tests.composition.test_closing import simulate
 from tests.devices.worlds import LINKS, STEPS, phones, timing
 from tests.runs.synthetic_runs import build_run
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedsim.api import read_scenario
-from fedsim.composition.checking import check
+from fedsim.composition.assembly import check
 from fedsim.composition.rules import documentation
 from fedsim.errors import UserError
 from tests.cli.invoking import assert_refused, invoke
