@@ -113,18 +113,6 @@ class World:
         params: AvailabilityParams = self.scenario.devices.availability.params
         return self._bundle("availability") if params.needs_tables() else None
 
-    def readers_of_other_traces(self) -> list[str]:
-        """The parts that read a trace, if ``devices.trace`` is given but all of them have their own; otherwise none."""
-        devices = self.scenario.devices
-        if devices.trace is None:
-            return []
-        readers = [
-            part
-            for part in get_args(PartName)
-            if isinstance(getattr(devices, part).params, TraceParameters) or part == self._main_part
-        ]
-        return readers if all(self._own_trace(part) for part in readers) else []
-
     def clients_on_other_devices(self) -> int:
         """Number of clients that have the name of a device, but are on another, because they are paired in order."""
         part, names = self._main_part, self.task.client_names

@@ -261,49 +261,6 @@ def test_each_dispatch_has_the_rates_drawn_for_it(tmp_path: Path, policy: str) -
     assert seen == {0: 3, 1: 2}
 
 
-@pytest.mark.parametrize(
-    ("ram_bytes", "devices", "warned"),
-    [
-        ([10 * NEEDED] * 4, {"memory": NEEDED}, 1),
-        ([10 * NEEDED] * 4, {}, 0),
-        ([10 * NEEDED] * 3 + [None], {"memory": NEEDED}, 0),
-    ],
-)
-def test_memory_that_the_trace_gives_for_every_device_is_not_set_in_silence(
-    ram_bytes: list[int | None], devices: dict[str, Any], warned: int, tmp_path: Path
-) -> None:
-    columns = {"task": ["*"] * 4, "phase": ["training"] * 4, "sample_s": [0.01] * 4}
-    folder = phones(tmp_path, compute={**columns, "ram_bytes": ram_bytes})
-    world = timing({"trace": folder, "network": LINKS, **devices})
-    named = [str(each) for each in check(read_scenario(world)) if "memory" in str(each)]
-    assert len(named) == warned
-    assert all("devices.memory: has no effect" in each for each in named)
-
-
-@pytest.mark.parametrize(
-    ("with_own", "reason"),
-    [
-        (["compute", "availability", "network"], "devices.compute, devices.availability and "),
-        (["compute", "availability"], None),
-        (["availability", "network"], None),
-        ([], None),
-    ],
-)
-def test_a_trace_that_no_part_uses_is_named(
-    with_own: list[str], reason: str | None, tmp_path: Path
-) -> None:
-    columns = {"task": ["*"] * 4, "phase": ["training"] * 4, "sample_s": [0.01] * 4}
-    rates = {"direction": ["both"] * 4, "bandwidth_bps": [1e6] * 4}
-    folder = phones(tmp_path, compute=columns, network=rates)
-    devices = {part: {"trace": folder} for part in with_own}
-    world = timing(
-        {"trace": folder, **devices, "network": {"latency": 0, **devices.get("network", {})}}
-    )
-    named = [str(each) for each in check(read_scenario(world)) if "devices.trace" in str(each)]
-    assert len(named) == (reason is not None)
-    assert all(f"devices.trace: has no effect, because {reason}" in each for each in named)
-
-
 def test_devices_are_those_of_the_first_bundle(tmp_path: Path) -> None:
     """Which is that of the availability, because the compute model reads none."""
     bundle_of({f"online{i}": [(0, DAY)] for i in range(4)}).write(tmp_path / "online")

@@ -24,7 +24,6 @@ from fedsim.vocabulary.formatting import (
     format_counted,
     format_duration,
     format_energy,
-    format_names,
     format_number,
     format_share,
 )
@@ -49,19 +48,6 @@ _MOST_WATTS = 1000.0
 
 
 # -- traces ------------------------------------------------------------------------------------------------------------
-
-
-@PLANNED
-def unused_trace(assembly: Assembly) -> Iterator[UserError]:
-    """``devices.trace`` is given, but every part that reads a trace names its own."""
-    readers = assembly.world.readers_of_other_traces()
-    if readers:
-        yield UserError(
-            f"has no effect, because {format_names([f'devices.{part}' for part in readers])} "
-            f"{'has a trace of its own' if len(readers) == 1 else 'have traces of their own'}",
-            where="devices.trace",
-            hint=f"leave it out, or leave out one of the others, such as devices.{readers[0]}.trace",
-        )
 
 
 @PLANNED

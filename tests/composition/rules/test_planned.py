@@ -63,15 +63,6 @@ def traced(folder: Path, tables: dict[str, Any], **devices: Any) -> dict[str, An
     return timed(devices={"trace": phones(folder, **tables), **devices})
 
 
-def of_two_traces(folder: Path, with_own: list[str]) -> dict[str, Any]:
-    """A trace of the devices, and another one that these parts name."""
-    tables = {"compute": STEPS, **RATES}
-    other = phones(folder, "other", **tables)
-    parts = {part: {"trace": other} for part in with_own}
-    network = {"latency": "bundle", **parts.get("network", {})}
-    return traced(folder, tables, **{"compute": {}, **parts, "network": network})
-
-
 def of_marked_devices(folder: Path, valid: list[bool]) -> dict[str, Any]:
     bundle = online_bundle([(0.0, 86_400.0)], [], [])
     index = bundle.devices.column_names.index("valid")
@@ -136,10 +127,6 @@ def linked(**network: Any) -> dict[str, Any]:
 
 
 EXAMPLES: dict[str, tuple[World, World]] = {
-    "unused-trace": (
-        lambda folder: of_two_traces(folder, ["compute", "availability", "network"]),
-        lambda folder: of_two_traces(folder, ["compute", "availability"]),
-    ),
     "unmatched-names": (
         lambda folder: of_table(
             folder,
