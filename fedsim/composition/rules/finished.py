@@ -58,10 +58,13 @@ class FinishedRun:
     @property
     def targets_met_at_start(self) -> list[str]:
         """The targets that the initial model meets, if the run made no version."""
-        target = self.run.scenario["stop"].get("target") or {}
-        if len(self.run.aggregations):
+        run = self.run
+        if len(run.aggregations):
             return []
-        return [name for name, value in target.items() if self.run.time_to(name, value) == 0]
+        target = run.scenario["stop"].get("target") or {}
+        # A Flower app may never have reported the metric.
+        measured = [name for name in target if name in run.metrics.columns]
+        return [name for name in measured if run.time_to(name, target[name]) == 0]
 
 
 FINISHED: RuleTable[FinishedRun] = RuleTable()

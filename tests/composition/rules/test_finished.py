@@ -192,6 +192,11 @@ def test_a_flower_app_without_updates_is_told_why(errors: int, hint: str) -> Non
     assert hint in str(warning.hint)
 
 
+def test_a_target_that_a_flower_app_never_measured_is_not_met() -> None:
+    run = target(table_of(["discarded"], versions=0), accuracy=0.5)
+    assert rules_of(FinishedRun(run)) == ["nothing-aggregated"]
+
+
 def test_a_run_notes_its_warnings_but_those_that_the_page_gives(tmp_path: Path) -> None:
     scenario = quadratic([[0, 1]], stop={"rounds": 1, "target": {"loss": 1e9}})
     notes = fedsim.run(scenario, tmp_path / "met").info.get("notes", [])
