@@ -135,18 +135,6 @@ def timing(**sections: Any) -> dict[str, Any]:
             "the window schedule waits forever",
         ),
         (
-            timing(server={"selection": {"name": "uniform", "cohort": 4}}),
-            "a cohort of 4 cannot be drawn from 3 clients",
-        ),
-        (
-            timing(server={"schedule": {"name": "buffered", "concurrency": 4}}),
-            "4 clients cannot be busy at once",
-        ),
-        (
-            timing(server={"schedule": {"name": "buffered"}}, stop={"arrivals": 9}),
-            "a version needs 10 updates, but the run ends after 9 arrivals",
-        ),
-        (
             timing(server={"schedule": {"min_updates": 3}}, stop={"dispatches": 2}),
             "a version needs 3 updates, but the run ends after 2 dispatches",
         ),
