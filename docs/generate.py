@@ -18,7 +18,7 @@ import fedsim
 from fedsim.bundled.references import of_part, references
 from fedsim.cli import COMMANDS, cli
 from fedsim.cli.methods import describe
-from fedsim.composition.rules import documentation
+from fedsim.composition.rules.names import documentation
 from fedsim.parts.catalog import CATALOG
 from fedsim.parts.component import Component, Parameters
 from fedsim.parts.parameters import alternatives, without_markup

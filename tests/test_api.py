@@ -108,10 +108,10 @@ def test_arguments_of_a_run_are_checked(tmp_path: Path) -> None:
         UserError, match="argument target: must be a number or a percentage, not 'half'"
     ):
         run.time_to("accuracy", "half")
-    with pytest.raises(UserError, match=r"plot: has no argument 'widht'\n  did you mean 'width'\?"):
+    with pytest.raises(TypeError, match="widht"):
         run.plot(widht=3)
-    with pytest.raises(UserError, match="no run measured '5'"):
-        run.plot(5)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="no run measured 'accurracy'"):
+        run.plot("accurracy")
     assert run.plot(width="ieee").get_figwidth() == 3.5
     with pytest.raises(UserError, match=r"give a file in it, such as .*run/scenario\.yaml"):
         fedsim.run(run.path)

@@ -21,7 +21,7 @@ from fedsim.cli.options import (
     print_rows,
     user_code_option,
 )
-from fedsim.composition.rules import documentation
+from fedsim.composition.rules.names import documentation
 from fedsim.errors import UserError, nearest, nearest_or_all
 from fedsim.parts.catalog import CATALOG, kind_noun, summaries
 from fedsim.parts.component import Component, import_path, is_user_reference, load_user_component

@@ -115,7 +115,7 @@ user_code_option = click.option(
 
 
 def _rules() -> list[str]:
-    from fedsim.composition.rules import documentation
+    from fedsim.composition.rules.names import documentation
 
     return list(documentation())
 

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from fedsim.composition.extras import require_trackers
 from fedsim.composition.needs import unmet_requirements, unmet_target
 from fedsim.composition.prospects import Prospects, impossible
-from fedsim.composition.rules import check_names
 from fedsim.composition.rules.planned import PLANNED, UNITS
 from fedsim.composition.shared import Shared
 from fedsim.composition.world import World, build_world
@@ -217,7 +216,11 @@ def prepare(
         UserError: parts are not compatible, or the run cannot succeed.
     """
     with further_checks(), loaded.locating_errors():
-        check_names(loaded.scenario.ignore)
+        if loaded.scenario.ignore:
+            # The rules on finished runs import pandas, which takes as long as the rest of a check.
+            from fedsim.composition.rules.names import check_names
+
+            check_names(loaded.scenario.ignore)
         require_trackers(loaded)
         assembly = assembled(loaded, shared, timing_only=timing_only, timeline=timeline)
         check_server(assembly)

@@ -9,12 +9,11 @@ others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from fedsim.composition.assembly import Assembly
 from fedsim.composition.world import full_work
 from fedsim.errors import UserError, raise_all
 from fedsim.runs.folder import Status
@@ -30,6 +29,9 @@ from fedsim.units import to_ns, to_s
 from fedsim.vocabulary.formatting import format_command, format_count, format_duration
 from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Evaluate, LearningPlane, Train
+
+if TYPE_CHECKING:
+    from fedsim.composition.assembly import Assembly
 
 OPTION = "option --timeline"
 LEARNED_VALUES = "schedule_used_learned_values"

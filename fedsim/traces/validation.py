@@ -211,12 +211,14 @@ class _TableChecker:
         self.add_texts(unknown, f"'{{}}' is not in the table {other}", column)
 
     def _unique(self, columns: tuple[str, ...]) -> None:
-        import pandas as pd  # which takes as long as the rest of a small command
-
-        keys = pd.DataFrame({name: self.codes(name) for name in columns if name in self.present})
-        self.add(
-            keys.duplicated().to_numpy(), f"repeats the {', '.join(columns)} of an earlier row"
-        )
+        # Without pandas, whose import takes as long as the rest of a small command.
+        number: Ints = np.zeros(self.table.num_rows, np.int64)
+        for name in [name for name in columns if name in self.present]:
+            codes = self.codes(name) + 1
+            number = number * (codes.max(initial=0) + 1) + codes
+        repeats = np.ones(len(number), np.bool_)
+        repeats[np.unique(number, return_index=True)[1]] = False
+        self.add(repeats, f"repeats the {', '.join(columns)} of an earlier row")
 
     def _order(self, order: Order) -> None:
         """Report unsorted rows and, for intervals, reversed, empty and overlapping ones, and gaps unless allowed."""

@@ -15,7 +15,7 @@ from fedsim.parts.catalog import CATALOG
 from tests.docs.pages import blocks, exit_code, working_in
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
-BLOCKS = blocks(PAGE)
+BLOCKS = [block for block in blocks(PAGE) if block.language in ("yaml", "python")]
 SCENARIO: dict[str, Any] = YAML(typ="safe", pure=True).load(BLOCKS[0].text)
 EXAMPLES = {
     match[1]: (code, use)

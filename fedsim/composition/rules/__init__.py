@@ -7,11 +7,10 @@ its name, with dashes, is the name by which ``ignore`` in a scenario and ``--ign
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Collection, Iterator
 from typing import Generic, TypeVar
 
-from fedsim.errors import UserError, nearest_or_all, raise_all
+from fedsim.errors import UserError
 
 Facts = TypeVar("Facts")
 Check = Callable[[Facts], Iterator[UserError]]
@@ -38,31 +37,3 @@ class RuleTable(Generic[Facts]):
             if name not in ignored and (only is None or name in only)
             for warning in check(facts)
         ]
-
-
-def documentation() -> dict[str, str]:
-    """What every rule warns about, by its name."""
-    # The rules are in modules that import this one.
-    from fedsim.composition.rules.finished import FINISHED
-    from fedsim.composition.rules.planned import PLANNED
-
-    checks = {**FINISHED.checks, **PLANNED.checks}
-    return {name: inspect.getdoc(check) or "" for name, check in sorted(checks.items())}
-
-
-def check_names(ignored: Collection[str]) -> None:
-    """Refuse names of rules that do not exist.
-
-    Raises:
-        UserError: one of them.
-    """
-    rules = documentation() if ignored else {}
-    raise_all(
-        UserError(
-            f"there is no rule '{name}'",
-            where=f"ignore.{index}",
-            hint=nearest_or_all(name, rules, "fedsim describe rules lists them"),
-        )
-        for index, name in enumerate(ignored)
-        if name not in rules
-    )

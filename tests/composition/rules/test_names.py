@@ -8,7 +8,7 @@ import pytest
 
 from fedsim.api import read_scenario
 from fedsim.composition.assembly import check
-from fedsim.composition.rules import documentation
+from fedsim.composition.rules.names import documentation
 from fedsim.errors import UserError
 from tests.cli.invoking import assert_refused, invoke
 
