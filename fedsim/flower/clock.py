@@ -95,10 +95,11 @@ def _clock(*, reads: bool = True) -> SimulatedClock | None:
     clock: SimulatedClock | None = getattr(_current, "clock", None)
     if clock is None:
         return None
-    module = sys._getframe(2).f_globals.get("__name__", "")
+    caller = sys._getframe(2)
+    module = caller.f_globals.get("__name__", "")
     package = module.partition(".")[0]
     if package in _WAITING:
-        return clock
+        return clock if _apps_frame(caller) else None
     if package in _KEPT and module != "__main__":
         return None
     # Flower itself reads the time only to stamp messages.

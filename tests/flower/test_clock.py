@@ -193,3 +193,14 @@ def test_sleeps_of_a_node_are_noted_and_do_not_pass_on_the_host() -> None:
         assert node.slept_ns == 30 * S + S // 2
         assert 30.5 <= time.monotonic() - began < 35
         assert clock.now_ns() == 0
+
+
+def test_waits_of_libraries_are_real() -> None:
+    """A library in the ServerApp's thread, such as a loader of data, sees its timeout pass on the host."""
+    library: dict[str, object] = {"__name__": "torch.utils.data", "queue": queue}
+    exec("def get():\n    return queue.Queue().get(timeout=0.05)", library)
+    clock = Time().clock()
+    with clock.installed(), thread_on(clock):
+        with pytest.raises(queue.Empty):
+            library["get"]()  # type: ignore[operator]
+        assert clock.now_ns() == 0
