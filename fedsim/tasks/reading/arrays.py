@@ -50,9 +50,7 @@ def names_of_arrays(path: Path) -> list[str]:
     """
     if path.is_dir():
         return sorted(file.stem for file in path.glob("*.npy"))
-    require_file(path)
-    if not zipfile.is_zipfile(path):
-        raise damaged(path, "it is not an .npz archive")
+    _require_npz(path)
     with zipfile.ZipFile(path) as archive:
         return [name.removesuffix(".npy") for name in archive.namelist()]
 
@@ -134,9 +132,7 @@ def read_npz(
     Raises:
         UserError: the file is missing or damaged, lacks a required array, or an array contains Python objects.
     """
-    require_file(path)
-    if not zipfile.is_zipfile(path):
-        raise damaged(path, "it is not an .npz archive")
+    _require_npz(path)
     name = "it"
     try:
         with np.load(path, allow_pickle=False) as content:
@@ -154,3 +150,9 @@ def read_npz(
             return arrays
     except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, AttributeError) as error:
         raise _unreadable(path, name, error) from error
+
+
+def _require_npz(path: Path) -> None:
+    require_file(path)
+    if not zipfile.is_zipfile(path):
+        raise damaged(path, "it is not an .npz archive")
