@@ -5,8 +5,8 @@
 
 Each step has a limit of its own; what it prints goes to the terminal and to DIR/<step>.txt as it comes, and rows of
 tables to DIR/rows.jsonl. Steps that passed are not repeated: the same command again runs those that are missing. The
-exit status is 1 if a step failed, was cut off or did not begin. Nothing but the checkout and fedsim's requirements is
-needed; ``paper`` also needs MNIST (``FEDSIM_DATA``), and steps of JAX and ``torch.compile`` report if they are missing.
+exit status is 1 if a step failed, was cut off or did not begin. The checkout and fedsim's requirements suffice;
+``paper`` also needs MNIST (``FEDSIM_DATA``), and steps of JAX and ``torch.compile`` report if they are missing.
 """
 
 from __future__ import annotations

@@ -300,7 +300,6 @@ def compare(
     }
     learning_kernels.RATE, learning_kernels.BATCH, learning_kernels.STEPS = RATE, BATCH, STEPS
     learner = learning_kernels.make_learner(task, **training)
-    learner._contribution_s = 0.0  # A round is never cut.
     kernel = learner.station.kernel
     makers: dict[str, Callable[[Cohorts], Round]] = {
         "fedsim": lambda cohorts: fedsim_round(learner, cohorts),

@@ -124,7 +124,7 @@ a mapping for a path | devices: => devices:\n  trace: {bundle: week} | devices.t
 ONCE_BEGUN = """
 unknown client | + server: {selection: {name: scripted, rounds: [[0, 7]]}} | 7:46: server.selection.rounds | client 7
 unknown metric | {rounds: 2} => {rounds: 2, target: {acuracy: 0.9}} | s.yaml:6:37: stop.target.acuracy | loss
-a schedule that would wait for ever | + server: {failure_detection: never} | server.schedule | deadline
+a schedule that would wait forever | + server: {failure_detection: never} | server.schedule | deadline
 """
 """Mistakes that appear when the run begins."""
 
