@@ -1,9 +1,8 @@
-"""Digests of what fedsim computes, and a record of its public surface, to compare a changed tree with.
+"""Digests of what fedsim computes, to compare a changed tree with.
 
 ``python -m benchmarks.safety_net check`` runs every bundled scenario (shortened), every method under every schedule and
 a few variants of every section of a scenario, and compares the final model, ``dispatches``, ``aggregations`` and
-``metrics`` with ``safety_net.json``; then it compares the public surface with ``safety_net_surface.json``. ``write``
-replaces both files.
+``metrics`` with ``safety_net.json``. ``write`` replaces that file.
 
 The time plane must agree on every machine. What was learned (model, metrics, and the time plane of the few cases in
 which it depends on them) is compared only on a machine like the one that wrote the table. Only the public interface is
@@ -33,8 +32,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from ruamel.yaml import YAML
-
-from benchmarks import safety_net_surface as surface
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "benchmarks" / "safety_net.json"
@@ -544,9 +541,7 @@ def check(chosen: list[Case], output: Path, *, everything: bool) -> int:
         print("This machine differs from the one that wrote the table:")
         print(f"  table  {document['fingerprint']}\n  here   {here}")
         print("  so models and metrics are NOT compared, only dispatches and aggregations.")
-    table = {
-        name: _unpacked(entry, document["columns"]) for name, entry in document["cases"].items()
-    }
+    table = recorded(document)
     compared = [case for case in chosen if case.name in table]
     for case in chosen:
         if case.name not in table:
@@ -566,6 +561,13 @@ def check(chosen: list[Case], output: Path, *, everything: bool) -> int:
         count += len(lacking)
     print(f"{len(compared)} cases, {count} differences")
     return count
+
+
+def recorded(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of the table, with their lists of columns."""
+    return {
+        name: _unpacked(entry, document["columns"]) for name, entry in document["cases"].items()
+    }
 
 
 def _packed(entry: dict[str, Any], columns: list[list[str]]) -> dict[str, Any]:
@@ -615,19 +617,16 @@ def write(chosen: list[Case], output: Path, *, everything: bool) -> int:
 
 
 def main() -> int:
-    """Write or check the digests and the surface; returns 1 if anything differs."""
+    """Write or check the digests; returns 1 if anything differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("action", choices=["write", "check"])
-    parser.add_argument(
-        "--only", action="append", default=[], metavar="GLOB", help="cases by name; no surface"
-    )
-    parser.add_argument("--surface", action="store_true", help="only the public surface")
+    parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="cases by name")
     parser.add_argument("--list", action="store_true", help="list the names of the cases")
     parser.add_argument("-o", "--output", type=Path, help="keep the run folders here")
     options = parser.parse_args()
     everything = not options.only
-    chosen = [] if options.surface else cases(options.only)
-    if options.only and not chosen:
+    chosen = cases(options.only)
+    if not chosen:
         parser.error(f"no case matches {' or '.join(options.only)}; --list names them")
     if options.list:
         print("\n".join(case.name for case in chosen))
@@ -641,12 +640,8 @@ def main() -> int:
     count = 0
     output = options.output or Path(tempfile.mkdtemp(prefix="safety_net_"))
     try:
-        if chosen:
-            act = check if options.action == "check" else write
-            count += act(chosen, output, everything=everything)
-        if everything:
-            act_on_surface = surface.check if options.action == "check" else surface.write
-            count += act_on_surface(supervised(selection={"name": "uniform", "cohort": 4}))
+        act = check if options.action == "check" else write
+        count += act(chosen, output, everything=everything)
     finally:
         if options.output is None:
             shutil.rmtree(output, ignore_errors=True)
