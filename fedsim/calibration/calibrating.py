@@ -35,7 +35,15 @@ from fedsim.parts.parameters import Parameters
 from fedsim.scenario.loading import LoadedScenario, load_scenario_dict
 from fedsim.scheduling.schedules.sync import Sync
 from fedsim.tasks.kinds.flower import FlowerTask
-from fedsim.vocabulary.formatting import format_count, format_counted, format_share
+from fedsim.vocabulary.formatting import (
+    format_bytes,
+    format_count,
+    format_counted,
+    format_duration,
+    format_interval,
+    format_names,
+    format_share,
+)
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _QUANTITIES: Mapping[str, Callable[[pd.DataFrame], pd.Series]] = {
@@ -48,6 +56,10 @@ _MISSING = 0.01
 """Share of the log's dispatches whose absence from the cross-validation is flagged."""
 _FEW = 0.8
 """Share of the log's dispatches below which a simulation is flagged."""
+_SAME, _ROUNDING_S = 0.05, 1e-3
+"""Relative and absolute difference of times between rounds that is not flagged."""
+_SAME_SIZE = 0.1
+"""Relative difference of the bytes of transfers that is not flagged."""
 _FEW_ROUNDS, _MOST_CLIENTS = 10, 0.9
 """Rounds and share of the clients below which a fit is flagged as small."""
 
@@ -107,6 +119,9 @@ def calibrate(
     log = numbered(log, clients)
     estimates = estimate(log, clients, assumptions)
     flags += estimates.flags
+    if scenario is not None:
+        flags += _server_flags(scenario, estimates)
+        flags += _size_flags(log, assumptions)
     if shares_links:
         flags.append(
             "The scenario's links are shared: the rates in a log include the effect of sharing, so the scenario's links"
@@ -136,7 +151,7 @@ def calibrate(
     lateness: Lateness | None = None
     if fitted := fitting_rounds(log):
         rounds = sorted(log["round"].dropna().unique())[:fitted]
-        first = estimate(log[log["round"].isin(rounds)], clients, assumptions)
+        first = estimate(log, clients, assumptions, rounds[-1])
         seen = int(first.step_s.seen.sum())
         if fitted < _FEW_ROUNDS or seen < _MOST_CLIENTS * len(clients):
             flags.append(
@@ -245,6 +260,7 @@ def known(scenario: LoadedScenario, clients: list[str], named_by: str, where: st
         world.work.steps.astype(float),
         world.device_names["kind"].to_pylist() if "kind" in world.device_names else None,
         world.memory_in_trace(),
+        issubclass(scenario.scenario.devices.availability.type, Always),
     )
     return Known(clients, assumptions, isinstance(network, SharedNetwork), flags)
 
@@ -275,7 +291,55 @@ def calibrated(
             "transport": section(estimates.transport),
             "loss": devices["network"].get("loss", 0.0),
         }
+    if _between_rounds(scenario, estimates):
+        data["server"]["aggregation_time"] = estimates.rounds.gap_s
     return data
+
+
+def _between_rounds(scenario: LoadedScenario, estimates: Estimates) -> bool:
+    """Whether the log shows how long the server of a synchronous scenario takes between rounds."""
+    return issubclass(scenario.scenario.server.schedule.type, Sync) and not math.isnan(
+        estimates.rounds.gap_s
+    )
+
+
+def _server_flags(scenario: LoadedScenario, estimates: Estimates) -> list[str]:
+    """A flag if the log's server takes a different time between rounds from the scenario's."""
+    server = scenario.scenario.server
+    if not _between_rounds(scenario, estimates):
+        return []
+    rounds, pause_s = estimates.rounds, server.schedule.params.pause
+    planned_s = max(pause_s, server.aggregation_time)
+    if abs(rounds.gap_s - planned_s) <= max(_SAME * planned_s, _ROUNDING_S):
+        return []
+    low_s, high_s = np.quantile(rounds.gaps_s, [0.05, 0.95])
+    between = format_interval(low_s, high_s, format_duration)
+    fact = (
+        f"{format_duration(rounds.gap_s)} pass between the last arrival of a round and the next round (90% of the"
+        f" rounds: {between}), {format_duration(planned_s)} in the scenario."
+    )
+    if pause_s > rounds.gap_s:
+        return [f"{fact} Correct server.schedule.pause."]
+    return [f"{fact} The simulation takes them as server.aggregation_time."]
+
+
+def _size_flags(log: pd.DataFrame, assumptions: Assumptions) -> list[str]:
+    """A flag if the log's transfers have sizes other than the scenario's."""
+    pairs = [
+        (way, float(log[f"bytes_{way}"].median()), float(getattr(assumptions, f"bytes_{way}")))
+        for way in ("down", "up")
+    ]
+    unlike = [
+        f"{format_bytes(logged)} {way}, {format_bytes(planned)} in the scenario"
+        for way, logged, planned in pairs
+        if logged > 0 and abs(logged - planned) > _SAME_SIZE * max(logged, planned)
+    ]
+    if not unlike:
+        return []
+    return [
+        f"The log's transfers have {format_names(unlike)}, so simulated transfers and rounds are not those of the log."
+        " Correct the model of the scenario, task.size or server.compression."
+    ]
 
 
 def _script(log: pd.DataFrame) -> list[list[int]]:

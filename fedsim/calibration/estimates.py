@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
+from fedsim.calibration.rounds import Rounds, rounds_of
 from fedsim.calibration.transfers import FASTEST_BPS, LatencySource, Link, identify
 from fedsim.errors import UserError
 from fedsim.network.transport import Transport
@@ -23,6 +24,7 @@ from fedsim.vocabulary.formatting import (
     format_duration,
     format_names,
     format_number,
+    format_share,
 )
 
 FloatArray = npt.NDArray[np.float64]
@@ -38,6 +40,8 @@ _DRAWN_TESTS = 399
 _LONG_STEP_S, _SLOW_BPS = 60.0, 100e3
 """Median step time above which, and median rate below which, the unit of a log's times is doubtful."""
 _OPTIONAL = ("downloaded_s", "computed_s", "steps", "bytes_down", "bytes_up")
+_MOSTLY = 0.5
+"""Share of dispatches without time for local steps above which step times cannot be estimated."""
 _LEAST_P = 0.01
 """Significance level: a family of distributions is flagged if a smaller share of its own samples fits worse."""
 
@@ -55,6 +59,7 @@ class Assumptions:
         steps: local steps of each client's full workload; NaN if unknown.
         kinds: kind of each client's device, None if unknown.
         ram_bytes: memory of each client's device, NaN if unknown.
+        always_online: whether rounds never wait for clients to come online.
     """
 
     transport: Transport
@@ -65,6 +70,7 @@ class Assumptions:
     steps: FloatArray | None = None
     kinds: Sequence[str | None] | None = None
     ram_bytes: FloatArray | None = None
+    always_online: bool = True
 
 
 @dataclass(frozen=True)
@@ -123,6 +129,7 @@ class Estimates:
         rate_slopes: relative change of each rate per second of latency, shape ``(2, clients)``: with a longer latency,
             transfers as long as the log's need a higher rate.
         transport: how transfers send their bytes; the assumed one unless the log clearly shows another.
+        rounds: what the log shows about the server between rounds.
         kinds, ram_bytes: kinds and memory of the devices, as the scenario gives them.
         online: intervals (client, start, end) of seconds in which clients count as online; empty: not estimated.
         flags: statements about what the log cannot show.
@@ -137,6 +144,7 @@ class Estimates:
     latency_from: LatencySource
     rate_slopes: FloatArray
     transport: Transport
+    rounds: Rounds
     kinds: Sequence[str | None] | None = None
     ram_bytes: FloatArray | None = None
     online: tuple[tuple[str, float, float], ...] = ()
@@ -160,7 +168,14 @@ class Estimates:
             replace(rate, mean=rate.perturbed(generator, is_rate=True) * factor, cv=rate_cv)
             for rate, factor, rate_cv in zip(rates_bps, longer, rate_cvs, strict=True)
         )
-        return replace(self, step_s=step_s, rates_bps=(down, up), latency_s=latency_s)
+        gap_s = self.rounds.gap_s + self.rounds.gap_error_s * generator.standard_normal()
+        return replace(
+            self,
+            step_s=step_s,
+            rates_bps=(down, up),
+            latency_s=latency_s,
+            rounds=replace(self.rounds, gap_s=max(gap_s, 0.0)),
+        )
 
     @cached_property
     def medians(self) -> FloatArray:
@@ -203,7 +218,9 @@ def _slowest(logs: FloatArray) -> float:
     return float(logs.max()) + _BEYOND * spread
 
 
-def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions) -> Estimates:
+def estimate(
+    log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions, last: float = math.inf
+) -> Estimates:
     """Estimate the devices of ``clients`` from the completed dispatches of a log.
 
     Each quantity is estimated from the dispatches that show it: a download that ended, local steps with their number.
@@ -212,7 +229,14 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
         log: dispatches with the numbers of the clients, as from :func:`~fedsim.calibration.log.numbered`.
         clients: names of the clients, by number.
         assumptions: facts that the log may lack.
+        last: the last round to be considered.
+
+    Raises:
+        UserError: no dispatch shows its local steps, or the scenario's links leave no time for them.
     """
+    rounds = rounds_of(log, last, always_online=assumptions.always_online)
+    if last < math.inf:
+        log = log[log["round"] <= last]
     done = log[log["end_s"].notna()]
     client = done["client"].to_numpy(np.int64)
     count = len(clients)
@@ -275,6 +299,7 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
     else:
         compute_s = (done["end_s"] - done["start_s"]).to_numpy()
         if assumptions.transfers_s is not None:
+            flags += _too_slow_links(compute_s, assumptions.transfers_s[client])
             compute_s = np.maximum(compute_s - assumptions.transfers_s[client], 1e-9)
         flags.append(
             "The log has only total times: compute and network cannot be separated. All time counts as compute."
@@ -327,11 +352,30 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
         latency_from,
         slopes,
         transport,
+        rounds,
         assumptions.kinds,
         assumptions.ram_bytes,
         online,
         tuple(flags),
     )
+
+
+def _too_slow_links(total_s: FloatArray, transfers_s: FloatArray) -> list[str]:
+    """A flag if the scenario's links alone take longer than some of the log's total times; an error if most do."""
+    over = transfers_s >= total_s
+    if not over.any():
+        return []
+    fact = (
+        f"the scenario's links alone take {format_duration(float(np.median(transfers_s[over])))}, longer than the whole"
+        f" of {format_share(float(over.mean()))} of the log's dispatches"
+        f" ({format_duration(float(np.median(total_s[over])))})"
+    )
+    fix = "correct devices.network or the bytes of the scenario, or give the columns downloaded and computed"
+    if over.mean() > _MOSTLY:
+        raise UserError(f"{fact}: no time is left for local steps", hint=fix)
+    return [
+        f"{fact[0].upper()}{fact[1:]}: no time is left for their local steps. {fix.capitalize()}."
+    ]
 
 
 def _rows_of(client: npt.NDArray[np.int64], count: int) -> list[npt.NDArray[np.int64]]:

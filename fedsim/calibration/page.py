@@ -16,7 +16,7 @@ from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import embedded, environment, write_page
 from fedsim.calibration.calibrating import QUANTILES, Calibration
 from fedsim.calibration.estimates import Varying
-from fedsim.calibration.prediction import Lateness, Prediction
+from fedsim.calibration.prediction import Lateness, Prediction, verdict
 from fedsim.calibration.transfers import describe
 from fedsim.vocabulary.formatting import (
     ABSENT,
@@ -32,6 +32,8 @@ from fedsim.vocabulary.formatting import (
 
 _DEVICES = 200
 """Maximum number of devices that the page lists."""
+_CLOCK_S = 1e-6
+"""Time between rounds that is rounding."""
 _EXACT = 1e-4
 """Relative error below which a value is shown as exact."""
 _LATENCY_FROM = {"log": "", "scenario": "of the scenario", "nothing": "not shown by the log"}
@@ -59,6 +61,7 @@ def write_calibration_page(calibration: Calibration, path: Path) -> None:
         .get_template("calibration.html.j2")
         .render(
             title="Calibration",
+            verdict=verdict(calibration.predictions),
             tiles=[replace(tile, label=sentence(tile.label)) for tile in summary(calibration)],
             flags=calibration.flags,
             compared=compared,
@@ -91,6 +94,9 @@ def summary(calibration: Calibration) -> list[Tile]:
         latency = _seconds(latency_s, 0.0 if note else errors[3])
         rows.append(Tile("median one-way latency", latency, note))
         rows.append(Tile("transport", describe(estimates.transport)))
+    if estimates.rounds.gap_s > _CLOCK_S:
+        between = _seconds(estimates.rounds.gap_s, estimates.rounds.gap_error_s)
+        rows.append(Tile("time between rounds", between))
     late = calibration.lateness
     if late is not None:
         rows.append(
@@ -119,6 +125,10 @@ def document(calibration: Calibration) -> dict[str, object]:
             for name, value, error in zip(names, medians, errors, strict=True)
         },
         "latency_from": estimates.latency_from,
+        "between_rounds_s": {
+            "value": number(estimates.rounds.gap_s),
+            "error": number(estimates.rounds.gap_error_s),
+        },
         "variation": {
             name: {"cv": each.cv, "relative_error": each.cv_error} for name, each in varying.items()
         },

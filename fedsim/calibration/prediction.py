@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy import stats
 
 from fedsim.calibration.estimates import Estimates, FloatArray, horizon_s, to_bundle
 from fedsim.calibration.log import WORK
+from fedsim.calibration.rounds import IN_TIME, round_durations_s
 from fedsim.composition.assembly import assemble, build_server
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.simulation.rows import DispatchRows
@@ -24,7 +26,9 @@ from fedsim.vocabulary.timeline import Aggregate
 BAND = 0.9
 REPLICATES = 40
 _FIT = 0.2
-IN_TIME = (Outcome.AGGREGATED.label, Outcome.DISCARDED.label)
+_UNLIKELY = 0.05
+_TELLING = 10
+"""Number of rounds below which agreement says little."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +48,17 @@ class Prediction:
     high: list[float]
 
     @property
-    def coverage(self) -> float:
-        """Share of the logged values that lie within their band."""
-        inside = [
+    def inside(self) -> int:
+        """Number of the logged values that lie within their band."""
+        return sum(
             low - _close(low) <= value <= high + _close(high)
             for value, low, high in zip(self.logged, self.low, self.high, strict=True)
-        ]
-        return float(np.mean(inside)) if inside else math.nan
+        )
+
+    @property
+    def coverage(self) -> float:
+        """Share of the logged values that lie within their band."""
+        return self.inside / len(self.logged) if self.logged else math.nan
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,22 @@ class Lateness:
         """Brier skill score: 1 if all outcomes are known, 0 if no better than the log's share of late ones for all."""
         share = float(self.late.mean())
         return 1 - self.brier / (share * (1 - share)) if 0 < share < 1 else math.nan
+
+
+def verdict(predictions: list[Prediction]) -> str:
+    """Whether the bands can be trusted, in one sentence.
+
+    The bands are too narrow if so few values within them had a probability below 5% (binomial) with bands that hold 90%.
+    """
+    if not predictions:
+        return "Not tested: no rounds of the log were predicted."
+    rounds = predictions[0]
+    values, inside = len(rounds.logged), rounds.inside
+    fact = f"{inside} of {values} later rounds fell into the 90% band"
+    if stats.binom.cdf(inside, values, BAND) < _UNLIKELY:
+        return f"Too confident: {fact}."
+    few = ", too few to tell more" if values < _TELLING else ""
+    return f"In agreement with the log: {fact}{few}."
 
 
 def _close(value: float) -> float:
@@ -133,12 +157,6 @@ def simulated_log(loaded: LoadedScenario) -> pd.DataFrame:
     for name, (_, end) in WORK.items():
         log[name] = table[name].where(log[end].notna())
     return log.sort_values(["start_s", "client"], kind="stable").reset_index(drop=True)
-
-
-def round_durations_s(log: pd.DataFrame) -> pd.Series:
-    """Time from the first dispatch of each round to that of the next; the last round has none."""
-    starts = log.groupby("round")["start_s"].min().sort_index()
-    return starts.diff().shift(-1).dropna()
 
 
 def fitting_rounds(log: pd.DataFrame) -> int:

@@ -48,6 +48,7 @@ def command(log: Path, scenario: Path | None, output: Path, force: bool, as_json
     """
     from fedsim.calibration import calibrate
     from fedsim.calibration.page import document, summary, write_calibration_page
+    from fedsim.calibration.prediction import verdict
     from fedsim.files.durable import write_text
     from fedsim.scenario.loading import load_scenario
     from fedsim.scenario.source import relocated, to_yaml
@@ -72,6 +73,7 @@ def command(log: Path, scenario: Path | None, output: Path, force: bool, as_json
             "bundle": str(output),
             "page": str(page),
             "scenario": str(calibrated) if result.scenario is not None else None,
+            "verdict": verdict(result.predictions),
             "summary": texts,
             "coverage": coverage,
             "flags": list(result.flags),
@@ -79,6 +81,7 @@ def command(log: Path, scenario: Path | None, output: Path, force: bool, as_json
         }
         print_json(content)
         return
+    click.echo(verdict(result.predictions))
     for name, text in texts.items():
         click.echo(f"{name}: {text}")
     for each in result.predictions:

@@ -18,6 +18,7 @@ from fedsim.calibration.calibrating import QUANTILES
 from fedsim.calibration.prediction import round_durations_s, simulated_log
 from fedsim.cli import cli
 from fedsim.composition.assembly import assemble
+from fedsim.errors import UserError
 from fedsim.network.base import Direction
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from fedsim.traces.bundle import Manifest, TraceBundle
@@ -253,6 +254,69 @@ def test_only_total_times(tmp_path: Path, log: pd.DataFrame) -> None:
         tmp_path / "log.parquet", tmp_path / "known", load_scenario_dict(TRUTH, tmp_path)
     )
     assert known.estimates.step_s.mean.mean() * 20 < result.estimates.step_s.mean.mean()
+
+
+@few_simulations(20)
+def test_the_time_of_the_server_between_rounds_is_estimated(tmp_path: Path) -> None:
+    slow = {**TRUTH, "server": {**TRUTH["server"], "aggregation_time": "21s"}}
+    slow["server"]["schedule"] = {"name": "sync"}
+    simulated_log(load_scenario_dict(slow, tmp_path)).to_csv(tmp_path / "log.csv", index=False)
+    # The scenario does not know that the server takes this time.
+    stated = {**slow, "server": {**slow["server"], "aggregation_time": "0s"}}
+    result = calibrate(
+        tmp_path / "log.csv", tmp_path / "bundle", load_scenario_dict(stated, tmp_path)
+    )
+    assert result.estimates.rounds.gap_s == pytest.approx(21.0)
+    assert result.estimates.rounds.gap_error_s == pytest.approx(0.0, abs=1e-6)
+    assert result.scenario is not None
+    assert result.scenario["server"]["aggregation_time"] == pytest.approx(21.0)
+    (flag,) = (flag for flag in result.flags if "server.aggregation_time" in flag)
+    assert flag.startswith("21 s pass between")
+    total = next(each for each in result.predictions if each.name == "total time (s)")
+    assert total.coverage == 1.0
+    # Without the server's time, the total would be short by 21 s per round.
+    assert total.low[0] > 21.0 * len(result.predictions[0].logged)
+    # A scenario that knows it needs no flag.
+    known = calibrate(tmp_path / "log.csv", tmp_path / "known", load_scenario_dict(slow, tmp_path))
+    assert not [flag for flag in known.flags if "server.aggregation_time" in flag]
+
+
+@few_simulations()
+@pytest.mark.parametrize("factor", [1.05, 40])
+def test_transfers_of_another_size_are_flagged(
+    tmp_path: Path, log: pd.DataFrame, factor: float
+) -> None:
+    sizes = {f"bytes_{way}": log[f"bytes_{way}"] * factor for way in ("down", "up")}
+    log.assign(**sizes).to_csv(tmp_path / "log.csv", index=False)
+    result = calibrate(
+        tmp_path / "log.csv", tmp_path / "bundle", load_scenario_dict(TRUTH, tmp_path)
+    )
+    flags = [flag for flag in result.flags if "in the scenario" in flag and "task.size" in flag]
+    assert len(flags) == (factor > 2)
+    if flags:
+        assert "40 MB down, 1 MB in the scenario" in flags[0]
+
+
+@few_simulations()
+@pytest.mark.parametrize(("rate", "transfers_s"), [("3.2Mbps", 5.0), ("1Mbps", 16.0)])
+def test_links_that_leave_no_time_for_local_steps(
+    tmp_path: Path, log: pd.DataFrame, rate: str, transfers_s: float
+) -> None:
+    log[["client", "start_s", "end_s", "round"]].to_csv(tmp_path / "log.csv", index=False)
+    network = {"name": "static", "down": rate, "up": rate}
+    slow = load_scenario_dict(
+        {**TRUTH, "devices": {**TRUTH["devices"], "network": network}}, tmp_path
+    )
+    share = ((log["end_s"] - log["start_s"]).dropna() <= transfers_s).mean()
+    if share > 0.5:
+        with pytest.raises(UserError, match="no time is left") as caught:
+            calibrate(tmp_path / "log.csv", tmp_path / "bundle", slow)
+        assert "devices.network" in str(caught.value.hint)
+        return
+    flags = calibrate(tmp_path / "log.csv", tmp_path / "bundle", slow).flags
+    (flag,) = (flag for flag in flags if "no time is left" in flag)
+    assert f"{share:.1%} of the log's dispatches" in flag
+    assert "Correct devices.network" in flag
 
 
 def test_one_size_leaves_the_transport_open(calibration: Calibration) -> None:

@@ -62,21 +62,9 @@ def test_rounds_are_those_of_the_log(tmp_path: Path, late: bool) -> None:
     assert scenario is not None
     schedule = scenario.scenario.server.schedule.params
     assert schedule.deadline == (pytest.approx(10.0) if late else None)
-    assert schedule.pause == pytest.approx(5.0)
     assert scenario.scenario.server.selection.params.cohort == 2
     assert scenario.scenario.training.local_steps == 4
     assert any("10 s, which counts as the ServerApp's timeout" in flag for flag in flags) is late
-    assert any("5 s pass between" in flag for flag in flags)
-
-
-def test_rounds_that_wait_for_a_message_of_a_later_round_show_no_pause(tmp_path: Path) -> None:
-    table = pd.read_csv(_log(tmp_path)).query("not (round == 3 and client == 2)")
-    table.to_csv(tmp_path / "log.csv", index=False)
-    scenario, _, _ = as_timing(
-        load_scenario_dict(DEVICES, tmp_path), read_log(tmp_path / "log.csv").dispatches
-    )
-    assert scenario is not None
-    assert scenario.scenario.server.schedule.params.pause == pytest.approx(5.0)
 
 
 @few_simulations()

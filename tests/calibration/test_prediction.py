@@ -13,8 +13,9 @@ from fedsim.calibration.prediction import (
     Prediction,
     _lateness,
     fitting_rounds,
-    round_durations_s,
+    verdict,
 )
+from fedsim.calibration.rounds import round_durations_s
 
 
 def test_coverage_is_the_share_within_the_bands() -> None:
@@ -61,3 +62,25 @@ def test_dispatches_that_did_not_arrive_are_not_predicted() -> None:
 def test_the_first_fifth_is_fitted(rounds: int, fitting: int) -> None:
     log = pd.DataFrame({"round": [*range(rounds), None]})
     assert fitting_rounds(log) == fitting
+
+
+@pytest.mark.parametrize(
+    ("inside", "values", "expected"),
+    [
+        # P(at most 3 of 7) = 0.0027, P(at most 4 of 7) = 0.026, P(at most 5 of 7) = 0.15 with bands that hold 90%.
+        (3, 7, "Too confident: 3 of 7 later rounds"),
+        (5, 7, "In agreement with the log: 5 of 7 later rounds"),
+        (4, 7, "Too confident: 4 of 7 later rounds"),
+        (40, 40, "In agreement with the log: 40 of 40 later rounds"),
+    ],
+)
+def test_the_verdict_counts_the_rounds_within_their_band(
+    inside: int, values: int, expected: str
+) -> None:
+    logged = [1.0] * inside + [3.0] * (values - inside)
+    bands = ([0.5] * values, [1.0] * values, [1.5] * values)
+    assert verdict([Prediction("duration of a round (s)", logged, *bands)]).startswith(expected)
+
+
+def test_without_rounds_the_verdict_is_that_nothing_was_tested() -> None:
+    assert verdict([]).startswith("Not tested")
