@@ -102,7 +102,7 @@ class Lateness:
 def verdict(predictions: list[Prediction]) -> str:
     """Whether the bands can be trusted, in one sentence.
 
-    The bands are too narrow if so few values within them had a probability below 5% (binomial) with bands that hold 90%.
+    The bands are too narrow if bands that hold 90% would contain so few values with a probability below 5% (binomial).
     """
     if not predictions:
         return "Not tested: no rounds of the log were predicted."
