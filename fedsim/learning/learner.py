@@ -426,7 +426,7 @@ class Learner:
             "waiting": self._side.waiting.ids(),
             "answers": self._answers,
         }
-        return self.store.tensors().among(tensors, "memory/"), meta
+        return self.store.tensors("memory/", tensors), meta
 
     def _restore(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
         identity = self.station.identity()

@@ -78,43 +78,31 @@ class Budget:
         return Budget(cut(self.device_bytes), cut(self.host_bytes), self.folder)
 
 
-class _Rows(ABC):
-    """Rows of one tier by key, in order of their last use."""
+class _Rows(OrderedDict[int, int], ABC):
+    """Rows of one tier: the slot of each key, in order of last use."""
 
     def __init__(self) -> None:
-        self._slots: OrderedDict[int, int] = OrderedDict()
+        super().__init__()
         self._free: list[int] = []
 
-    def __len__(self) -> int:
-        return len(self._slots)
-
-    def __contains__(self, key: int) -> bool:
-        return key in self._slots
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._slots)
-
     def put(self, key: int, row: Tensor) -> None:
-        slot = self._slots.pop(key, None)
+        slot = self.pop(key, None)
         if slot is None:
-            if not self._free:
-                self._grow()
-            slot = self._free.pop()
-        self._slots[key] = slot
+            slot = self._free.pop() if self._free else self._grow()
+        self[key] = slot
         self._write(slot, row)
 
-    def get(self, key: int) -> Tensor:
-        self._slots.move_to_end(key)
-        return self._read(self._slots[key])
+    def read(self, key: int) -> Tensor:
+        self.move_to_end(key)
+        return self._read(self[key])
 
     def drop(self, key: int) -> None:
-        slot = self._slots.pop(key, None)
-        if slot is not None:
-            self._free.append(slot)
+        if key in self:
+            self._free.append(self.pop(key))
 
     @abstractmethod
-    def _grow(self) -> None:
-        """Add free slots."""
+    def _grow(self) -> int:
+        """A new slot."""
 
     @abstractmethod
     def _write(self, slot: int, row: Tensor) -> None: ...
@@ -133,11 +121,13 @@ class _MemoryRows(_Rows):
         self._most_in_block = max(1, _BLOCK_BYTES // max(1, elements * dtype.itemsize))
         self._rows: list[Tensor] = []
 
-    def _grow(self) -> None:
+    def _grow(self) -> int:
         """Add a block that doubles the number of rows, within bounds."""
-        count = min(max(len(self._rows), _FEWEST_IN_BLOCK), self._most_in_block)
-        self._free.extend(range(len(self._rows) + count - 1, len(self._rows) - 1, -1))
+        first = len(self._rows)
+        count = min(max(first, _FEWEST_IN_BLOCK), self._most_in_block)
         self._rows.extend(self._new_block((count, self._elements)))
+        self._free.extend(range(first + count - 1, first, -1))
+        return first
 
     def _write(self, slot: int, row: Tensor) -> None:
         self._rows[slot].copy_(row)
@@ -154,14 +144,12 @@ class _DiskRows(_Rows):
 
     def __init__(self, elements: int, dtype: torch.dtype, folder: Path | None) -> None:
         super().__init__()
-        self._elements = elements
+        self._row_bytes = elements * dtype.itemsize
         self._dtype = dtype
         self._folder = folder
-        self._count = 0
 
-    def _grow(self) -> None:
-        self._free.append(self._count)
-        self._count += 1
+    def _grow(self) -> int:
+        return len(self)
 
     @cached_property
     def _file(self) -> IO[bytes]:
@@ -171,14 +159,13 @@ class _DiskRows(_Rows):
         )
 
     def _write(self, slot: int, row: Tensor) -> None:
-        self._file.seek(slot * self._elements * self._dtype.itemsize)
+        self._file.seek(slot * self._row_bytes)
         plain = row.detach().to(device="cpu", dtype=self._dtype).contiguous()
         plain.view(torch.uint8).numpy().tofile(self._file)
 
     def _read(self, slot: int) -> Tensor:
-        row_bytes = self._elements * self._dtype.itemsize
-        self._file.seek(slot * row_bytes)
-        data = np.fromfile(self._file, np.uint8, row_bytes)
+        self._file.seek(slot * self._row_bytes)
+        data = np.fromfile(self._file, np.uint8, self._row_bytes)
         return torch.from_numpy(data).view(self._dtype)
 
 
@@ -232,31 +219,23 @@ class RowStore:
         with self._lock:
             result = torch.empty(len(keys), self.elements, dtype=self.dtype, device=self._device)
             for index, key in enumerate(np.asarray(keys).tolist()):
-                result[index].copy_(self._find(key))
+                found = (rows.read(key) for rows, _ in self._tiers if key in rows)
+                result[index].copy_(next(found, self._initial))
             return result
 
     def put(self, keys: IntArray | Sequence[int], rows: Tensor) -> None:
         """Replace the rows of these keys by ``rows`` (B, elements)."""
         with self._lock:
             for key, row in zip(np.asarray(keys).tolist(), rows, strict=True):
-                if key not in self._tiers[0][0]:
-                    self._remove(key)
+                for tier, _ in self._tiers[1:]:
+                    tier.drop(key)
                 self._insert(0, key, row)
 
     def drop(self, key: int) -> None:
         """Forget a key's row."""
         with self._lock:
-            self._remove(key)
-
-    def _find(self, key: int) -> Tensor:
-        for rows, _ in self._tiers:
-            if key in rows:
-                return rows.get(key)
-        return self._initial
-
-    def _remove(self, key: int) -> None:
-        for rows, _ in self._tiers:
-            rows.drop(key)
+            for rows, _ in self._tiers:
+                rows.drop(key)
 
     def _insert(self, tier: int, key: int, row: Tensor) -> None:
         """Put a row into a tier, and move rows that no longer fit to the next tier."""
@@ -266,7 +245,7 @@ class RowStore:
             return
         if key not in rows and len(rows) >= most:
             oldest = next(iter(rows))
-            self._insert(tier + 1, oldest, rows.get(oldest))
+            self._insert(tier + 1, oldest, rows.read(oldest))
             rows.drop(oldest)
         rows.put(key, row)
 
@@ -288,9 +267,8 @@ class StateStore:
         dtype: torch.dtype,
         device: torch.device,
         budget: Budget,
-        model: Tensor | None = None,
+        model: Tensor,
     ) -> None:
-        model = torch.empty(0) if model is None else model
         total = sum(memory.elements for memory in memories.values())
         self.of_clients = tuple(
             name for name, memory in memories.items() if memory.keeper != "server"
@@ -321,21 +299,20 @@ class StateStore:
         keys = {key for name in self.of_clients for key in self._stores[name].keys()}  # noqa: SIM118
         return np.array(sorted(keys), dtype=np.int64)
 
-    def tensors(self) -> Tensors:
-        """All rows for a checkpoint, in pieces that are read on access."""
+    def tensors(self, prefix: str = "", ready: Mapping[str, Tensor] = {}) -> Tensors:
+        """All rows for a checkpoint, in pieces, with ``prefix`` before their names; after the tensors in ``ready``."""
         makers: dict[str, Callable[[], Tensor]] = {}
         for name, store in self._stores.items():
-            row_bytes = max(1, store.elements * store.dtype.itemsize)
-            rows = max(1, _PIECE_BYTES // row_bytes)
+            rows = max(1, _PIECE_BYTES // max(1, store.elements * store.dtype.itemsize))
             keys = store.keys()
             for number, start in enumerate(range(0, len(keys), rows)):
                 piece = keys[start : start + rows]
-                makers[f"{name}.clients.{number}"] = partial(torch.tensor, piece, dtype=torch.int64)
-                makers[f"{name}.rows.{number}"] = partial(_on_host, store, piece)
-        return Tensors(makers)
+                makers[f"{prefix}{name}.clients.{number}"] = partial(torch.tensor, piece)
+                makers[f"{prefix}{name}.rows.{number}"] = partial(_on_host, store, piece)
+        return Tensors(makers, ready)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restore the rows of :meth:`tensors`."""
+        """Restore the rows of :meth:`tensors`, without their prefix."""
         for name, store in self._stores.items():
             for number in itertools.count():
                 if f"{name}.clients.{number}" not in tensors:
@@ -349,25 +326,19 @@ def _on_host(store: RowStore, keys: Sequence[int]) -> Tensor:
 
 
 class Tensors(Mapping[str, Tensor]):
-    """Named tensors that are made on access, from the state at that moment, so that not all are in memory at once.
+    """Tensors by name, some made on access, from the state at that moment, so that not all are in memory at once."""
 
-    Args:
-        makers: functions that make the tensors, by name.
-    """
-
-    def __init__(self, makers: Mapping[str, Callable[[], Tensor]]) -> None:
-        self._makers = dict(makers)
+    def __init__(
+        self, makers: Mapping[str, Callable[[], Tensor]], ready: Mapping[str, Tensor] = {}
+    ) -> None:
+        self._makers = makers
+        self._ready = ready
 
     def __getitem__(self, name: str) -> Tensor:
-        return self._makers[name]()
+        return self._ready[name] if name in self._ready else self._makers[name]()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._makers)
+        return itertools.chain(self._ready, self._makers)
 
     def __len__(self) -> int:
-        return len(self._makers)
-
-    def among(self, others: Mapping[str, Tensor], prefix: str) -> Tensors:
-        """``others``, followed by these tensors with ``prefix`` before their names."""
-        ready = {name: partial(others.__getitem__, name) for name in others}
-        return Tensors({**ready, **{prefix + name: maker for name, maker in self._makers.items()}})
+        return len(self._ready) + len(self._makers)

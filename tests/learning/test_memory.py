@@ -16,9 +16,9 @@ from fedsim.methods.base import Memory
 from tests.learning.problems import Remembering, make_learner, make_training, supervised_task
 from tests.learning.timelines import assert_same, buffered, execute
 
-CPU = torch.device("cpu")
-
 ELEMENTS = 6
+CPU = torch.device("cpu")
+MODEL = torch.zeros(ELEMENTS)
 
 ROW_BYTES = 4 * ELEMENTS
 
@@ -86,6 +86,7 @@ def test_budget_is_shared_out_by_size() -> None:
         torch.float32,
         CPU,
         Budget(0, 8 * ROW_BYTES),
+        MODEL,
     )
     for name, in_memory in (("small", 2), ("large", 2)):
         rows = store[name]
@@ -95,9 +96,13 @@ def test_budget_is_shared_out_by_size() -> None:
 
 
 def test_memory_of_another_type_keeps_it() -> None:
-    store = StateStore({"count": Memory(1, dtype=torch.int64)}, torch.float32, CPU, Budget(0, None))
+    store = StateStore(
+        {"count": Memory(1, dtype=torch.int64)}, torch.float32, CPU, Budget(0, None), MODEL
+    )
     store["count"].put([3], torch.tensor([[1 << 60]]))
-    copied = StateStore({"count": Memory(1, dtype=torch.int64)}, torch.float32, CPU, Budget(0, 0))
+    copied = StateStore(
+        {"count": Memory(1, dtype=torch.int64)}, torch.float32, CPU, Budget(0, 0), MODEL
+    )
     copied.load(store.tensors())
     assert copied["count"].get([3, 4]).tolist() == [[1 << 60], [0]]
 
@@ -135,8 +140,7 @@ def test_what_is_stored_is_given_in_pieces_and_taken_back(monkeypatch: Any) -> N
     memories = {"a": Memory(3), "b": Memory(1), "never": Memory(2)}
 
     def store() -> StateStore:
-        cpu = torch.device("cpu")
-        return StateStore(memories, torch.float32, cpu, Budget(None, 40))
+        return StateStore(memories, torch.float32, CPU, Budget(None, 40), MODEL)
 
     first, second = store(), store()
     keys = np.array([7, 2, 5, 0, 9])

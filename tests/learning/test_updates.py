@@ -38,7 +38,7 @@ def test_sums_are_taken_in_order_of_arrival() -> None:
     waiting.put([0, 1, 2], {"delta": torch.tensor([[1e8], [3.0], [-1e8]])})
     task = quadratic_task()
     context = make_context(task, make_training(), local_steps=1)
-    store = StateStore({}, torch.float32, CPU, Budget(0, 0))
+    store = StateStore({}, torch.float32, CPU, Budget(0, 0), torch.zeros(1))
     sums = []
     for arrival in ([0, 1, 2], [0, 2, 1]):
         trains = [Train(number, number, 0, 0, 0, 1, 1, 0.0) for number in arrival]
