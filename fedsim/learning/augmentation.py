@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.learning.counters import fold, shift, signed
+from fedsim.learning.batches import fold, shift, signed
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.training import Augmentation, Training
 from fedsim.tasks.base import Task, check_augmentation

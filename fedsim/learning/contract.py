@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 from torch import Tensor
 
@@ -39,47 +41,68 @@ class Contract:
         Raises:
             UserError: a vector is missing, is not declared or has the wrong shape.
         """
-        function = "local_update"
         sent_up = self._sent_up_first if in_prologue else self._sent_up
+        memories = f", {_shapes(self._memories, rows)}" if self._memories else ""
+        expected = f"LocalUpdate({_shapes(sent_up, rows)}, loss of shape ({rows},){memories})"
+        error = partial(self._error, "local_update", f"{expected}, one row per dispatch")
+        if not isinstance(update, LocalUpdate):
+            raise error(f"returns {type(update).__name__}, not a LocalUpdate")
         source = "prologue()" if in_prologue else "upload()"
-        expected = (
-            f"LocalUpdate({_shapes(sent_up, rows)}, loss of shape ({rows},)"
-            + (f", {_shapes(self._memories, rows)}" if self._memories else "")
-            + "), one row per dispatch"
-        )
-        with self._explained(expected):
-            if not isinstance(update, LocalUpdate):
-                raise self._error(function, f"returns {type(update).__name__}, not a LocalUpdate")
-            required = {} if in_prologue else self._memories
-            self._check_rows("vector", update.vectors, sent_up, sent_up, source, rows)
-            self._check_rows("memory", update.memory, self._memories, required, "memories()", rows)
-            self._check_shape(function, "loss", update.loss, (rows,))
+        required = {} if in_prologue else self._memories
+        for kind, given, declared, needed, declares in (
+            ("vector", update.vectors, sent_up, sent_up, source),
+            ("memory", update.memory, self._memories, required, "memories()"),
+        ):
+            for name, value in given.items():
+                if name not in declared:
+                    hint = nearest_or_all(name, declared, f"declared: {_listed(declared)}")
+                    raise error(
+                        f"returns the {kind} '{name}', which {declares} does not declare", hint
+                    )
+                if wrong := _misshape(name, value, (rows, declared[name])):
+                    raise error(wrong)
+            for name in needed:
+                if name not in given:
+                    hint = f"return '{name}': cohort.memory['{name}'] if it has not changed"
+                    hint = hint if kind == "memory" else f"given: {_listed(given)}"
+                    raise error(f"returns no {kind} '{name}', which {declares} declares", hint)
+        if wrong := _misshape("loss", update.loss, (rows,)):
+            raise error(wrong)
 
     def check_state(self, state: ServerState, function: str) -> None:
         """Check the server state that a ``function`` of the method returned; the first one declares the names.
 
         Raises:
             UserError: a vector that clients receive is missing or has the wrong shape, or the names are not those of
-                the first state.
+                the first state, which a checkpoint could not restore.
         """
-        with self._explained(f"the server's tensors, with {_shapes(self._sent_down)}"):
-            if not isinstance(state, Mapping):
-                raise self._error(function, f"returns {type(state).__name__}, not tensors by name")
-            for name, value in state.items():
-                if not isinstance(value, Tensor):
-                    message = f"returns {type(value).__name__} as '{name}', not a tensor"
-                    raise self._error(function, message, f"torch.tensor({value!r})")
-            for name, elements in self._sent_down.items():
-                if name not in state:
-                    message = f"returns no '{name}', which clients receive"
-                    raise self._error(function, message, f"given: {_listed(state)}")
-                self._check_shape(function, name, state[name], (elements,))
-            if "model" not in state:
-                raise self._error(function, "returns no 'model', which is evaluated")
-            if state["model"].dtype != self._dtype:
-                message = f"returns 'model' as {state['model'].dtype}, not {self._dtype}"
-                raise self._error(function, message, "convert it with .to(self.context.dtype)")
-            self._check_names(function, state)
+        expected = f"the server's tensors, with {_shapes(self._sent_down)}"
+        error = partial(self._error, function, expected)
+        if not isinstance(state, Mapping):
+            raise error(f"returns {type(state).__name__}, not tensors by name")
+        for name, value in state.items():
+            shape = (self._sent_down[name],) if name in self._sent_down else None
+            if wrong := _misshape(name, value, shape):
+                raise error(
+                    wrong, None if isinstance(value, Tensor) else f"torch.tensor({value!r})"
+                )
+        uses = {"model": "is evaluated"} | dict.fromkeys(self._sent_down, "clients receive")
+        for name, use in uses.items():
+            if name not in state:
+                raise error(f"returns no '{name}', which {use}", f"given: {_listed(state)}")
+        if state["model"].dtype != self._dtype:
+            message = f"returns 'model' as {state['model'].dtype}, not {self._dtype}"
+            raise error(message, "convert it with .to(self.context.dtype)")
+        self._state = self._state or list(state)
+        for name in state:
+            if name not in self._state:
+                known = nearest_or_all(name, self._state, f"it returns: {_listed(self._state)}")
+                message = f"returns '{name}', which initial_state() does not"
+                raise error(message, f"{known}; give it a first value in initial_state()")
+        for name in self._state:
+            if name not in state:
+                message = f"returns no '{name}', which initial_state() does"
+                raise error(message, f"return '{name}': server['{name}'] if it has not changed")
 
     @contextmanager
     def unchanged(self, state: ServerState) -> Iterator[None]:
@@ -90,74 +113,29 @@ class Contract:
         """
         counts = {name: tensor._version for name, tensor in state.items()}
         yield
-        changed = [name for name, count in counts.items() if state[name]._version != count]
-        if changed:
-            raise self._error(
-                "aggregate",
-                f"changes '{changed[0]}' of the server state in place, which earlier versions share",
-                f"compute a new tensor: {{'{changed[0]}': server['{changed[0]}'] + ...}}, "
-                "or change a clone()",
-            )
-
-    def _check_names(self, function: str, state: ServerState) -> None:
-        """Refuse a state whose names differ from those of the first one: a checkpoint would not restore the same run,
-        and a name that is written differently would be a tensor that never changes."""
-        self._state = self._state or list(state)
-        for name in state:
-            if name not in self._state:
-                known = nearest_or_all(name, self._state, f"it returns: {_listed(self._state)}")
-                hint = f"{known}; give it a first value in initial_state()"
-                message = f"returns '{name}', which initial_state() does not"
-                raise self._error(function, message, hint)
-        for name in self._state:
-            if name not in state:
-                raise self._error(
-                    function,
-                    f"returns no '{name}', which initial_state() does",
-                    f"return '{name}': server['{name}'] if it has not changed",
+        for name, count in counts.items():
+            if state[name]._version != count:
+                raise UserError(
+                    f"changes '{name}' of the server state in place, which earlier versions share",
+                    where=place(self._class, "aggregate"),
+                    hint=f"compute a new tensor: {{'{name}': server['{name}'] + ...}}, or change a clone()",
                 )
 
-    def _check_rows(
-        self,
-        kind: str,
-        given: Mapping[str, Tensor],
-        declared: Mapping[str, int],
-        required: Iterable[str],
-        source: str,
-        rows: int,
-    ) -> None:
-        for name, value in given.items():
-            if name not in declared:
-                message = f"returns the {kind} '{name}', which {source} does not declare"
-                hint = nearest_or_all(name, declared, f"declared: {_listed(declared)}")
-                raise self._error("local_update", message, hint)
-            self._check_shape("local_update", name, value, (rows, declared[name]))
-        for name in required:
-            if name not in given:
-                message = f"returns no {kind} '{name}', which {source} declares"
-                unchanged = f"return '{name}': cohort.memory['{name}'] if it has not changed"
-                hint = unchanged if kind == "memory" else f"given: {_listed(given)}"
-                raise self._error("local_update", message, hint)
+    def _error(
+        self, function: str, expected: str, message: str, hint: str | None = None
+    ) -> UserError:
+        start = "a method to start from: fedsim init --template own-method"
+        hints = filter(None, (hint, f"expected: {expected}", start))
+        return UserError(message, where=place(self._class, function), hint="\n  ".join(hints))
 
-    def _check_shape(self, function: str, name: str, value: Tensor, shape: tuple[int, ...]) -> None:
-        if not isinstance(value, Tensor):
-            raise self._error(function, f"returns {type(value).__name__} as '{name}', not a tensor")
-        if tuple(value.shape) != shape:
-            message = f"returns '{name}' of shape {tuple(value.shape)}, not {shape}"
-            raise self._error(function, message)
 
-    def _error(self, function: str, message: str, hint: str | None = None) -> UserError:
-        return UserError(message, where=place(self._class, function), hint=hint)
-
-    @contextmanager
-    def _explained(self, expected: str) -> Iterator[None]:
-        """Context that adds the expected return value to the hint of an error."""
-        try:
-            yield
-        except UserError as error:
-            start = "a method to start from: fedsim init --template own-method"
-            hints = filter(None, (error.hint, f"expected: {expected}", start))
-            raise UserError(error.message, where=error.where, hint="\n  ".join(hints)) from None
+def _misshape(name: str, value: Any, shape: tuple[int, ...] | None) -> str:
+    """How a value differs from a tensor of a shape, or of any shape; empty if it does not."""
+    if not isinstance(value, Tensor):
+        return f"returns {type(value).__name__} as '{name}', not a tensor"
+    if shape is not None and tuple(value.shape) != shape:
+        return f"returns '{name}' of shape {tuple(value.shape)}, not {shape}"
+    return ""
 
 
 def _elements(vectors: Iterable[Vector]) -> dict[str, int]:

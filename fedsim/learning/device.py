@@ -17,11 +17,6 @@ from fedsim.errors import UserError
 from fedsim.processes.cluster import require_ray, usable_cores
 from fedsim.scenario.training import DeviceWorkers, RayWorkers, Training
 
-_DTYPES = {"float32": torch.float32, "float64": torch.float64}
-
-# cuBLAS is deterministic only with a workspace of fixed size; the variable is read when CUDA starts.
-_CUBLAS_WORKSPACE = ":4096:8"
-
 # Just below glibc's limit for a block whose size it adapts to (32 MiB).
 _ADAPTING_BYTES = 31 << 20
 
@@ -78,13 +73,14 @@ class Execution:
                 hint="leave it at 'none' on this machine",
             )
         if on_cuda:
-            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", _CUBLAS_WORKSPACE)
+            # cuBLAS is deterministic only with a workspace of fixed size; the variable is read when CUDA starts.
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         if isinstance(training.workers, RayWorkers):
             require_ray("training.workers")
         devices = _cuda_devices(training) if on_cuda else [torch.device("cpu")]
         return cls(
             device=devices[0],
-            dtype=_DTYPES[training.dtype],
+            dtype=getattr(torch, training.dtype),
             autocast=torch.bfloat16 if training.autocast == "bfloat16" else None,
             threads=1 if on_cuda else training.threads or usable_cores(),
             others=tuple(devices[1:]),
@@ -166,32 +162,35 @@ def make_reproducible(*, tf32: bool = False) -> None:
     If torch has no deterministic algorithm (a few backward passes on CUDA), it warns. More intra-op threads would split
     sums differently and change the last bit; parallelism comes from worker threads.
     """
-    torch.set_num_threads(1)
-    # Not use_deterministic_algorithms, which imports the compiler and takes seconds.
-    torch.set_deterministic_debug_mode("warn")
-    # Otherwise every empty tensor is filled with NaN first, which costs more than some steps.
-    torch._C._set_deterministic_fill_uninitialized_memory(False)
-    torch.backends.cudnn.benchmark = False
-    torch.backends.cudnn.allow_tf32 = tf32
-    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    # Without the fill of every empty tensor with NaN, which costs more than some steps.
+    _configure(1, "warn", False, False, tf32, "high" if tf32 else "highest")
 
 
 @contextmanager
 def reproducible(*, tf32: bool = False) -> Iterator[None]:
     """Apply :func:`make_reproducible` inside the context and restore the caller's settings afterward."""
-    threads = torch.get_num_threads()
-    deterministic = torch.get_deterministic_debug_mode()
-    fill = torch._C._get_deterministic_fill_uninitialized_memory()
-    cudnn_benchmark = torch.backends.cudnn.benchmark
-    cudnn_tf32 = torch.backends.cudnn.allow_tf32
-    precision = torch.get_float32_matmul_precision()
+    before = (
+        torch.get_num_threads(),
+        torch.get_deterministic_debug_mode(),
+        torch._C._get_deterministic_fill_uninitialized_memory(),
+        torch.backends.cudnn.benchmark,
+        torch.backends.cudnn.allow_tf32,
+        torch.get_float32_matmul_precision(),
+    )
     make_reproducible(tf32=tf32)
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
-        torch.set_deterministic_debug_mode(deterministic)
-        torch._C._set_deterministic_fill_uninitialized_memory(fill)
-        torch.backends.cudnn.benchmark = cudnn_benchmark
-        torch.backends.cudnn.allow_tf32 = cudnn_tf32
-        torch.set_float32_matmul_precision(precision)
+        _configure(*before)
+
+
+def _configure(
+    threads: int, deterministic: int | str, fill: bool, benchmark: bool, tf32: bool, precision: str
+) -> None:
+    torch.set_num_threads(threads)
+    # Not use_deterministic_algorithms, which imports the compiler and takes seconds.
+    torch.set_deterministic_debug_mode(deterministic)
+    torch._C._set_deterministic_fill_uninitialized_memory(fill)
+    torch.backends.cudnn.benchmark = benchmark
+    torch.backends.cudnn.allow_tf32 = tf32
+    torch.set_float32_matmul_precision(precision)

@@ -1,4 +1,4 @@
-"""Metrics of models: on the shared test samples, on each client's own, and exact ones of analytic tasks.
+"""Metrics of models: on the shared test samples, on each client's own, on the objective, and exact ones.
 
 A metric depends only on the model, not on other models evaluated with it or on the number of threads.
 """
@@ -17,16 +17,10 @@ from torch import Tensor
 from fedsim.learning.device import Execution, reproducible
 from fedsim.learning.kernels.loop import BoundModules
 from fedsim.learning.memory import StateStore
-from fedsim.learning.metrics import (
-    Metric,
-    Predictions,
-    default_metrics,
-    definitions,
-)
+from fedsim.learning.metrics import Metric, Predictions, default_metrics, definitions
 from fedsim.learning.metrics.accuracy import Accuracy
 from fedsim.learning.metrics.base import measured
 from fedsim.learning.metrics.mae import MeanAbsoluteError
-from fedsim.learning.objective import Objective
 from fedsim.learning.samples import Samples
 from fedsim.learning.workers import Station
 from fedsim.methods.base import ServerState
@@ -34,12 +28,12 @@ from fedsim.parts.functions import shown, wrong_return
 from fedsim.scenario.model import Evaluation
 from fedsim.tasks.base import AnalyticTask
 from fedsim.tasks.kinds.supervised import SupervisedTask
-from fedsim.vocabulary.metrics import MetricDefinition
 
 FloatArray = npt.NDArray[np.float64]
 Metrics = dict[str, float]
 
 _CPU_BATCH = 512
+_OBJECTIVE_CPU_BATCH = 2048
 _CUDA_BATCH = 8192
 # Share of the clients, worst first, that the "worst" metrics average over.
 _WORST_SHARE = 0.1
@@ -180,6 +174,78 @@ class SupervisedEvaluator:
         return Predictions(float(total) / count, confusion, all_outputs, all_labels)
 
 
+class Objective:
+    """f, the mean over clients i of f_i: the mean loss of i's training samples plus the penalty, if any.
+
+    Clients have equal weights, regardless of their number of samples; those without samples do not count. Normalization
+    layers and dropout work as in evaluation.
+    """
+
+    def __init__(self, samples: Samples) -> None:
+        self._task, execution = samples.task, samples.execution
+        task = self._task
+        self._samples = samples
+        self._device = execution.device
+        self._batch = _CUDA_BATCH if execution.device.type == "cuda" else _OBJECTIVE_CPU_BATCH
+        counts = np.diff(task.offsets)
+        self._clients = np.flatnonzero(counts).tolist()
+        weights = np.repeat(1 / (len(self._clients) * np.maximum(counts, 1)), counts)
+        self._rows = torch.from_numpy(task.rows).to(execution.device)
+        self._weights = torch.from_numpy(weights).to(execution.device, execution.dtype)
+        self._modules = BoundModules(task, execution)
+
+    def measure(self, model: Tensor) -> Metrics:
+        """``objective_loss``, f of one model (P,), and ``gradient_norm_squared``, the squared norm of its gradient."""
+        value, gradient = self._over(model, self._rows, self._weights)
+        return _objective_metrics(value, gradient)
+
+    def measure_split(self, model_of: Callable[[int], Tensor], personal: Sequence[str]) -> Metrics:
+        """The same for models with personal tensors; ``model_of`` returns the model (P,) of each client.
+
+        ``gradient_norm_squared`` is ||(1/N) sum over i of the gradient of f_i with respect to the shared part||^2 (G_u
+        in Chen et al., arXiv:2309.17409), and ``personal_gradient_norm_squared`` is (1/N) sum over i of ||the gradient
+        of f_i with respect to i's personal part||^2 (G_v).
+        """
+        layout = self._task.layout
+        mask = layout.mask(personal)[: layout.trainable].to(self._device)
+        shared = torch.zeros(layout.trainable, dtype=self._weights.dtype, device=self._device)
+        value, personal_squared = 0.0, 0.0
+        offsets, count = self._task.offsets, len(self._clients)
+        for client in self._clients:
+            positions = slice(int(offsets[client]), int(offsets[client + 1]))
+            loss, gradient = self._over(
+                model_of(client), self._rows[positions], count * self._weights[positions]
+            )
+            value += loss / count
+            personal_squared += float(gradient[mask].square().sum(dtype=torch.float64)) / count
+            shared += gradient / count
+        metrics = _objective_metrics(value, shared.masked_fill(mask, 0))
+        return {**metrics, "personal_gradient_norm_squared": personal_squared}
+
+    def _over(self, model: Tensor, rows: Tensor, weights: Tensor) -> tuple[float, Tensor]:
+        """Weighted sum of the losses of ``rows`` plus the penalty, and its gradient in the trainable parameters."""
+        loss = self._task.loss
+        value = torch.zeros((), dtype=torch.float64, device=self._device)
+        total = torch.zeros(self._task.layout.trainable, dtype=model.dtype, device=self._device)
+        with self._modules.at(model) as bound, torch.enable_grad():
+            for start in range(0, len(rows), self._batch):
+                batch = rows[start : start + self._batch]
+                outputs = bound.forward(self._samples.gather(batch))
+                losses = loss.per_sample(outputs, self._samples.y[batch])
+                summed = (losses * weights[start : start + self._batch]).sum()
+                if loss.penalty and start == 0:
+                    summed = summed + loss.penalties(bound.parameters)
+                gradients = torch.autograd.grad(summed, bound.parameters)
+                total += torch.cat([gradient.reshape(-1) for gradient in gradients])
+                value += summed.detach()
+        return float(value), total
+
+
+def _objective_metrics(value: float, gradient: Tensor) -> Metrics:
+    squared = float(gradient.square().sum(dtype=torch.float64))
+    return {"objective_loss": value, "gradient_norm_squared": squared}
+
+
 class Measurement:
     """All measurements of a version.
 
@@ -188,6 +254,9 @@ class Measurement:
         evaluation: the scenario's evaluation section.
         metrics: metrics on test samples in addition to those of every run.
         store: the clients' memories, for personal models.
+
+    Attributes:
+        definitions: direction and unit of the metrics that the run may measure, by name.
     """
 
     def __init__(
@@ -201,7 +270,7 @@ class Measurement:
         self._method = station.method
         self._store = store
         self._per_client = evaluation.per_client or station.method.personal
-        self._definitions = definitions(task, evaluation, metrics, station.method.personal)
+        self.definitions = definitions(task, evaluation, metrics, station.method.personal)
         self._objective: Objective | None = None
         self._evaluator: SupervisedEvaluator | AnalyticTask
         self._on_samples: SupervisedEvaluator | None = None
@@ -215,11 +284,6 @@ class Measurement:
             self._evaluator = self._on_samples
             if evaluation.objective:
                 self._objective = Objective(station.samples)
-
-    @property
-    def definitions(self) -> dict[str, MetricDefinition]:
-        """Direction and unit of the metrics that the run may measure, by name."""
-        return self._definitions
 
     def measure(self, server: ServerState) -> Metrics:
         """Metrics of one version. May run on several threads at once."""

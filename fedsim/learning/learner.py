@@ -18,7 +18,6 @@ from torch import Tensor
 from fedsim.errors import InvariantViolation, UserError
 from fedsim.learning.device import reproducible
 from fedsim.learning.evaluation import ClientMetrics, Measurement
-from fedsim.learning.grouping import Grouping
 from fedsim.learning.losses import LossLedger
 from fedsim.learning.memory import StateStore
 from fedsim.learning.metrics import Metric
@@ -63,9 +62,8 @@ class Learner:
         metrics: metrics on test samples in addition to those of every run.
         workers: workers that train; those of this process if None.
         folder: folder for rows that do not fit into memory; the system's temporary folder if None.
-        checkpoint: the :meth:`state` of an earlier learner. The timeline is then submitted again from its
-            beginning; instructions that the checkpoint contains are not executed again, but their metrics are delivered
-            again.
+        checkpoint: the :meth:`state` of an earlier learner. The timeline is then submitted again from its beginning;
+            what the checkpoint contains is not executed again, but its metrics are delivered again.
         on_metrics: receives the result of every submitted evaluation, in order.
         on_rest: called with the learner whenever everything submitted has been executed; the moment for a checkpoint.
         on_version: called after every aggregation with it and with the learner, which is then at that version; or with
@@ -87,11 +85,9 @@ class Learner:
         workers: Workers | None = None,
         folder: Path | None = None,
         checkpoint: Checkpoint | None = None,
-        on_metrics: Callable[[Evaluate, Mapping[str, float]], None] = lambda instruction, metrics: (
-            None
-        ),
-        on_rest: Callable[[Learner], None] = lambda learner: None,
-        on_version: Callable[[Aggregate, Learner | None], None] = lambda instruction, learner: None,
+        on_metrics: Callable[[Evaluate, Mapping[str, float]], None] = lambda *_: None,
+        on_rest: Callable[[Learner], None] = lambda _: None,
+        on_version: Callable[[Aggregate, Learner | None], None] = lambda *_: None,
     ) -> None:
         self.station = station
         self._on_metrics = on_metrics
@@ -100,7 +96,6 @@ class Learner:
         self._eager = station.training.verify == "eager"
         self.rests_anywhere = station.execution.device.type != "cuda"
         self._most_pending = _CPU_PENDING if self.rests_anywhere else _CUDA_PENDING
-        self._step_flops = int(station.task.flops_per_sample() or 0) * station.training.batch_size
         self._pending_flops = 0
         self._contribution_s = _PENDING_S / _FIRST_PENDING
         self._rested_at = time.perf_counter()
@@ -109,7 +104,6 @@ class Learner:
         self._pool = Pool(station.threads)
         self.workers = local_workers(station, self._pool) if workers is None else workers
         self._started = False
-        self._grouping = Grouping(station)
         self._side = ServerSide(station, folder)
         personal = station.method.personal
         self._pending = Pending(
@@ -154,23 +148,21 @@ class Learner:
         versions = self._side.versions
         if isinstance(instruction, Train):
             self._submit_train(instruction)
-            self._pending_flops += instruction.steps * self._step_flops
+            self._pending_flops += instruction.steps * self.station.step_flops
             return
         if isinstance(instruction, Aggregate):
             versions.announce(instruction.version)
         else:
-            self._hold_evaluation(instruction)
+            exists = instruction.version == self.version
+            versions.hold_evaluation(instruction.version, self.server if exists else None)
         self._pending.add(instruction)
         if self._is_due():
             self.flush()
 
     def _is_due(self) -> bool:
         contributions = self._pending.contributions
-        if (
-            self._eager
-            or contributions >= self._most_pending
-            or self._pending.evaluations >= _PENDING_EVALUATIONS
-        ):
+        many = contributions >= self._most_pending
+        if self._eager or many or self._pending.evaluations >= _PENDING_EVALUATIONS:
             return True
         if not self.rests_anywhere:
             return self._pending_flops >= _CUDA_PENDING_FLOPS
@@ -286,7 +278,7 @@ class Learner:
 
     def _train(self, wave: Sequence[Train]) -> None:
         self.start()
-        groups = self._grouping.groups(wave, self.workers.count)
+        groups = self.station.groups(wave, self.workers.count)
         updates = self.workers.train([self._side.group(trains) for trains in groups])
         losses: list[Tensor] = []
         for trains, update in zip(groups, updates, strict=True):
@@ -341,10 +333,6 @@ class Learner:
         if self._eager:
             with reproducible(tf32=self.station.execution.tf32):
                 self._train([train])
-
-    def _hold_evaluation(self, instruction: Evaluate) -> None:
-        exists = instruction.version == self.version
-        self._side.versions.hold_evaluation(instruction.version, self.server if exists else None)
 
     def _submit_again(self, instruction: Instruction) -> None:
         """Process an instruction that the checkpoint contains, without executing it again."""
@@ -410,9 +398,7 @@ class Learner:
         executed.
         """
         if self._pending:
-            raise RuntimeError(
-                "instructions are pending; take the state in on_rest or after flush()"
-            )
+            raise RuntimeError("instructions are pending; take the state in on_rest")
         tensors = self._side.tensors()
         tensors["losses"] = torch.from_numpy(self._losses.values.copy())
         tensors["timeline"] = self._replay.tensor()

@@ -91,8 +91,7 @@ class LocalTrainer:
         fused = self._plain and move and learning_rate_scale is None
         corrected = fused and self.kernel.corrects and _is_known(rule, collect)
         sums = {} if corrected else {name: self._zeros(rows, start) for name in collect}
-        mean, last = sums.get("mean_gradient"), sums.get("last_gradient")
-        change = sums.get("change")
+        mean, change = sums.get("mean_gradient"), sums.get("change")
         loss = start.new_zeros(rows)
         counts = active_rows(steps)
         divisors = uploaded(np.maximum(steps, 1), start.device).to(start.dtype)
@@ -102,7 +101,11 @@ class LocalTrainer:
         elif corrected:
             assert isinstance(rule, Corrected)
             rates = cohort.learning_rates / rule.divisor
-            correction = self._correction(rule, start, weights)
+            if rule.target is not None:
+                correction = Correction(weights, weights, rule.target, rule.pull)
+            else:
+                zeros = self._zeros(rows, start)
+                correction = Correction(start, zeros, constant=rule.constant)
             loss = session.descend(weights, rates, counts, correction)
             counts = counts[:0]
             if collect:
@@ -122,11 +125,8 @@ class LocalTrainer:
                 gradient.mul_((self._clip_norm / (norms + 1e-6)).clamp_(max=1.0))
             if mean is not None:
                 mean[:active].add_(gradient)
-            if last is not None:
-                ending = int(counts[step + 1]) if step + 1 < len(counts) else 0
-                last[ending:active] = gradient[ending:active]
             if rule is not None:
-                rule(Step(step, gradient, at, slice(0, active), steps[:active] - 1))
+                rule(Step(step, gradient, at, slice(0, active)))
                 if trainable < self._size:
                     # Buffers have no gradient; changes of their entries by a rule are ignored.
                     gradient[:, trainable:].zero_()
@@ -140,8 +140,15 @@ class LocalTrainer:
                 optimizer.step(at, gradient, rates[:active], moved)
                 torch.add(start[:active, :trainable], moved, out=at)
         if self._doubted and move and len(counts) and bool(rates.any()):
-            moved = weights - start if change is None else change
-            self._check_moved(optimizer, moved, gradients)
+            moved = (weights - start if change is None else change)[:, :trainable]
+            self._doubted = not moved.any()
+            if self._doubted and gradients[:, :trainable].any():
+                raise wrong_return(
+                    type(optimizer),
+                    "step",
+                    "without having changed the weights",
+                    "change them in place, such as weights.sub_(direction * rates); weights = weights - ... does not",
+                )
         if mean is not None and not corrected:
             mean /= divisors.unsqueeze(1)
         if change is not None:
@@ -153,29 +160,11 @@ class LocalTrainer:
             loss = (loss / torch.as_tensor(visited, device=start.device)).sqrt()
         else:
             loss = loss / divisors
-        return Trained(model, mean, last, loss, change)
+        return Trained(model, mean, loss, change)
 
     def release(self) -> None:
         """Free the work space."""
         self._scratch.clear()
-
-    def _check_moved(self, optimizer: Optimizer, moved: Tensor, gradients: Tensor) -> None:
-        trainable = self._trainable
-        if not gradients[:, :trainable].any() and not moved[:, :trainable].any():
-            return
-        self._doubted = False
-        if not moved[:, :trainable].any():
-            raise wrong_return(
-                type(optimizer),
-                "step",
-                "without having changed the weights",
-                "change them in place, for example weights.sub_(direction * rates); weights = weights - ... does not",
-            )
-
-    def _correction(self, rule: Corrected, start: Tensor, weights: Tensor) -> Correction:
-        if rule.target is not None:
-            return Correction(weights, weights, target=rule.target, strength=rule.pull)
-        return Correction(start, self._zeros(len(start), start), constant=rule.constant)
 
     def _zeros(self, rows: int, like: Tensor) -> Tensor:
         return row_matrix(rows, self._size, like=like).zero_()

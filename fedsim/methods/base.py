@@ -204,14 +204,12 @@ class Step:
         gradient: mini-batch gradients at ``weights``, (b, P); a rule changes it in place into the direction to descend.
         weights: local models before the step, (b, P); read-only.
         rows: ``slice(0, b)``, to cut a (B, P) matrix of the rule to the working rows.
-        last: number of each row's last step, (b,) int64.
     """
 
     index: int
     gradient: Tensor
     weights: Tensor
     rows: slice
-    last: npt.NDArray[np.int64]
 
 
 LocalRule = Callable[[Step], None]
@@ -262,7 +260,6 @@ class Trained:
         model: local models after the last step, (B, P).
         mean_gradient: mean over a client's steps of its mini-batch gradients, after clipping and before the rule,
             (B, P), if requested.
-        last_gradient: the same gradient at the client's last step only, (B, P), if requested.
         loss: mean training loss over its steps, (B,), or its root mean square over samples for selections with
             ``squared_losses``.
         change: model - start as the sum of the steps, (B, P), if requested. It is summed separately, so that steps
@@ -271,12 +268,11 @@ class Trained:
 
     model: Tensor
     mean_gradient: Tensor | None
-    last_gradient: Tensor | None
     loss: Tensor
     change: Tensor | None = None
 
 
-Collected: TypeAlias = Literal["mean_gradient", "last_gradient", "change"]
+Collected: TypeAlias = Literal["mean_gradient", "change"]
 """Further results of local training, besides the models; see :class:`Trained`."""
 
 

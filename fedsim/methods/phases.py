@@ -49,7 +49,7 @@ def run_phase(
     import torch
 
     if not steps.any():
-        return Trained(start.clone(), None, None, start.new_zeros(len(steps)))
+        return Trained(start.clone(), None, start.new_zeros(len(steps)))
     if (np.diff(steps) <= 0).all():
         made = None if rule is None else rule(slice(None))
         return trainer.run(cohort, start, steps=steps, rule=made, **options)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedsim.learning.batches import Batches, BatchOrder
-from fedsim.learning.counters import mix
+from fedsim.learning.batches import Batches, BatchOrder, mix
 from fedsim.randomness import GOLDEN, Purpose, Stream, mix64
 
 MASK = (1 << 64) - 1
@@ -17,8 +18,8 @@ OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
 ROWS = np.random.default_rng(0).permutation(OFFSETS[-1])
 
 
-def make_order(batch_size: int = 32, seed: int = 9) -> BatchOrder:
-    return BatchOrder(seed, OFFSETS, ROWS, batch_size, torch.device("cpu"))
+def make_order(batch_size: int = 32, **options: bool) -> BatchOrder:
+    return BatchOrder(9, OFFSETS, ROWS, batch_size, torch.device("cpu"), **options)
 
 
 def draw(order: BatchOrder, clients: list[int], first: int, last: int, **keys: int) -> Batches:
@@ -50,16 +51,13 @@ def test_hash_equals_that_of_streams(values: list[int]) -> None:
 
 def test_order_is_the_documented_one() -> None:
     order = make_order()
-    for client in range(len(SIZES)):
+    for client, sequence, phase in itertools.product(range(len(SIZES)), (0, 4), (0, 1)):
         steps = int(order.steps_per_epoch[client])
-        batches = draw(order, [client], 0, 2 * steps, sequence=4, phase=1)
+        batches = draw(order, [client], 0, 2 * steps, sequence=sequence, phase=phase)
         for epoch in (0, 1):
-            seen = [
-                row
-                for step in range(epoch * steps, (epoch + 1) * steps)
-                for row in drawn_rows(batches, step, 0)
-            ]
-            assert seen == expected_order(client, 4, 1, epoch)
+            numbers = range(epoch * steps, (epoch + 1) * steps)
+            seen = [row for step in numbers for row in drawn_rows(batches, step, 0)]
+            assert seen == expected_order(client, sequence, phase, epoch)
 
 
 def test_batches_are_consecutive_pieces_and_the_last_one_is_short() -> None:
@@ -93,23 +91,6 @@ def test_group_and_starting_step_do_not_matter(data: st.DataObject) -> None:
             assert drawn_rows(together, step, index) == drawn_rows(alone, step, 0)
 
 
-def test_dispatches_phases_and_epochs_have_orders_of_their_own() -> None:
-    order = make_order()
-    seen = {
-        tuple(drawn_rows(draw(order, [1], step, step + 1, sequence=sequence, phase=phase), step, 0))
-        for sequence in (0, 1)
-        for phase in (0, 1)
-        for step in (0, 1)
-    }
-    assert len(seen) == 8
-
-
-def test_seed_changes_the_order() -> None:
-    assert drawn_rows(draw(make_order(seed=1), [1], 0, 1), 0, 0) != drawn_rows(
-        draw(make_order(seed=2), [1], 0, 1), 0, 0
-    )
-
-
 def test_width_depends_on_the_client_alone() -> None:
     assert make_order(batch_size=32).widths(np.arange(5)).tolist() == [8, 32, 8, 32, 32]
     assert make_order(batch_size=20).widths(np.arange(5)).tolist() == [8, 20, 8, 20, 20]
@@ -129,7 +110,7 @@ def test_every_sample_is_equally_likely_to_come_first() -> None:
 
 def test_batches_with_replacement_are_the_documented_draws() -> None:
     """Each sample is the top 31 bits of its hash, scaled to the client's samples; no epochs, no short batches."""
-    order = BatchOrder(9, OFFSETS, ROWS, 32, torch.device("cpu"), with_replacement=True)
+    order = make_order(with_replacement=True)
     key = Stream(9, Purpose.DATA_ORDER).key
     for client, count in ((0, 5), (3, 32)):
         batches = draw(order, [client], 2, 4, sequence=4, phase=1)
@@ -147,7 +128,7 @@ def test_batches_with_replacement_are_the_documented_draws() -> None:
 
 
 def test_draws_with_replacement_are_uniform() -> None:
-    order = BatchOrder(9, OFFSETS, ROWS, 32, torch.device("cpu"), with_replacement=True)
+    order = make_order(with_replacement=True)
     batches = draw(order, [3], 0, 2000)
     counts = np.bincount(batches.rows[:, 0].flatten().numpy(), minlength=OFFSETS[-1])
     counts = counts[np.sort(ROWS[OFFSETS[3] : OFFSETS[4]])]
@@ -158,7 +139,7 @@ def test_draws_with_replacement_are_uniform() -> None:
 
 def test_a_short_last_batch_may_be_dropped() -> None:
     """Client 3 has 70 samples: two batches of 32 per epoch; clients with fewer samples than a batch keep theirs."""
-    order = BatchOrder(9, OFFSETS, ROWS, 32, torch.device("cpu"), drops_last=True)
+    order = make_order(drops_last=True)
     batches = draw(order, [3], 0, 4)
     assert batches.counts[:, 0].tolist() == [32, 32, 32, 32]
     first = [row for step in (0, 1) for row in drawn_rows(batches, step, 0)]

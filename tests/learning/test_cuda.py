@@ -222,7 +222,7 @@ def test_two_processes_on_one_device_have_the_same_bits() -> None:
 def test_two_workers_of_one_device_give_the_bits_of_one(
     model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedsim.learning.grouping._CUDA_SHARE_FLOPS", 1)
+    monkeypatch.setattr("fedsim.learning.workers.station._CUDA_SHARE_FLOPS", 1)
     task, timeline = supervised_task(model), buffered(30)
     training = make_training(device="cuda")
     execution = Execution.of(training)
@@ -236,7 +236,7 @@ def test_two_workers_of_one_device_give_the_bits_of_one(
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two CUDA devices")
 @pytest.mark.parametrize("model", MODELS)
 def test_all_devices_give_the_bits_of_one(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedsim.learning.grouping._CUDA_SHARE_FLOPS", 1)
+    monkeypatch.setattr("fedsim.learning.workers.station._CUDA_SHARE_FLOPS", 1)
     task, timeline = supervised_task(model), buffered(30)
     one = make_training(device="cuda")
     several = make_training(device="cuda", workers=DeviceWorkers(name="devices"))

@@ -7,9 +7,14 @@ import pytest
 import torch
 
 from fedsim.learning.device import Execution
-from fedsim.learning.evaluation import ClientMetrics, SupervisedEvaluator
+from fedsim.learning.evaluation import ClientMetrics, Objective, SupervisedEvaluator
+from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
+from fedsim.tasks.datasets.shifted_logistic import ShiftedLogistic
 from fedsim.tasks.kinds.supervised import SupervisedTask
+from fedsim.tasks.models.linear import Linear
+from fedsim.tasks.partition import Partition
+from fedsim.tasks.partitions.natural import Natural
 from tests.learning.problems import (
     Remembering,
     make_learner,
@@ -158,3 +163,93 @@ def test_a_quadratic_without_minimum_has_no_distance() -> None:
     )
     metrics = task.measure(torch.tensor([1.0, 1.0], dtype=torch.float64))
     assert metrics == {"loss": 5.0, "gradient_norm": pytest.approx(13**0.5)}
+
+
+RHO, SHARED, FEATURES = 0.3, 4, 7
+
+
+@pytest.fixture(scope="module")
+def task() -> SupervisedTask:
+    dataset = ShiftedLogistic(
+        ShiftedLogistic.Params(groups=3, samples=11, features=FEATURES)
+    ).load()
+    partition = Natural(Natural.Params()).split(dataset, Stream(0, Purpose.PARTITION))
+    model = Linear(Linear.Params(personal_features=FEATURES - SHARED, penalty=RHO))
+    return SupervisedTask(dataset, partition, model)
+
+
+def objective_of(task: SupervisedTask) -> Objective:
+    return Objective(Samples(task, task.train_x, task.train_y, EXECUTION))
+
+
+def by_hand(
+    task: SupervisedTask, client: int, w: np.ndarray[tuple[int], np.dtype[np.float64]]
+) -> tuple[float, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    """f_i and its gradient at (u, v) = ``w``."""
+    rows = task.rows[task.offsets[client] : task.offsets[client + 1]]
+    x = task.dataset.train_x[rows].astype(np.float64)
+    c = 2.0 * task.dataset.train_y[rows] - 1
+    margin = c * (x @ w)
+    value = np.log1p(np.exp(-margin)).mean()
+    gradient = -(c / (1 + np.exp(margin))) @ x / len(rows)
+    for part in (slice(0, SHARED), slice(SHARED, None)):
+        square = w[part] @ w[part]
+        value += RHO * square / (1 + square)
+        gradient[part] += RHO * 2 * w[part] / (1 + square) ** 2
+    return float(value), gradient
+
+
+@pytest.mark.parametrize("batch", [4, 2048])
+def test_the_objective_by_its_formulas(
+    task: SupervisedTask, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedsim.learning.evaluation._OBJECTIVE_CPU_BATCH", batch)
+    models = np.random.default_rng(1).normal(size=(3, FEATURES))
+    models[:, :SHARED] = models[0, :SHARED]
+    values, gradients = zip(*[by_hand(task, i, models[i]) for i in range(3)], strict=True)
+    by_u = np.mean(gradients, axis=0)[:SHARED]
+    by_v = np.array(gradients)[:, SHARED:]
+    split = objective_of(task).measure_split(
+        lambda client: torch.from_numpy(models[client]), ["personal"]
+    )
+    assert split == pytest.approx(
+        {
+            "objective_loss": np.mean(values),
+            "gradient_norm_squared": by_u @ by_u,
+            "personal_gradient_norm_squared": (by_v**2).sum(axis=1).mean(),
+        },
+        rel=1e-6,
+    )
+    values, gradients = zip(*[by_hand(task, i, models[0]) for i in range(3)], strict=True)
+    mean = np.mean(gradients, axis=0)
+    assert objective_of(task).measure(torch.from_numpy(models[0])) == pytest.approx(
+        {"objective_loss": np.mean(values), "gradient_norm_squared": mean @ mean}, rel=1e-6
+    )
+
+
+def test_clients_weigh_the_same_and_those_without_samples_do_not_count() -> None:
+    task = supervised_task("mlp", sizes=(20, 7, 0, 33))
+    model = task.initial(Stream(1, Purpose.INITIAL_MODEL), torch.float64)
+    alone = [
+        objective_of(supervised_view(task, client)).measure(model)["objective_loss"]
+        for client in (0, 1, 3)
+    ]
+    assert objective_of(task).measure(model)["objective_loss"] == pytest.approx(np.mean(alone))
+
+
+def supervised_view(task: SupervisedTask, client: int) -> SupervisedTask:
+    """The same task with one of its clients only."""
+    rows = task.rows[task.offsets[client] : task.offsets[client + 1]]
+    partition = Partition(np.array([0, len(rows)]), rows)
+    return SupervisedTask(task.dataset, partition, task.model)
+
+
+def test_a_run_measures_it_on_request() -> None:
+    task = supervised_task("linear", own_test=True)
+    names = {"objective_loss", "gradient_norm_squared"}
+    state, rows = execute(task, buffered(4), objective=True)
+    expected = objective_of(task).measure(state["model"].double())
+    assert {name: rows[-1][1][name] for name in names} == pytest.approx(expected, rel=1e-4)
+    _, rows = execute(task, buffered(4), objective=True, method=Remembering)
+    assert names | {"personal_gradient_norm_squared"} <= rows[-1][1].keys()
+    assert not names & execute(task, buffered(4))[1][0][1].keys()

@@ -150,7 +150,7 @@ def test_samples_that_do_not_fit_stay_in_the_host(
 def test_two_devices_have_the_bits_of_one(
     model: str, cuda: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedsim.learning.grouping._CUDA_SHARE_FLOPS", 1)
+    monkeypatch.setattr("fedsim.learning.workers.station._CUDA_SHARE_FLOPS", 1)
     task, timeline = supervised_task(model), buffered(12)
     one = make_training(device="cuda")
     twice = replace(Execution.of(one), others=(CUDA,))

@@ -34,17 +34,15 @@ def test_every_client_does_its_own_number_of_steps(model: str, optimizer: Any) -
     training = make_training(optimizer=optimizer)
     steps = [9, 5, 5, 1, 0]
     rates = [0.1, 0.05, 0.2, 0.1, 0.3]
-    collect = ("mean_gradient", "last_gradient")
+    collect = ("mean_gradient",)
     start, together = train(task, training, [0, 1, 2, 3, 4], steps, rates, collect=collect)
     assert together.mean_gradient is not None
-    assert together.last_gradient is not None
     for client in range(4):
         _, alone = train(
             task, training, [client], [steps[client]], [rates[client]], collect=collect
         )
         assert torch.equal(together.model[client], alone.model[0])
         assert torch.equal(together.mean_gradient[client], alone.mean_gradient[0])  # type: ignore[index]
-        assert torch.equal(together.last_gradient[client], alone.last_gradient[0])  # type: ignore[index]
         assert torch.equal(together.loss[client], alone.loss[0])
     assert torch.equal(together.model[4], start)
     assert (together.mean_gradient[4] == 0).all()
@@ -65,20 +63,11 @@ QUADRATIC = make_training(dtype="float64", optimizer={"name": "sgd", "lr": 0.5})
 
 def test_steps_on_a_quadratic_by_hand() -> None:
     """Client 0: gradient diag(1, 2) (x - (1, 0)) from (4, -4) at rate 0.5."""
-    start, trained = train(
-        quadratic_task(),
-        QUADRATIC,
-        [0],
-        [2],
-        0.5,
-        collect=("mean_gradient", "last_gradient"),
-    )
+    start, trained = train(quadratic_task(), QUADRATIC, [0], [2], 0.5, collect=("mean_gradient",))
     # (4, -4): gradient (3, -8), then (2.5, 0): gradient (1.5, 0), then (1.75, 0).
     assert trained.model.tolist() == [[1.75, 0.0]]
     assert trained.mean_gradient is not None
-    assert trained.last_gradient is not None
     assert trained.mean_gradient.tolist() == [[2.25, -4.0]]
-    assert trained.last_gradient.tolist() == [[1.5, 0.0]]
     assert trained.loss.tolist() == [(0.5 * (9 + 2 * 16) + 0.5 * 2.25) / 2]
     assert start.tolist() == [4.0, -4.0]
 
@@ -117,18 +106,11 @@ def test_own_number_of_steps_of_a_phase() -> None:
 
 
 def test_a_rule_sees_the_step_and_changes_the_direction() -> None:
-    seen: list[tuple[int, slice, list[float], list[float], list[int]]] = []
+    seen: list[tuple[int, slice, list[float], list[float]]] = []
 
     def rule(step: Step) -> None:
-        seen.append(
-            (
-                step.index,
-                step.rows,
-                step.gradient[0].tolist(),
-                step.weights[0].tolist(),
-                step.last.tolist(),
-            )
-        )
+        gradient, weights = step.gradient[0].tolist(), step.weights[0].tolist()
+        seen.append((step.index, step.rows, gradient, weights))
         step.gradient.zero_()
         step.gradient[:, 0] = 1.0
 
@@ -137,8 +119,8 @@ def test_a_rule_sees_the_step_and_changes_the_direction() -> None:
     )
     assert trained.model.tolist() == [[3.0, -4.0], [3.5, -4.0]]
     assert seen == [
-        (0, slice(0, 2), [3.0, -8.0], [4.0, -4.0], [1, 0]),
-        (1, slice(0, 1), [2.5, -8.0], [3.5, -4.0], [1]),
+        (0, slice(0, 2), [3.0, -8.0], [4.0, -4.0]),
+        (1, slice(0, 1), [2.5, -8.0], [3.5, -4.0]),
     ]
     assert trained.mean_gradient is not None
     # Collected before the rule.

@@ -54,7 +54,7 @@ def test_a_phase_is_trained_in_any_order_of_steps() -> None:
     from fedsim.methods.base import Cohort, Trained
 
     def Result(**fields: Any) -> Trained:
-        return Trained(mean_gradient=None, last_gradient=None, **fields)
+        return Trained(mean_gradient=None, **fields)
 
     none = np.zeros(3, np.int64)
     cohort = Cohort(np.array([7, 8, 9]), none, none, none, none, none, torch.ones(3), none, {}, {})

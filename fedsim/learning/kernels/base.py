@@ -43,7 +43,7 @@ class Session(ABC):
     ) -> Tensor:
         """Take all local steps in place: at each, ``weights -= rates x gradients`` for the working dispatches.
 
-        Used instead of :meth:`gradients` on kernels that are :attr:`Kernel.fused`.
+        Only on kernels that are :attr:`Kernel.fused`.
 
         Args:
             weights: local models, (B, P).

@@ -140,9 +140,7 @@ def forward(
 ) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
     """Outputs (n, classes) for inputs ``values`` (n, ...), and the tensors that each layer's backward pass needs.
 
-    Args:
-        tensors: weight and bias of each layer that has them, first layer to last.
-        by_onednn: whether oneDNN computes large products.
+    ``tensors`` are weight and bias of each layer that has them; ``by_onednn``: whether oneDNN computes large products.
     """
     parameters = iter(tensors)
     saved: list[tuple[Tensor, ...]] = []
@@ -180,9 +178,7 @@ def backward(
 ) -> list[Tensor]:
     """Deltas of the outputs of each layer that has parameters, last layer to first.
 
-    Args:
-        layers, tensors, kept, by_onednn: as in :func:`forward`.
-        delta: gradients with respect to the last layer's outputs, (n, classes); deltas are linear in them.
+    ``delta`` (n, classes) are gradients with respect to the last layer's outputs; deltas are linear in them.
     """
     deltas: list[Tensor] = []
     at = len(tensors)

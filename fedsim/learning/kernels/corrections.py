@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class ClientCorrection(NamedTuple):
-    """A correction of one client's steps; see :func:`pull` and :func:`shift`."""
+    """The correction of one client's steps: vectors (P,), for :func:`pull` and :func:`shift`."""
 
     target: Tensor | None
     share: float
@@ -48,10 +48,7 @@ class Correction:
 
 
 def pull(model: Tensor, target: Tensor | None, share: float) -> None:
-    """Move ``model`` (P,) toward ``target`` (P,), if there is one, by a ``share`` of the distance.
-
-    Called between the backward pass of a step and its change of the model.
-    """
+    """Between a step's backward pass and its change: move ``model`` toward ``target`` by a ``share`` of the way."""
     if target is not None:
         model.lerp_(target, share)
 
@@ -59,15 +56,7 @@ def pull(model: Tensor, target: Tensor | None, share: float) -> None:
 def shift(
     model: Tensor, constant: Tensor | None, rate: float, start: Tensor, change: Tensor
 ) -> None:
-    """If there is a ``constant`` (P,), set ``model`` to ``start + change`` after a step that was added to ``change``.
-
-    Args:
-        model: (P,).
-        constant: added to every gradient.
-        rate: learning rate.
-        start: model before the first step, (P,).
-        change: sum of the steps, (P,); this step's share of ``constant`` is added.
-    """
+    """After a step: add its share of ``constant`` to ``change``, the sum of steps, and set ``model`` to the result."""
     if constant is not None:
         change.add_(constant, alpha=-rate)
         torch.add(start, change, out=model)

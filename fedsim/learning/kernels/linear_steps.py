@@ -2,7 +2,10 @@
 
 The functions are compiled by TorchScript. Compiled functions release Python's global lock, so worker threads run in
 parallel and small operations start sooner; the results are the same as without compilation.
-Weights are (..., out, in) and biases (..., out) or None, views of flat vectors, first layer to last.
+Weights are (..., out, in) and biases (..., out) or None, views of flat vectors, first layer to last. Of b clients,
+``inputs`` are (b, width, features), ``labels`` (b, 1, width), ``mean_weights``, the weight of each position in its
+batch's mean, (b, 1, width), and ``classes`` the numbers 0, 1, ... (classes, 1). Losses are those of mini-batches, (b,),
+or, with ``squared_losses``, sums of the squared losses of the samples.
 """
 
 from __future__ import annotations
@@ -31,10 +34,7 @@ if torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return product
 
 else:
-
-    def onednn_product(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """The same without oneDNN."""
-        return torch.nn.functional.linear(values, weight, bias)
+    onednn_product = torch.nn.functional.linear  # type: ignore[assignment]
 
 
 def descend_singly(
@@ -55,19 +55,15 @@ def descend_singly(
     start: Tensor,
     change: Tensor,
 ) -> None:
-    """Local steps of plain SGD of one client.
+    """S local steps of plain SGD of one client, in place in ``model`` (P,).
 
     Args:
-        layers: positions of weights and biases in the vectors, as in
-            :class:`fedsim.learning.kernels.linear_stack.LinearLayer`.
+        layers: positions of weights and biases, as in :class:`fedsim.learning.kernels.linear_stack.LinearLayer`.
         inputs: samples of each step, (S, width, features).
         targets: 1 for the label's class, else 0, (S, width, classes).
         factors: weight of each position in its batch's mean times minus the learning rate, (S, width, 1).
         outputs: receives the logits before each step, (S, width, classes).
         activations, deltas: work space for each layer but the last, (width, out).
-        ones: (width,).
-        onednn_from: entries of a weight from which :func:`onednn_product` computes products with it.
-        model: weights and biases, (P,); changed in place.
         target, share, constant, rate, start, change: a :class:`fedsim.learning.kernels.corrections.ClientCorrection`.
     """
     last = len(layers) - 1
@@ -130,18 +126,9 @@ def descend_together(
     change: Tensor,
     squared_losses: bool,
 ) -> Tensor:
-    """One local step of plain SGD of each of b clients.
+    """One local step of plain SGD of each of b clients, in place in ``model`` (b, P); returns the losses before it.
 
-    Args:
-        weights, biases: views of ``model``.
-        inputs, labels, mean_weights, classes, squared_losses: as in :func:`forward`.
-        rates: minus the learning rates, (b, 1, 1).
-        model: weights and biases, (b, P); changed in place.
-        moved_weights, moved_biases: views of ``change``.
-        target, strength, constant, start, change: a :class:`fedsim.learning.kernels.corrections.Correction`.
-
-    Returns:
-        Losses before the step, as :func:`forward`.
+    ``rates`` are minus the learning rates, (b, 1, 1); ``moved_weights`` and ``moved_biases`` are views of ``change``.
     """
     loss, delta, activations = forward(
         weights, biases, inputs, labels, mean_weights, classes, squared_losses
@@ -178,15 +165,7 @@ def gradients_together(
     bias_gradients: list[Tensor | None],
     squared_losses: bool,
 ) -> Tensor:
-    """Mini-batch gradients of each of b clients.
-
-    Args:
-        weights, biases, inputs, labels, mean_weights, classes, squared_losses: as in :func:`forward`.
-        weight_gradients, bias_gradients: receive the gradients, shaped as ``weights`` and ``biases``.
-
-    Returns:
-        Losses, as :func:`forward`.
-    """
+    """Write the mini-batch gradients of b clients into the last two lists; returns the losses."""
     loss, delta, activations = forward(
         weights, biases, inputs, labels, mean_weights, classes, squared_losses
     )
@@ -210,22 +189,10 @@ def forward(
     classes: Tensor,
     squared_losses: bool,
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Losses of b clients, and the factors of their gradients.
+    """Losses, their gradients with respect to the logits (b, classes, width), and the inputs of every layer.
 
     All activations are kept transposed, (b, features, width): products with few outputs are then twice as fast on
     CPU.
-
-    Args:
-        weights, biases: (b, out, in) and (b, out).
-        inputs: (b, width, features).
-        labels: (b, 1, width).
-        mean_weights: weight of each position in its batch's mean, (b, 1, width).
-        classes: 0, 1, ... (classes, 1).
-        squared_losses: whether to return sums of squared losses of the samples in place of mini-batch losses.
-
-    Returns:
-        Mini-batch losses (b,), or sums of squares; gradients of the mini-batch losses with respect to the logits
-        (b, classes, width); and the inputs of every layer.
     """
     values = inputs.transpose(1, 2)
     activations: list[Tensor] = []

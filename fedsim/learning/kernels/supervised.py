@@ -40,10 +40,7 @@ class SupervisedKernel(Kernel):
         squared_losses: see :class:`fedsim.learning.kernels.base.Kernel`.
 
     Attributes:
-        task: the task, with model, loss and partition.
-        execution: device and precision.
         replay: calls the operations of every step.
-        session_class: the sessions of the kernel.
     """
 
     session_class: ClassVar[type[SupervisedSession[Any]]]
@@ -82,14 +79,9 @@ class SupervisedKernel(Kernel):
         labels: Tensor,
         mean_weights: Tensor,
     ) -> Tensor:
-        """One local step of plain SGD on mini-batches as :meth:`StackedSession.padded` gives them.
+        """One local step of plain SGD of ``weights`` (b, P), in place, on :meth:`StackedSession.padded` batches.
 
-        Args:
-            weights: local models (b, P), changed in place.
-            factors: minus the learning rates, (b, 1).
-
-        Returns:
-            Losses before the step, as :meth:`Session.gradients`.
+        ``factors`` are minus the learning rates, (b, 1). Returns the losses before it, as :meth:`Session.gradients`.
         """
         raise NotImplementedError
 
@@ -129,11 +121,7 @@ class SupervisedKernel(Kernel):
         self.replay.forget()
 
     def cuda_group(self, activations: int = 0) -> int:
-        """Number of clients whose training takes a fixed part of the GPU's memory.
-
-        Args:
-            activations: numbers per sample that the backward pass needs.
-        """
+        """Clients whose training takes a fixed part of the GPU's memory, with ``activations`` numbers per sample."""
         # The backward pass allocates as many numbers again while it uses them.
         batch = 2 * activations * self.order.batch_size * self.execution.dtype.itemsize
         client_bytes = _ROWS_OF_A_CLIENT * self.model_bytes + batch
@@ -211,14 +199,10 @@ class SupervisedSession(Session, Generic[KernelType]):
         ahead: bool = False,
         scratch: dict[str, Tensor] | None = None,
     ) -> Tensor:
-        """Inputs of the samples ``rows`` (b, width) at ``step``, (b x width, *shape), augmented if requested.
+        """Inputs of the samples ``rows`` (b, width), (b x width, *shape), augmented if requested.
 
-        Args:
-            step: number of the local step.
-            rows: sample numbers of b dispatches, from the first position of their batches on.
-            first: number of the first of these dispatches.
-            ahead: the rows are those of the dispatch ``first`` at ``step`` and the b - 1 steps after it.
-            scratch: as in :meth:`fedsim.learning.samples.Samples.gather`.
+        The rows are those of b dispatches from ``first`` on at ``step``, or, with ``ahead``, those of the dispatch
+        ``first`` at b steps from ``step`` on.
         """
         moves = None
         if self._augmenter is not None and self._streams is not None:
@@ -307,9 +291,7 @@ class StackedSession(SupervisedSession[KernelType]):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The mini-batches of the first b = ``active`` dispatches at ``step``.
 
-        Returns:
-            Inputs (b, width, *shape), labels (b, width), and the weight of each position in its batch's mean, (b,
-            width).
+        Inputs (b, width, *shape), labels (b, width), and the weight of each position in its batch's mean, (b, width).
         """
         rows, _ = self.draw(step, active)
         inputs = self.inputs(step, rows, scratch=scratch)

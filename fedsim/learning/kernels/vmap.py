@@ -102,16 +102,7 @@ class VmapKernel(SupervisedKernel):
     def differentiate(
         self, weights: Tensor, out: Tensor, inputs: Tensor, labels: Tensor, mean_weights: Tensor
     ) -> Tensor:
-        """Write the mini-batch gradients of b clients into ``out``.
-
-        Args:
-            weights, out: (b, P).
-            inputs, labels: those of the samples, (b, width, ...).
-            mean_weights: weight of each position in its batch's mean, (b, width).
-
-        Returns:
-            Losses, as :meth:`Session.gradients`, (b,).
-        """
+        """Write the gradients at ``weights`` (b, P) into ``out``; returns losses as :meth:`Session.gradients`."""
         autocast = self.execution.autocast
         with (
             # A recording must not depend on casts of another step.

@@ -6,11 +6,9 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -27,44 +25,37 @@ Build = Callable[[], Station]
 """Builds the station of a run again; must be picklable for other processes: a module's function or plain data."""
 
 _WHERE = "training.workers"
+_CPU = torch.device("cpu")
 # Number of checks for free resources of a busy cluster, and seconds between them.
 _LOOKS = 60
 _LOOK_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class _Packed:
-    """A tensor sent to another process: its bits as an array, which Ray transfers without a copy."""
-
-    dtype: torch.dtype
-    shape: torch.Size
-    bits: npt.NDArray[np.uint8]
-
-
-def _pack(tensor: Tensor) -> _Packed:
-    plain = tensor.detach().cpu().contiguous()
-    return _Packed(plain.dtype, plain.shape, plain.view(-1).view(torch.uint8).numpy())
+def _pack(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.Size, Any]]:
+    """Tensors for another process: type, shape and the bits as an array, which Ray transfers without a copy."""
+    packed = {}
+    for name, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        packed[name] = (plain.dtype, plain.shape, plain.view(-1).view(torch.uint8).numpy())
+    return packed
 
 
-def _unpack(packed: _Packed) -> Tensor:
-    """The tensor in memory of this process, on the CPU."""
-    result = torch.empty(packed.shape, dtype=packed.dtype)
-    result.view(-1).view(torch.uint8).numpy()[:] = packed.bits
-    return result
+def _unpack(packed: Mapping[str, Any], device: torch.device = _CPU) -> dict[str, Tensor]:
+    """The tensors in memory of this process."""
+    tensors = {}
+    for name, (dtype, shape, bits) in packed.items():
+        tensor = torch.empty(shape, dtype=dtype)
+        tensor.view(-1).view(torch.uint8).numpy()[:] = bits
+        tensors[name] = tensor.to(device)
+    return tensors
 
 
 class _Process:
-    """The actor in a process of the cluster.
-
-    Args:
-        build: builds the station in that process.
-        threads: number of groups trained there at once.
-    """
+    """The actor in a process of the cluster, which trains ``threads`` groups at once."""
 
     def __init__(self, build: Build, threads: int) -> None:
         self._build = build
         self._threads = threads
-        self._workers: LocalWorkers
 
     def prepare(self) -> Mapping[str, str | int]:
         """Build data, kernel and method; returns everything that the bits of the results depend on here."""
@@ -74,39 +65,23 @@ class _Process:
         return station.describe()
 
     def train(
-        self,
-        group: Group,
-        memory: Mapping[str, _Packed],
-        down: Mapping[str, tuple[int, tuple[int, ...]]],
-        *vectors: _Packed,
-    ) -> tuple[Mapping[str, _Packed], _Packed, Mapping[str, _Packed]]:
-        """Train a group; returns its vectors, losses and memories.
+        self, group: Group, memory: Any, down: Mapping[str, Sequence[int]], *vectors: Any
+    ) -> tuple[Any, Any, Any]:
+        """Train a group; returns its vectors, losses and memories, packed.
 
         Args:
             group: the dispatches, without tensors.
-            memory: the clients' memories.
-            down: for each received vector, the number of distinct ones that follow, and which of them each dispatch
-                received.
-            vectors: the distinct vectors, name by name.
+            memory: the clients' memories, packed.
+            down: for each received vector, the number among ``vectors`` of the one that each dispatch received.
+            vectors: the distinct vectors, packed.
         """
         torch.set_num_threads(1)
-        rows = {name: _unpack(packed) for name, packed in memory.items()}
-        following = iter(vectors)
-        received = {
-            name: Received(tuple(_unpack(next(following)) for _ in range(count)), index)
-            for name, (count, index) in down.items()
-        }
+        rows = _unpack(memory)
+        each = [_unpack(vector)[""] for vector in vectors]
+        received = {name: Received.of([each[i] for i in index]) for name, index in down.items()}
         complete = replace(group, down=received, memory=lambda: rows)
         (update,) = self._workers.train([complete])
-        return _pack_all(update.vectors), _pack(update.loss), _pack_all(update.memory)
-
-
-def _pack_all(tensors: Mapping[str, Tensor]) -> dict[str, _Packed]:
-    return {name: _pack(tensor) for name, tensor in tensors.items()}
-
-
-def _nothing() -> Mapping[str, Tensor]:
-    return {}
+        return _pack(update.vectors), _pack({"": update.loss}), _pack(update.memory)
 
 
 class RemoteWorkers(Workers):
@@ -218,26 +193,22 @@ class RemoteWorkers(Workers):
 
     def _submit(self, process: Any, group: Group, sent: dict[int, Any]) -> Any:
         """Submit a group to a process; vectors are put into Ray's store on first use."""
-        references = []
-        for received in group.down.values():
-            for vector in received.vectors:
-                if id(vector) not in sent:
-                    sent[id(vector)] = self._ray.put(_pack(vector))
-                references.append(sent[id(vector)])
+        vectors = {id(vector): vector for item in group.down.values() for vector in item.vectors}
+        for key, vector in vectors.items():
+            if key not in sent:
+                sent[key] = self._ray.put(_pack({"": vector}))
+        numbers = {key: number for number, key in enumerate(vectors)}
         down = {
-            name: (len(received.vectors), received.index) for name, received in group.down.items()
+            name: [numbers[id(item.vectors[number])] for number in item.index]
+            for name, item in group.down.items()
         }
-        bare = replace(group, down={}, memory=_nothing)
-        return process.train.remote(bare, _pack_all(group.memory()), down, *references)
+        references = [sent[key] for key in vectors]
+        bare = replace(group, down={}, memory=dict)
+        return process.train.remote(bare, _pack(group.memory()), down, *references)
 
     def _update(self, reference: Any) -> LocalUpdate:
-        vectors, loss, memory = self._get(reference)
-        device = self._device
-
-        def unpack(rows: Mapping[str, _Packed]) -> dict[str, Tensor]:
-            return {name: _unpack(packed).to(device) for name, packed in rows.items()}
-
-        return LocalUpdate(unpack(vectors), _unpack(loss).to(device), unpack(memory))
+        vectors, loss, memory = (_unpack(packed, self._device) for packed in self._get(reference))
+        return LocalUpdate(vectors, loss[""], memory)
 
     def _get(self, reference: Any) -> Any:
         """A result from a process; an exception there is raised here.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,6 +22,14 @@ from fedsim.parts.functions import shown, wrong_return
 from fedsim.randomness import Purpose, Stream, isolated
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import Task
+from fedsim.vocabulary.timeline import Train
+
+# Groups are not made smaller than this to occupy more workers: such a group takes a few milliseconds.
+_SHARE_FLOPS = 100_000_000
+# The same on CUDA, for one local step: with less work, launching it would take longer than computing it. And the
+# maximum number of groups per wave.
+_CUDA_SHARE_FLOPS = 50_000_000_000
+_CUDA_SHARES = 8
 
 
 @dataclass(frozen=True)
@@ -96,6 +105,7 @@ class Station:
         kernel: computes the gradients.
         threads: number of workers that may train there at once.
         server: the server state at version 0.
+        step_flops: operations of a local step of one client.
     """
 
     def __init__(
@@ -113,6 +123,7 @@ class Station:
         self.training = training
         self.execution = execution
         self._seed = seed
+        self.step_flops = int(task.flops_per_sample() or 0) * training.batch_size
         with reproducible(tf32=execution.tf32):
             keep_freed_memory()
             self.samples = training_samples(task, execution)
@@ -137,6 +148,30 @@ class Station:
         trainers = [LocalTrainer(kernel, layout, self.training) for kernel in kernels]
         home = home or execution.device
         return [Worker(self.method, trainer, execution, home) for trainer in trainers]
+
+    def groups(self, wave: Sequence[Train], workers: int) -> list[list[Train]]:
+        """The wave in groups of one shape, each sorted by steps, most first; ``workers`` groups are trained at once."""
+        clients = np.array([train.client for train in wave])
+        steps = np.array([train.steps for train in wave])
+        shapes = self.kernel.shape_class(clients)
+        order = np.lexsort((-steps, shapes))
+        largest = self.kernel.largest_group()
+        groups: list[list[Train]] = []
+        for shape in np.unique(shapes):
+            members = order[shapes[order] == shape]
+            pieces = -(-len(members) // largest)
+            # Each worker gets a share that is large enough; if groups affect the bits, they must not depend on the
+            # number of workers.
+            if self.execution.device.type == "cuda":
+                shares = len(members) * self.step_flops // _CUDA_SHARE_FLOPS
+                pieces = min(len(members), max(pieces, min(_CUDA_SHARES, shares)))
+            elif self.kernel.group_invariant:
+                shares = int(steps[members].sum()) * self.step_flops // _SHARE_FLOPS
+                fair = -(-pieces // workers) * workers
+                pieces = min(len(members), max(pieces, min(fair, shares)))
+            for piece in np.array_split(members, pieces):
+                groups.append([wave[index] for index in piece])
+        return groups
 
     def on(self, device: torch.device) -> Station:
         """A copy on another device of this process, or a second one on this device."""

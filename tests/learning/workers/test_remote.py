@@ -127,7 +127,7 @@ def test_a_checkpoint_of_one_sort_is_continued_by_another(ray: Any) -> None:
     ids=["matrix", "strided", "expanded", "double", "long", "bool", "bfloat16", "empty", "scalar"],
 )
 def test_tensors_cross_unchanged(tensor: Tensor) -> None:
-    there = _unpack(pickle.loads(pickle.dumps(_pack(tensor))))
+    there = _unpack(pickle.loads(pickle.dumps(_pack({"": tensor}))))[""]
     assert there.dtype == tensor.dtype
     assert there.shape == tensor.shape
     assert torch.equal(there, tensor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from fedsim.learning.workers import Group, Received
 from fedsim.methods.base import Cohort, LocalUpdate, Trainer
 from fedsim.methods.fedavg import FedAvg
-from tests.learning.problems import supervised_task
+from tests.learning.problems import Timeline, make_station, supervised_task
 from tests.learning.workers.cases import station_of
 
 CPU = torch.device("cpu")
@@ -71,3 +72,31 @@ def a_group(received: list[Tensor]) -> Group:
         down={"model": Received.of(received)},
         memory=lambda: {"own": torch.zeros(count, 3)},
     )
+
+
+def test_groups_on_cuda_do_not_follow_the_number_of_devices() -> None:
+    """A wave of 40 clients whose step is worth three shares is cut into three groups, for any number of devices."""
+    timeline = Timeline()
+    timeline.aggregate(*[timeline.dispatch(client) for client in range(40)])
+    task = supervised_task("mlp", sizes=(50,) * 40)
+    trains: Any = [call for name, call in timeline.calls if name == "submit"][:-1]
+    for count in (1, 2, 5):
+        station = make_station(task)
+        station.execution = replace(station.execution, device=torch.device("cuda"))
+        station.kernel = _Large()  # type: ignore[assignment]
+        station.step_flops = 3 * 50_000_000_000 // 40 + 1
+        assert [len(group) for group in station.groups(trains, count)] == [14, 13, 13]
+        station.step_flops = 50_000_000_000
+        assert len(station.groups(trains, count)) == 8
+
+
+class _Large:
+    """A kernel that takes everybody at once."""
+
+    group_invariant = True
+
+    def shape_class(self, clients: Any) -> Any:
+        return np.zeros(len(clients), dtype=np.int64)
+
+    def largest_group(self) -> int:
+        return 1000
