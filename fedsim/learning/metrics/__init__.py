@@ -41,7 +41,7 @@ OBJECTIVE_METRICS = tuple(
     METRICS[name]
     for name in ("objective_loss", "gradient_norm_squared", "personal_gradient_norm_squared")
 )
-"""Metrics of the training objective; see :class:`fedsim.learning.objective.Objective`."""
+"""Metrics of the training objective; see :class:`fedsim.learning.evaluation.Objective`."""
 
 
 def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
