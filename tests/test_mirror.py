@@ -25,10 +25,6 @@ ELSEWHERE = {
     "devices/context.py": ("devices/compute/test_times.py", "a record of inputs"),
     "flower/__init__.py": ("flower/test_running.py", "imports"),
     "learning/kernels/base.py": ("learning/kernels/test_kernels.py", "an interface"),
-    "learning/kernels/corrections.py": (
-        "learning/kernels/test_kernels.py",
-        "what several kernels share",
-    ),
     "methods/fedadagrad.py": ("methods/test_adaptive.py", "a variant of one method"),
     "methods/fedadam.py": ("methods/test_adaptive.py", "a variant of one method"),
     "methods/fedyogi.py": ("methods/test_adaptive.py", "a variant of one method"),

@@ -18,12 +18,12 @@ from torch import Tensor
 from fedsim.errors import InvariantViolation, UserError
 from fedsim.learning.device import reproducible
 from fedsim.learning.evaluation import ClientMetrics, Measurement
-from fedsim.learning.losses import LossLedger
 from fedsim.learning.memory import StateStore
 from fedsim.learning.metrics import Metric
 from fedsim.learning.pending import Pending, evaluation_key
 from fedsim.learning.replay import Replay
 from fedsim.learning.server_side import ServerSide
+from fedsim.learning.updates import LossLedger
 from fedsim.learning.workers import Pool, Station, Workers, local_workers
 from fedsim.methods.base import ServerState
 from fedsim.scenario.model import Evaluation

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.device import uploaded
-from fedsim.learning.kernels.base import Kernel
-from fedsim.learning.kernels.corrections import Correction
+from fedsim.learning.kernels.base import Correction, Kernel
 from fedsim.learning.optimizers import Optimizer
 from fedsim.methods.base import Cohort, Collected, Corrected, LocalRule, Step, Trained
 from fedsim.parts.component import is_bundled

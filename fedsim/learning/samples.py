@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from fedsim.learning.augmentation import Moves, moved
+from fedsim.learning.batches import Moves, moved
 from fedsim.learning.device import Execution
 from fedsim.tasks.base import Task
 from fedsim.tasks.kinds.supervised import SupervisedTask

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from fedsim.learning.contract import Contract
 from fedsim.learning.memory import Budget, StateStore
+from fedsim.learning.pending import Versions
 from fedsim.learning.updates import Contributions, WaitingUpdates
-from fedsim.learning.versions import Versions
 from fedsim.learning.workers import Group, Received, Station
 from fedsim.methods.base import LocalUpdate, ServerState
 from fedsim.vocabulary.timeline import Aggregate, Train

@@ -1,7 +1,8 @@
-"""Trained updates that wait for an aggregation."""
+"""Trained updates that wait for an aggregation, and the losses of their training."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedsim.errors import UserError
 from fedsim.learning.memory import Budget, RowStore, StateStore, host_budget
 from fedsim.methods.base import MethodContext, Vector
 from fedsim.vocabulary.timeline import Aggregate, Train
 
 _WAITING_BYTES = 1 << 30
 _WAITING_SHARE = 0.0625
+_FIRST_LENGTH = 1024
 
 
 class WaitingUpdates:
@@ -154,6 +157,49 @@ class Contributions:
             # Its value would depend on which later dispatches are already trained.
             raise ValueError(f"memory '{name}' is kept by the clients; the server cannot read it")
         return self._store[name]
+
+
+class LossLedger:
+    """The training loss of every dispatch that was trained, by its number.
+
+    Attributes:
+        values: losses, NaN if unknown; a loss that is NaN itself is recorded as infinite.
+    """
+
+    def __init__(self) -> None:
+        self.values = np.full(_FIRST_LENGTH, np.nan)
+
+    def note(self, dispatch_id: int, loss: float) -> None:
+        """Record the loss of a dispatch."""
+        if dispatch_id >= len(self.values):
+            longer = np.full(2 * dispatch_id, np.nan)
+            longer[: len(self.values)] = self.values
+            self.values = longer
+        self.values[dispatch_id] = math.inf if math.isnan(loss) else loss
+
+    def unknown(self, dispatch_ids: Sequence[int]) -> list[int]:
+        """The dispatches whose loss is not known."""
+        known = len(self.values)
+        return [
+            number for number in dispatch_ids if number >= known or math.isnan(self.values[number])
+        ]
+
+    def finite(self, dispatch_ids: Sequence[int]) -> npt.NDArray[np.float64]:
+        """The losses of these dispatches, which must be known.
+
+        Raises:
+            UserError: one is not finite.
+        """
+        losses: npt.NDArray[np.float64] = self.values[np.asarray(dispatch_ids, dtype=np.int64)]
+        diverged = np.flatnonzero(~np.isfinite(losses))
+        if len(diverged):
+            raise UserError(
+                f"local training has diverged: the loss of dispatch {dispatch_ids[diverged[0]]} is not finite, and "
+                "clients are selected by it",
+                where="training.optimizer.lr",
+                hint="use a smaller learning rate, or clip_norm",
+            )
+        return losses
 
 
 def _column(values: Sequence[int]) -> npt.NDArray[np.int64]:

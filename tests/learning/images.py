@@ -46,7 +46,7 @@ def session_of(
 ) -> SupervisedSession:
     execution = Execution.of(training)
     samples = Samples(task, task.train_x, task.train_y, execution)
-    kernel = choose(task, training, execution, samples, SEED).kernel
+    kernel = choose(task, training, execution, samples, SEED)
     session = kernel.session(
         np.array(clients), np.array(sequences), np.full(len(clients), 9), phase
     )

@@ -369,8 +369,8 @@ def make_trainer(task: Task, training: Training, *, squared_losses: bool = False
         if isinstance(task, SupervisedTask)
         else None
     )
-    choice = choose(task, training, execution, samples, SEED, squared_losses=squared_losses)
-    return LocalTrainer(choice.kernel, task.layout, training)
+    kernel = choose(task, training, execution, samples, SEED, squared_losses=squared_losses)
+    return LocalTrainer(kernel, task.layout, training)
 
 
 def train(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.learning.problems import Remembering, Timeline, make_learner, supervised_task
 from tests.learning.timelines import assert_same, count_groups, execute
 
@@ -56,3 +58,20 @@ def test_a_later_dispatch_pulls_the_earlier_one_of_its_client() -> None:
     task = supervised_task("mlp")
     expected = execute(task, timeline, method=Remembering, eager=True)
     assert_same(execute(task, timeline, method=Remembering), expected)
+
+
+def test_old_versions_are_freed() -> None:
+    learner = make_learner(supervised_task("mlp"), max_pending=1)
+    timeline = Timeline()
+    pending = timeline.dispatch(7)
+    for client in range(5):
+        timeline.aggregate(timeline.dispatch(client))
+        timeline.evaluate()
+    timeline.play(learner)
+    learner.flush()
+    versions = learner._side.versions
+    assert sorted(versions.kept()) == [0, 5]
+    learner.drop(pending.version)
+    assert sorted(versions.kept()) == [5]
+    with pytest.raises(KeyError):
+        versions.whole(5)

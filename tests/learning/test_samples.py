@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedsim.learning import samples as module
-from fedsim.learning.augmentation import Moves
+from fedsim.learning.batches import Moves
 from fedsim.learning.device import Execution
 from fedsim.learning.samples import Samples
 from tests.learning.images import colour_task

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fedsim.errors import UserError
-from fedsim.learning.augmentation import augmenter
-from fedsim.learning.batches import BatchOrder
+from fedsim.learning.batches import BatchOrder, augmenter
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import Kernel
 from fedsim.learning.kernels.conv_stack import ConvStackKernel
@@ -20,25 +17,6 @@ from fedsim.learning.samples import Samples
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import Task
 
-__all__ = [
-    "Choice",
-    "ConvStackKernel",
-    "LinearStackKernel",
-    "LoopKernel",
-    "QuadraticKernel",
-    "SplitLinearKernel",
-    "VmapKernel",
-    "choose",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A kernel and the number of workers that may use replicas of it at once."""
-
-    kernel: Kernel
-    workers: int
-
 
 def choose(
     task: Task,
@@ -48,7 +26,7 @@ def choose(
     seed: int,
     *,
     squared_losses: bool = False,
-) -> Choice:
+) -> Kernel:
     """The kernel for a task, by this rule.
 
     A task that knows its gradients in closed form takes ``quadratic``. Stacks of linear layers with cross-entropy take
@@ -63,7 +41,7 @@ def choose(
         UserError: ``stacked`` is requested and the module cannot be vectorized, or its results cannot be repeated.
     """
     if task.closed_form is not None:
-        return Choice(QuadraticKernel(task.closed_form, seed, squared_losses=squared_losses), 1)
+        return QuadraticKernel(task.closed_form, seed, squared_losses=squared_losses)
     if samples is None:
         raise TypeError(f"no kernel for {type(task).__name__}")
     task, executor = samples.task, training.executor
@@ -101,5 +79,4 @@ def choose(
         )
     elif by_hand and execution.device.type == "cpu" and ConvStackKernel.fits(task):
         kind = ConvStackKernel
-    kernel = kind(samples, order, squared_losses=squared_losses)
-    return Choice(kernel, 1 if executor == "plain" else execution.threads)
+    return kind(samples, order, squared_losses=squared_losses)

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import multiplies_by_onednn
-from fedsim.learning.kernels.base import IntArray
-from fedsim.learning.kernels.corrections import ClientCorrection, Correction, pull, shift
+from fedsim.learning.kernels.base import ClientCorrection, Correction, IntArray, pull, shift
 from fedsim.learning.kernels.linear_steps import ONEDNN_FROM, onednn_product
 from fedsim.learning.kernels.loop import channels_last
 from fedsim.learning.kernels.supervised import SupervisedKernel, UnpaddedSession

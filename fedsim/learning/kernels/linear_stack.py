@@ -12,8 +12,7 @@ from torch import Tensor
 
 from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import multiplies_by_onednn
-from fedsim.learning.kernels.base import IntArray
-from fedsim.learning.kernels.corrections import ClientCorrection, Correction
+from fedsim.learning.kernels.base import ClientCorrection, Correction, IntArray
 from fedsim.learning.kernels.linear_steps import ONEDNN_FROM, PYTHON_STEPS, compiled, reduced
 from fedsim.learning.kernels.supervised import StackedKernel, StackedSession
 from fedsim.learning.samples import Samples

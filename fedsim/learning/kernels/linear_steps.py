@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedsim.learning.kernels.corrections import pull, shift
+from fedsim.learning.kernels.base import pull, shift
 
 ONEDNN_FROM = 1 << 17
 """Entries of a weight from which oneDNN multiplies faster than torch's BLAS, on CPUs with AVX-512 (measured on an AMD
@@ -64,7 +64,7 @@ def descend_singly(
         factors: weight of each position in its batch's mean times minus the learning rate, (S, width, 1).
         outputs: receives the logits before each step, (S, width, classes).
         activations, deltas: work space for each layer but the last, (width, out).
-        target, share, constant, rate, start, change: a :class:`fedsim.learning.kernels.corrections.ClientCorrection`.
+        target, share, constant, rate, start, change: a :class:`fedsim.learning.kernels.base.ClientCorrection`.
     """
     last = len(layers) - 1
     weights: list[Tensor] = []

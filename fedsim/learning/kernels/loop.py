@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import Execution
-from fedsim.learning.kernels.base import IntArray
-from fedsim.learning.kernels.corrections import Correction
+from fedsim.learning.kernels.base import Correction, IntArray
 from fedsim.learning.kernels.supervised import SupervisedKernel, UnpaddedSession
 from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.batches import Batches, BatchOrder
-from fedsim.learning.kernels.base import IntArray, Kernel, Session
-from fedsim.learning.kernels.corrections import Correction
+from fedsim.learning.kernels.base import Correction, IntArray, Kernel, Session
 from fedsim.learning.kernels.replay import Replay
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream

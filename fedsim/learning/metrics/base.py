@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import FedsimError, UserError
-from fedsim.parts.component import Component, defined_at, is_bundled, users_line
-from fedsim.parts.functions import parameters_of
+from fedsim.errors import UserError
+from fedsim.parts.component import Component, defined_at, is_bundled
+from fedsim.parts.functions import parameters_of, shown
 from fedsim.tasks.dataset import TargetKind
 from fedsim.vocabulary.formatting import Kind
 from fedsim.vocabulary.metrics import METRICS, MetricDefinition
@@ -108,29 +108,23 @@ def check_declared(metric: Metric, where: str) -> None:
     cls, column = type(metric), metric.column
     if is_bundled(cls):
         return
-    title = f"the metric {cls.__name__} ({defined_at(cls.compute)})"
+    message = hint = ""
     for name in (*vars(cls), *vars(inspect.unwrap(cls.compute))):
         if name.endswith("better") and name not in _CHOICES:
-            raise UserError(
-                f"{title} has the attribute '{name}', which has no meaning",
-                where=where,
-                hint="did you mean 'higher_is_better'?",
-            )
+            message = f"has the attribute '{name}', which has no meaning"
+            hint = "did you mean 'higher_is_better'?"
     for name, choices in _CHOICES.items():
         if (value := getattr(metric, name)) not in choices:
-            raise UserError(
-                f"{name} of {title} is {value!r}",
-                where=where,
-                hint=f"set it to one of: {', '.join(map(repr, choices))}",
-            )
+            message = f"has {name} {value!r}"
+            hint = f"set it to one of: {', '.join(map(repr, choices))}"
     if column in METRICS or column in TABLE_COLUMNS:
-        rename = "rename the function" if _is_function(metric) else "set `name` in the class"
         owner = "a metric of fedsim" if column in METRICS else "a column of every run"
-        raise UserError(
-            f"{title} has the name '{column}', which is {owner}",
-            where=where,
-            hint=f"choose another name, such as my_{column}: {rename}",
-        )
+        message = f"has the name '{column}', which is {owner}"
+        rename = "rename the function" if _is_function(metric) else "set `name` in the class"
+        hint = f"choose another name, such as my_{column}: {rename}"
+    if message:
+        title = f"the metric {cls.__name__} ({defined_at(cls.compute)})"
+        raise UserError(f"{title} {message}", where=where, hint=hint)
 
 
 def declares_direction(metric: Metric) -> bool:
@@ -152,28 +146,15 @@ def measured(metric: Metric, predictions: Predictions) -> float:
     """The value of a metric; NaN or infinite if a user's metric returns that.
 
     Raises:
-        UserError: a user's metric failed, or did not return a number.
+        UserError: it did not return a number.
     """
-    if is_bundled(type(metric)):
-        return float(metric.compute(predictions))
-    compute = inspect.unwrap(type(metric).compute)
-    try:
-        value: Any = metric.compute(predictions)
-    except (FedsimError, MemoryError):
-        raise
-    # A user's metric may raise any exception; all are reported as the user's errors.
-    except Exception as error:
-        raise UserError(
-            f"the metric {compute.__qualname__} failed: {type(error).__name__}: {error}",
-            where=users_line(error) or defined_at(compute),
-            hint=f"it received outputs {_shape(predictions.outputs)} and labels {_shape(predictions.labels)}",
-        ) from error
+    value: Any = metric.compute(predictions)
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError) as error:
-        returned = repr(value) if value is None or isinstance(value, str) else _shape(value)
+        compute = inspect.unwrap(type(metric).compute)
         raise UserError(
-            f"the metric {compute.__qualname__} returned {returned}, not a number",
+            f"the metric {compute.__qualname__} returned {shown(value)}, not a number",
             where=defined_at(compute),
             hint="return a number, or a tensor with one element",
         ) from error
@@ -181,13 +162,6 @@ def measured(metric: Metric, predictions: Predictions) -> float:
 
 def _is_function(metric: Metric) -> bool:
     return hasattr(type(metric).compute, "__wrapped__")
-
-
-def _shape(value: Any) -> str:
-    """Shape and type of a tensor or array, such as ``(360, 10) float32``; the type of anything else."""
-    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
-        return type(value).__name__
-    return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
 
 
 def of_function(function: Callable[..., float]) -> type[Metric]:

@@ -127,11 +127,11 @@ class Station:
         with reproducible(tf32=execution.tf32):
             keep_freed_memory()
             self.samples = training_samples(task, execution)
-            choice = choose(
+            self.kernel = choose(
                 task, training, execution, self.samples, seed, squared_losses=squared_losses
             )
-            self.kernel = choice.kernel
-            self.threads = choice.workers
+            in_order = task.closed_form is not None or training.executor == "plain"
+            self.threads = 1 if in_order else execution.threads
             with isolated(seed):
                 model: Any = task.initial(Stream(seed, Purpose.INITIAL_MODEL), execution.dtype)
             shape, dtype = (task.layout.size,), execution.dtype

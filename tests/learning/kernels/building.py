@@ -116,4 +116,4 @@ def built_for(task: SupervisedTask, executor: str, dtype: str) -> Kernel:
     training = make_training(executor=executor, dtype=dtype, threads=1)
     execution = Execution.of(training)
     samples = Samples(task, task.train_x, task.train_y, execution)
-    return choose(task, training, execution, samples, SEED).kernel
+    return choose(task, training, execution, samples, SEED)

@@ -228,4 +228,4 @@ def test_other_models_and_losses_take_the_loop() -> None:
     task = TASKS["cnn"]()
     execution = Execution(torch.device("cpu"), torch.float32, torch.bfloat16, 1)
     samples = Samples(task, task.train_x, task.train_y, execution)
-    assert type(choose(task, make_training(), execution, samples, SEED).kernel) is ConvStackKernel
+    assert type(choose(task, make_training(), execution, samples, SEED)) is ConvStackKernel

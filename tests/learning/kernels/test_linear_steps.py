@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedsim.learning.device import reproducible
 from fedsim.learning.kernels import LinearStackKernel
-from fedsim.learning.kernels.corrections import Correction
+from fedsim.learning.kernels.base import Correction
 from fedsim.learning.kernels.linear_steps import PYTHON_STEPS
 from fedsim.learning.local_training import active_rows, row_matrix
 from tests.learning.kernels.building import build, models_of, run_gradients

@@ -54,7 +54,7 @@ def test_masks_are_those_of_the_loop(model: str) -> None:
     training = make_training(executor="stacked")
     execution = Execution.of(training)
     samples = Samples(task, task.train_x, task.train_y, execution)
-    kernel = choose(task, training, execution, samples, SEED).kernel
+    kernel = choose(task, training, execution, samples, SEED)
     assert isinstance(kernel, VmapKernel)
     assert not kernel.recorded
 
