@@ -66,10 +66,7 @@ class Case:
 
 BUNDLED: Mapping[str, tuple[str, ...]] = {
     "quickstart": ("stop={rounds: 8}",),
-    "real_trace": (
-        "stop={rounds: 4}",
-        f"devices.availability={{name: trace, trace: {ROOT / 'traces' / 'phones_mostly_on_week'}}}",
-    ),
+    "real_trace": ("stop={rounds: 8}",),
     "timing_million": ("stop={rounds: 40}", "task.clients=50000"),
     "shared_uplink": ("stop={rounds: 6}",),
     "fedcompass": ("stop={simulated_time: 5min}",),

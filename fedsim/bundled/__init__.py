@@ -73,9 +73,8 @@ def suggested_trace(path: Path, folder: Path = Path()) -> str:
     if meant := similar(path.name, known):
         return f"did you mean '{known[meant]}'?"
     others = f"; nearby: {', '.join(sorted(nearby.values())[:_NAMED])}" if nearby else ""
-    first = next(iter(built_in.values()))
     names = ", ".join(built_in.values())
-    return f"built in: {names} (fedsim traces inspect {first} describes it){others}"
+    return f"built in: {names} (fedsim traces inspect describes one){others}"
 
 
 def scenarios() -> dict[str, Path]:
