@@ -48,11 +48,10 @@ class SplitParams(Parameters):
 
 
 class Split:
-    """Which entries of the flat vector (P,) are shared and which are personal.
-
-    Buffers (running statistics of normalization layers) go with the module they belong to.
+    """Which entries of the flat vector (P,) are shared and which are personal; buffers go with their module.
 
     Attributes:
+        mask: whether an entry is personal, (P,) bool.
         personal_names: tensors that are personal.
         shared_size, personal_size: number of entries of each part.
         shared_trainable, personal_trainable: number of these that have a gradient; they come first.
@@ -67,7 +66,7 @@ class Split:
         self.personal_names = tuple(
             name for name, start in zip(layout.names, layout.offsets, strict=False) if mask[start]
         )
-        self._mask = mask.to(device)
+        self.mask = mask.to(device)
         self._personal, self.personal_size = _index(mask, device)
         self._shared, self.shared_size = _index(~mask, device)
         self.personal_trainable = int(mask[: layout.trainable].sum())
@@ -82,7 +81,7 @@ class Split:
         return models[..., self._personal]
 
     def join(self, shared: Tensor, personal: Tensor | None) -> Tensor:
-        """Models (..., P) from their two parts; ``personal`` may be None if there is no such part."""
+        """Models (..., P) from their two parts."""
         if personal is None or not self.personal_size:
             return shared
         result = shared.new_empty(*shared.shape[:-1], self._size)
@@ -93,13 +92,6 @@ class Split:
     def add_to_shared(self, models: Tensor, shared: Tensor) -> None:
         """Add to the shared entries of ``models`` (..., P) in place."""
         models[..., self._shared] += shared
-
-    def scales(self, shared: float, personal: float, dtype: torch.dtype) -> Tensor:
-        """A vector (P,) with one value in all shared and another in all personal entries."""
-        import torch
-
-        result = torch.full((self._size,), shared, dtype=dtype, device=self._mask.device)
-        return result.masked_fill_(self._mask, personal)
 
 
 def _mask(layout: Layout, personal: PersonalPart) -> Tensor:
@@ -130,11 +122,9 @@ def _index(mask: Tensor, device: torch.device) -> tuple[slice | Tensor, int]:
     """The index of the entries of a mask, a slice if they are contiguous, and their number."""
     entries = mask.nonzero().squeeze(1)
     count = len(entries)
-    if not count:
-        return slice(0, 0), 0
-    first, last = int(entries[0]), int(entries[-1])
-    if last - first + 1 == count:
-        return slice(first, last + 1), count
+    first = int(entries[0]) if count else 0
+    if bool(mask[first : first + count].all()):
+        return slice(first, first + count), count
     return entries.to(device), count
 
 
@@ -180,17 +170,14 @@ class SplitMethod(Method):
         return self.split.join(cohort.down["shared"], cohort.memory.get("personal"))
 
     def learning_rate_scale(self, shared: bool = True, personal: bool = True) -> Tensor | None:
-        """Factors (P,) that give each part a separate local step size, 0 for a part that must not move.
-
-        None if all are 1.
-        """
-        factors = (
-            self._factors[0] if shared else 0.0,
-            self._factors[1] if personal else 0.0,
-        )
+        """Factors (P,) on the learning rate of each part, 0 for a part that must not move; None if all are 1."""
+        factors = (self._factors[0] * shared, self._factors[1] * personal)
         if factors == (1.0, 1.0):
             return None
-        return self.split.scales(*factors, self.context.dtype)
+        whole = self.split.mask.new_full(
+            self.split.mask.shape, factors[0], dtype=self.context.dtype
+        )
+        return whole.masked_fill_(self.split.mask, factors[1])
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Joint steps: both parts' gradients are taken at the same point, then both move."""

@@ -46,11 +46,9 @@ class MethodContext:
         samples: training samples of each client, (N,) int64.
         learning_rate: local learning rate at (round, simulated seconds).
         local_steps: local steps of a full dispatch of each client, (N,) int64.
-        tensors: returns the floating-point type and device of all vectors; read them as :attr:`dtype` and
-            :attr:`device`.
+        tensors: returns the :attr:`dtype` and :attr:`device` of all vectors.
         seed: the scenario's seed.
-        availability_cycle_s: length of one availability cycle of the devices in seconds; a day unless the trace has
-            a longer one.
+        availability_cycle_s: length of one availability cycle of the devices; a day unless the trace has a longer one.
         optimizer: optimizer of the local steps, for rules that must undo its effect on a sum of gradients.
     """
 
@@ -82,17 +80,13 @@ class MethodContext:
             return 0.0, False
         return optimizer.params.momentum, optimizer.params.nesterov
 
-    def stream(self, purpose: Purpose, *keys: int) -> Stream:
-        """A random stream of this run."""
-        return Stream(self.seed, purpose, *keys)
-
     def generator(self, *keys: int) -> np.random.Generator:
-        """A generator of the method's own random numbers; equal keys give equal numbers, on every device.
+        """A generator of the method's own random numbers; equal keys give equal numbers.
 
-        Use ``updates.version`` as the key in an aggregation, and a row's client and sequence as the keys in a local
-        update, so that the numbers do not depend on the grouping or the order of execution.
+        The keys are ``updates.version`` in an aggregation, and a row's client and sequence in a local update, so that
+        the numbers do not depend on the grouping or the order of execution.
         """
-        return self.stream(Purpose.METHOD, len(keys), *keys).generator()
+        return Stream(self.seed, Purpose.METHOD, len(keys), *keys).generator()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +96,8 @@ class Vector:
     Attributes:
         name: key in the server state (down) or in :attr:`LocalUpdate.vectors` (up).
         elements: its length.
-        bits: bits per entry as sent, such as 8 after quantization; None for the size of the training dtype. Only bytes
-            and time depend on it: computations use the tensor that the method returns.
+        bits: bits per entry as sent, such as 8 after quantization, for bytes and time only; None for the size of the
+            training dtype.
     """
 
     name: str
@@ -123,13 +117,12 @@ class Memory:
         elements: length of a client's row.
         initial: the row of a client that has not participated yet, (elements,), or a function that makes it from the
             initial model (P,); zeros if None.
-        keeper: the side that keeps it. ``client``: only the local update reads and writes it. ``server``: only
-            aggregations read and write it. ``shared``: kept by the client, written by the aggregation of its
-            update, and read by both; only for methods that are :attr:`Method.only_synchronous`.
-        dtype: data type; the run's floating-point type if None.
-        kept_when_lost: whether a client that finished its work keeps the new row even if the server never uses its
-            update; otherwise the row stays as it was before the dispatch. Only for memories of clients in methods that
+        keeper: the side that reads and writes it: local updates (``client``) or aggregations (``server``); a
+            ``shared`` row is written by the aggregation of the client's update and read by both, only in methods that
             are :attr:`Method.only_synchronous`.
+        dtype: data type; the run's floating-point type if None.
+        kept_when_lost: whether a client that finished its work keeps its new row even if the server never uses its
+            update; only for memories of clients in methods that are :attr:`Method.only_synchronous`.
     """
 
     elements: int
@@ -188,11 +181,7 @@ class Cohort:
 
     def column(self, values: npt.ArrayLike, like: Tensor) -> Tensor:
         """Per-dispatch ``values`` (B,) as a (B, 1) column in the dtype and on the device of ``like``."""
-        import torch
-
-        return torch.as_tensor(np.asarray(values), dtype=like.dtype, device=like.device).unsqueeze(
-            1
-        )
+        return like.new_tensor(np.asarray(values)).unsqueeze(1)
 
 
 @dataclass(slots=True)
@@ -258,12 +247,10 @@ class Trained:
 
     Attributes:
         model: local models after the last step, (B, P).
-        mean_gradient: mean over a client's steps of its mini-batch gradients, after clipping and before the rule,
-            (B, P), if requested.
+        mean_gradient: mean over a client's steps of its gradients, after clipping, before the rule, (B, P).
         loss: mean training loss over its steps, (B,), or its root mean square over samples for selections with
             ``squared_losses``.
-        change: model - start as the sum of the steps, (B, P), if requested. It is summed separately, so that steps
-            far below the rounding of the model count in full.
+        change: model - start, (B, P), summed separately, so that steps below the rounding of the model count in full.
     """
 
     model: Tensor
@@ -273,7 +260,7 @@ class Trained:
 
 
 Collected: TypeAlias = Literal["mean_gradient", "change"]
-"""Further results of local training, besides the models; see :class:`Trained`."""
+"""Results of local training on request; see :class:`Trained`."""
 
 
 class Trainer(Protocol):
@@ -311,10 +298,9 @@ class LocalUpdate:
     """The vectors that a cohort sends and the memories it keeps.
 
     Attributes:
-        vectors: vectors sent up, name to (B, elements), as :meth:`Method.upload` declares, or :attr:`Prologue.upload`
-            for work of the prologue.
-        memory: new rows of all memories that clients keep, name to (B, elements); the rows of :attr:`Cohort.memory` if
-            they have not changed. None are needed for work of the prologue.
+        vectors: name to (B, elements), as :meth:`Method.upload` declares, or :attr:`Prologue.upload` in the prologue.
+        memory: new rows of all memories that clients keep, name to (B, elements), or those of :attr:`Cohort.memory`
+            if they have not changed; in the prologue none are needed.
         loss: mean training loss, (B,).
     """
 
@@ -418,10 +404,9 @@ class Method(Component, ABC):
     def prologue(self) -> Prologue | None:
         """Work of all clients before the first round; None if the method begins with the first round.
 
-        With a prologue, version 0 is dispatched once to every client that is checked in at the start, with as many
-        local steps as in a round; :meth:`local_update` sees cohorts of version 0, and :meth:`aggregate` makes version 1
-        from the updates that arrived, possibly none. Rounds start from version 1. Clients that were offline, or whose
-        update did not arrive, begin with their initial memories.
+        Version 0 is then dispatched once to every client that is checked in at the start, with as many local steps as
+        in a round, and :meth:`aggregate` makes version 1 from the updates that arrived, possibly none. Other clients
+        begin with their initial memories.
         """
         return None
 
@@ -434,11 +419,7 @@ class Method(Component, ABC):
         return 0.0
 
     def vector_operations(self) -> float:
-        """Additions and multiplications per parameter in one local step, beyond those of the optimizer.
-
-        Count the operations of the local rule on the gradient and of sums over the steps; leave out work that is done
-        once per dispatch.
-        """
+        """Additions and multiplications per parameter in one local step, beyond those of the optimizer."""
         return 0.0
 
     # -- the rules --------------------------------------------------------------------------------------------------
@@ -450,9 +431,9 @@ class Method(Component, ABC):
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """The local rule; plain local training from the received model unless overridden.
 
-        May be called on several threads at once, and on copies of this object on other devices or in other processes
-        (built from the class, its parameters and a context, followed by :meth:`initial_state`). It must therefore not
-        change the object, nor read anything that :meth:`aggregate` stored in it.
+        It may run on several threads at once, and on copies of this object on other devices or in other processes
+        (built from the class, its parameters and a context, followed by :meth:`initial_state`), so it must not change
+        the object, nor read anything that :meth:`aggregate` stored in it.
         """
         start = cohort.down["model"]
         trained = trainer.run(cohort, start)
@@ -484,11 +465,7 @@ class WeightedParams(Parameters):
 def averaging_weights(
     updates: Updates, weights: Literal["samples", "uniform"]
 ) -> npt.NDArray[np.float64]:
-    """Weights of the contributions, (C,), with sum 1; a client drawn m times counts m times.
-
-    Raises:
-        ValueError: ``weights`` is neither of the two.
-    """
+    """Weights of the contributions, (C,), with sum 1; a client drawn m times counts m times."""
     if weights not in ("samples", "uniform"):
         raise ValueError(f"weights must be 'samples' or 'uniform', not {weights!r}")
     raw = updates.multiplicity * (updates.samples if weights == "samples" else 1)
