@@ -45,6 +45,14 @@ def folder(examples: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.M
     return tmp_path
 
 
+def learned(method: str, *overrides: str) -> torch.Tensor:
+    """The model after one round in double precision, as a vector."""
+    folder = f"runs/{len(list(Path('runs').glob('*')))}"
+    given = [f"server.method={method}", "stop.rounds=1", "training.dtype=float64", *overrides]
+    model = fedsim.run("top-k.yaml", folder, overrides=given).model()
+    return torch.cat([tensor.reshape(-1) for tensor in model.values()])
+
+
 def test_the_example_is_under_sixty_lines(examples: dict[str, list[str]]) -> None:
     assert all(code.count("\n") < 60 for code in examples["python"])
 
@@ -81,12 +89,9 @@ def test_the_check_by_hand(folder: Path) -> None:
 
 def test_the_example_of_a_rule_is_fedprox(folder: Path) -> None:
     """Up to rounding: the trainer knows FedProx's rule, and applies it in another order of operations."""
-    models = []
-    for number, method in enumerate(("{name: 'pulled.py:Pulled'}", "{name: fedprox, mu: 0.1}")):
-        overrides = [f"server.method={method}", "training.dtype=float64"]
-        models.append(fedsim.run("top-k.yaml", f"run{number}", overrides=overrides).model())
-    for name, tensor in models[0].items():
-        torch.testing.assert_close(tensor, models[1][name], rtol=1e-12, atol=1e-14)
+    pulled = learned("'pulled.py:Pulled'", "stop.rounds=3")
+    fedprox = learned("{name: fedprox, mu: 0.1}", "stop.rounds=3")
+    torch.testing.assert_close(pulled, fedprox, rtol=1e-12, atol=1e-14)
 
 
 def test_the_example_of_bits_is_fedavg_to_the_precision_of_eight_bits(
@@ -98,13 +103,8 @@ def test_the_example_of_bits_is_fedavg_to_the_precision_of_eight_bits(
     assert set(fedsim.load("runs/quantized").dispatches["bytes_up"]) == {
         sum(tensor.numel() for tensor in fedsim.load("runs/quantized").model().values()) + 4
     }
-    models = []
-    for number, method in enumerate(("quantized.py:Quantized", "fedavg", "fedavg")):
-        overrides = [f"server.method={method}", "stop.rounds=1", "training.dtype=float64"]
-        overrides += ["training.optimizer.lr=1e-300"] if number == 2 else []
-        model = fedsim.run("top-k.yaml", f"run{number}", overrides=overrides).model()
-        models.append(torch.cat([tensor.reshape(-1) for tensor in model.values()]))
-    quantized, fedavg, start = models
+    quantized, fedavg = learned("quantized.py:Quantized"), learned("fedavg")
+    start = learned("fedavg", "training.optimizer.lr=1e-300")
     error = (quantized - fedavg).abs().max()
     assert 0 < error < 0.01 * (fedavg - start).abs().max() * 5
 
@@ -112,15 +112,8 @@ def test_the_example_of_bits_is_fedavg_to_the_precision_of_eight_bits(
 def test_the_example_of_random_rounding_is_right_on_average(folder: Path) -> None:
     """One code is a 127th of the largest change; rounding up or down at random errs by at most one, and by none on
     average."""
-    models = []
-    for number, method in enumerate(
-        ("{name: fedavg}", "'stochastic.py:Stochastic'", "'stochastic.py:Stochastic'")
-    ):
-        overrides = [f"server.method={method}", "stop.rounds=1", "training.dtype=float64"]
-        model = fedsim.run("top-k.yaml", f"run{number}", overrides=overrides).model()
-        models.append(torch.cat([tensor.reshape(-1) for tensor in model.values()]))
-    fedavg, rounded, again = models
-    assert torch.equal(rounded, again)
+    fedavg, rounded = learned("fedavg"), learned("stochastic.py:Stochastic")
+    assert torch.equal(rounded, learned("stochastic.py:Stochastic"))
     error = (rounded - fedavg).numpy()
     assert abs(error).max() > 0
     # Entries are independent: their mean is within four standard errors of 0.
@@ -129,20 +122,9 @@ def test_the_example_of_random_rounding_is_right_on_average(folder: Path) -> Non
 
 def test_the_example_of_random_numbers_is_private_fedavg(folder: Path) -> None:
     """Without noise and with a wide clip it is FedAvg; noise has the stated size and is the same in every run."""
-    models = []
-    for number, method in enumerate(
-        (
-            "{name: fedavg, weights: uniform}",
-            "{name: 'dp.py:DpFedAvg', clip: 1000, noise: 0}",
-            "{name: 'dp.py:DpFedAvg', clip: 1000, noise: 0.01}",
-            "{name: 'dp.py:DpFedAvg', clip: 1000, noise: 0.01}",
-        )
-    ):
-        overrides = [f"server.method={method}", "stop.rounds=1", "training.dtype=float64"]
-        model = fedsim.run("top-k.yaml", f"run{number}", overrides=overrides).model()
-        models.append(torch.cat([tensor.reshape(-1) for tensor in model.values()]))
-    fedavg, plain, noisy, again = models
-    torch.testing.assert_close(plain, fedavg)
+    plain = learned("{name: 'dp.py:DpFedAvg', clip: 1000, noise: 0}")
+    torch.testing.assert_close(plain, learned("{name: fedavg, weights: uniform}"))
+    noisy, again = (learned("{name: 'dp.py:DpFedAvg', clip: 1000, noise: 0.01}") for _ in range(2))
     assert torch.equal(noisy, again)
     # 5 clients: 0.01 x 1000 / 5.
     noise = (noisy - plain).numpy()

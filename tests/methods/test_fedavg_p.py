@@ -77,16 +77,6 @@ def test_everything_personal() -> None:
     close(alone.v[1:], [1 - 0.75 ** (2 * r) for r in (1, 2, 3)])
 
 
-def test_drift_bound_at_equality_of_its_condition() -> None:
-    """E^0 = 11/128 <= 2.75 with L = 4, K = 2, gamma = 1/16: the sum of |x_{i,1} - x_0|^2 (x_{i,0} does not drift)."""
-    ends = [Story("fedavg_p", coupled(CASE_A), K=1, lr=1 / 16).round([i]) for i in (0, 1)]
-    drift = sum(end.u[1][0] ** 2 + end.v[1][i, 0] ** 2 for i, end in enumerate(ends))
-    close(drift, 11 / 128)
-    K, gamma, squares_u, squares_v = 2, 1 / 16, 3**2 + 3**2, 2**2 + 0**2
-    assert 4 * 4**2 * K * (K - 1) * 2 * gamma**2 == 1
-    assert drift <= 8 * K**2 * (K - 1) * gamma**2 * (squares_u + squares_v) == 2.75
-
-
 def test_variance_of_a_sample_of_clients() -> None:
     """The mean over all samples of m clients of |mean of X_i|^2, exactly."""
     task = quadratic(None, 0.0, slopes=[-1.0, -2.0, -4.0, -9.0])

@@ -12,15 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedsim
-from fedsim.composition.assembly import assemble, build_server
+from fedsim.composition.assembly import assemble
 from fedsim.errors import UserError
-from fedsim.learning.learner import Learner
-from fedsim.simulation.updates import Ended
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
 from fedsim.traces.tables import make_table
-from fedsim.vocabulary.timeline import Aggregate
 from tests.composition.worlds import digits
-from tests.methods.simulated import station_of
+from tests.methods.simulated import simulate
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
@@ -228,26 +225,6 @@ def personal_digits(method: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {**world, "server": {**world["server"], "method": method}, **changes}
 
 
-class Ledger:
-    """Takes rows and forgets them."""
-
-    def append_dispatch(self, ended: Ended) -> None:
-        pass
-
-    def append_aggregation(self, aggregate: Aggregate) -> None:
-        pass
-
-
-def learn(scenario: dict[str, Any]) -> Learner:
-    """Run a scenario without a folder and keep its learner."""
-    assembly = assemble(fedsim.read_scenario(scenario))
-    learner = Learner(station_of(assembly))
-    server = build_server(assembly, learner, Ledger())
-    server.run()
-    learner.close()
-    return learner
-
-
 PERSONAL = ["fedavg_p", "scaffold_p", "fedsim", "fedalt", "fedper", "fedrep", "lg_fedavg", "ditto"]
 
 
@@ -336,11 +313,11 @@ def test_control_variates_stay_consistent_on_unreliable_devices(
 ) -> None:
     """I2: c is the mean of the c_i, whatever was dropped, late, cut or partial."""
     method = {"name": "scaffold_p", "uplink": uplink, "keep_v_on_drop": keep}
-    learner = learn(unreliable(method, seed))
+    learner = simulate(unreliable(method, seed)).learner
     controls = learner.store["control"].get(np.arange(12))
     assert controls.abs().max() > 1e-3
     torch.testing.assert_close(learner.server["control"], controls.mean(0), rtol=1e-9, atol=1e-12)
-    feddyn = learn(unreliable({"name": "feddyn"}, seed))
+    feddyn = simulate(unreliable({"name": "feddyn"}, seed)).learner
     gradients = feddyn.store["gradient"].get(np.arange(12))
     torch.testing.assert_close(feddyn.server["h"], gradients.mean(0), rtol=1e-9, atol=1e-12)
 

@@ -70,28 +70,6 @@ def test_a_phase_is_trained_in_any_order_of_steps() -> None:
     assert nothing.model.tolist() == start.tolist()
 
 
-@pytest.mark.parametrize(
-    ("method", "factor"),
-    [
-        ("fedavg", 1),
-        # A pass on 16 samples takes 96 operations per parameter on dense layers.
-        ({"name": "fedprox", "mu": 0.1}, 1 + 3 / 96),
-        ({"name": "fedprox", "mu": 0}, 1),
-        ("scaffold", 1 + 2 / 96),
-        ("feddyn", 1 + 4 / 96),
-        ("ditto", 2 + 3 / 96),
-        ({"name": "fedlga", "grad_source": "last_grad"}, 1 + 1 / 10),
-        ("fedlga", 1),
-    ],
-)
-def test_vector_work_costs_time(method: Any, factor: float, tmp_path: Any) -> None:
-    """10 steps of 0.5 s on mini-batches of 16."""
-    scenario = timing({"compute": STEPS, "network": LINKS}, clients=1)
-    scenario["server"]["method"] = method
-    row = fedsim.run(scenario, tmp_path / "run").dispatches.iloc[0]
-    assert row.computed_s - row.downloaded_s == pytest.approx(5 * factor, abs=1e-8)
-
-
 def test_vector_work_is_counted_against_the_operations_of_a_pass(tmp_path: Any) -> None:
     """1,000 parameters, 16 samples of 9,375 operations: 3,000 operations on 150,000."""
     scenario = timing({"compute": STEPS, "network": LINKS}, clients=1)

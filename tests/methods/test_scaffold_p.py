@@ -121,33 +121,6 @@ def test_two_more_mistakes() -> None:
     assert (seidel.u, *seidel.v) == (Fraction(1, 32), Fraction(1429, 4096), Fraction(459, 4096))
 
 
-@UPLINKS
-def test_a_lost_upload_leaves_the_client_as_it_was(uplink: int) -> None:
-    """Round 0 of B2 without client 1's message: its v and c_i are undone, and c stays the mean of the c_i."""
-    story = Story("scaffold_p", coupled(CASE_B), uplink=uplink).round([0], lost=[1])
-    close([story.u[1][0], story.ci[1][0, 0], story.c[1][0]], exact("3/16 -11/4 -11/12"))
-    assert (story.v[1][1, 0], story.ci[1][1, 0]) == (0, 3)
-    close(story.c[1], story.ci[1].mean())
-
-
-@UPLINKS
-def test_a_client_may_keep_its_part_of_lost_work(uplink: int) -> None:
-    """keep_v_on_drop: v_1 is what B2 gives it, c_1 is undone all the same; and it goes on from there."""
-    story = Story("scaffold_p", coupled(CASE_B), uplink=uplink, keep_v_on_drop=True)
-    story.round([0], kept=[1])
-    close([story.u[1][0], *story.v[1][:, 0]], exact("3/16 29/64 -1/64 0"))
-    assert story.ci[1][1, 0] == 3
-    close(story.c[1], exact("-11/12"))
-    reference = Reference(CASE_B, controls="paper")
-    reference.round({0: 2})
-    reference.v[1] = Fraction(-1, 64)
-    for clients in ROUNDS_B[1:]:
-        story.round(clients)
-        reference.round(dict.fromkeys(clients, 2))
-    close(story.u[-1], float(reference.u))
-    close(story.v[-1], [float(value) for value in reference.v])
-
-
 def test_the_prologue_averages_fresh_gradients_at_the_initial_model() -> None:
     """c_i^0 is the mean of K noisy gradients without a step between them."""
     noise = [

@@ -62,34 +62,6 @@ def test_the_methods_it_is_compared_with_on_the_same_problem(
 
 
 @pytest.mark.parametrize(
-    ("methods", "expected"),
-    [
-        ((*FAMILY, "mifa"), [1.95, 1.4575, 0.992125, 0.6937]),
-        (("scaffold", "fedvarp"), [1.9, 0.98, 0.597, 0.3776]),
-        (("fedavg",), [1.9, 1.03, 1.027, 0.7216]),
-    ],
-)
-def test_with_one_local_step(methods: Sequence[str], expected: list[float]) -> None:
-    for method in methods:
-        close(x_of(method, q2(), LOG), expected)
-
-
-@pytest.mark.parametrize(
-    ("methods", "steps", "expected"),
-    [
-        ((*FAMILY, "mifa", "scaffold", "fedvarp", "fedavg"), 1, [1.5, 1.1, 0.78]),
-        (("fedsum_b",), 2, [1, 0.4, 0.04]),
-        (("fedsum", "fedsum_cr"), 2, [1.07, 0.516875, 0.156175625]),
-        (("scaffold",), 2, [1.14, 0.5475, 0.165905]),
-        (("fedavg", "mifa", "fedvarp"), 2, [1.14, 0.581, 0.21765]),
-    ],
-)
-def test_full_participation(methods: Sequence[str], steps: int, expected: list[float]) -> None:
-    for method in methods:
-        close(x_of(method, q2(), [[0, 1]] * 3, steps=steps), expected)
-
-
-@pytest.mark.parametrize(
     ("method", "params", "expected"),
     [
         ("fedsum_b", {}, [1.9, 0.9751412884, 0.1832128596, -0.0564740674]),
@@ -119,11 +91,19 @@ def test_a_decaying_learning_rate(
     ],
 )
 def test_a_late_joiner(method: str, expected: list[float]) -> None:
-    """Problem of section 7.3; to the decimals of the card, and to 1e-12 against the algorithm written out."""
+    """Problem of section 7.3, to the decimals of the card."""
     log: list[Round] = [[0, 1], [0], [1, 2], [0, 2]]
     values = x_of(method, q3(), log, steps=2)
     np.testing.assert_allclose(values, expected, rtol=0, atol=5.1e-7)
-    close(values, written_out(method, [0.0, 3.0, -1.0], [1.0, 2.0, 4.0], 1.0, log, 0.1, 2), 1e-12)
+
+
+@settings(max_examples=20)
+@given(LOGS, st.integers(1, 3), st.sampled_from(FAMILY))
+def test_any_participation_gives_what_the_algorithms_give(
+    log: list[list[int]], steps: int, method: str
+) -> None:
+    expected = written_out(method, [0.0, 3.0, -1.0], [1.0, 2.0, 4.0], 1.0, log, 0.1, steps)
+    close(x_of(method, q3(), log, steps=steps), expected, 1e-9)
 
 
 def written_out(
@@ -161,16 +141,6 @@ def written_out(
     return iterates
 
 
-def test_a_single_client() -> None:
-    """N = 1: FedSUM and FedSUM-CR are plain SGD; an empty round steps along the old y."""
-    task = quadratic([1.0], [2.0], 3.0)
-    for method in ("fedsum", "fedsum_cr"):
-        close(x_of(method, task, [[0]] * 3, steps=3), [2.024, 1.524288, 1.268435456])
-        close(x_of(method, task, [[0], [], [0]], steps=3), [2.024, 1.048, 1.024576])
-    close(x_of("fedsum_b", task, [[0]] * 3, steps=3), [1.8, 1.32, 1.128])
-    close(x_of("fedsum_b", task, [[0], [], [0]], steps=3), [1.8, 0.6, 0.84])
-
-
 def test_rare_clients_do_not_bias_the_family() -> None:
     """Client 1 every round, client 2 every fourth: the family finds -0.5, FedAvg an orbit far from it."""
     log: list[Round] = [[0, 1] if t % 4 == 3 else [0] for t in range(300)]
@@ -180,54 +150,6 @@ def test_rare_clients_do_not_bias_the_family() -> None:
         assert x[300] == pytest.approx(-0.5, abs=1e-12)
     x = play("fedavg", q2(), log, lr=0.05).x
     np.testing.assert_allclose(x[-4:], [0.375992, 0.407193, 0.436833, 0.343150], atol=5.1e-7)
-
-
-@pytest.mark.parametrize(
-    ("method", "limit"),
-    [*((name, -0.5) for name in FAMILY), ("scaffold", -0.5), ("mifa", -0.48), ("fedvarp", -0.48)],
-)
-def test_limits_with_two_local_steps_and_a_rare_client(method: str, limit: float) -> None:
-    log: list[Round] = [[0, 1] if t % 4 == 3 else [0] for t in range(100)]
-    x = play(method, q2(), log, lr=0.05, steps=2).x
-    # MIFA and FedVARP stop drifting where the mean of the drifted gradients vanishes: sum a'_i b_i / sum a'_i.
-    if limit == -0.48:
-        slopes = (1 - (1 - 0.05 * np.array([1.0, 3.0])) ** 2) / (2 * 0.05)
-        limit = float(slopes @ np.array([1.0, -1.0]) / slopes.sum())
-        assert limit == pytest.approx(-0.48, abs=2e-3)
-    assert x[-1] == pytest.approx(limit, abs=1e-6)
-
-
-@pytest.mark.parametrize(("lr", "drifted"), [(0.02, -0.4694324278), (0.1, -0.3402661425)])
-def test_drift_of_local_steps_under_full_participation(lr: float, drifted: float) -> None:
-    log: list[Round] = [[0, 1]] * (130 if lr < 0.1 else 40)
-    for method in ("fedavg", "mifa", "fedvarp"):
-        assert x_of(method, q2(), log, steps=5, lr=lr)[-1] == pytest.approx(drifted, abs=1e-10)
-    for method in (*FAMILY, "scaffold"):
-        assert x_of(method, q2(), log, steps=5, lr=lr)[-1] == pytest.approx(-0.5, abs=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("log", "server_lr", "lr", "expected", "bound"),
-    [
-        ([[0], [1]] * 100, 1.0, 1 / 60, (1.05233, 1.06782, 1.06759), 5.975),
-        (
-            [[0, 1] if t % 5 == 4 else [0] for t in range(200)],
-            0.5,
-            1 / 120,
-            (4.13360, 4.16453, 4.16464),
-            23.9,
-        ),
-    ],
-)
-def test_the_bound_of_theorem_4_1(
-    log: list[Round], server_lr: float, lr: float, expected: tuple[float, ...], bound: float
-) -> None:
-    """Mean squared gradient norm over 200 rounds at the theory's step sizes, and the bound it obeys."""
-    for method, value in zip(FAMILY, expected, strict=True):
-        played = play(method, q2(), log, lr=lr, steps=2, server_lr=server_lr, measure=True)
-        norms = np.array([row["gradient_norm"] for row in played.metrics[:-1]])
-        assert np.mean(norms**2) == pytest.approx(value, abs=5.1e-6)
-        assert np.mean(norms**2) <= bound
 
 
 @settings(max_examples=20)
@@ -311,18 +233,6 @@ def test_the_optimum_is_a_fixed_point() -> None:
         assert np.abs(drifting + 0.5).max() > 1e-3
 
 
-@settings(max_examples=20)
-@given(LOGS, st.permutations([0, 1, 2]), st.sampled_from([*FAMILY, "scaffold"]))
-def test_names_of_clients_do_not_matter(
-    log: list[list[int]], order: list[int], method: str
-) -> None:
-    a, b = np.array([1.0, 2.0, 4.0]), np.array([0.0, 3.0, -1.0])
-    new_name = np.argsort(order)
-    renamed = [[int(new_name[client]) for client in clients] for clients in log]
-    other = quadratic(b[order].tolist(), a[order].tolist(), 1.0)
-    close(play(method, other, renamed, steps=2).x, play(method, q3(), log, steps=2).x)
-
-
 def test_a_client_drawn_twice_has_one_memory() -> None:
     """y stays the sum of h_i; SCAFFOLD's model counts the client twice, its c once."""
     for method in FAMILY:
@@ -334,37 +244,6 @@ def test_a_client_drawn_twice_has_one_memory() -> None:
         ends = np.array([1 + 0.81 * 1, -1 + 0.49 * 3])
         close(twice.x[1], 2 + (2 * (ends[0] - 2) + (ends[1] - 2)) / 3)
         close(twice.memory("control").mean(0), twice.learner.server["control"].numpy())
-
-
-def test_vectors_and_memory() -> None:
-    """Card, section 2.4: vectors down, up, and kept by clients and server, in models."""
-    expected = {
-        "fedsum_b": (1, 1, 1, 2),
-        "fedsum": (2, 1, 1, 2),
-        "fedsum_cr": (1, 1, 2, 2),
-        "scaffold": (2, 2, 1, 2),
-        "fedavg": (1, 1, 0, 1),
-        "fedau": (1, 1, 0, 1),
-        "fedawe": (1, 1, 1, 1),
-    }
-    task = quadratic(np.zeros((3, 100)).tolist())
-    for name, (down, up, client, server) in expected.items():
-        player = Player(name, task)
-        method = player.played.learner.station.method
-        counts = [
-            memory.elements for memory in method.memories().values() if memory.keeper != "server"
-        ]
-        assert sum(vector.elements for vector in method.download()) == 100 * down
-        assert sum(vector.elements for vector in method.upload()) == 100 * up
-        assert sum(counts) // 100 == client
-        assert sum(value.numel() for value in player.played.learner.server.values()) == (
-            100 * server
-        )
-    single = Player("scaffold", task, uplink=1).played.learner.station.method
-    assert sum(vector.elements for vector in single.upload()) == 100
-    for name in ("mifa", "fedvarp"):
-        memories = Player(name, task).played.learner.station.method.memories()
-        assert {name: memory.keeper for name, memory in memories.items()} == {"latest": "server"}
 
 
 @pytest.mark.parametrize("method", ["fedsum_b", "fedsum", "fedsum_cr", "scaffold"])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedsim
-from fedsim.analysis.statistics import delays, participation_term, participation_weights
+from fedsim.analysis.statistics import delays
 from fedsim.errors import UserError
 from fedsim.vocabulary.outcomes import Outcome
 from tests.methods.simulated import Simulated, close, simulate, world
@@ -27,22 +27,6 @@ LOG = [[0], [1], [0], [0, 1]]
 
 
 # -- iterates through scenarios --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("method", "expected"),
-    [
-        ("fedsum_b", [1.9, 0.93, 0.067, -0.1598]),
-        ("fedsum", [1.9025, 1.00686875, 0.228021078125, -0.01897981328125]),
-        ("fedsum_cr", [1.9025, 1.0032125, 0.211134125, -0.0247043265625]),
-        ("scaffold", [1.81, 0.29615, -0.15382225, -0.29956703125]),
-        ("mifa", [1.905, 1.069225, 0.321873625, 0.04921785625]),
-        ("fedvarp", [1.81, 0.2819, -0.203211, -0.29208715]),
-    ],
-)
-def test_scripted_participation(method: str, expected: list[float]) -> None:
-    """Problem Q2 of the FedSUM card, from a scenario."""
-    close(simulate(world(*Q2, method=method, rounds=LOG, steps=2)).x[1:], expected)
 
 
 def test_fedsum_in_a_run_folder(tmp_path: Path) -> None:
@@ -87,20 +71,6 @@ def test_empty_rounds_of_generalized_fedavg() -> None:
     scenario = world([1.0, 3.0], method=method, rounds=rounds)
     scenario["server"] |= EMPTY_ROUNDS
     close(simulate(scenario).x, [0, 0.1, 1.0, 1.2, 2.8])
-
-
-def test_amplification_by_simulated_time() -> None:
-    """O1: rounds of a second, windows of two; and of one cycle of the trace, which repeats every two seconds."""
-    method = {"name": "generalized_fedavg", "every": "2s", "amplification": 10}
-    scenario = world([1.0, 3.0], method=method, rounds=[[0], [1]] * 3)
-    scenario["devices"]["network"] = {
-        "name": "static",
-        "latency": 0,
-        "down": "1000Gbps",
-        "up": "1000Gbps",
-    }
-    expected = [0, 0.1, 3.9, 3.61, 0.39, 0.451, 3.549]
-    close(simulate(scenario).x, expected)
 
 
 def test_one_availability_cycle_comes_from_the_trace(tmp_path: Path) -> None:
@@ -189,23 +159,15 @@ def test_partial_work_by_a_deadline(method: dict[str, Any], expected: list[float
     close(ran.x[1:], expected)
 
 
-def test_four_devices_of_different_speed() -> None:
-    """C4."""
-    ran = limited(
-        [0.0, 0.25, 0.5, -0.25], [1.0, 2.0, 1.0, 2.0], 1.0, [4, 4, 2, 1], 4, 1, name="fedlga"
-    )
-    close(ran.x[1], 164029 / 524288)
-
-
 MLP_BYTES = 1_272_040
 
 
-def timing(unit: str, **training: Any) -> dict[str, Any]:
-    """Section 10.3: an MLP of 318,010 parameters, 1,200 samples, E = 5, a deadline of 8 s."""
-    return {
+def test_epochs_by_a_deadline(tmp_path: Path) -> None:
+    """Card, section 10.3: an MLP of 318,010 parameters, 1,200 samples, E = 5, a deadline of 8 s."""
+    scenario = {
         "name": "responding-time",
         "task": {"name": "timing", "clients": 4, "parameters": 318_010, "samples": 1200},
-        "training": {"batch_size": 10, "local_epochs": 5, **training},
+        "training": {"batch_size": 10, "local_epochs": 5},
         "devices": {
             "compute": {"name": "values", "step": [0.6 / 120, 1.2 / 120, 3.6 / 120, 6.0 / 120]},
             "network": {"name": "static", "latency": 0, "down": "10Mbps", "up": "5Mbps"},
@@ -215,16 +177,13 @@ def timing(unit: str, **training: Any) -> dict[str, Any]:
             "schedule": {"name": "sync", "deadline": 8},
             "partial_work": "send",
             "foresight": True,  # as the card assumes
-            "partial_unit": unit,
+            "partial_unit": "epoch",
             "selection": {"name": "scripted", "rounds": [[0, 1, 2, 3]]},
         },
         "stop": {"rounds": 1},
     }
 
-
-def test_epochs_by_a_deadline(tmp_path: Path) -> None:
-    """Card, section 10.3: whole epochs, replies, and the close of the round."""
-    run = fedsim.run(timing("epoch"), tmp_path / "epochs")
+    run = fedsim.run(scenario, tmp_path / "epochs")
     rows = run.dispatches.sort_values("client_id")
     assert rows["steps_done"].tolist() == [600, 480, 120, 0]
     assert rows["arrived_s"].to_numpy()[:3] == pytest.approx(
@@ -233,90 +192,6 @@ def test_epochs_by_a_deadline(tmp_path: Path) -> None:
     assert rows["outcome"].tolist() == ["aggregated"] * 3 + ["dropped"]
     assert run.aggregations["time_s"].tolist() == pytest.approx([7.852896], abs=1e-9)
     assert (rows["bytes_down"] == MLP_BYTES).all()
-
-
-def test_steps_by_a_deadline(tmp_path: Path) -> None:
-    """Step mode: 494 of 600 steps at 0.01 s, and the slowest sends 98."""
-    run = fedsim.run(timing("step"), tmp_path / "steps")
-    rows = run.dispatches.sort_values("client_id")
-    assert rows["steps_done"].tolist() == [600, 494, 164, 98]
-    assert (rows["outcome"] == "aggregated").all()
-
-
-@pytest.mark.parametrize(("unit", "steps"), [("step", [7, 2, 0]), ("epoch", [6, 0, 0])])
-def test_whole_epochs_of_clients_that_go_offline(
-    tmp_path: Path, unit: str, steps: list[int]
-) -> None:
-    """Three steps an epoch; what was done when the client left, sent when it is back; nothing done is not sent."""
-    online_bundle(
-        [(0.0, 7.5), (10.0, 99.0)], [(0.0, 2.5), (10.0, 99.0)], [(0.0, 0.5), (10.0, 99.0)]
-    ).write(tmp_path / "trace")
-    scenario = {
-        "name": "leaving",
-        "task": {"name": "timing", "clients": 3, "parameters": 1, "samples": 6},
-        "training": {"batch_size": 2, "local_epochs": 3},
-        "devices": {
-            "trace": str(tmp_path / "trace"),
-            "availability": {"name": "trace", "on_disconnect": "send_partial"},
-            "compute": {"name": "values", "step": [1.0, 1.0, 1.0]},
-            "network": {"name": "static", "latency": 0, "down": "1000Gbps", "up": "1000Gbps"},
-        },
-        "server": {"partial_unit": unit},
-        "stop": {"rounds": 1},
-    }
-    rows = fedsim.run(scenario, tmp_path / "run").dispatches.sort_values("client_id")
-    assert rows["steps_done"].tolist() == steps
-    assert (rows["arrived_s"].notna() == [done > 0 for done in steps]).all()
-
-
-def drawn(clients: int, redraw: str, **limited_work: Any) -> Any:
-    scenario = timing("step", limited={"redraw": redraw, **limited_work})
-    scenario["task"]["clients"] = clients
-    scenario["devices"]["compute"] = {"name": "values", "step": [0.001] * clients}
-    scenario["server"] |= {
-        "schedule": {"name": "sync"},
-        "selection": {"name": "uniform"},
-        "partial_work": "drop",
-    }
-    scenario["stop"] = {"rounds": 3}
-    return scenario
-
-
-def test_work_drawn_by_hand(tmp_path: Path) -> None:
-    """I14, section 4: half of the devices do E - tau + 1 epochs, tau uniform on 1..4: 2 to 5 of 5, always the same."""
-    run = fedsim.run(drawn(400, "never"), tmp_path / "never", timing_only=True)
-    table = run.dispatches.pivot(index="client_id", columns="round", values="steps_done")
-    epochs = table.to_numpy() / 120
-    assert (epochs == epochs[:, :1]).all()
-    values, counts = np.unique(epochs[:, 0], return_counts=True)
-    assert values.tolist() == [2, 3, 4, 5]
-    # 200 limited ones, a quarter of them with tau = 1: binomial, 4 standard deviations.
-    assert np.abs(counts - [50, 50, 50, 250]).max() <= 4 * (200 * 0.25 * 0.75) ** 0.5
-    assert (run.dispatches["steps_assigned"] == 600).all()
-    # Less work takes less time.
-    spent = (run.dispatches["computed_s"] - run.dispatches["downloaded_s"]).to_numpy()
-    close(spent, run.dispatches["steps_done"] * 0.001, 1e-6)
-
-
-def test_work_drawn_anew(tmp_path: Path) -> None:
-    """The amount alone, or also who is limited; and the draws do not follow the method."""
-    amount = fedsim.run(drawn(400, "amount"), tmp_path / "amount", timing_only=True).dispatches
-    table = amount.pivot(index="client_id", columns="round", values="steps_done").to_numpy()
-    assert (table != table[:, :1]).any()
-    # 200 of 400 are never limited, and 200 / 64 of the others have tau = 1 three times.
-    assert 200 <= (table == 600).all(1).sum() <= 212
-    both = drawn(400, "both", tau_min=2, tau_max=5)
-    first = fedsim.run(both, tmp_path / "both", timing_only=True).dispatches
-    table = first.pivot(index="client_id", columns="round", values="steps_done").to_numpy()
-    assert np.unique(table).tolist() == [120, 240, 360, 480, 600]
-    assert 25 <= (table == 600).all(1).sum() <= 75
-    both["server"]["method"] = {"name": "scaffold"}
-    again = fedsim.run(both, tmp_path / "again", timing_only=True).dispatches
-    order = ["client_id", "round"]
-    assert (
-        first.sort_values(order)["steps_done"].to_numpy()
-        == again.sort_values(order)["steps_done"].to_numpy()
-    ).all()
 
 
 def test_drawn_steps_reach_the_method() -> None:
@@ -516,70 +391,3 @@ def test_mifa_may_begin_with_everybody() -> None:
             latest[client] = (x[-1] - 1) if client == 0 else 3 * (x[-1] + 1)
         x.append(x[-1] - 0.1 * sum(latest) / 2)
     close(ran.x, x)
-
-
-# -- statistics of participation -------------------------------------------------------------------
-
-
-def books(rounds: list[list[int]], clients: int) -> Any:
-    """Dispatches of scripted rounds, as a run folder holds them."""
-    scenario = world([0.0] * clients, method="fedavg", rounds=rounds)
-    rows = simulate(scenario).dispatches
-    return rows.rename(columns={"client": "client_id"}).assign(
-        outcome=[Outcome(value).label for value in rows["outcome"]]
-    )
-
-
-@pytest.mark.parametrize(
-    ("rounds", "clients", "tau"),
-    [
-        ([[0], [1], [0, 1], [2], [0], [1, 2]], 3, [1, 2, 3, 1, 2, 1]),
-        ([[0]] * 4, 2, [1, 2, 3, 4]),
-        ([[0, 1], [0], [1, 2], [0, 2]], 3, [1, 2, 1, 1]),
-        ([[0, 1]] * 5, 2, [0] * 5),
-    ],
-)
-def test_delays_of_small_logs(rounds: list[list[int]], clients: int, tau: list[int]) -> None:
-    """Section 3 of the FedSUM card."""
-    measured_delays = delays(books(rounds, clients), clients, len(rounds))
-    assert measured_delays.tau.tolist() == tau
-    assert measured_delays.tau_max == max(tau)
-    assert measured_delays.tau_avg == pytest.approx(sum(tau) / len(tau), rel=1e-12)
-
-
-def test_delays_of_cyclic_participation() -> None:
-    """B = 5 blocks: tau_max = B - 1, tau_avg = (B - 1)(T + 1 - B / 2) / T."""
-    measured_delays = delays(books([[t % 5] for t in range(60)], 5), 5, 60)
-    assert measured_delays.tau_max == 4
-    assert measured_delays.tau_avg == pytest.approx(4 * (61 - 2.5) / 60, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("rounds", "clients", "terms"),
-    [
-        ([[0, 1], [2, 3], [0, 2], [1, 3]], 4, {1: [1, 1, 1, 1], 2: [0, 0], 4: [0]}),
-        ([[0], [1], [2], [3]], 4, {1: [3] * 4, 2: [1, 1], 3: [1 / 3], 4: [0]}),
-        ([[0, 1], [2, 3], [4, 5]], 6, {1: [2] * 3, 2: [0.5], 3: [0]}),
-        ([[0], [1, 2]], 3, {2: [0.125]}),
-        ([[0], [0], [0], [1]], 2, {4: [0.25]}),
-    ],
-)
-def test_participation_terms(
-    rounds: list[list[int]], clients: int, terms: dict[int, list[float]]
-) -> None:
-    """O12, O7 and O13 of the card of generalized FedAvg."""
-    weights = participation_weights(books(rounds, clients), clients, len(rounds))
-    for window, expected in terms.items():
-        np.testing.assert_allclose(participation_term(weights, window), expected, atol=1e-12)
-
-
-def test_participation_terms_of_groups_in_turn() -> None:
-    """Card, section 3: five groups in slots of 100 rounds (here of 20 and a fifth of P), offsets 0 and 50%."""
-    expected = {100: (4.0, 1.5), 300: (0.6667, 0.3889), 500: (0, 0), 700: (0.1224, 0.0714)}
-    for offset, column in ((0, 0), (10, 1)):
-        rounds = [[((t + offset) // 20) % 5] for t in range(140)]
-        weights = participation_weights(books(rounds, 5), 5, len(rounds))
-        for window, values in expected.items():
-            assert participation_term(weights, window // 5)[0] == pytest.approx(
-                values[column], abs=5.1e-5
-            )
