@@ -7,18 +7,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedsim.learning.device import Execution
-from fedsim.learning.kernels import choose
 from fedsim.learning.kernels.supervised import SupervisedSession
-from fedsim.learning.samples import Samples
 from fedsim.scenario.training import Augmentation, Training
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.partition import Partition
-from tests.learning.problems import Built
-
-SEED = 5
-
+from tests.learning.problems import Built, kernel_of
 
 CROP_AND_FLIP = Augmentation(crop_padding=2, flip=True)
 
@@ -44,10 +38,7 @@ def colour_task() -> SupervisedTask:
 def session_of(
     task: SupervisedTask, training: Training, clients: list[int], sequences: list[int], phase: int
 ) -> SupervisedSession:
-    execution = Execution.of(training)
-    samples = Samples(task, task.train_x, task.train_y, execution)
-    kernel = choose(task, training, execution, samples, SEED)
-    session = kernel.session(
+    session = kernel_of(task, training).session(
         np.array(clients), np.array(sequences), np.full(len(clients), 9), phase
     )
     assert isinstance(session, SupervisedSession)

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from fedsim.learning.device import Execution
-from fedsim.learning.kernels import choose
+from fedsim.learning.kernels import Kernel, choose
 from fedsim.learning.learner import Learner
 from fedsim.learning.local_training import LocalTrainer
 from fedsim.learning.rates import learning_rate
-from fedsim.learning.samples import Samples
+from fedsim.learning.samples import training_samples
 from fedsim.learning.workers import Station
 from fedsim.methods.base import (
     Cohort,
@@ -362,14 +362,15 @@ SEED = 5
 F64 = torch.float64
 
 
-def make_trainer(task: Task, training: Training, *, squared_losses: bool = False) -> LocalTrainer:
+def kernel_of(task: Task, training: Training, *, squared_losses: bool = False) -> Kernel:
+    """The kernel that a run chooses."""
     execution = Execution.of(training)
-    samples = (
-        Samples(task, task.train_x, task.train_y, execution)
-        if isinstance(task, SupervisedTask)
-        else None
-    )
-    kernel = choose(task, training, execution, samples, SEED, squared_losses=squared_losses)
+    samples = training_samples(task, execution)
+    return choose(task, training, execution, samples, SEED, squared_losses=squared_losses)
+
+
+def make_trainer(task: Task, training: Training, *, squared_losses: bool = False) -> LocalTrainer:
+    kernel = kernel_of(task, training, squared_losses=squared_losses)
     return LocalTrainer(kernel, task.layout, training)
 
 

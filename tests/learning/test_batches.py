@@ -18,8 +18,8 @@ from fedsim.learning.evaluation import SupervisedEvaluator
 from fedsim.randomness import GOLDEN, Purpose, Stream, mix64
 from fedsim.scenario.training import Augmentation
 from fedsim.tasks.base import check_augmentation
-from tests.learning.images import CROP_AND_FLIP, SEED, colour_task, session_of
-from tests.learning.problems import make_training, quadratic_task, supervised_task
+from tests.learning.images import CROP_AND_FLIP, colour_task, session_of
+from tests.learning.problems import SEED, make_training, quadratic_task, supervised_task
 from tests.learning.timelines import assert_same, buffered, execute
 
 MASK = (1 << 64) - 1

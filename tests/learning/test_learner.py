@@ -115,17 +115,6 @@ def test_an_aggregation_of_nobody_is_a_version_of_its_own() -> None:
 # -- deferral -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", [FedAvg, Remembering])
-@pytest.mark.parametrize("model", ["mlp", "conv", "batch_norm"])
-def test_deferred_equals_eager(model: str, method: Any) -> None:
-    task = supervised_task(model, own_test=True)
-    timeline = buffered(30)
-    expected = execute(task, timeline, method=method, eager=True)
-    assert_same(execute(task, timeline, method=method), expected)
-    assert_same(execute(task, timeline, method=method, max_pending=3), expected)
-    assert_same(execute(task, timeline, method=method, training=make_training(threads=2)), expected)
-
-
 @settings(max_examples=25)
 @given(
     seed=st.integers(0, 10_000),

@@ -18,7 +18,6 @@ from fedsim.learning.kernels import (
     LoopKernel,
     SplitLinearKernel,
     VmapKernel,
-    choose,
 )
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
@@ -26,9 +25,9 @@ from fedsim.tasks.datasets.shifted_logistic import ShiftedLogistic
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.models.linear import Linear
 from fedsim.tasks.partition import Partition
-from tests.learning.problems import make_training
+from tests.learning.problems import SEED
 
-BATCH, SEED = 16, 5
+BATCH = 16
 
 
 def build(
@@ -110,10 +109,3 @@ def binary_task(**params: object) -> SupervisedTask:
     owned = np.array([0, 9, 46, 83, 97, 185])
     partition = Partition(owned, np.random.default_rng(2).permutation(185))
     return SupervisedTask(dataset, partition, Linear(Linear.Params(**params)))
-
-
-def built_for(task: SupervisedTask, executor: str, dtype: str) -> Kernel:
-    training = make_training(executor=executor, dtype=dtype, threads=1)
-    execution = Execution.of(training)
-    samples = Samples(task, task.train_x, task.train_y, execution)
-    return choose(task, training, execution, samples, SEED)

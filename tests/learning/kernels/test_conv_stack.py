@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fedsim.learning.device import Execution, multiplies_bfloat16, reproducible
 from fedsim.learning.kernels import ConvStackKernel, LoopKernel, choose
-from fedsim.learning.samples import Samples
+from fedsim.learning.samples import training_samples
 from fedsim.parts.component import Parameters
 from fedsim.scenario.training import Augmentation
 from fedsim.tasks.dataset import Dataset
@@ -32,13 +32,11 @@ from fedsim.tasks.partition import Partition
 from fedsim.tasks.sequential import Conv, Linear, SequentialModel
 from tests.learning.kernels.building import (
     BATCH,
-    SEED,
     build,
-    built_for,
     models_of,
     oracle,
 )
-from tests.learning.problems import make_training
+from tests.learning.problems import SEED, kernel_of, make_training
 from tests.learning.timelines import assert_same, execute
 from tests.learning.workers.cases import Case, asynchronous, on_devices, with_threads
 
@@ -221,11 +219,11 @@ def test_other_models_and_losses_take_the_loop() -> None:
     with_penalty = TASKS["cnn"]()
     with_penalty.loss = type(with_penalty.loss)(penalty=0.1)
     for task in (images(FedSumMnistCnn), regression, with_penalty):
-        assert type(built_for(task, "auto", "float32")) is LoopKernel
+        assert type(kernel_of(task, make_training())) is LoopKernel
     rebuilt = TASKS["cnn"]()
     rebuilt.model = Rebuilt(Cnn.Params())
     assert not ConvStackKernel.fits(rebuilt)
     task = TASKS["cnn"]()
     execution = Execution(torch.device("cpu"), torch.float32, torch.bfloat16, 1)
-    samples = Samples(task, task.train_x, task.train_y, execution)
+    samples = training_samples(task, execution)
     assert type(choose(task, make_training(), execution, samples, SEED)) is ConvStackKernel

@@ -8,28 +8,25 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.batches import BatchOrder
-from fedsim.learning.device import Execution, reproducible
+from fedsim.learning.device import reproducible
 from fedsim.learning.kernels import (
     ConvStackKernel,
     LinearStackKernel,
     LoopKernel,
     VmapKernel,
-    choose,
 )
 from fedsim.learning.kernels.base import Correction
 from fedsim.learning.local_training import active_rows, row_matrix
-from fedsim.learning.samples import Samples
 from fedsim.tasks.losses import Loss
 from tests.learning.kernels.building import (
     BATCH,
-    SEED,
     build,
     models_of,
     oracle,
     run_gradients,
     squares_of,
 )
-from tests.learning.problems import MODELS, make_training, supervised_task
+from tests.learning.problems import MODELS, SEED, kernel_of, make_training, supervised_task
 
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 
@@ -228,18 +225,14 @@ def test_penalty_and_logistic_loss() -> None:
 def test_the_kernel_follows_the_documented_rule(model: str, executor: str, expected: type) -> None:
     task = supervised_task(model)
     training = make_training(executor=executor, threads=2)
-    execution = Execution.of(training)
-    samples = Samples(task, task.train_x, task.train_y, execution)
-    assert type(choose(task, training, execution, samples, SEED)) is expected
+    assert type(kernel_of(task, training)) is expected
 
 
 def test_logistic_loss_is_not_for_the_hand_derived_kernel() -> None:
     task = supervised_task("linear")
     task.loss = Loss(penalty=0.1)
     training = make_training()
-    execution = Execution.of(training)
-    samples = Samples(task, task.train_x, task.train_y, execution)
-    assert type(choose(task, training, execution, samples, SEED)) is LoopKernel
+    assert type(kernel_of(task, training)) is LoopKernel
 
 
 def test_all_models_of_the_suite_are_used() -> None:

@@ -11,11 +11,11 @@ from fedsim.learning.kernels import LoopKernel, SplitLinearKernel
 from tests.learning.kernels.building import (
     binary_task,
     build,
-    built_for,
     models_of,
     run_gradients,
     squares_of,
 )
+from tests.learning.problems import kernel_of, make_training
 
 
 def test_squared_losses_of_the_binary_linear_model() -> None:
@@ -48,7 +48,7 @@ def test_the_binary_linear_model_by_hand_and_by_automatic_differentiation(
     weights = models_of(task, 5, torch.float64)
     results = []
     for executor, expected in (("auto", SplitLinearKernel), ("plain", LoopKernel)):
-        kernel = built_for(task, executor, "float64")
+        kernel = kernel_of(task, make_training(executor=executor, dtype="float64"))
         assert type(kernel) is expected
         collected = []
         for width in np.unique(kernel.shape_class(clients)):
@@ -61,7 +61,7 @@ def test_the_binary_linear_model_by_hand_and_by_automatic_differentiation(
 
 def test_the_binary_linear_model_is_bitwise_the_same_in_every_group() -> None:
     task = binary_task(personal_features=4, penalty=0.3, bias=True)
-    kernel = built_for(task, "auto", "float32")
+    kernel = kernel_of(task, make_training())
     assert kernel.group_invariant
     clients, steps = np.array([4, 2, 1, 4, 2, 1, 4]), np.array([5, 5, 4, 3, 2, 2, 1])
     weights = models_of(task, 7, torch.float32)

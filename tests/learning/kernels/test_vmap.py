@@ -9,12 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedsim.errors import UserError
-from fedsim.learning.device import Execution
-from fedsim.learning.kernels import VmapKernel, choose
-from fedsim.learning.samples import Samples
+from fedsim.learning.kernels import VmapKernel
 from fedsim.tasks.kinds.supervised import SupervisedTask
-from tests.learning.kernels.building import SEED, build, models_of, run_gradients
-from tests.learning.problems import SHAPE, Built, make_training, supervised_task
+from tests.learning.kernels.building import build, models_of, run_gradients
+from tests.learning.problems import SHAPE, Built, kernel_of, make_training, supervised_task
 
 
 class Attending(nn.Module):
@@ -52,9 +50,7 @@ def test_masks_are_those_of_the_loop(model: str) -> None:
         torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-11)
     assert task.drops
     training = make_training(executor="stacked")
-    execution = Execution.of(training)
-    samples = Samples(task, task.train_x, task.train_y, execution)
-    kernel = choose(task, training, execution, samples, SEED)
+    kernel = kernel_of(task, training)
     assert isinstance(kernel, VmapKernel)
     assert not kernel.recorded
 
@@ -62,10 +58,8 @@ def test_masks_are_those_of_the_loop(model: str) -> None:
 def test_what_cannot_be_stacked_is_refused() -> None:
     task = supervised_task("batch_norm")
     training = make_training(executor="stacked")
-    execution = Execution.of(training)
-    samples = Samples(task, task.train_x, task.train_y, execution)
     with pytest.raises(UserError, match="cannot train several clients in one tensor") as caught:
-        choose(task, training, execution, samples, SEED)
+        kernel_of(task, training)
     assert "training changes its buffers (" in caught.value.message
     assert "running_mean, ...), such as the statistics of batch norm" in caught.value.message
     assert caught.value.hint == (
@@ -84,11 +78,9 @@ def test_a_module_that_depends_on_values_is_refused_with_the_reason(
 
     monkeypatch.setattr(type(task.module), "forward", forward)
     training = make_training(executor="stacked")
-    execution = Execution.of(training)
-    samples = Samples(task, task.train_x, task.train_y, execution)
     with pytest.raises(
         UserError, match=r"torch\.func\.vmap cannot run it \(RuntimeError: "
     ) as caught:
-        choose(task, training, execution, samples, SEED)
+        kernel_of(task, training)
     assert caught.value.where == "training.executor"
     assert caught.value.hint == "use auto or parallel, which train the clients on worker threads"

@@ -235,18 +235,6 @@ def test_a_target_of_ones_own_metric_is_reached_in_its_direction(tmp_path: Path)
     assert run.info["versions_made"] == 0
 
 
-@pytest.mark.parametrize(
-    ("metrics", "message"),
-    [
-        (["acuracy"], "there is no metric named 'acuracy'"),
-        ([{"name": "top_k_accuracy", "k": 0}], "greater than or equal to 1|at least 1"),
-    ],
-)
-def test_mistakes(metrics: Any, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        fedsim.read_scenario(scenario(evaluation={"metrics": metrics}))
-
-
 FUNCTIONS = """\
 def errors(outputs, labels, above=0.9):
     return float((outputs.softmax(1).max(1).values > above).double().mean())

@@ -13,7 +13,14 @@ from torch import Tensor
 from fedsim.learning.workers import Group, Received
 from fedsim.methods.base import Cohort, LocalUpdate, Trainer
 from fedsim.methods.fedavg import FedAvg
-from tests.learning.problems import Timeline, make_station, supervised_task
+from tests.learning.kernels.building import binary_task
+from tests.learning.problems import (
+    Timeline,
+    kernel_of,
+    make_station,
+    make_training,
+    supervised_task,
+)
 from tests.learning.workers.cases import station_of
 
 CPU = torch.device("cpu")
@@ -32,10 +39,8 @@ def test_a_device_has_data_kernel_and_method_of_its_own() -> None:
 
 def test_the_module_of_a_task_stays_where_it_is() -> None:
     """A kernel on another device must not take the module of the first along."""
-    from tests.learning.kernels.building import binary_task, built_for
-
     task = binary_task()
-    kernel = built_for(task, "auto", "float32")
+    kernel = kernel_of(task, make_training())
     assert kernel.module is not task.module  # type: ignore[attr-defined]
 
 
