@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from fedsim.analysis.run import Run, load_run
 from fedsim.composition.execution import OnProgress, default_folder, execute
 from fedsim.composition.execution import resume as resume_run
 from fedsim.composition.replay import AGGREGATIONS, DISPATCHES, Replay
 from fedsim.composition.replay import replay as replay_beginning
-from fedsim.errors import argument_error
+from fedsim.errors import UserError, argument_error, nearest
 from fedsim.runs.notebook import notebook_bar
 from fedsim.scenario.loading import LoadedScenario, load_scenario, load_scenario_dict
 from fedsim.scenario.overrides import from_python
@@ -24,7 +26,27 @@ if TYPE_CHECKING:
     from fedsim.sweeps import Sweep
     from fedsim.sweeps.execution import SweepProgress
 
+P = ParamSpec("P")
+T = TypeVar("T")
 PathLike = str | os.PathLike[str]
+
+
+def _explaining_arguments(function: Callable[P, T]) -> Callable[P, T]:
+    """The function; an argument that it does not have is refused with the way to give a setting."""
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **named: P.kwargs) -> T:
+        for name, value in named.items():
+            if name not in known:
+                raise UserError(
+                    f"fedsim.{function.__name__} has no argument '{name}'",
+                    hint=nearest(name, known)
+                    + f'settings go into overrides={{"{name}": {value!r}}}',
+                )
+        return function(*arguments, **named)
+
+    return call
 
 
 class ReadScenario(LoadedScenario):
@@ -44,6 +66,7 @@ class ReadScenario(LoadedScenario):
         return replay_beginning(self, dispatches, aggregations)
 
 
+@_explaining_arguments
 def read_scenario(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario,
     overrides: Iterable[str] | Mapping[str, Any] = (),
@@ -86,6 +109,7 @@ def _continued(folder: Path, call: str) -> Iterator[None]:
         raise
 
 
+@_explaining_arguments
 def run(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario,
     output: PathLike | None = None,
@@ -140,6 +164,7 @@ def run(
         )
 
 
+@_explaining_arguments
 def resume(
     path: PathLike,
     *,
@@ -201,6 +226,7 @@ def compare(
     return compare_runs(paths, targets=targets, baseline=baseline, settings=settings)
 
 
+@_explaining_arguments
 def sweep(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario,
     output: PathLike | None = None,

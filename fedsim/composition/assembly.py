@@ -302,7 +302,7 @@ def _check_learning(scenario: Scenario, task: Task, learns: bool) -> None:
             raise UserError(
                 "a target needs training, but this run only simulates time",
                 where="stop.target",
-                hint="remove stop.target, or run a task that trains a model without --timing-only",
+                hint="remove it (-s 'stop.target={}'), or run a task that trains a model without --timing-only",
             )
         return
     model_bytes = (task.layout.size + task.fixed_elements) * ITEM_BYTES[scenario.training.dtype]

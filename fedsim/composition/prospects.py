@@ -304,6 +304,12 @@ def impossible(prospects: Prospects) -> Iterator[UserError]:
             where=prospects.limit_key,
             hint=prospects.more_time(needed_s.min(), needed_s.max()),
         )
+    if _stands_still(prospects):
+        yield UserError(
+            "no dispatch takes any time, so the clock stands still and the run never ends",
+            where="devices",
+            hint="give devices.compute a step time, devices.network a latency or rates, or stop.rounds",
+        )
     ends = stop.simulated_time or stop.dispatches
     ends = ends or (stop.rounds and server.schedule.type.synchronous)
     if scenario.devices.failures.upload_loss == 1 and not ends:
@@ -312,6 +318,32 @@ def impossible(prospects: Prospects) -> Iterator[UserError]:
             where="devices.failures.upload_loss",
             hint="set it below 1, or give stop.simulated_time or stop.dispatches",
         )
+
+
+def _stands_still(prospects: Prospects) -> bool:
+    """Whether no simulated time can ever pass, but only ``stop.simulated_time`` ends the run."""
+    scenario, population = prospects.scenario, prospects.population
+    server, stop = scenario.server, scenario.stop
+    if stop.rounds or stop.dispatches or stop.arrivals or stop.target:
+        return False
+    works_ns = [
+        population.compute.constant_steps_ns(),
+        *(
+            population.network.constant_transfers_ns(direction, size)
+            for direction, size in zip(Direction, prospects.traffic_bytes, strict=True)
+        ),
+    ]
+    pauses = (getattr(server.schedule.params, key, 0.0) for key in ("pause", "length"))
+    users = (server.schedule.user, server.selection.user)
+    end_ns = to_ns(stop.simulated_time or 0.0)
+    return (
+        prospects.is_certain
+        and not any(work_ns is None or work_ns.any() for work_ns in works_ns)
+        and server.selection.type.chooses
+        and not (any(pauses) or any(users) or server.aggregation_time)
+        and not scenario.devices.failures.upload_loss
+        and bool((population.availability.online_between_ns(0, end_ns) == end_ns).all())
+    )
 
 
 def _key(parameter: str) -> str:

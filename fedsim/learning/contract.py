@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.methods.base import LocalUpdate, Method, ServerState, Vector
 from fedsim.parts.component import place
+
+T = TypeVar("T")
 
 
 class Contract:
@@ -127,6 +129,14 @@ class Contract:
         start = "a method to start from: fedsim init --template own-method"
         hints = filter(None, (hint, f"expected: {expected}", start))
         return UserError(message, where=place(self._class, function), hint="\n  ".join(hints))
+
+
+class Named(dict[str, T]):
+    """Values by name, as a method's functions receive them; the error for any other name lists those that there are."""
+
+    def __missing__(self, name: str) -> T:
+        """Refuse an unknown name."""
+        raise KeyError(f"{name}: {nearest_or_all(str(name), self, f'there is {_listed(self)}')}")
 
 
 def _misshape(name: str, value: Any, shape: tuple[int, ...] | None) -> str:

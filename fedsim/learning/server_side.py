@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsim.learning.contract import Contract
+from fedsim.learning.contract import Contract, Named
 from fedsim.learning.memory import Budget, StateStore
 from fedsim.learning.pending import Versions
 from fedsim.learning.updates import Contributions, WaitingUpdates
@@ -104,7 +104,7 @@ class ServerSide:
         """
         updates = Contributions(instruction, trains, self.waiting, self.store, self._method.context)
         with self._contract.unchanged(self.current):
-            state = self._method.aggregate(self.current, updates)
+            state = self._method.aggregate(Named(self.current), updates)
         self._contract.check_state(state, "aggregate")
         self.current = state
         self.version = instruction.version

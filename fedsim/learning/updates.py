@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fedsim.errors import UserError
+from fedsim.learning.contract import Named
 from fedsim.learning.memory import Budget, RowStore, StateStore, host_budget
 from fedsim.methods.base import MethodContext, Vector
 from fedsim.vocabulary.timeline import Aggregate, Train
@@ -44,7 +45,7 @@ class WaitingUpdates:
         self.dtype = dtype
         self.device = device
         bytes_each = sum(vector.elements for vector in vectors) * dtype.itemsize
-        self.elements = {vector.name: vector.elements for vector in (*others, *vectors)}
+        self.elements = Named((vector.name, vector.elements) for vector in (*others, *vectors))
         self.room = max(1, host_budget(_WAITING_BYTES, _WAITING_SHARE) // max(1, bytes_each))
         # By dispatch: the matrices of its group, and its row in them.
         self._near: dict[int, tuple[Mapping[str, Tensor], int]] = {}

@@ -246,8 +246,6 @@ def _explanation(model: type[Parameters], item: ErrorDetails) -> str | PydanticC
         every = f"known keys: {', '.join(known)}" if known else NO_PARAMETERS
         hint = nearest_or_all(key, known, every)
         return mistake(kind, UNKNOWN_KEY, hint)
-    if kind == "string_pattern_mismatch":
-        return mistake(kind, f"{item['input']!r} is not valid", meaning)
     return kind
 
 

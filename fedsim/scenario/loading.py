@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ from fedsim.files.checksums import data_sha256
 from fedsim.parts.catalog import CATALOG, Catalog
 from fedsim.parts.parameters import NO_PARAMETERS, UNKNOWN_KEY
 from fedsim.scenario.description import keys_elsewhere
-from fedsim.scenario.model import MOST_EVALUATIONS, Scenario
+from fedsim.scenario.model import MOST_EVALUATIONS, Scenario, name_of
 from fedsim.scenario.overrides import Override, apply_overrides
 from fedsim.scenario.parts import OfKind, Part, Reading, UserCode
 from fedsim.scenario.problems import Problem, all_errors, error_at, problems
@@ -171,7 +171,7 @@ def load_scenario(
     # Files that the user names in the overrides of a bundled scenario are in the working directory.
     folder = Path.cwd() if by_name else file.resolve().parent
     source = apply_overrides(read_yaml(file), overrides)
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).lstrip("._-")
+    name = name_of(unicodedata.normalize("NFC", file.stem))
     if name and isinstance(source.data, dict):
         source.data.setdefault("name", name)
     return _load(source, Reading(catalog, folder, user_code), file.resolve())

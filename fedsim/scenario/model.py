@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import math
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator, Field, field_serializer, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_serializer, model_validator
 
-from fedsim.parts.parameters import Parameters
+from fedsim.parts.parameters import Parameters, mistake
 from fedsim.scenario.own_code import as_data
 from fedsim.scenario.parts import BY_DEFAULT, OfKind, Part
 from fedsim.scenario.training import Training
@@ -26,6 +27,24 @@ the device of its name; see ``devices.assign``."""
 MOST_EVALUATIONS = 1_000_000
 """Maximum number of evaluations per run at a fixed interval of simulated time."""
 _SECTION: Any = Field(default_factory=dict, validate_default=True)
+
+
+def name_of(text: str) -> str:
+    """The name of a run that is most similar to a text; the text itself if it can be a name."""
+    letters = (unicodedata.category(one)[0] in "LMN" or one in "._-" for one in text)
+    name = "".join(one if kept else " " for one, kept in zip(text, letters, strict=True))
+    return "-".join(name.split()).lstrip("._-")
+
+
+def _checked_name(text: str) -> str:
+    name = name_of(text)
+    if not text or name != text:
+        raise mistake(
+            "name",
+            f"{text!r} is not a name of letters, digits, dots, dashes and underscores",
+            f"write {name}" if name else None,
+        )
+    return text
 
 
 def _interval(value: Any) -> str:
@@ -296,9 +315,9 @@ class Sweep(Parameters):
 class Scenario(Parameters):
     """A scenario: everything a run depends on."""
 
-    name: str = Field(default="scenario", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    """Name of the run: letters a to z and A to Z, digits 0 to 9, dots, dashes and underscores; the first is a letter or
-    a digit. If a scenario file gives none, it is the file's name without its suffix."""
+    name: Annotated[str, AfterValidator(_checked_name)] = "scenario"
+    """Name of the run: letters and digits of any script, dots, dashes and underscores; the first is a letter or a
+    digit. If a scenario file gives none, it is the file's name without its suffix."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of every random stream."""
     task: Annotated[Part[Any], OfKind("task", "supervised")]

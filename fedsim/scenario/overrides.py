@@ -34,7 +34,7 @@ class Override:
             form: how a message refers to it.
 
         Raises:
-            UserError: there is no ``=``, no path, or the value is not YAML.
+            UserError: there is no ``=``, no path, no value, or the value is not YAML.
         """
         where = form.format(text)
         path, equals, value = text.partition("=")
@@ -43,6 +43,12 @@ class Override:
                 "write a dotted path, '=' and a value",
                 where=where,
                 hint=f"for example {form.partition(' ')[2].format('training.optimizer.lr=0.05')}",
+            )
+        if not value.strip():
+            raise UserError(
+                "gives no value",
+                where=where,
+                hint=f"{path.strip()}=null for the default, {path.strip()}={{}} for an empty section",
             )
         return cls(path.strip(), parse_yaml(value, where).data, where)
 

@@ -100,3 +100,19 @@ def test_the_server_state_stays_as_it_is(tmp_path: Path) -> None:
     result = run_with(tmp_path, METHOD.rpartition("updates):\n")[2], in_place)
     assert result.exit_code == 2, result.stderr
     assert "aggregate: changes 'model' of the server state in place" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "hint"),
+    [
+        ('("delta", [', '("detla", [', "detla: did you mean 'delta'?"),
+        ('server["model"] +', 'server["mode"] +', "mode: did you mean 'model'?"),
+        ('cohort.down["model"]', 'cohort.down["x"]', "x: there is 'model'"),
+    ],
+)
+def test_a_misspelt_vector_is_told_the_right_names(
+    tmp_path: Path, right: str, wrong: str, hint: str
+) -> None:
+    stderr = run_with(tmp_path, right, wrong).stderr
+    assert f'KeyError: "{hint}"' in stderr
+    assert "mine.py:1" in stderr

@@ -54,7 +54,12 @@ def test_a_part_of_the_users_own_is_found_beside_the_scenario(
 
 @pytest.mark.parametrize(
     ("file", "name"),
-    [("mine.v2.yaml", "mine.v2"), ("_my scénario.yaml", "my-sc-nario"), ("é.yaml", "scenario")],
+    [
+        ("mine.v2.yaml", "mine.v2"),
+        ("_my scénario (2).yaml", "my-scénario-2"),
+        ("u\u0308.yaml", "ü"),
+        ("?.yaml", "scenario"),
+    ],
 )
 def test_a_scenario_without_a_name_has_that_of_its_file(
     file: str, name: str, tmp_path: Path, catalog: Catalog
@@ -65,6 +70,17 @@ def test_a_scenario_without_a_name_has_that_of_its_file(
     assert loaded.scenario.name == name
     assert loaded.changed(["seed=3"]).scenario.name == name
     assert load_scenario(path, catalog, ["name=other"]).scenario.name == "other"
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"), [("a b/c", "\n  write a-b-c"), ("-ü", "\n  write ü"), ("", ""), ("..", "")]
+)
+def test_a_name_can_be_that_of_a_folder(
+    name: str, fix: str, tmp_path: Path, catalog: Catalog
+) -> None:
+    (message,) = errors(tmp_path, catalog, f"name: '{name}'\n{MINIMAL}")
+    assert message.startswith(f"s.yaml:1:7: name: '{name}' is not a name of letters")
+    assert message.endswith(f"underscores{fix}")
 
 
 def test_parts_are_looked_up_only_when_named(tmp_path: Path, catalog: Catalog) -> None:

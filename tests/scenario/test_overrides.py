@@ -17,7 +17,7 @@ BASE = {"task": {"name": "quadratic", "centers": [[1, 2], [3, 4]]}, "stop": {"ro
     ("option", "path", "value"),
     [
         ("a.b=1e-3", "a.b", 0.001),
-        ("a=", "a", None),
+        ("a=null", "a", None),
         ("a=x=y", "a", "x=y"),
         ("a={name: dirichlet, alpha: 0.3}", "a", {"name": "dirichlet", "alpha": 0.3}),
         ("a=[1, 2]", "a", [1, 2]),
@@ -34,6 +34,13 @@ def test_values_are_yaml(option: str, path: str, value: object) -> None:
 def test_options_without_a_path_and_a_value_are_refused(option: str) -> None:
     with pytest.raises(UserError, match="dotted path"):
         Override.parse(option)
+
+
+def test_an_option_that_gives_no_value_is_refused() -> None:
+    with pytest.raises(
+        UserError, match=r"option -s a.b= : gives no value\n  a.b=null for the default"
+    ):
+        Override.parse("a.b= ")
 
 
 def test_messages_speak_of_the_argument_that_python_was_given() -> None:

@@ -92,11 +92,8 @@ stop: {}
         ),
         (
             MINIMAL + "name: has space\n",
-            "s.yaml:6:7: name: 'has space' is not valid\n  Name of the run: letters",
-        ),
-        (
-            MINIMAL + "name: ünïcode\n",
-            "s.yaml:6:7: name: 'ünïcode' is not valid\n  Name of the run: letters a to z and A to Z, digits 0 to 9, ",
+            "s.yaml:6:7: name: 'has space' is not a name of letters, digits, dots, dashes and "
+            "underscores\n  write has-space",
         ),
         (
             MINIMAL + "sweep: {zip: {seed: [1, 2], name: [a]}}\n",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _FEW = 0.5
 _OFTEN_RECHARGING = 0.1
 _FAR_ABOVE = 10.0
+_FIRST_EVALUATIONS = 20
 
 
 @dataclass(frozen=True)
@@ -235,6 +236,28 @@ def target_met_at_start(finished: FinishedRun) -> Iterator[UserError]:
             "the initial model already reaches the target, so the run ended before its first update",
             where=f"stop.target.{finished.targets_met_at_start[0]}",
             hint="choose a different target, or leave it out",
+        )
+
+
+@FINISHED
+def target_met_at_first_evaluation(finished: FinishedRun) -> Iterator[UserError]:
+    """The first evaluation after the start already meets ``stop.target``, several versions later.
+
+    So the time to the target is known only to lie between the start and that evaluation.
+    """
+    run = finished.run
+    target, metrics = run.scenario["stop"].get("target") or {}, run.metrics
+    later = metrics[metrics["version"] > 0] if target else metrics
+    if later.empty or any(name not in later for name in target):
+        return
+    version, time_s = int(later["version"].iloc[0]), float(later["time_s"].iloc[0])
+    reached_s = max((run.time_to(name, level) for name, level in target.items()), default=math.inf)
+    if version > 1 and reached_s == time_s:
+        yield UserError(
+            f"the first evaluation after the start, of version {format_count(version)}, met the target, so it may have "
+            "been reached long before",
+            where=f"stop.target.{next(iter(target))}",
+            hint=f"evaluate more often: evaluation.every_rounds: {max(1, version // _FIRST_EVALUATIONS)}",
         )
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedsim.learning.contract import Named
 from fedsim.learning.device import Execution, uploaded
 from fedsim.methods.base import Cohort, LocalUpdate
 
@@ -89,8 +90,8 @@ class Group:
         return Cohort(
             **self.columns,
             learning_rates=uploaded(np.array(self.learning_rates), device).to(execution.dtype),
-            down={name: received.matrix(device) for name, received in self.down.items()},
-            memory={name: rows.to(device) for name, rows in self.memory().items()},
+            down=Named((name, received.matrix(device)) for name, received in self.down.items()),
+            memory=Named((name, rows.to(device)) for name, rows in self.memory().items()),
         )
 
 

@@ -41,7 +41,9 @@ def table_of(
     run.clients = pd.DataFrame({"recharging_s": [recharging_s], "idle_s": [1.0]})
     run.simulated_s = 10.0
     run.scenario["stop"] = {"target": {}}
-    run.time_to = lambda name, target: 0.0 if run.metrics[name][0] <= target else NAN
+    run.time_to = lambda name, target: next(
+        (10.0 * row for row, value in enumerate(run.metrics[name]) if value <= target), NAN
+    )
     return run
 
 
@@ -57,6 +59,12 @@ def finished(
 
 def target(run: Any, **levels: float) -> Any:
     run.scenario["stop"] = {"target": levels}
+    return run
+
+
+def every_eighth(run: Any) -> Any:
+    """The run, if only every eighth version was evaluated."""
+    run.metrics["version"] *= 8
     return run
 
 
@@ -94,6 +102,10 @@ EXAMPLES: dict[str, tuple[FinishedRun, FinishedRun]] = {
     "undefined-metric": (
         finished(with_metric(table_of(AGGREGATED, loss=[1.0, 1.0], share=[0.5, NAN]))),
         finished(with_metric(table_of(AGGREGATED, loss=[1.0, 1.0], share=[NAN, 0.5]))),
+    ),
+    "target-met-at-first-evaluation": (
+        finished(target(every_eighth(table_of(AGGREGATED, loss=[3.0, 1.0])), loss=2.0)),
+        finished(target(every_eighth(table_of(AGGREGATED, loss=[3.0, 2.5, 1.0])), loss=2.0)),
     ),
     "target-met-at-start": (
         finished(target(table_of([], versions=0, loss=[1.0]), loss=2.0)),
