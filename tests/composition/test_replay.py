@@ -169,7 +169,7 @@ def test_an_error_of_the_users_code_is_shown(tmp_path: Path) -> None:
     (tmp_path / "parts.py").write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match="your own code fails") as caught:
         replayed(given)
-    assert "KeyError: 'cuont'" in str(caught.value)
+    assert "KeyError: \"cuont: did you mean 'count'?\"" in str(caught.value)
     assert "fedsim/composition" not in str(caught.value)
 
 
