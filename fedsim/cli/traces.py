@@ -43,7 +43,12 @@ from fedsim.traces.bundle import TraceBundle, check_output
 from fedsim.traces.importers import Importer, import_bundle, recognize
 from fedsim.traces.inspection import as_data, write_text
 from fedsim.traces.statistics import describe
-from fedsim.traces.validation import implausible_times, require_sound, validate_bundle
+from fedsim.traces.validation import (
+    implausible_rates,
+    implausible_times,
+    require_sound,
+    validate_bundle,
+)
 from fedsim.vocabulary.formatting import format_bytes, format_command, format_count, format_counted
 
 
@@ -384,8 +389,9 @@ def _warn(bundle: TraceBundle) -> None:
             f"note: {bundle.where}: not verifiable: its manifest has no SHA-256 of {tables}",
             err=True,
         )
-    if warning := implausible_times(bundle):
-        click.echo(f"warning: {warning}", err=True)
+    for warning in (implausible_times(bundle), implausible_rates(bundle)):
+        if warning is not None:
+            click.echo(f"warning: {warning}", err=True)
 
 
 @command.command()

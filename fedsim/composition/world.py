@@ -113,6 +113,12 @@ class World:
         params: AvailabilityParams = self.scenario.devices.availability.params
         return self._bundle("availability") if params.needs_tables() else None
 
+    def network_trace(self) -> TraceBundle | None:
+        """The trace that rates or round-trip times are read from, if they are."""
+        params = self.scenario.devices.network.params
+        reads = isinstance(params, TraceParameters) and params.needs_tables()
+        return self._bundle("network") if reads else None
+
     def clients_on_other_devices(self) -> int:
         """Number of clients that have the name of a device, but are on another, because they are paired in order."""
         part, names = self._main_part, self.task.client_names

@@ -6,6 +6,8 @@ each other are below. All checks are whole-column operations; only the findings 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,8 +29,8 @@ from fedsim.traces.tables import (
     single_chunk,
     to_numpy,
 )
-from fedsim.units import DAY_S
-from fedsim.vocabulary.formatting import format_counted, format_duration
+from fedsim.units import DAY_S, DURATION_UNITS, RATE_UNITS
+from fedsim.vocabulary.formatting import format_counted, format_duration, format_rate
 
 LISTED_PER_KIND = 1000
 _SHOWN = 10
@@ -38,6 +40,13 @@ CONTROL = r"[\x00-\x1f\x7f-\x9f]"
 SHORTEST_TYPICAL_S, LONGEST_TYPICAL_S = 1.0, 10.0 * DAY_S
 _YEAR_S = 365.0 * DAY_S
 LONGEST_WINDOW_S = 5 * _YEAR_S
+_SHORTEST_DECLARED_S, _SHORTEST_WINDOW_S = 60.0, 3 * 3600.0
+_TYPICAL_S = 3600.0
+"""Length of an interval of availability that fits any device."""
+_PERSONAL_RATES_BPS = 50e3, 2e9, 10e6
+_SERVER_RATES_BPS = 1e6, 400e9, 1e9
+"""The lowest and the highest plausible median rate, and a typical one."""
+_SERVER_KINDS = ("vm", "server", "site")
 LAST_S = 230 * _YEAR_S
 """The year 2200 as a Unix time."""
 
@@ -94,7 +103,8 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
 
     This is assumed if the median interval of availability is shorter than 1 s or longer than 10 days, the median
     device was observed for more than 5 years, or an interval begins that long after time 0, as Unix times do. Traces
-    of servers can be long; those of personal devices are not.
+    of servers can be long; those of personal devices are not. If the unit was declared at the import, it is also
+    doubted if most intervals are shorter than a minute and the median device was observed for less than 3 hours.
     """
     if not bundle.device_count or not len(bundle.tables.get("availability", ())):
         return None
@@ -103,25 +113,88 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
     window_start, window_end = bundle.windows
     window_s = float(np.median(window_end - window_start)) / 1e6
     first_s = float(start.min()) / 1e6
-
-    def most(condition: Bools) -> bool:
-        # Counting is several times faster than finding the median of a long trace.
-        return 2 * int(np.count_nonzero(condition)) >= len(condition)
-
+    unit = bundle.manifest.options.get("time_unit")
+    shortest_s = SHORTEST_TYPICAL_S
+    if unit is not None and window_s < _SHORTEST_WINDOW_S and not _are_servers(bundle):
+        shortest_s = _SHORTEST_DECLARED_S
     if first_s > LONGEST_WINDOW_S:
         fact = f"its first interval begins {first_s / _YEAR_S:,.3g} years after time 0"
-    elif most(length < SHORTEST_TYPICAL_S * 1e6):
-        fact = f"half of the intervals are shorter than {format_duration(SHORTEST_TYPICAL_S)}"
-    elif most(length > LONGEST_TYPICAL_S * 1e6):
+    elif _most(length < shortest_s * 1e6):
+        fact = f"half of the intervals are shorter than {format_duration(shortest_s)}"
+        if shortest_s == _SHORTEST_DECLARED_S:
+            fact += f", and devices were observed for {format_duration(window_s)}"
+    elif _most(length > LONGEST_TYPICAL_S * 1e6):
         fact = f"half of the intervals are longer than {format_duration(LONGEST_TYPICAL_S)}"
     elif window_s > LONGEST_WINDOW_S:
         fact = f"half of the devices were observed for more than {window_s / _YEAR_S:,.3g} years"
     else:
         return None
+    fitting = None
+    if first_s <= LONGEST_WINDOW_S and unit in DURATION_UNITS:
+        median_s = float(np.median(length)) / 1e6
+        fitting = _fitting_unit(DURATION_UNITS, unit, median_s, _TYPICAL_S, format_duration)
     return bundle.error(
         f"{fact}: are its times in the right unit?",
-        "if not, import it again; a CSV file with the right -s time_unit, which for Unix times is unix_s or unix_ms",
+        f"if not, import it again with -s time_unit={fitting}"
+        if fitting
+        else "if not, import it again; a CSV file with the right -s time_unit, which for Unix times is unix_s or "
+        "unix_ms",
     )
+
+
+def implausible_rates(bundle: TraceBundle) -> UserError | None:
+    """A warning if the rates of a bundle were probably read in the wrong unit; otherwise None.
+
+    This is assumed if the median rate is below 50 kbit/s or above 2 Gbit/s; of servers, below 1 Mbit/s or above
+    400 Gbit/s.
+    """
+    for table, column in (("network", "bandwidth_bps"), ("network_series", "rate_bps")):
+        if not bundle.has(table, column):
+            continue
+        servers = _are_servers(bundle)
+        rates_bps = bundle.numpy(table, column)
+        rates_bps = rates_bps[rates_bps > 0]
+        low, high, typical = _SERVER_RATES_BPS if servers else _PERSONAL_RATES_BPS
+        if not len(rates_bps) or low <= (median := float(np.median(rates_bps))) <= high:
+            continue
+        unit = bundle.manifest.options.get("rate_unit")
+        fitting = _fitting_unit(RATE_UNITS, unit, median, typical, format_rate)
+        remedy = f" with -s rate_unit={fitting}" if fitting else " in the right unit"
+        kind = (
+            "" if servers or median < low else "; if these are servers, give them the kind server"
+        )
+        return bundle.error(
+            f"the median rate is {format_rate(median)}: are its rates in the right unit?",
+            f"if not, import it again{remedy}{kind}",
+        )
+    return None
+
+
+def _most(condition: Bools) -> bool:
+    # Counting is several times faster than finding the median of a long trace.
+    return 2 * int(np.count_nonzero(condition)) >= len(condition)
+
+
+def _are_servers(bundle: TraceBundle) -> bool:
+    if not bundle.has("devices", "kind"):
+        return False
+    codes, words = bundle.text_codes("devices", "kind")
+    return _most(np.array([*(word in _SERVER_KINDS for word in words), False])[codes])
+
+
+def _fitting_unit(
+    units: Mapping[str, float],
+    declared: str | None,
+    median: float,
+    typical: float,
+    text: Callable[[float], str],
+) -> str | None:
+    """The unit in which a median would be nearest to a typical one, with that median; None if none of these was declared."""
+    if declared is None or declared not in units:
+        return None
+    medians = {unit: median * scale / units[declared] for unit, scale in units.items()}
+    best = min(medians, key=lambda unit: abs(math.log(medians[unit] / typical)))
+    return f"{best} (the median would be {text(medians[best])})"
 
 
 class _TableChecker:

@@ -17,6 +17,7 @@ from fedsim.learning.metrics.base import declares_direction, how_to_declare_dire
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.scheduling.base import cohort_of
+from fedsim.traces.validation import implausible_rates as doubt_of_rates
 from fedsim.traces.validation import implausible_times as doubt_of_times
 from fedsim.units import NS_PER_S, to_ns
 from fedsim.vocabulary.formatting import (
@@ -34,7 +35,15 @@ if TYPE_CHECKING:
 PLANNED: RuleTable[Assembly] = RuleTable()
 """The rules on a scenario that is put together."""
 
-UNITS = ("implausible-times", "short-run", "long-latency", "fast-links", "slow-links", "high-power")
+UNITS = (
+    "implausible-times",
+    "implausible-rates",
+    "short-run",
+    "long-latency",
+    "fast-links",
+    "slow-links",
+    "high-power",
+)
 """Rules about values in a wrong unit, which may be why a run cannot succeed."""
 
 _HOUR_S = 3600.0
@@ -94,11 +103,24 @@ def unused_latency(assembly: Assembly) -> Iterator[UserError]:
 def implausible_times(assembly: Assembly) -> Iterator[UserError]:
     """The times of the availability trace were probably read in a wrong unit.
 
-    Its median interval is shorter than 1 s or longer than 10 days, or the trace lasts for more than 5 years.
+    Its median interval is shorter than 1 s or longer than 10 days, or the trace lasts for more than 5 years. If it was
+    imported with a ``time_unit``: or its intervals are shorter than a minute, in less than 3 hours.
     """
     bundle = assembly.world.availability_trace()
     if bundle is not None and (doubt := doubt_of_times(bundle)):
         where = assembly.world.trace_key("availability")
+        yield UserError(f"{doubt.where}: {doubt.message}", where=where, hint=doubt.hint)
+
+
+@PLANNED
+def implausible_rates(assembly: Assembly) -> Iterator[UserError]:
+    """The rates of the network trace were probably read in a wrong unit.
+
+    Their median is below 50 kbit/s or above 2 Gbit/s; of servers, below 1 Mbit/s or above 400 Gbit/s.
+    """
+    bundle = assembly.world.network_trace()
+    if bundle is not None and (doubt := doubt_of_rates(bundle)):
+        where = assembly.world.trace_key("network")
         yield UserError(f"{doubt.where}: {doubt.message}", where=where, hint=doubt.hint)
 
 

@@ -26,6 +26,7 @@ LINKS = {"down": "8Mbps", "up": "4Mbps"}
 STATIC = {"name": "static", **LINKS}
 PHONES = {"name": "trace", "trace": "builtin:phones_week"}
 RATES = {"network": {"direction": ["both"] * 4, "bandwidth_bps": [1e6] * 4, "rtt_s": [0.08] * 4}}
+FAST = {"network": {**RATES["network"], "bandwidth_bps": [6.5e9] * 4}}
 STEPS = {"task": ["*"] * 4, "phase": ["training"] * 4, "sample_s": [0.01] * 4}
 
 
@@ -161,6 +162,10 @@ EXAMPLES: dict[str, tuple[World, World]] = {
     "implausible-times": (
         lambda folder: of_days(folder, 24 * 400, stop={"simulated_time": "1d"}),
         lambda folder: of_days(folder, 24 * 7, stop={"simulated_time": "1d"}),
+    ),
+    "implausible-rates": (
+        lambda folder: traced(folder, FAST, network={"name": "static"}),
+        lambda folder: traced(folder, FAST, network={"name": "static", "down": "6Mbps"}),
     ),
     "invalid-devices": (
         lambda folder: of_marked_devices(folder, [True, False, False]),

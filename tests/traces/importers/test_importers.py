@@ -184,8 +184,13 @@ def test_a_file_of_no_known_format_asks_for_its_name(tmp_path: Path) -> None:
         ("a,0,600000\nb,1200000,4800000", "half of the intervals are longer than 10 d"),
         ("a,1700000000000,1700000600000", "first interval begins 5.39e+04 years after time 0"),
         ("a,1700000000,1700003600", "first interval begins 53.9 years after time 0"),
-        ("a,0,0.6\nb,1.2,4.8\nc,1,1.5", "half of the intervals are shorter than 1 s"),
+        ("a,0,0.6\nb,1.2,4.8\nc,1,1.5", "half of the intervals are shorter than 1 min"),
         ("a,0,60\na,157700000,157800000\na,157900000,157900060", "observed for more than 5.01"),
+        (
+            "a,0,10.7\na,300,331\nb,20,30\nb,600,604.8",
+            "half of the intervals are shorter than 1 min, and devices were observed for 10 min 5 s",
+        ),
+        ("a,0,10.7\nb,604800,604810", None),
     ],
 )
 def test_times_in_another_unit_are_noticed(tmp_path: Path, rows: str, warning: str | None) -> None:
@@ -208,6 +213,48 @@ def test_times_in_another_unit_are_noticed(tmp_path: Path, rows: str, warning: s
     checked = CliRunner().invoke(cli, ["scenario", "check", str(scenario)]).output
     assert ("scenario.yaml:4:18: devices.trace: " in checked) == (warning is not None)
     assert (warning or "") in checked
+
+
+@pytest.mark.parametrize(
+    ("unit", "rows", "fitting"),
+    [
+        ("time_unit=ms", "a,0,10800\na,86400,90000\nb,600000,604800", "time_unit=s (the median would be 1 h 20 min)"),
+        ("time_unit=s", "a,0,10800000\nb,86400000,90000000", "time_unit=ms (the median would be 2 h)"),
+        ("time_unit=ms", "a,0,10800000\nb,86400000,90000000", None),
+    ],
+)  # fmt: skip
+def test_the_unit_that_fits_times_is_suggested(
+    tmp_path: Path, unit: str, rows: str, fitting: str | None
+) -> None:
+    (tmp_path / "a.csv").write_text(f"device,start,end\n{rows}\n")
+    stderr = invoke("import", "csv", tmp_path / "a.csv", "-s", unit, "-o", tmp_path / "b").stderr
+    assert stderr.endswith(f"import it again with -s {fitting}\n") if fitting else not stderr
+
+
+@pytest.mark.parametrize(
+    ("unit", "rates", "fitting"),
+    [
+        ("Mbps", "6.5,3,45", None),
+        ("Gbps", "6.5,3,45", "rate_unit=Mbps (the median would be 6.5 Mbit/s)"),
+        ("kbps", "6.5,3,45", "rate_unit=Mbps (the median would be 6.5 Mbit/s)"),
+        ("bps", "20,30,40", "rate_unit=Mbps (the median would be 30 Mbit/s)"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["phone", "server"])
+def test_the_unit_that_fits_rates_is_suggested(
+    tmp_path: Path, unit: str, rates: str, fitting: str | None, kind: str
+) -> None:
+    rows = "".join(f"d{rate},{rate},{kind}\n" for rate in rates.split(","))
+    (tmp_path / "a.csv").write_text(f"device,bandwidth,kind\n{rows}")
+    option = f"rate_unit={unit}"
+    stderr = invoke("import", "csv", tmp_path / "a.csv", "-s", option, "-o", tmp_path / "b").stderr
+    if fitting is None or (unit, kind) == ("Gbps", "server"):
+        assert not stderr
+    elif kind == "phone":
+        assert fitting in stderr
+        assert ("give them the kind server" in stderr) == (unit == "Gbps")
+    else:
+        assert "are its rates in the right unit?" in stderr
 
 
 def test_an_offset_without_a_colon_is_written_with_one(tmp_path: Path) -> None:
