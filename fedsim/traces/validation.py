@@ -189,7 +189,7 @@ def _fitting_unit(
     typical: float,
     text: Callable[[float], str],
 ) -> str | None:
-    """The unit that brings a median nearest to a typical one, with that median; None if the declared one is not known."""
+    """The unit that brings a median nearest to a typical one, with that median; None if the declared one is unknown."""
     if declared is None or declared not in units:
         return None
     medians = {unit: median * scale / units[declared] for unit, scale in units.items()}
