@@ -85,10 +85,7 @@ class Assembly:
     @cached_property
     def prospects(self) -> Prospects:
         """What the clients can do."""
-        world, traffic_bytes = self.world, self.traffic_bytes
-        return Prospects(
-            self.scenario, self.population, world.work, traffic_bytes, world.memory_in_trace
-        )
+        return Prospects(self.scenario, self.population, self.world.work, self.traffic_bytes)
 
     @cached_property
     def execution(self) -> Execution | None:

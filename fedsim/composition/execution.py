@@ -8,8 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,19 +19,14 @@ from fedsim.analysis.run import Run, load_run
 from fedsim.composition.assembly import Assembly, assembled, build_server, build_station, prepare
 from fedsim.composition.closing import write_population
 from fedsim.composition.extras import (
-    ModelKeeper,
     Stopwatch,
     TimedPlane,
     Trackers,
     flows,
+    model_keeper,
     rare_garbage_collection,
-    summary_of,
 )
-from fedsim.composition.recorded import (
-    LEARNED_VALUES,
-    RecordedTimeline,
-    world_seed,
-)
+from fedsim.composition.recorded import LEARNED_VALUES, RecordedTimeline, world_seed
 from fedsim.composition.resuming import load_original, timeline_differs
 from fedsim.composition.rules.finished import FINISHED, SHOWN_BY_REPORT, FinishedRun
 from fedsim.composition.shared import Shared
@@ -102,16 +96,12 @@ def execute(
 
     Args:
         loaded: the scenario.
-        output: run folder; :func:`default_folder` if None.
-        overwrite: replace an existing run.
-        timing_only: simulate time only.
+        output, overwrite, timing_only, live, on_progress: as for :func:`fedsim.run`.
         timeline: a complete run whose timeline replaces the simulation; devices and data split then use its seed
             instead of the scenario's.
         shared: traces and data sets already loaded, to share them between runs.
         threads: worker threads of local training, if the scenario gives none; never changes a result.
-        live: update the report page during the run; an open page reloads itself.
-        on_progress: called several times a second during the run.
-        on_warning: called with each warning: about the scenario before the run begins, about an empty run at its end.
+        on_warning: called with each warning: about the scenario before the run begins, about the run at its end.
 
     Raises:
         UserError: the scenario's parts or the timeline are not compatible, or the folder cannot be used.
@@ -134,38 +124,45 @@ def execute(
     # Step 2. The run folder is claimed, and says what is run.
     folder = RunFolder(output if output is not None else default_folder(loaded))
     with loaded.locating_errors(), folder.claimed(overwrite=overwrite):
-        folder.begin(
-            loaded.resolved_yaml(),
-            {
-                "name": loaded.scenario.name,
-                "seed": loaded.scenario.seed,
-                "clients": assembly.task.clients,
-                "timing_only": not assembly.learns,
-                "user_code": loaded.user_code(),
-                "data_files": loaded.data_files(),
-                "folders": {"run": str(folder.path.resolve()), "project": str(loaded.folder)},
-                "timeline": None
-                if timeline is None
-                else {"run": str(timeline.path.resolve()), "seed": world_seed(timeline)},
-                **({"notes": [warning.message for warning in warnings]} if warnings else {}),
-                **environment(),
-            },
-        )
+        folder.begin(loaded.resolved_yaml(), _first_info(assembly, folder, timeline, warnings))
         write_sources(folder.path, loaded.sources())
         # Step 3. Learner and server are built. After a mistake that appears only then, nothing is left behind.
-        with _begun(
-            folder.remove,
+        execution = _Execution(
             assembly,
             folder,
+            undo=folder.remove,
             timeline=timeline,
             threads=threads,
             live=live,
             on_progress=on_progress,
-            began=began,
             on_warning=on_warning,
-        ) as execution:
-            # Step 4. The run takes place, and step 5, its tables are completed, checked and reported.
-            return execution.run()
+            began=began,
+        )
+        # Step 4. The run takes place, and step 5, its tables are completed, checked and reported.
+        return execution.run()
+
+
+def _first_info(
+    assembly: Assembly, folder: RunFolder, timeline: Run | None, warnings: list[UserError]
+) -> dict[str, Any]:
+    """The content of ``run.json`` when a run begins."""
+    loaded, scenario = assembly.loaded, assembly.scenario
+    info: dict[str, Any] = {
+        "name": scenario.name,
+        "seed": scenario.seed,
+        "clients": assembly.task.clients,
+        "timing_only": not assembly.learns,
+        "user_code": loaded.user_code(),
+        "data_files": loaded.data_files(),
+        "folders": {"run": str(folder.path.resolve()), "project": str(loaded.folder)},
+        "timeline": None,
+        **environment(),
+    }
+    if timeline is not None:
+        info["timeline"] = {"run": str(timeline.path.resolve()), "seed": world_seed(timeline)}
+    if warnings:
+        info["notes"] = [warning.message for warning in warnings]
+    return info
 
 
 @rare_garbage_collection()
@@ -218,21 +215,18 @@ def resume(
             assembly.world.release_traces()
         earlier = {name: float(info.get(name) or 0) for name in _WALL}
         folder.reopen(resumed=int(info.get("resumed", 0)) + 1)
-        undo = partial(folder.update_info, status=info["status"])
-        with (
-            folder.tables_aside() as put_tables_back,
-            _begun(
-                undo,
+        with folder.tables_aside() as put_tables_back:
+            execution = _Execution(
                 assembly,
                 folder,
+                undo=partial(folder.update_info, status=info["status"]),
                 timeline=timeline,
                 threads=threads,
                 live=live,
                 on_progress=on_progress,
                 began=began,
                 earlier=earlier,
-            ) as execution,
-        ):
+            )
             on_start(execution.starting_point())
             try:
                 return execution.run()
@@ -243,72 +237,77 @@ def resume(
                 raise timeline_differs(error, loaded, folder) from None
 
 
-@contextlib.contextmanager
-def _begun(
-    undo: Callable[[], object], assembly: Assembly, folder: RunFolder, **settings: Any
-) -> Iterator[_Execution]:
-    """Begin a run with the writer of its tables; ``undo`` is called if that fails."""
-    columns = DispatchRows(assembly.population.power).columns
-    with RunWriter(folder, clients=assembly.task.clients, columns=columns) as writer:
-        try:
-            execution = _Execution(writer, assembly, folder, **settings)
-        except Exception:
-            writer.close()
-            undo()
-            raise
-        yield execution
-
-
 def _checked(run: Run) -> Run:
-    """A complete run; its page is written if the process was killed before it was.
-
-    Raises:
-        UserError: a file of the run is missing or damaged.
-    """
+    """A complete run whose files are as they were; its page is written if the process was killed before it was."""
     raise_all(run.folder.problems(run.info))
     if not run.folder.report.exists():
         run.report()
     return run
 
 
-@dataclass
 class _Execution:
-    """A run in progress."""
+    """A run in progress.
 
-    writer: RunWriter
-    assembly: Assembly
-    folder: RunFolder
-    timeline: Run | None
-    threads: int | None
-    live: bool
-    on_progress: OnProgress | None
-    began: float
-    """Instant of ``time.perf_counter``."""
-    on_warning: OnWarning = log_warning
-    earlier: Mapping[str, float] | None = None
-    """Wall seconds before a run was resumed."""
+    Args:
+        assembly, folder: what is run, and where.
+        undo: called if the run cannot begin.
+        timeline, threads, live, on_progress, on_warning: as for :func:`execute`.
+        began: instant of ``time.perf_counter``.
+        earlier: wall seconds before the run was resumed; None for a new run.
+    """
 
-    def __post_init__(self) -> None:
-        self._earlier = self.earlier or {}
+    def __init__(
+        self,
+        assembly: Assembly,
+        folder: RunFolder,
+        *,
+        undo: Callable[[], object],
+        timeline: Run | None,
+        threads: int | None,
+        live: bool,
+        on_progress: OnProgress | None,
+        began: float,
+        on_warning: OnWarning = log_warning,
+        earlier: Mapping[str, float] | None = None,
+    ) -> None:
+        self.assembly = assembly
+        self.folder = folder
+        self.live = live
+        self.on_progress = on_progress
+        self.on_warning = on_warning
+        self.began = began
+        self._resumed = earlier is not None
+        self._earlier = earlier or {}
         self._refresh_at = 0.0
-        self._stop = self.assembly.scenario.stop.model_dump()
-        self._checkpoints = Checkpoints(self.folder.checkpoint)
+        self._stop = assembly.scenario.stop.model_dump()
+        self._checkpoints = Checkpoints(folder.checkpoint)
         self._reached: Mapping[str, Any] | None = None
         self._checkpointed_at = self._rested_at = time.monotonic()
         self._learning = Stopwatch()
         self._metrics: Mapping[str, float] = {}
         self._grace = Grace()
         self._trackers: Trackers | None = None
-        self._learner = self._make_learner() if self.assembly.learns else None
-        self._plane = None if self._learner is None else TimedPlane(self._learner, self._learning)
-        self._server: Server | RecordedTimeline
-        if self.timeline is None:
-            self._server = build_server(self.assembly, self._plane, self.writer, self._on_update)
-        else:
-            assert self._plane is not None
-            self._server = RecordedTimeline(
-                self.timeline, self._plane, self.writer, self.assembly.scenario, self._on_update
-            )
+        self._learner: Learner | None = None
+        self._plane: TimedPlane | None = None
+        columns = DispatchRows(assembly.population.power).columns
+        self.writer = RunWriter(folder, clients=assembly.task.clients, columns=columns)
+        try:
+            if assembly.learns:
+                self._learner = self._make_learner(threads)
+                self._plane = TimedPlane(self._learner, self._learning)
+            self._server = self._make_server(timeline)
+        except BaseException as error:
+            self.writer.close()
+            if isinstance(error, Exception):
+                undo()
+            raise
+
+    def _make_server(self, timeline: Run | None) -> Server | RecordedTimeline:
+        if timeline is None:
+            return build_server(self.assembly, self._plane, self.writer, self._on_update)
+        assert self._plane is not None
+        scenario = self.assembly.scenario
+        return RecordedTimeline(timeline, self._plane, self.writer, scenario, self._on_update)
 
     def run(self) -> Run:
         """Simulate, train, and finish the run folder.
@@ -320,13 +319,11 @@ class _Execution:
         try:
             # The server runs until a limit is reached; the learner follows it, and trains what is left at the end.
             with grace(self._grace):
-                if self._learner is not None:
-                    with self._learning:
-                        self._learner.start()
+                if self._plane is not None:
+                    self._plane.start()
                 self._server.run()
-                if self._learner is not None:
-                    with self._learning:
-                        self._learner.close()
+                if self._plane is not None:
+                    self._plane.close()
             run = self._close()
         except KeyboardInterrupt:
             self._leave(Status.INTERRUPTED)
@@ -339,8 +336,7 @@ class _Execution:
         except Exception as error:
             if is_disk_full(error):
                 raise self._no_room() from error
-            begun = self.earlier is not None or self._server.dispatched
-            if isinstance(error, UserError) and not begun:
+            if isinstance(error, UserError) and not (self._resumed or self._server.dispatched):
                 # A mistake that appears before the first dispatch: leave nothing behind.
                 self.writer.close()
                 self.folder.remove()
@@ -363,20 +359,13 @@ class _Execution:
         assembly, folder = self.assembly, self.folder
         run = Run(folder, assembly.loaded.resolved())
         run.written(self.writer.finish())
-        population = assembly.population
-        end_ns = self._server.now_ns
+        population, end_ns = assembly.population, self._server.now_ns
         simulated_s = end_ns / NS_PER_S
         client_metrics = self._learner.client_metrics() if self._learner is not None else None
         # A run may continue after its last event, so its end is not in the tables.
         run.info = folder.update_info(simulated_s=simulated_s)
-        write_population(
-            run,
-            population,
-            assembly.task.samples,
-            end_ns,
-            client_metrics,
-            assembly.world.names(),
-        )
+        names = assembly.world.names()
+        write_population(run, population, assembly.task.samples, end_ns, client_metrics, names)
         labels = assembly.task.partition_rows()
         if labels is not None:
             table = from_columns(PARTITION, labels)
@@ -408,17 +397,16 @@ class _Execution:
         )
         self._checkpoints.remove()
         if self._trackers is not None:
-            self._trackers.finish(Status.COMPLETE, summary_of(run.info))
+            self._trackers.finish(Status.COMPLETE, run.info)
         return run
 
     def _warn(self, run: Run) -> None:
         """Give the warnings of the finished run, and note them in ``run.json``."""
-        server, ignored = self._server, self.assembly.scenario.ignore
         finished = FinishedRun(run, self.assembly)
-        if isinstance(server, Server):
+        if isinstance(server := self._server, Server):
             finished = FinishedRun(run, self.assembly, server.ran_out, server.empty_draws > 0)
         notes = self.folder.read_info().get("notes", [])
-        for warning in FINISHED.warnings(finished, ignored):
+        for warning in FINISHED.warnings(finished, self.assembly.scenario.ignore):
             self.on_warning(self.assembly.loaded.located(warning))
             # A resumed run may find a note that is there already.
             if warning.rule not in SHOWN_BY_REPORT and warning.message not in notes:
@@ -430,7 +418,7 @@ class _Execution:
         self.writer.close()
         info = self.folder.close(status, **self._wall(), **more)
         if self._trackers is not None:
-            self._trackers.finish(status, summary_of(info))
+            self._trackers.finish(status, info)
         # Without a page, or with the one of a live run, which reloads itself; its problems never hide why the run ends.
         with contextlib.suppress(Exception):
             Run(self.folder).report()
@@ -444,16 +432,16 @@ class _Execution:
             self._leave(Status.INTERRUPTED)
         return self.folder.no_room()
 
-    def _make_learner(self) -> Learner:
+    def _make_learner(self, threads: int | None) -> Learner:
         from fedsim.composition.remote import remote_workers
         from fedsim.learning.learner import Learner
 
         scenario = self.assembly.scenario
         training = scenario.training
-        if training.threads is None and self.threads is not None:
-            training = training.model_copy(update={"threads": self.threads})
-        setting = scenario.checkpoint_models
-        keeper = None if setting is None else ModelKeeper(setting, self.folder)
+        if training.threads is None and threads is not None:
+            training = training.model_copy(update={"threads": threads})
+        kept = scenario.checkpoint_models
+        keeps = {} if kept is None else {"on_version": model_keeper(kept, self.folder)}
         checkpoint = self._checkpoints.load()
         self._reached = None if checkpoint is None else checkpoint[1]
         # A killed run could not record its time, but its last checkpoint did.
@@ -468,13 +456,11 @@ class _Execution:
             checkpoint=checkpoint,
             on_metrics=self._on_metrics,
             on_rest=self._on_rest,
-            **({} if keeper is None else {"on_version": keeper.on_version}),
+            **keeps,
         )
         definitions = to_document(learner.metric_definitions.values())
         self.folder.update_info(**{DEFINITIONS_KEY: definitions})
-        self._trackers = Trackers(
-            self.assembly.loaded, self.folder, resumed=self.earlier is not None
-        )
+        self._trackers = Trackers(self.assembly.loaded, self.folder, resumed=self._resumed)
         return learner
 
     # -- during the run ----------------------------------------------------------------------------------------------
@@ -501,6 +487,7 @@ class _Execution:
         )
 
     def _on_rest(self, learner: Learner) -> None:
+        """Write a checkpoint if it is due."""
         now = time.monotonic()
         # The next moment of rest, if it comes as late as this one did, would be too late.
         due = now + (now - self._rested_at) - self._checkpointed_at >= CHECKPOINT_INTERVAL_S
@@ -528,15 +515,9 @@ class _Execution:
         return f"{text}, simulated {simulated}, {self._reached['share']:.0%} of the run"
 
     def _progress(self) -> Progress:
-        server = self._server
-        now_s = server.now_ns / NS_PER_S
-        share = share_done(
-            self._stop,
-            simulated_s=now_s,
-            rounds=server.round,
-            dispatches=server.dispatched,
-            arrivals=server.arrived,
-        )
+        server, now_s = self._server, self._server.now_ns / NS_PER_S
+        reached = {"rounds": server.round, "dispatches": server.dispatched}
+        share = share_done(self._stop, simulated_s=now_s, arrivals=server.arrived, **reached)
         return Progress(
             now_s, server.version, server.round, server.dispatched, share, self._metrics
         )
@@ -547,9 +528,8 @@ class _Execution:
         if began < self._refresh_at:
             return
         self.writer.flush()
-        with contextlib.suppress(
-            UserError
-        ):  # A page that cannot be written is reported at the end.
+        # A page that cannot be written is reported at the end.
+        with contextlib.suppress(UserError):
             Run(self.folder).report(refresh_s=REFRESH_S)
         ended = time.monotonic()
         self._refresh_at = ended + max(REFRESH_S, 20 * (ended - began))

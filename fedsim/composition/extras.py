@@ -6,7 +6,7 @@ import contextlib
 import gc
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedsim.errors import UserError
@@ -22,36 +22,29 @@ if TYPE_CHECKING:
     from fedsim.learning.learner import Learner
     from fedsim.runs.folder import RunFolder
 
-_LOGGER = logging.getLogger("fedsim")
 
+def model_keeper(
+    section: CheckpointModels, folder: RunFolder
+) -> Callable[[Aggregate, Learner | None], None]:
+    """A function, called after every aggregation, that keeps the models of ``section`` in the run folder."""
+    passed = 0
 
-class ModelKeeper:
-    """Keeps models at a fixed interval of versions or of simulated time.
-
-    Args:
-        section: the interval.
-        folder: the run folder.
-    """
-
-    def __init__(self, section: CheckpointModels, folder: RunFolder) -> None:
-        self._section = section
-        self._folder = folder
-        self._passed = 0
-
-    def on_version(self, instruction: Aggregate, learner: Learner | None) -> None:
-        """Keep the model if it is due; a resumed run has kept those before its checkpoint."""
-        versions = self._section.versions
-        if versions is not None:
-            passed = instruction.version // versions
+    def keep(instruction: Aggregate, learner: Learner | None) -> None:
+        nonlocal passed
+        before = passed
+        if section.versions is not None:
+            passed = instruction.version // section.versions
         else:
-            passed = int(instruction.time_s / self._section.interval_s)
-        due, self._passed = passed > self._passed, passed
-        if due and learner is not None:
+            passed = int(instruction.time_s / section.interval_s)
+        # A resumed run has kept those before its checkpoint, for which there is no learner.
+        if passed > before and learner is not None:
             from fedsim.runs.checkpoint import save_model
 
-            self._folder.models.mkdir(exist_ok=True)
-            path = self._folder.models / f"version-{instruction.version:08d}.safetensors"
+            folder.models.mkdir(exist_ok=True)
+            path = folder.models / f"version-{instruction.version:08d}.safetensors"
             save_model(path, learner.named_model(), {})
+
+    return keep
 
 
 def require_trackers(loaded: LoadedScenario) -> None:
@@ -70,11 +63,6 @@ def require_trackers(loaded: LoadedScenario) -> None:
 class Trackers:
     """The trackers of a run; one that fails is reported and left out from then on.
 
-    Args:
-        loaded: the scenario.
-        folder: the run folder.
-        resumed: whether the run continues after an interruption.
-
     Raises:
         UserError: a tracker cannot be started.
     """
@@ -82,16 +70,9 @@ class Trackers:
     def __init__(self, loaded: LoadedScenario, folder: RunFolder, *, resumed: bool) -> None:
         self._trackers: list[Tracker] = []
         self._evaluations = 0
-        scenario = loaded.scenario
-        for number, part in enumerate(scenario.logging):
-            run = TrackedRun(
-                scenario.name,
-                scenario.seed,
-                folder.tracking,
-                folder.path.resolve(),
-                loaded.resolved(),
-                resumed,
-            )
+        name, seed, path = loaded.scenario.name, loaded.scenario.seed, folder.path.resolve()
+        for number, part in enumerate(loaded.scenario.logging):
+            run = TrackedRun(name, seed, folder.tracking, path, loaded.resolved(), resumed)
             try:
                 self._trackers.append(part.create(run))
             except Exception as error:
@@ -104,39 +85,30 @@ class Trackers:
 
     def log(self, instruction: Evaluate, metrics: Mapping[str, float]) -> None:
         """Log one evaluation."""
-        moment = Moment(
-            self._evaluations, instruction.time_s, instruction.version, instruction.round
-        )
-        self._evaluations += 1
-        for tracker in list(self._trackers):
-            try:
-                tracker.log(dict(metrics), moment)
-            except Exception as error:
-                self._trackers.remove(tracker)
-                _warn(tracker, error)
+        number, self._evaluations = self._evaluations, self._evaluations + 1
+        moment = Moment(number, instruction.time_s, instruction.version, instruction.round)
+        self._each(lambda tracker: tracker.log(dict(metrics), moment))
 
-    def finish(self, status: str, summary: Mapping[str, Any]) -> None:
-        """End all trackers."""
-        for tracker in self._trackers:
-            try:
-                tracker.finish(status, summary)
-            except Exception as error:
-                _warn(tracker, error)
+    def finish(self, status: str, info: Mapping[str, Any]) -> None:
+        """End all trackers with the status of the run and the numbers of its ``run.json``."""
+        numbers = {
+            key: value for key, value in info.items() if isinstance(value, int | float | str)
+        }
+        self._each(lambda tracker: tracker.finish(status, numbers))
         self._trackers.clear()
 
-
-def _warn(tracker: Tracker, error: Exception) -> None:
-    _LOGGER.warning(
-        "the tracker %s failed and logs nothing more; the run continues: %s: %s",
-        tracker.name or type(tracker).__name__,
-        type(error).__name__,
-        error,
-    )
-
-
-def summary_of(info: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of ``run.json``, for trackers."""
-    return {key: value for key, value in info.items() if isinstance(value, int | float | str)}
+    def _each(self, call: Callable[[Tracker], None]) -> None:
+        for tracker in list(self._trackers):
+            try:
+                call(tracker)
+            except Exception as error:
+                self._trackers.remove(tracker)
+                logging.getLogger("fedsim").warning(
+                    "the tracker %s failed and logs nothing more; the run continues: %s: %s",
+                    tracker.name or type(tracker).__name__,
+                    type(error).__name__,
+                    error,
+                )
 
 
 @contextlib.contextmanager
@@ -158,8 +130,8 @@ def rare_garbage_collection() -> Iterator[None]:
         gc.unfreeze()
 
 
-class Stopwatch:
-    """Total wall time of its ``with`` blocks, up to now if one of them is running."""
+class Stopwatch(contextlib.ContextDecorator):
+    """Total wall time of its ``with`` blocks and of the functions it decorates, up to now if one of them is running."""
 
     def __init__(self) -> None:
         self._ended_s = 0.0
@@ -179,36 +151,25 @@ class Stopwatch:
 
 
 class TimedPlane:
-    """The learner, with a stopwatch for its wall time."""
+    """The learner, with a stopwatch for its wall time; notes whether the timeline depends on learned values."""
 
     def __init__(self, learner: Learner, stopwatch: Stopwatch) -> None:
-        self._learner = learner
-        self._stopwatch = stopwatch
         self.was_asked = False
         self.hold = learner.hold
         self.drop = learner.drop
+        self.start = stopwatch(learner.start)
+        self.close = stopwatch(learner.close)
+        self.submit = stopwatch(learner.submit)
+        self.evaluate = stopwatch(learner.evaluate)
+        self.training_losses = stopwatch(self._noted(learner.training_losses))
+        self.client_accuracies = stopwatch(self._noted(learner.client_accuracies))
 
-    def submit(self, instruction: Any) -> None:
-        """Pass on an instruction."""
-        with self._stopwatch:
-            self._learner.submit(instruction)
+    def _noted(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def call(argument: Any) -> Any:
+            self.was_asked = True
+            return function(argument)
 
-    def evaluate(self, instruction: Evaluate) -> Mapping[str, float]:
-        """Pass on an evaluation."""
-        with self._stopwatch:
-            return self._learner.evaluate(instruction)
-
-    def training_losses(self, dispatch_ids: Any) -> Any:
-        """Pass on a request for losses, and note that the timeline depends on learned values."""
-        self.was_asked = True
-        with self._stopwatch:
-            return self._learner.training_losses(dispatch_ids)
-
-    def client_accuracies(self, version: int) -> Any:
-        """Pass on a request for accuracies, and note that the timeline depends on learned values."""
-        self.was_asked = True
-        with self._stopwatch:
-            return self._learner.client_accuracies(version)
+        return call
 
 
 def flows(network: Network) -> dict[str, Any]:

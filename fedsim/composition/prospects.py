@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -36,15 +36,12 @@ class Prospects:
         population: the clients' devices.
         work: work per dispatch.
         traffic_bytes: bytes of the download and of the upload of a dispatch.
-        memory_in_trace: reads the memory of each client's device from its trace, (N,), NaN if unknown; None if no trace
-            gives memory. Only called for a hint.
     """
 
     scenario: Scenario
     population: Population
     work: Work
     traffic_bytes: tuple[float, float]
-    memory_in_trace: Callable[[], npt.NDArray[np.float64] | None]
 
     @cached_property
     def demands(self) -> Demands:
@@ -54,20 +51,46 @@ class Prospects:
     # -- which clients can participate --------------------------------------------------------------------------------
 
     @cached_property
-    def _first_ns(self) -> npt.NDArray[np.int64]:
-        """When each client is first online, (N,); NEVER if it never is."""
+    def _excluded(self) -> list[tuple[npt.NDArray[np.bool_], str, str]]:
+        """Clients that cannot be given work, (N,) each: which, why, and how to let them participate."""
+        replayed, until_s = (
+            self.scenario.devices.availability.params,
+            self.scenario.stop.simulated_time,
+        )
         clients = np.arange(self.population.clients)
-        return self.population.availability.next_online_many(clients, np.zeros_like(clients))
-
-    @cached_property
-    def _end_ns(self) -> int:
-        until_s = self.scenario.stop.simulated_time
-        return NEVER - 1 if until_s is None else to_ns(until_s)
+        first_ns = self.population.availability.next_online_many(clients, np.zeros_like(clients))
+        end_ns = NEVER - 1 if until_s is None else to_ns(until_s)
+        eligible, never = self.population.eligible, first_ns >= NEVER
+        rule, change, why = None, "on_end", "are never online"
+        if isinstance(replayed, TraceAvailabilityParams):
+            rule = replayed.require
+            if replayed.start:
+                change += f" or an earlier start (now {format_duration(replayed.start)})"
+        if rule:
+            change, why = f"{change} or require", f"never meet the rule '{rule}'"
+        return [
+            (
+                ~eligible,
+                "have less memory than training needs",
+                "raise devices.memory, or ram_bytes in the trace's compute table, or choose a smaller model",
+            ),
+            (
+                eligible & never,
+                why,
+                f"change devices.availability: {change}, or take another trace",
+            ),
+            (
+                eligible & ~never & (first_ns > end_ns),
+                "come online only after stop.simulated_time",
+                "let the run last longer (stop.simulated_time)",
+            ),
+        ]
 
     @cached_property
     def usable(self) -> npt.NDArray[np.bool_]:
         """Clients that can be given work, (N,)."""
-        return self.population.eligible & (self._first_ns <= self._end_ns)
+        excluded: npt.NDArray[np.bool_] = np.any([one[0] for one in self._excluded], axis=0)
+        return ~excluded
 
     @cached_property
     def count(self) -> int:
@@ -89,56 +112,15 @@ class Prospects:
         return f"only {format_count(self.count)} of {format_count(clients)} can ever be given work: {self.exclusions}"
 
     @property
-    def _never(self) -> npt.NDArray[np.bool_]:
-        """Eligible clients that are never online, (N,)."""
-        return self.population.eligible & (self._first_ns >= NEVER)
-
-    @property
-    def _rule(self) -> str | None:
-        """The eligibility rule that the scenario gives."""
-        params = self.scenario.devices.availability.params
-        return params.require if isinstance(params, TraceAvailabilityParams) else None
-
-    @cached_property
     def exclusions(self) -> str:
         """Number of clients that cannot be given work, for each reason."""
-        eligible = self.population.eligible
-        later = eligible & (self._first_ns > self._end_ns) & ~self._never
-        reasons = (
-            (~eligible, "have less memory than training needs"),
-            (
-                self._never,
-                f"never meet the rule '{self._rule}'" if self._rule else "are never online",
-            ),
-            (later, "come online only after stop.simulated_time"),
-        )
-        counts = [(int(np.count_nonzero(excluded)), text) for excluded, text in reasons]
-        return ", ".join(f"{format_count(count)} {text}" for count, text in counts if count)
+        counts = [(int(np.count_nonzero(clients)), why) for clients, why, _ in self._excluded]
+        return ", ".join(f"{format_count(count)} {why}" for count, why in counts if count)
 
     @property
     def inclusion(self) -> str:
         """How to let the excluded clients participate."""
-        eligible, replayed = self.population.eligible, self.scenario.devices.availability.params
-        fixes = []
-        if not eligible.all():
-            in_trace = self.memory_in_trace()
-            given = in_trace is not None and not np.isnan(in_trace[~eligible]).any()
-            memory = (
-                "ram_bytes (in bytes) in the trace's compute table" if given else "devices.memory"
-            )
-            fixes.append(f"raise {memory}, or choose a smaller model")
-        if self._never.any():
-            begins_late = isinstance(replayed, TraceAvailabilityParams) and replayed.start
-            earlier = (
-                f"choose an earlier devices.availability.start (now {format_duration(replayed.start)}), "
-                if begins_late
-                else ""
-            )
-            key = "require" if self._rule else "on_end"
-            fixes.append(f"{earlier}change devices.availability.{key}, or take another trace")
-        if (eligible & ~self._never).any():
-            fixes.append("let the run last longer (stop.simulated_time)")
-        return "; ".join(fixes)
+        return "; ".join(fix for clients, _, fix in self._excluded if clients.any())
 
     # -- which clients can finish in time -----------------------------------------------------------------------------
 
@@ -186,14 +168,17 @@ class Prospects:
         return (steps * step_s)[self.usable]
 
     @cached_property
-    def transfers_s(self) -> tuple[Floats, Floats]:
+    def transfers_s(self) -> list[Floats]:
         """Duration of download and upload at nominal rates, of each client that can be given work."""
-        network, usable = self.population.network, self.usable
-        down_s, up_s = (
-            self._wires_s(direction, size) + network.latencies_ns(direction)[usable] / NS_PER_S
-            for direction, size in zip(Direction, self.traffic_bytes, strict=True)
-        )
-        return down_s, up_s
+        network = self.population.network
+        return [
+            self._wires_s(direction, size) + network.latencies_ns(direction)[self.usable] / NS_PER_S
+            for direction, size in self._traffic
+        ]
+
+    @property
+    def _traffic(self) -> list[tuple[Direction, float]]:
+        return list(zip(Direction, self.traffic_bytes, strict=True))
 
     def _wires_s(self, direction: Direction, size_bytes: float) -> Floats:
         """The same without the latency; without what the transport adds if there are many clients."""
@@ -243,14 +228,32 @@ class Prospects:
     def is_certain(self) -> bool:
         """Whether no draw makes a dispatch shorter than at nominal speed and rates."""
         compute, network = self.population.compute, self.population.network
-        steady = compute.steady and compute.constant_steps_ns() is not None
         # On shared links, a client gets the nominal rate if no other client uses them.
-        return steady and (
-            isinstance(network, SharedNetwork)
-            or all(
-                network.constant_transfers_ns(direction, size) is not None
-                for direction, size in zip(Direction, self.traffic_bytes, strict=True)
+        return (
+            compute.steady
+            and compute.constant_steps_ns() is not None
+            and (
+                isinstance(network, SharedNetwork)
+                or all(network.constant_transfers_ns(*each) is not None for each in self._traffic)
             )
+        )
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether no simulated time can ever pass, but only ``stop.simulated_time`` ends the run."""
+        server, stop, population = self.scenario.server, self.scenario.stop, self.population
+        ends = stop.rounds or stop.dispatches or stop.arrivals or stop.target
+        pauses = [getattr(server.schedule.params, key, 0.0) for key in ("pause", "length")]
+        waits = [*pauses, server.aggregation_time, self.scenario.devices.failures.upload_loss]
+        users = server.schedule.user or server.selection.user or not server.selection.type.chooses
+        if ends or any(waits) or users or not self.is_certain:
+            return False
+        transfers_ns = [population.network.constant_transfers_ns(*each) for each in self._traffic]
+        works_ns = [population.compute.constant_steps_ns(), *transfers_ns]
+        end_ns = to_ns(stop.simulated_time or 0.0)
+        online_ns = population.availability.online_between_ns(0, end_ns)
+        return not any(ns is None or ns.any() for ns in works_ns) and bool(
+            (online_ns == end_ns).all()
         )
 
 
@@ -275,14 +278,11 @@ def impossible(prospects: Prospects) -> Iterator[UserError]:
     for limit in ("arrivals", "dispatches"):
         allowed = getattr(stop, limit)
         if allowed is not None and demands.updates > allowed:
-            needed = server.schedule.type.updates_needed
             yield UserError(
                 f"a version needs {format_count(demands.updates)} updates, but the run ends after "
                 f"{format_count(allowed)} {limit}",
-                where=_key(needed),
-                hint=f"set at most {allowed}, or raise stop.{limit}"
-                if needed
-                else f"raise stop.{limit} to at least {demands.updates}",
+                where=_key(server.schedule.type.updates_needed),
+                hint=f"raise stop.{limit} to at least {demands.updates}, or require fewer updates",
             )
     if not prospects.usable.any():
         yield UserError(
@@ -304,7 +304,7 @@ def impossible(prospects: Prospects) -> Iterator[UserError]:
             where=prospects.limit_key,
             hint=prospects.more_time(needed_s.min(), needed_s.max()),
         )
-    if _stands_still(prospects):
+    if prospects.stands_still:
         yield UserError(
             "no dispatch takes any time, so the clock stands still and the run never ends",
             where="devices",
@@ -318,32 +318,6 @@ def impossible(prospects: Prospects) -> Iterator[UserError]:
             where="devices.failures.upload_loss",
             hint="set it below 1, or give stop.simulated_time or stop.dispatches",
         )
-
-
-def _stands_still(prospects: Prospects) -> bool:
-    """Whether no simulated time can ever pass, but only ``stop.simulated_time`` ends the run."""
-    scenario, population = prospects.scenario, prospects.population
-    server, stop = scenario.server, scenario.stop
-    if stop.rounds or stop.dispatches or stop.arrivals or stop.target:
-        return False
-    works_ns = [
-        population.compute.constant_steps_ns(),
-        *(
-            population.network.constant_transfers_ns(direction, size)
-            for direction, size in zip(Direction, prospects.traffic_bytes, strict=True)
-        ),
-    ]
-    pauses = (getattr(server.schedule.params, key, 0.0) for key in ("pause", "length"))
-    users = (server.schedule.user, server.selection.user)
-    end_ns = to_ns(stop.simulated_time or 0.0)
-    return (
-        prospects.is_certain
-        and not any(work_ns is None or work_ns.any() for work_ns in works_ns)
-        and server.selection.type.chooses
-        and not (any(pauses) or any(users) or server.aggregation_time)
-        and not scenario.devices.failures.upload_loss
-        and bool((population.availability.online_between_ns(0, end_ns) == end_ns).all())
-    )
 
 
 def _key(parameter: str) -> str:
