@@ -23,9 +23,6 @@ from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.parameters import TraceParameters
 from fedsim.vocabulary.metrics import METRICS, MetricDefinition
 
-_Need = tuple[bool, str, str, str]
-"""A need: whether it is unmet, what is wrong, where, and what to do."""
-
 
 def unmet_requirements(
     method: Method,
@@ -44,10 +41,75 @@ def unmet_requirements(
         learns: whether the run trains, instead of simulating time alone.
         client_accuracies: whether accuracies on clients' own test samples can be measured.
     """
+    title, optimizer = method.title or method.name, method.context.optimizer
+    schedule, selection = server.schedule.type, server.selection.type
+    timing, choosing = called(schedule), called(selection)
+    plain_momentum = isinstance(optimizer, Sgd) and not optimizer.params.momentum
+    cohort, reason = cohort_of(server.selection.params), method.only_synchronous
     needs = (
-        *_needs_of_method(method, server.schedule.type),
-        *_needs_of_schedule(server, clients),
-        *_needs_of_selection(server, learns=learns, client_accuracies=client_accuracies),
+        (
+            bool(reason) and not schedule.synchronous,
+            f"{title} cannot run under the {timing} schedule"
+            + (f": {reason}" if isinstance(reason, str) else ""),
+            "server.schedule",
+            "use the sync schedule",
+        ),
+        (
+            method.prologue() is not None and not schedule.begins_with_prologue,
+            f"{title} begins with a round of all clients, which the {timing} schedule does not dispatch",
+            "server.schedule",
+            "use the sync schedule",
+        ),
+        (
+            bool(method.needs_plain_sgd) and not optimizer.is_plain,
+            f"{title} needs plain SGD: {method.needs_plain_sgd}",
+            "training.optimizer",
+            "use sgd without momentum and weight_decay",
+        ),
+        (
+            bool(method.needs_no_momentum) and not plain_momentum,
+            f"{title} needs SGD without momentum: {method.needs_no_momentum}",
+            "training.optimizer",
+            "use sgd without momentum; weight_decay is allowed",
+        ),
+        (
+            bool(method.needs_sgd) and not isinstance(optimizer, Sgd),
+            f"{title} does not work with {optimizer.name}: {method.needs_sgd}",
+            "training.optimizer",
+            "use sgd, with or without momentum",
+        ),
+        (
+            schedule.needs_all_clients and cohort is not None and cohort < clients,
+            f"under the {timing} schedule all clients participate all the time",
+            "server.selection",
+            "leave out the cohort",
+        ),
+        (
+            schedule.needs_choice and not selection.chooses,
+            f"the {choosing} selection fixes the clients of each round, and so does the {timing} schedule",
+            "server.selection",
+            "use another selection, or another schedule",
+        ),
+        (
+            bool(schedule.patience)
+            and server.failure_detection == "never"
+            and demands_of(server.schedule).limit_s is None,
+            f"the {timing} schedule waits forever for a client that has gone offline",
+            "server.schedule",
+            f"give a {schedule.patience}, or a server.failure_detection other than never",
+        ),
+        (
+            selection.needs_training and not learns,
+            f"the {choosing} selection follows training losses or accuracies, but this run only simulates time",
+            "server.selection",
+            "choose another selection, or run without --timing-only on a task that learns",
+        ),
+        (
+            selection.needs_client_tests and learns and not client_accuracies,
+            f"the {choosing} selection needs accuracies on clients' own test samples, which this task lacks",
+            "server.selection",
+            "choose another selection, or a task with classes and task.partition.test: split (or same_distribution)",
+        ),
     )
     return [
         UserError(message, where=where, hint=hint) for unmet, message, where, hint in needs if unmet
@@ -85,89 +147,6 @@ def declared_needs(component: type[Component]) -> list[str]:
             for table, instead in params().needs_tables().items()
         ]
     return needs
-
-
-def _needs_of_method(method: Method, schedule: Any) -> tuple[_Need, ...]:
-    title, optimizer = method.title or method.name, method.context.optimizer
-    name = called(schedule)
-    return (
-        (
-            bool(method.only_synchronous) and not schedule.synchronous,
-            f"{title} cannot run under the {name} schedule"
-            + (f": {reason}" if isinstance(reason := method.only_synchronous, str) else ""),
-            "server.schedule",
-            "use the sync schedule",
-        ),
-        (
-            method.prologue() is not None and not schedule.begins_with_prologue,
-            f"{title} begins with a round of all clients, which the {name} schedule does not dispatch",
-            "server.schedule",
-            "use the sync schedule",
-        ),
-        (
-            bool(method.needs_plain_sgd) and not optimizer.is_plain,
-            f"{title} needs plain SGD: {method.needs_plain_sgd}",
-            "training.optimizer",
-            "use sgd without momentum and weight_decay",
-        ),
-        (
-            bool(method.needs_no_momentum)
-            and not (isinstance(optimizer, Sgd) and not optimizer.params.momentum),
-            f"{title} needs SGD without momentum: {method.needs_no_momentum}",
-            "training.optimizer",
-            "use sgd without momentum; weight_decay is allowed",
-        ),
-        (
-            bool(method.needs_sgd) and not isinstance(optimizer, Sgd),
-            f"{title} does not work with {optimizer.name}: {method.needs_sgd}",
-            "training.optimizer",
-            "use sgd, with or without momentum",
-        ),
-    )
-
-
-def _needs_of_schedule(server: Server, clients: int) -> Iterator[_Need]:
-    schedule, selection = server.schedule.type, server.selection
-    name = called(schedule)
-    cohort = cohort_of(selection.params)
-    yield (
-        schedule.needs_all_clients and cohort is not None and cohort < clients,
-        f"under the {name} schedule all clients participate all the time",
-        "server.selection",
-        "leave out the cohort",
-    )
-    yield (
-        schedule.needs_choice and not selection.type.chooses,
-        f"the {called(selection.type)} selection fixes the clients of each round, and so does the {name} schedule",
-        "server.selection",
-        "use another selection, or another schedule",
-    )
-    yield (
-        bool(schedule.patience)
-        and server.failure_detection == "never"
-        and demands_of(server.schedule).limit_s is None,
-        f"the {name} schedule waits forever for a client that has gone offline",
-        "server.schedule",
-        f"give a {schedule.patience}, or a server.failure_detection other than never",
-    )
-
-
-def _needs_of_selection(
-    server: Server, *, learns: bool, client_accuracies: bool
-) -> Iterator[_Need]:
-    selection = server.selection.type
-    yield (
-        selection.needs_training and not learns,
-        f"the {called(selection)} selection follows training losses or accuracies, but this run only simulates time",
-        "server.selection",
-        "choose another selection, or run without --timing-only on a task that learns",
-    )
-    yield (
-        selection.needs_client_tests and learns and not client_accuracies,
-        f"the {called(selection)} selection needs accuracies on clients' own test samples, which this task lacks",
-        "server.selection",
-        "choose another selection, or a task with classes and task.partition.test: split (or same_distribution)",
-    )
 
 
 def demands_of(schedule: Part[Schedule]) -> Demands:
