@@ -73,7 +73,7 @@ class AvailabilityIndex:
         # Memory views give Python integers several times faster than numpy scalars.
         self._edges_view = edges_us.data
         self._layout_view = self._layout.reshape(-1).data
-        self._sweep = Sweep(self)
+        self._sweep = Sweep(self, np.arange(self.clients))
         total_us = np.sum(edges_us[1::2] - edges_us[::2], dtype=np.float64)
         self.mean_session_ns = int(min(2 * float(total_us) / len(edges_us) * _NS, NEVER))
 
@@ -299,22 +299,17 @@ class AvailabilityIndex:
     def online_clients(self, t_ns: int) -> Ints:
         """Clients online at ``t_ns``, ascending. Cheapest if the instants of successive calls do not decrease."""
         self._sweep.advance(t_ns)
-        return np.flatnonzero(self._sweep.online)
+        return self._sweep.online_clients.copy()
 
     def next_arrival(self, t_ns: int) -> int:
         """First instant (ns) after ``t_ns`` at which a client that was offline comes online; NEVER if there is none."""
         self._sweep.advance(t_ns)
-        waiting = ~self._sweep.online
-        change_us = int(self._sweep.change_us.min(initial=FAR_US, where=waiting))
-        arrival = change_us * _NS if change_us < FAR_US else NEVER
+        online, change_ns = self._sweep.online, self._sweep.change_ns
+        arrival = int(change_ns.min(initial=NEVER, where=~online))
         # A client that is online now may leave and return before that.
-        leaving = np.flatnonzero(self._sweep.online & (self._sweep.change_us < change_us))
-        if len(leaving):
-            left = self.online_until_many(leaving, t_ns)
-            sooner = left < min(arrival, self.horizon_ns)
-            back = self.next_online_many(leaving[sooner], left[sooner])
-            arrival = min(arrival, int(back.min(initial=NEVER)))
-        return arrival
+        leaving = np.flatnonzero(online & (change_ns < min(arrival, self.horizon_ns)))
+        back = self.next_online_many(leaving, change_ns[leaving])
+        return min(arrival, int(back.min(initial=NEVER)))
 
     def intervals_between(
         self, clients: npt.ArrayLike, start_ns: int, end_ns: int
@@ -443,90 +438,52 @@ class AvailabilityIndex:
 
 
 class Sweep:
-    """The state of all clients at one instant; the cost of moving it forward is that of the changes since.
+    """The state of some clients at one instant; moving it forward looks up only those that change on the way.
 
     Attributes:
-        online: whether each client is online, shape (clients,).
-        change_us: when that changes next (us of simulated time; FAR_US if it does not), shape (clients,).
+        clients: the clients, shape (n,).
+        online: whether each is online, shape (n,).
+        change_ns: when that changes next (NEVER if it does not), shape (n,).
     """
 
-    _STEPS = 4
-
-    def __init__(self, index: AvailabilityIndex) -> None:
+    def __init__(self, index: AvailabilityIndex, clients: Ints) -> None:
         self._index = index
-        self._now_ns: int | None = None
-        self.online = np.zeros(0, np.bool_)
-        self.change_us = np.zeros(0, np.int64)
+        self.clients = clients
+        self.online = np.zeros(len(clients), np.bool_)
+        self.change_ns = np.zeros(len(clients), np.int64)
+        # Between these instants, nobody comes or goes.
+        self._from_ns = self._until_ns = NEVER
+        self._online_clients: Ints | None = None
 
     def advance(self, t_ns: int) -> None:
         """Move to ``t_ns``; going back in time looks up every client again."""
-        if t_ns == self._now_ns:
+        if self._from_ns <= t_ns < self._until_ns:
             return
         if t_ns >= self._index.horizon_ns:
             self._index._refuse(t_ns)
-        time_us = t_ns // _NS
-        if self._now_ns is None or t_ns < self._now_ns:
-            clients = self._index.clients
-            self._cursor = np.zeros(clients, np.int64)
-            self._to_time = np.zeros(clients, np.int64)
-            self.online = np.zeros(clients, np.bool_)
-            self.change_us = np.zeros(clients, np.int64)
-            self._seek(np.arange(clients), time_us)
+        if t_ns < self._from_ns:
+            self.online, self.change_ns = self._index.state_many(self.clients, t_ns)
         else:
-            behind = np.flatnonzero(self.change_us <= time_us)
-            for _ in range(self._STEPS):
-                behind = self._step(behind, time_us)
-            if len(behind):
-                self._seek(behind, time_us)
-        self._now_ns = t_ns
+            behind = np.flatnonzero(self.change_ns <= t_ns)
+            state = self._index.state_many(self.clients[behind], t_ns)
+            self.online[behind], self.change_ns[behind] = state
+        self._from_ns = t_ns
+        self._until_ns = min(int(self.change_ns.min(initial=NEVER)), self._index.horizon_ns)
+        self._online_clients = None
 
-    def _seek(self, clients: npt.NDArray[np.intp], time_us: int) -> None:
-        """Find the next edge of each client by search."""
-        first, last, offset, period = self._index._layout.take(clients, axis=0).T
-        position = time_us + offset
-        lap_start = position // np.maximum(period, 1) * period
-        edge = self._index._edge_after(position - lap_start, first, last)
-        self._place(clients, edge, lap_start - offset, first, last, period)
+    def narrowed(self, rows: npt.NDArray[np.intp]) -> Sweep:
+        """A sweep of the clients in some rows, at the same instant."""
+        sweep = Sweep(self._index, self.clients[rows])
+        sweep.online, sweep.change_ns = self.online[rows], self.change_ns[rows]
+        sweep._from_ns, sweep._until_ns = self._from_ns, self._until_ns
+        return sweep
 
-    def _step(self, clients: npt.NDArray[np.intp], time_us: int) -> npt.NDArray[np.intp]:
-        """Move each client past one edge; returns those whose next edge is not after ``time_us`` either."""
-        first, last, _, period = self._index._layout.take(clients, axis=0).T
-        edge, to_time = self._cursor.take(clients) + 1, self._to_time.take(clients)
-        change = self._place(clients, edge, to_time, first, last, period)
-        behind: npt.NDArray[np.intp] = clients[change <= time_us]
-        return behind
-
-    def _place(
-        self,
-        clients: npt.NDArray[np.intp],
-        edge: Ints,
-        to_time: Ints,
-        first: Ints,
-        last: Ints,
-        period: Ints,
-    ) -> Ints:
-        """Set the next edge of each client (the first of the next lap if this one has none left); returns its time."""
-        over = edge == last
-        if over.any():
-            again = over & (period > 0) & (first < last)
-            edge = np.where(again, first, edge)
-            to_time = np.where(again, to_time + period, to_time)
-            over &= ~again
-        edge_us = self._index._edges.take(edge, mode="clip")
-        change: Ints = np.where(over | (edge_us == FAR_US), FAR_US, edge_us + to_time)
-        if self._index._wraps:
-            # An interval that touches the end of its lap continues in the next one if that begins online. The cursor
-            # stays here until then, and crosses the seam afterward.
-            tail = np.flatnonzero((edge == last - 1) & (edge_us == period) & (period > 0))
-            tail = tail[self._index._edges[first[tail]] == 0]
-            end = first[tail] + 1
-            end_us = self._index._edges[end] + period[tail] + to_time[tail]
-            change[tail] = np.where(end == edge[tail], FAR_US, end_us)
-        self._cursor[clients] = edge
-        self._to_time[clients] = to_time
-        self.change_us[clients] = change
-        self.online[clients] = (edge & 1) == 1
-        return change
+    @property
+    def online_clients(self) -> Ints:
+        """The clients that are online, in their order; not to be changed."""
+        if self._online_clients is None:
+            self._online_clients = self.clients.take(np.flatnonzero(self.online))
+        return self._online_clients
 
 
 class OnlineSampler:
@@ -578,17 +535,13 @@ class OnlineSampler:
         self._prepare = prepare
         # A quarter of a session: one draw in five meets a client that has left or is still to come.
         self._bin_ns = min(max(index.mean_session_ns // 4, NS_PER_S), DAY_S * NS_PER_S)
-        self._sweep = Sweep(index)
+        self._sweep = Sweep(index, index._sweep.clients)
         self._bin_start = self._bin_end = self._listed_start = self._swept_start = -1
         # The share of clients online if draws are from all clients, otherwise 0; and the number of attempts then, so
         # that one draw in 100,000 fails while few are busy.
         self._share = 0.0
         self._most_attempts = 0
         self._probed_ns = -1
-        # The listed clients that were last found online, and the times between which none comes or goes.
-        self._known = np.zeros(0, np.int64)
-        self._known_from = 0
-        self._known_until = 0
         # Attempts of the next draws from all clients, without clients that stay offline while these are used.
         self._first_ahead = self._draws_ahead = self._ahead_from = self._ahead_end = 0
         # Clients looked up in this bin instead of a sweep of all.
@@ -753,8 +706,7 @@ class OnlineSampler:
             last = min(last, self._most_attempts)
             clients = self._attempts((draw + rows)[:, None], first, last).ravel()
             if swept:
-                online, change_ns = self._sweep.online[clients], self._sweep.change_us[clients]
-                change_ns = np.where(change_ns < FAR_US, change_ns * _NS, NEVER)
+                online, change_ns = self._sweep.online[clients], self._sweep.change_ns[clients]
             else:
                 online, change_ns = self._index.state_many(clients, t_ns)
             self._looked_up += len(clients)
@@ -804,20 +756,11 @@ class OnlineSampler:
         return clients[~busy[clients]]
 
     def _online_at(self, t_ns: int) -> Ints:
-        """All clients online at an instant of the bin, ascending; searched again only after one has come or gone."""
+        """All clients online at an instant of the bin, ascending."""
         if self._listed_start != self._bin_start:
             self._list()
-        if not self._known_from <= t_ns < self._known_until:
-            if t_ns < self._known_from:
-                self._list()
-            changed = np.flatnonzero(self._change <= t_ns)
-            online, change = self._index.state_many(self._listed[changed], t_ns)
-            self._is_online[changed], self._change[changed] = online, change
-            self._known = self._listed[self._is_online]
-            self._known_from = t_ns
-            next_change = int(self._change.min(initial=NEVER))
-            self._known_until = min(next_change, self._index.horizon_ns)
-        return self._known
+        self._present.advance(t_ns)
+        return self._present.online_clients
 
     def _online(self, positions: Ints, clients: Ints, t_ns: int) -> Bools:
         online = self._sure_until[positions] > t_ns
@@ -858,15 +801,11 @@ class OnlineSampler:
         """List the clients that are online at any instant of the bin."""
         self._listed_start = self._bin_start
         self._sweep_bin()
-        online, change_us = self._sweep.online, self._sweep.change_us
-        self._listed = np.flatnonzero(online | (change_us < -(-self._bin_end // _NS)))
+        online, change_ns = self._sweep.online, self._sweep.change_ns
+        self._present = self._sweep.narrowed(np.flatnonzero(online | (change_ns < self._bin_end)))
+        self._listed = self._present.clients
         self._count = len(self._listed)
-        change_us = change_us.take(self._listed)
-        self._change = np.where(change_us < FAR_US, change_us * _NS, NEVER)
-        self._is_online = online.take(self._listed)
-        # Both are advanced by _online_at. State of single clients:
-        # one that is online when the bin starts remains so until its next change.
-        self._sure_until = self._change * self._is_online
-        self._known_from = self._known_until = self._bin_start
+        # A client that is online when the bin starts remains so until its next change.
+        self._sure_until = self._present.change_ns * self._present.online
         self._listed_view = self._listed.data
         self._sure_until_view = self._sure_until.data

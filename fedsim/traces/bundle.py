@@ -10,9 +10,9 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import shlex
-from collections.abc import Collection, Iterable
+import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -33,7 +33,8 @@ from fedsim.files.durable import replacing_folder, write_text
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import TABLES, Bools, Ints, filled, make_table, single_chunk, to_numpy
 
-SCHEMA = "fedsim.trace/1"
+_Format = Literal["fedsim.trace/1"]
+SCHEMA: _Format = "fedsim.trace/1"
 MANIFEST_NAME = "manifest.json"
 MANIFEST_DIGEST = "manifest_sha256"
 ROW_GROUP_ROWS = 1 << 24
@@ -53,18 +54,12 @@ class Eligibility(BaseModel):
     """The rule as an expression over the keys of device_events; null if the rule cannot be applied to them."""
 
 
-_SHOWN = 60
-"""Maximum number of letters of a wrong value in a message."""
-_FORMAT_NAME = "fedsim.trace"
-_FORMAT: Literal["fedsim.trace/1"] = "fedsim.trace/1"
-
-
 class Manifest(BaseModel):
     """The origin of a bundle, and how to interpret it."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
-    format: Literal["fedsim.trace/1"] = Field(_FORMAT, alias="schema")
+    format: _Format = Field(SCHEMA, alias="schema")
     """Version of the format."""
     name: str
     """Name of the bundle."""
@@ -297,7 +292,7 @@ class TraceBundle:
         """Write the bundle as a folder, completely or not at all.
 
         The bytes of every file are a function of the bundle alone. The manifest's SHA-256 sums and ``written_by`` are
-        filled in. Everything is flushed to disk before the folder gets its name.
+        filled in. Everything is flushed to disk before an existing bundle is deleted and the folder gets its name.
 
         Raises:
             UserError: ``path`` exists (and is not a bundle that ``overwrite`` may replace), or cannot be written.
@@ -306,18 +301,12 @@ class TraceBundle:
         check_output(path, overwrite=overwrite)
         # A symbolic link stays; the folder that it points to is replaced.
         folder = path.resolve()
-        aside: Path | None = None
         try:
             with replacing_folder(folder) as new:
                 self._write_files(new)
                 if folder.exists():
-                    aside = folder.with_name(f".{folder.name[:100]}.{secrets.token_hex(8)}.old")
-                    folder.rename(aside)
-            if aside is not None:
-                _remove(aside)
+                    shutil.rmtree(folder)
         except OSError as error:
-            if aside is not None and not folder.exists():
-                aside.rename(folder)
             raise UserError(
                 f"the trace bundle cannot be written: {error.strerror}", where=str(path)
             ) from error
@@ -366,55 +355,26 @@ def check_output(path: Path, *, overwrite: bool) -> None:
     Raises:
         UserError: ``path`` exists and is not an empty folder; with ``overwrite``, it contains more than a trace bundle.
     """
-    try:
-        entries = list(path.iterdir()) if path.is_dir() else None
-        if entries == [] or (entries is None and not os.path.lexists(path)):
-            return
-    except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    if not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir())):
+        return
     if not overwrite:
         raise UserError(
             "the output already exists",
             where=str(path),
             hint="name another folder, or use --force to replace the trace bundle",
         )
-    listed = _listed_files(path) if entries else []
-    others = sorted(item.name for item in entries or () if item not in listed)
-    if others or not listed:
+    known = {MANIFEST_NAME, *(table_path(path, name).name for name in TABLES)}
+    try:
+        _read_manifest(path)
+        others = sorted({item.name for item in path.iterdir()} - known)
+    except UserError:
+        others = [path.name]
+    if others:
         raise UserError(
-            "is not a trace bundle written by fedsim"
-            + (f", or contains other files ({', '.join(others[:5])})" if others else ""),
+            f"is not a trace bundle, or contains other files ({', '.join(others[:5])})",
             where=str(path),
             hint="move them elsewhere, or name another folder; they will not be replaced",
         )
-
-
-def _listed_files(folder: Path) -> list[Path]:
-    """The files of a bundle written by fedsim, from its manifest; empty if the folder is not such a bundle."""
-    manifest = folder / MANIFEST_NAME
-    try:
-        content = json.loads(manifest.read_text(encoding="utf-8"))
-    except (ValueError, OSError, RecursionError):
-        return []
-    if not isinstance(content, dict) or not str(content.get("schema")).startswith("fedsim.trace/"):
-        return []
-    if not str(content.get("written_by")).startswith("fedsim "):
-        return []
-    digests = content.get("sha256")
-    names: Iterable[str] = digests if isinstance(digests, dict) and digests else TABLES
-    return [manifest, *(table_path(folder, name) for name in names if name in TABLES)]
-
-
-def _remove(folder: Path) -> None:
-    """Delete the files of a bundle and its folder, unless other files have appeared in it."""
-    for file in reversed(_listed_files(folder)):
-        file.unlink(missing_ok=True)
-    if any(folder.iterdir()):
-        raise UserError(
-            "the trace bundle was replaced while other files were written into its folder; they are kept here",
-            where=str(folder),
-        )
-    folder.rmdir()
 
 
 def compare_files(folder: Path) -> tuple[int, list[UserError], bool]:
@@ -491,10 +451,10 @@ def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
         manifest = Manifest.model_validate(content)
     except ValidationError as error:
         hint = "import the trace again, or upgrade fedsim if a later version wrote the bundle"
-        stated = content.get("schema") if isinstance(content, dict) else None
-        if isinstance(stated, str) and stated != _FORMAT and stated.startswith(f"{_FORMAT_NAME}/"):
+        stated = str(content.get("schema")) if isinstance(content, dict) else ""
+        if stated != SCHEMA and stated.startswith("fedsim.trace/"):
             raise UserError(
-                f"another version of fedsim wrote this trace bundle: its format is {stated}, not {_FORMAT}",
+                f"another version of fedsim wrote this trace bundle: its format is {stated}, not {SCHEMA}",
                 where=str(file),
                 hint=hint,
             ) from error
@@ -509,7 +469,7 @@ def _problem(item: Any) -> str:
     if item["type"] == "missing":
         return f"{name} is missing"
     what = item["msg"].replace("Input should be", "it must be")
-    return f"{name} is {repr(item['input'])[:_SHOWN]}: {what}"
+    return f"{name} is {repr(item['input'])[:60]}: {what}"
 
 
 def _parse_table(content: bytes, file: Path, name: str, *, trusted: bool) -> Any:

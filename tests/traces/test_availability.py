@@ -208,13 +208,11 @@ def test_the_sweep_answers_the_same_in_any_order_of_instants(case, instants):
 @given(population(), st.lists(st.integers(0, 40 * US), min_size=1, max_size=8))
 def test_the_sweep_knows_until_when_clients_are_online(case, instants):
     index = make_index(case)
-    sweep = Sweep(index)
+    sweep = Sweep(index, np.arange(index.clients))
     for t_ns in sorted(instants):
         sweep.advance(t_ns)
-        for client in np.flatnonzero(sweep.online).tolist():
-            change_us = int(sweep.change_us[client])
-            until_ns = change_us * US if change_us < NEVER // 1000 else NEVER
-            assert until_ns == index.online_until(client, t_ns)
+        for client in sweep.online_clients.tolist():
+            assert int(sweep.change_ns[client]) == index.online_until(client, t_ns)
 
 
 def one(intervals, window=(0, 10), **more):
