@@ -25,11 +25,9 @@ from fedsim.traces.intervals import (
     FAR_US,
     device_edges,
     device_periods,
-    first_at_or_after,
     hold_ends,
     join_touching,
     ranks,
-    subtract_by_device,
 )
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import Bools, Ints
@@ -108,7 +106,7 @@ class AvailabilityIndex:
         Raises:
             UserError: the availability is inconsistent (overlaps, reversed intervals, unknown devices ...).
         """
-        edges, first_of, last_of = device_edges(bundle)
+        device, edges, first_of, last_of = device_edges(bundle)
         window_start, window_end = bundle.windows
         if device_rows is None:
             device_rows = np.arange(bundle.device_count)
@@ -125,7 +123,7 @@ class AvailabilityIndex:
         if mode == "wrap":
             period = device_periods(bundle, window_end - window_start)[rows]
             offset -= window_start[rows]
-            subtract_by_device(edges, first_of, last_of, window_start)
+            edges -= np.repeat(window_start[device], 2)
         elif mode == "hold":
             hold_ends(edges, first_of, last_of, window_start, window_end)
         elif mode == "error" and len(rows):
@@ -379,8 +377,8 @@ class AvailabilityIndex:
         beyond_ns = max(end_ns, int(times_ns[-1]) + 1)
         for clients in self._chunks(start_ns, beyond_ns):
             client, begin, until = self.intervals_between(clients, start_ns, beyond_ns)
-            change += np.bincount(first_at_or_after(times_ns, begin), minlength=len(change))
-            change -= np.bincount(first_at_or_after(times_ns, until), minlength=len(change))
+            change += np.bincount(np.searchsorted(times_ns, begin), minlength=len(change))
+            change -= np.bincount(np.searchsorted(times_ns, until), minlength=len(change))
             until = np.minimum(until, end_ns)
             heads = np.flatnonzero(np.diff(client, prepend=-1))
             if len(heads):

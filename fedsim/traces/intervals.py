@@ -172,23 +172,12 @@ def ranks(counts: Ints) -> Ints:
     return ranks
 
 
-def first_at_or_after(times: Ints, instants: Ints) -> npt.NDArray[np.intp]:
-    """Index of the first of ``times`` (ascending) at or after each instant; ``len(times)`` if there is none."""
-    steps = np.diff(times)
-    if len(steps) and steps[0] > 0 and (steps == steps[0]).all():
-        # On a regular grid, division is several times faster than a search.
-        positions = -((times[0] - instants) // steps[0])
-        clipped: npt.NDArray[np.intp] = np.clip(positions, 0, len(times))
-        return clipped
-    return np.searchsorted(times, instants, side="left")
-
-
-def device_edges(bundle: TraceBundle) -> tuple[Ints, Ints, Ints]:
+def device_edges(bundle: TraceBundle) -> tuple[Ints, Ints, Ints, Ints]:
     """All online intervals of a bundle, with touching ones joined.
 
     Returns:
-        The edges (us): start, end, start, end, ..., by device; and for each device the index of its first edge and of
-        the one after its last, both even.
+        The device of each interval; the edges (us): start, end, start, end, ..., by device; and for each device the
+        index of its first edge and of the one after its last, both even, and equal for invalid devices.
 
     Raises:
         UserError: the availability is inconsistent.
@@ -206,14 +195,11 @@ def device_edges(bundle: TraceBundle) -> tuple[Ints, Ints, Ints]:
     rows, starts, ends = join_touching(rows, starts, ends)
     first = np.zeros(bundle.device_count, np.int64)
     last = np.zeros(bundle.device_count, np.int64)
-    if len(rows):
-        heads = np.append(0, np.flatnonzero(rows[1:] != rows[:-1]) + 1)
-        first[rows[heads]] = 2 * heads
-        last[rows[heads]] = 2 * np.append(heads[1:], len(rows))
+    heads = np.flatnonzero(run_starts(rows))
+    first[rows[heads]] = 2 * heads
+    last[rows[heads]] = 2 * np.append(heads[1:], len(rows))
     last = np.where(bundle.valid, last, first)
-    edges = np.empty(2 * len(rows), np.int64)
-    edges[::2], edges[1::2] = starts, ends
-    return edges, first, last
+    return rows, np.stack([starts, ends], axis=1).ravel(), first, last
 
 
 def _sound(
@@ -264,15 +250,3 @@ def hold_ends(
     heads, tails = first[some], last[some] - 1
     edges[heads] = np.where(edges[heads] == window_start[some], -FAR_US, edges[heads])
     edges[tails] = np.where(edges[tails] == window_end[some], FAR_US, edges[tails])
-
-
-def subtract_by_device(edges: Ints, first: Ints, last: Ints, origin: Ints) -> None:
-    """Make the edges (us) of each device relative to its origin; changes ``edges``."""
-    if not origin.any():
-        return
-    devices = np.flatnonzero(first < last)
-    devices = devices[np.argsort(first[devices])]
-    lengths = last[devices] - first[devices]
-    # Edges of invalid devices are not used and stay unchanged.
-    positions = np.repeat(first[devices], lengths) + ranks(lengths)
-    edges[positions] -= np.repeat(origin[devices], lengths)

@@ -196,24 +196,21 @@ def device_bandwidths(bundle: TraceBundle) -> Floats | None:
 
 def device_shares(bundle: TraceBundle) -> Floats:
     """Share of its window in which each device is online, shape (devices,); 0 for invalid devices."""
-    edges, first, last = device_edges(bundle)
+    device, edges, _, _ = device_edges(bundle)
     low, high = bundle.windows
-    total = np.zeros(len(edges) // 2 + 1)
-    total[1:] = np.cumsum((edges[1::2] - edges[::2]).astype(np.float64))
-    return np.asarray((total[last >> 1] - total[first >> 1]) / np.maximum(high - low, 1))
+    online = np.bincount(device, weights=edges[1::2] - edges[::2], minlength=len(low))
+    return np.asarray(np.where(bundle.valid, online, 0.0) / np.maximum(high - low, 1))
 
 
 def _availability(bundle: TraceBundle) -> AvailabilityStatistics:
-    edges, first, last = device_edges(bundle)
+    device, edges, first, last = device_edges(bundle)
     count = (last - first) // 2
-    order = np.argsort(first, kind="stable")
-    device = np.repeat(order, count[order])
-    if len(device) < len(edges) // 2:
+    valid = bundle.valid
+    if not valid[device].all():
         raise bundle.error(
             "invalid devices have intervals",
             "list the problems with `fedsim traces validate`",
         )
-    valid = bundle.valid
     start, end = edges[::2], edges[1::2]
     lengths = (end - start) / 1e6
     gaps = (start[1:] - end[:-1])[device[1:] == device[:-1]] / 1e6
