@@ -48,20 +48,10 @@ class BatchOrder:
     """The order in which clients go through their samples.
 
     Every epoch of a dispatch visits all samples of its client once, in an order drawn from (seed, client, sequence,
-    phase, epoch). Batches are consecutive pieces of that order; the last batch of an epoch may be short. With
-    replacement, every sample of a batch is instead drawn uniformly from all of the client's, from (seed, client,
-    sequence, phase, step, position). The order depends on nothing else: neither on the group nor on the device or the
-    number of workers.
-
-    Args:
-        seed: the scenario's seed.
-        offsets: client i holds ``rows[offsets[i] : offsets[i + 1]]``, (N + 1,).
-        rows: sample numbers.
-        batch_size: samples of a mini-batch.
-        device: device on which the orders are computed.
-        augmenter: augments the samples of each step; None for no augmentation.
-        with_replacement: whether samples are drawn independently instead of epoch by epoch.
-        drops_last: whether a short last batch of an epoch is left out.
+    phase, epoch). Batches are consecutive pieces of that order; the last batch of an epoch may be short, or is left
+    out with ``drops_last``. With replacement, every sample of a batch is instead drawn uniformly from all of the
+    client's, from (seed, client, sequence, phase, step, position). The order depends on nothing else: neither on the
+    group nor on the device or the number of workers. Client i holds ``rows[offsets[i] : offsets[i + 1]]``.
     """
 
     def __init__(
@@ -204,15 +194,7 @@ class Moves:
 
 
 class Augmenter:
-    """Draws :class:`Moves` from counters: client, sequence, phase, local step and position in the mini-batch.
-
-    They depend on nothing else: neither on the group nor on the device or the number of workers.
-
-    Args:
-        augmentation: which moves are drawn.
-        seed: the scenario's seed.
-        device: device of the drawn tensors.
-    """
+    """Draws :class:`Moves` from counters: client, sequence, phase, local step and position in the mini-batch."""
 
     def __init__(self, augmentation: Augmentation, seed: int, device: torch.device) -> None:
         self._padding = augmentation.crop_padding

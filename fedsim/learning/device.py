@@ -142,8 +142,8 @@ def multiplies_by_onednn(execution: Execution) -> bool:
 def keep_freed_memory() -> None:
     """Make glibc keep the memory that training frees, instead of returning it to the system page by page.
 
-    glibc adapts to the largest block that was mapped and freed: it keeps twice as much free memory at the end of its
-    heap, 62 MiB here. The block itself is never touched. Other C libraries are not affected.
+    It keeps twice as much free memory at the end of its heap as the largest block that was mapped and freed. This block
+    is never touched.
     """
     torch.empty(_ADAPTING_BYTES, dtype=torch.uint8)
 

@@ -82,11 +82,7 @@ class ClientMetrics:
 class SupervisedEvaluator:
     """Metrics of models on test samples, whose predictions are gathered batch by batch.
 
-    Args:
-        task: the task with the test samples.
-        execution: device and dtype.
-        batch: samples per batch; depends on the device if None.
-        metrics: measured in addition to :func:`fedsim.learning.metrics.default_metrics`.
+    ``metrics`` are measured in addition to :func:`fedsim.learning.metrics.default_metrics`.
     """
 
     def __init__(
@@ -119,10 +115,7 @@ class SupervisedEvaluator:
 
     @torch.no_grad()
     def measure_clients(self, model_of: Callable[[int], Tensor]) -> ClientMetrics | None:
-        """Accuracy, or absolute error, and loss of models (P,) on each client's own test samples.
-
-        ``model_of`` returns the model of a client. None if clients have no test samples.
-        """
+        """Metrics of the model (P,) of each client on its own test samples; None if clients have none."""
         offsets, rows = self._task.client_test_offsets, self._task.client_test_rows
         if offsets is None or rows is None:
             return None
@@ -146,7 +139,7 @@ class SupervisedEvaluator:
     def _predictions(
         self, samples: Samples, model: Tensor, rows: Tensor | None, *, gathers: bool = False
     ) -> Predictions:
-        """Predictions of a model for the samples ``rows``, or for all of them; with the outputs if ``gathers``."""
+        """Predictions for the samples ``rows``, or for all; with the outputs if ``gathers``."""
         task, loss = self._task, self._task.loss
         classes = {"cross_entropy": task.dataset.classes, "logistic": 2, "squared": 0}[loss.kind]
         count = len(samples) if rows is None else len(rows)
@@ -247,13 +240,7 @@ def _objective_metrics(value: float, gradient: Tensor) -> Metrics:
 
 
 class Measurement:
-    """All measurements of a version.
-
-    Args:
-        station: task, method and training samples.
-        evaluation: the scenario's evaluation section.
-        metrics: metrics on test samples in addition to those of every run.
-        store: the clients' memories, for personal models.
+    """All measurements of a version; ``store`` has the clients' memories, for personal models.
 
     Attributes:
         definitions: direction and unit of the metrics that the run may measure, by name.

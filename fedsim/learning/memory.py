@@ -172,12 +172,7 @@ class _DiskRows(_Rows):
 class RowStore:
     """Rows of equal length by key, the least recently used ones on slower tiers. All tiers hold the same bits.
 
-    Args:
-        elements: length of a row.
-        dtype: data type of the rows.
-        device: device of the rows that :meth:`get` returns.
-        budget: bytes in each tier.
-        initial: row of keys that were never stored, (elements,); zeros if None.
+    Keys that were never stored have the row ``initial`` (elements,), zeros if None.
     """
 
     def __init__(
@@ -251,14 +246,9 @@ class RowStore:
 
 
 class StateStore:
-    """The memories that a method declares: one :class:`RowStore` each.
+    """The memories that a method declares: one :class:`RowStore` each, which share a budget by size.
 
-    Args:
-        memories: declarations by name.
-        dtype: floating-point type of the run.
-        device: the compute device.
-        budget: budget of all memories, divided among them by size.
-        model: the initial model (P,), for memories that start from it.
+    Some start from the initial ``model`` (P,).
     """
 
     def __init__(

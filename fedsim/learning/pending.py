@@ -15,10 +15,8 @@ class Pending:
     """The queue of the deferred learner: the waiting instructions, and the dispatches that can be trained next.
 
     Args:
-        one_per_client: whether clients keep memories, so that the dispatches of a client are trained one by one, in the
-            order of their submission.
-        evaluations_in_order: whether evaluations read clients' memories, so that no later dispatch may be trained
-            before them.
+        one_per_client: whether clients keep memories, so that a client's dispatches are trained one by one, in order.
+        evaluations_in_order: whether evaluations read memories, so that no later dispatch may be trained before them.
 
     Attributes:
         trains: submitted dispatches that are not aggregated, by number.
@@ -78,13 +76,7 @@ class Pending:
                 return
 
     def wave(self, dispatch_ids: Iterable[int], versions: Versions, most: int) -> list[Train]:
-        """The dispatches that can be trained now, among these and those that must precede them.
-
-        Args:
-            dispatch_ids: needed dispatches, in order.
-            versions: the model versions that exist.
-            most: largest size of a wave.
-        """
+        """Up to ``most`` dispatches that can be trained now, among these and those that must precede them, in order."""
         wave: dict[int, Train] = {}
         busy: set[int] = set()
         for dispatch_id in dispatch_ids:
@@ -117,13 +109,10 @@ class Pending:
 
 
 class Versions:
-    """The vectors sent at each version, kept while they may still be needed.
+    """The vectors ``sent`` at each version, kept while they may still be needed.
 
     A version is needed while it is the newest in the timeline (the next dispatch starts from it), while dispatches of
     it are open or untrained (holds), and while an evaluation of it is pending.
-
-    Args:
-        sent: keys of the server state that a dispatch receives.
     """
 
     def __init__(self, sent: tuple[str, ...]) -> None:

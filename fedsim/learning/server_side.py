@@ -23,11 +23,7 @@ _PERSONAL_ROWS = 64
 
 
 class ServerSide:
-    """Everything that changes as updates are trained and aggregated.
-
-    Args:
-        station: task, method and device.
-        folder: folder for rows that do not fit into memory; the system's temporary folder if None.
+    """Everything that changes as updates are trained and aggregated; rows beyond the memory are in ``folder``.
 
     Attributes:
         current: the server state at :attr:`version`.
@@ -78,11 +74,7 @@ class ServerSide:
         )
 
     def receive(self, trains: Sequence[Train], update: LocalUpdate) -> None:
-        """Keep the result of a group's training: vectors until their aggregation, and memories of the clients.
-
-        Raises:
-            UserError: the method returned something other than it declares.
-        """
+        """Keep the result of a group's training: vectors until their aggregation, and memories of the clients."""
         clients = np.array([train.client for train in trains])
         in_prologue = self._has_prologue and trains[0].version == 0
         self._contract.check_update(update, len(trains), in_prologue=in_prologue)
@@ -97,11 +89,7 @@ class ServerSide:
             self.versions.release(train.version)
 
     def aggregate(self, instruction: Aggregate, trains: Sequence[Train]) -> None:
-        """Make the next version from the updates of ``trains``, the instruction's contributions.
-
-        Raises:
-            UserError: the method returned something other than it declares.
-        """
+        """Make the next version from the updates of ``trains``, the instruction's contributions."""
         updates = Contributions(instruction, trains, self.waiting, self.store, self._method.context)
         with self._contract.unchanged(self.current):
             state = self._method.aggregate(Named(self.current), updates)

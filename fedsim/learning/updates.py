@@ -25,12 +25,8 @@ _FIRST_LENGTH = 1024
 class WaitingUpdates:
     """Vectors of trained dispatches until their aggregation; those beyond a budget wait on disk.
 
-    Args:
-        vectors: vectors that a client sends back in a round; their bytes count toward the budget.
-        dtype: floating-point type of the run.
-        device: the compute device.
-        folder: folder for vectors on disk; the system's temporary folder if None.
-        others: further vectors, which clients send back in a prologue.
+    The bytes of ``vectors``, which clients send back in a round, count toward the budget; those of a prologue,
+    ``others``, do not. Without a ``folder`` they wait in the system's temporary folder.
     """
 
     def __init__(

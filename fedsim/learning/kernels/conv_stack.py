@@ -7,15 +7,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import multiplies_by_onednn
 from fedsim.learning.kernels.base import ClientCorrection, Correction, IntArray, pull, shift
 from fedsim.learning.kernels.linear_steps import ONEDNN_FROM, onednn_product
 from fedsim.learning.kernels.loop import channels_last
 from fedsim.learning.kernels.supervised import SupervisedKernel, UnpaddedSession
-from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask
-from fedsim.tasks.sequential import Conv, Dropout, Layer, Linear, SequentialModel
+from fedsim.tasks.sequential import Conv, Dropout, Linear, SequentialModel
 
 _aten = torch.ops.aten
 # Window of ``pool``, and its padding and dilation.
@@ -72,7 +70,7 @@ class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
         precision = kernel.precision
         tensors = kernel.tensors(model.to(precision))
         values = channels_last(inputs.to(precision))
-        outputs, saved = forward(kernel.layers, tensors, values, by_onednn=kernel.by_onednn)
+        outputs, saved = kernel.forward(tensors, values)
         outputs = outputs.to(model.dtype)
         log_shares = torch.log_softmax(outputs, 1)
         losses = log_shares.gather(1, labels.unsqueeze(1))
@@ -80,12 +78,10 @@ class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
         delta = log_shares.exp_().add_(labels.unsqueeze(1) == kernel.classes, alpha=-1)
         delta.mul_(factor / len(labels))
         # The deltas below need the weights before the step.
-        deltas = backward(
-            kernel.layers, tensors, saved, delta.to(precision), by_onednn=kernel.by_onednn
-        )
+        deltas = kernel.backward(tensors, saved, delta.to(precision))
         pull(model, correction.target, correction.share)
         moved = kernel.tensors(correction.change)
-        add_gradients(kernel.layers, moved, saved, deltas, by_onednn=kernel.by_onednn)
+        kernel.add_gradients(moved, saved, deltas)
         shift(model, *correction[2:])
         return losses.square().sum() if kernel.squared_losses else losses.mean().neg_()
 
@@ -100,10 +96,8 @@ class ConvStackKernel(SupervisedKernel):
     corrects = True
     session_class = _ConvStackSession
 
-    def __init__(
-        self, samples: Samples, order: BatchOrder, *, squared_losses: bool = False
-    ) -> None:
-        super().__init__(samples, order, squared_losses=squared_losses)
+    def prepare(self) -> None:
+        """Look up the layers and the precision of their products."""
         assert isinstance(self.task.model, SequentialModel)
         self.layers = self.task.model.all_layers(self.task.dataset)
         self.classes = torch.arange(self.task.dataset.classes)
@@ -129,123 +123,112 @@ class ConvStackKernel(SupervisedKernel):
         """Weight and bias of each layer that has them, as views of ``row`` (P,)."""
         return list(self.task.layout.views(row).values())
 
+    def forward(
+        self, tensors: Sequence[Tensor], values: Tensor
+    ) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
+        """Outputs (n, classes) for inputs ``values`` (n, ...), and what each layer's backward pass needs."""
+        parameters = iter(tensors)
+        saved: list[tuple[Tensor, ...]] = []
+        for layer in self.layers:
+            match layer:
+                case Conv(padding=padding):
+                    saved.append((values,))
+                    values = torch.conv2d(
+                        values, next(parameters), next(parameters), padding=padding
+                    )
+                case Linear():
+                    saved.append((values,))
+                    weight, bias = next(parameters), next(parameters)
+                    if self.by_onednn and weight.numel() >= ONEDNN_FROM:
+                        values = onednn_product(values, weight, bias)
+                    else:
+                        values = torch.addmm(bias, values, weight.t())
+                case "relu":
+                    saved.append((values.relu_(),))
+                case "pool":
+                    pooled, places = _aten.max_pool2d_with_indices.default(values, *_WINDOW)
+                    saved.append((values, places))
+                    values = pooled
+                case "flatten":
+                    saved.append((values,))
+                    values = values.flatten(1)
+        return values, saved
+
+    def backward(
+        self, tensors: Sequence[Tensor], saved: Sequence[tuple[Tensor, ...]], delta: Tensor
+    ) -> list[Tensor]:
+        """Deltas of the outputs of each layer that has parameters, last layer to first.
+
+        ``delta`` (n, classes) are gradients with respect to the last layer's outputs; deltas are linear in them.
+        """
+        deltas: list[Tensor] = []
+        at = len(tensors)
+        for layer, (values, *more) in zip(reversed(self.layers), reversed(saved), strict=True):
+            match layer:
+                case Conv() | Linear():
+                    at -= 2
+                    deltas.append(delta)
+                    if at == 0:
+                        # Nothing below has parameters.
+                        break
+                    if isinstance(layer, Linear):
+                        large = self.by_onednn and tensors[at].numel() >= ONEDNN_FROM
+                        delta = (
+                            onednn_product(delta, tensors[at].t(), None)
+                            if large
+                            else torch.mm(delta, tensors[at])
+                        )
+                    else:
+                        delta = _convolution_backward(
+                            layer, delta, values, tensors[at], [True, False, False]
+                        )[0]
+                case "relu":
+                    # Torch's derivative of ReLU: the incoming delta if the unit was positive, else zero.
+                    _aten.threshold_backward.grad_input(delta, values, 0, grad_input=delta)
+                case "pool":
+                    delta = _unpooled(delta, values, more[0])
+                case "flatten":
+                    delta = delta.view(values.shape)
+                    if values.ndim == 4:
+                        delta = delta.contiguous(memory_format=torch.channels_last)
+        return deltas
+
+    def add_gradients(
+        self,
+        tensors: Sequence[Tensor],
+        saved: Sequence[tuple[Tensor, ...]],
+        deltas: Sequence[Tensor],
+    ) -> None:
+        """Add the products of inputs and :meth:`backward`'s ``deltas`` to ``tensors``, shaped as weights and biases."""
+        at = 0
+        remaining = list(deltas)
+        for layer, (values, *_) in zip(self.layers, saved, strict=True):
+            if not isinstance(layer, Conv | Linear):
+                continue
+            delta, weight, bias = remaining.pop(), tensors[at], tensors[at + 1]
+            at += 2
+            autocast = delta.dtype != weight.dtype
+            if isinstance(layer, Linear):
+                if autocast:
+                    weight.add_(torch.mm(delta.t(), values))
+                else:
+                    weight.addmm_(delta.t(), values)
+                bias.add_(delta.sum(0, dtype=bias.dtype))
+            else:
+                # OneDNN's convolution is faster than the product of columns in float32, slower in bfloat16.
+                convolves = self.by_onednn and not autocast
+                if weight.shape[1] >= _COLUMNS_FROM and not (layer.padding or convolves):
+                    products, sums = _by_columns(layer, delta, values)
+                else:
+                    _, products, sums = _convolution_backward(
+                        layer, delta, values, weight.to(delta.dtype), [False, True, True]
+                    )
+                weight.add_(products)
+                bias.add_(sums)
+
     def largest_group(self) -> int:
         """One, so that the model stays in the cache until its training ends."""
         return 1
-
-
-def forward(
-    layers: Sequence[Layer], tensors: Sequence[Tensor], values: Tensor, *, by_onednn: bool
-) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
-    """Outputs (n, classes) for inputs ``values`` (n, ...), and the tensors that each layer's backward pass needs.
-
-    ``tensors`` are weight and bias of each layer that has them; ``by_onednn``: whether oneDNN computes large products.
-    """
-    parameters = iter(tensors)
-    saved: list[tuple[Tensor, ...]] = []
-    for layer in layers:
-        match layer:
-            case Conv(padding=padding):
-                saved.append((values,))
-                values = torch.conv2d(values, next(parameters), next(parameters), padding=padding)
-            case Linear():
-                saved.append((values,))
-                weight, bias = next(parameters), next(parameters)
-                if by_onednn and weight.numel() >= ONEDNN_FROM:
-                    values = onednn_product(values, weight, bias)
-                else:
-                    values = torch.addmm(bias, values, weight.t())
-            case "relu":
-                saved.append((values.relu_(),))
-            case "pool":
-                pooled, places = _aten.max_pool2d_with_indices.default(values, *_WINDOW)
-                saved.append((values, places))
-                values = pooled
-            case "flatten":
-                saved.append((values,))
-                values = values.flatten(1)
-    return values, saved
-
-
-def backward(
-    layers: Sequence[Layer],
-    tensors: Sequence[Tensor],
-    saved: Sequence[tuple[Tensor, ...]],
-    delta: Tensor,
-    *,
-    by_onednn: bool,
-) -> list[Tensor]:
-    """Deltas of the outputs of each layer that has parameters, last layer to first.
-
-    ``delta`` (n, classes) are gradients with respect to the last layer's outputs; deltas are linear in them.
-    """
-    deltas: list[Tensor] = []
-    at = len(tensors)
-    for layer, (values, *more) in zip(reversed(layers), reversed(saved), strict=True):
-        match layer:
-            case Conv() | Linear():
-                at -= 2
-                deltas.append(delta)
-                if at == 0:
-                    # Nothing below has parameters.
-                    break
-                if isinstance(layer, Linear):
-                    large = by_onednn and tensors[at].numel() >= ONEDNN_FROM
-                    delta = (
-                        onednn_product(delta, tensors[at].t(), None)
-                        if large
-                        else torch.mm(delta, tensors[at])
-                    )
-                else:
-                    delta = _convolution_backward(
-                        layer, delta, values, tensors[at], [True, False, False]
-                    )[0]
-            case "relu":
-                # Torch's derivative of ReLU: the incoming delta if the unit was positive, else zero.
-                _aten.threshold_backward.grad_input(delta, values, 0, grad_input=delta)
-            case "pool":
-                delta = _unpooled(delta, values, more[0])
-            case "flatten":
-                delta = delta.view(values.shape)
-                if values.ndim == 4:
-                    delta = delta.contiguous(memory_format=torch.channels_last)
-    return deltas
-
-
-def add_gradients(
-    layers: Sequence[Layer],
-    tensors: Sequence[Tensor],
-    saved: Sequence[tuple[Tensor, ...]],
-    deltas: Sequence[Tensor],
-    *,
-    by_onednn: bool,
-) -> None:
-    """Add the products of inputs and :func:`backward`'s ``deltas`` to ``tensors``, shaped as weights and biases."""
-    at = 0
-    remaining = list(deltas)
-    for layer, (values, *_) in zip(layers, saved, strict=True):
-        if not isinstance(layer, Conv | Linear):
-            continue
-        delta, weight, bias = remaining.pop(), tensors[at], tensors[at + 1]
-        at += 2
-        autocast = delta.dtype != weight.dtype
-        if isinstance(layer, Linear):
-            if autocast:
-                weight.add_(torch.mm(delta.t(), values))
-            else:
-                weight.addmm_(delta.t(), values)
-            bias.add_(delta.sum(0, dtype=bias.dtype))
-        else:
-            # OneDNN's convolution is faster than the product of columns in float32, slower in bfloat16.
-            convolves = by_onednn and not autocast
-            if weight.shape[1] >= _COLUMNS_FROM and not (layer.padding or convolves):
-                products, sums = _by_columns(layer, delta, values)
-            else:
-                _, products, sums = _convolution_backward(
-                    layer, delta, values, weight.to(delta.dtype), [False, True, True]
-                )
-            weight.add_(products)
-            bias.add_(sums)
 
 
 def _unpooled(delta: Tensor, values: Tensor, places: Tensor) -> Tensor:

@@ -10,12 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import multiplies_by_onednn
 from fedsim.learning.kernels.base import ClientCorrection, Correction, IntArray
 from fedsim.learning.kernels.linear_steps import ONEDNN_FROM, PYTHON_STEPS, compiled, reduced
 from fedsim.learning.kernels.supervised import StackedKernel, StackedSession
-from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.layout import Layout
 
@@ -184,10 +182,8 @@ class LinearStackKernel(StackedKernel):
     recorded = True
     session_class = _LinearStackSession
 
-    def __init__(
-        self, samples: Samples, order: BatchOrder, *, squared_losses: bool = False
-    ) -> None:
-        super().__init__(samples, order, squared_losses=squared_losses)
+    def prepare(self) -> None:
+        """Locate the layers, and compile the steps."""
         device = self.execution.device
         self.layers = layers_of(self.task.layout)
         self.classes = torch.arange(self.layers[-1].outputs, device=device).unsqueeze(1)

@@ -10,11 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import Correction, IntArray
 from fedsim.learning.kernels.supervised import SupervisedKernel, UnpaddedSession
-from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.modules.constants import Constants
 from fedsim.tasks.modules.dropout import KeyedFunctions, seed_dropout
@@ -176,10 +174,8 @@ class LoopKernel(SupervisedKernel):
     fused = True
     session_class = _LoopSession
 
-    def __init__(
-        self, samples: Samples, order: BatchOrder, *, squared_losses: bool = False
-    ) -> None:
-        super().__init__(samples, order, squared_losses=squared_losses)
+    def prepare(self) -> None:
+        """Copy the module, whose parameters become views."""
         self.bound = BoundModule(self.task, self.execution)
         self.bound.module.train()
 

@@ -35,11 +35,7 @@ class Replay:
 
     For small models, most of the time of a local step is spent launching its operations one after the other. A
     recorded function must launch the same operations whatever the values of its tensors, and must not wait for any.
-
-    Args:
-        device: device of the tensors.
-        records: whether to record; only on CUDA. With ``auto``, a step that cannot be recorded only ends the
-            recording.
+    If ``records`` is ``auto``, a step that cannot be recorded only ends the recording.
 
     Attributes:
         records: whether steps are recorded from now on.
@@ -60,15 +56,10 @@ class Replay:
     def __call__(
         self, function: Callable[..., Tensor], fixed: Sequence[Tensor], given: Sequence[Tensor]
     ) -> Tensor:
-        """The result of ``function(*fixed, *given)``.
+        """The result of ``function(*fixed, *given)``; valid until the next call.
 
-        Args:
-            function: must be the same object for the same operations.
-            fixed: tensors that are in the same memory at every call; ``function`` may change them.
-            given: tensors that may be in different memory at every call and are not changed.
-
-        Returns:
-            What the function returns; valid until the next call.
+        The ``fixed`` tensors, which the function may change, are in the same memory at every call; the ``given`` ones
+        may be elsewhere.
 
         Raises:
             UserError: the function cannot be recorded, but must be.

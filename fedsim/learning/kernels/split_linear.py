@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedsim.learning.batches import BatchOrder
 from fedsim.learning.kernels.linear_steps import reduced
 from fedsim.learning.kernels.supervised import StackedKernel, StackedSession
-from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.modules.split_linear import SplitLinear
 
@@ -53,10 +51,8 @@ class SplitLinearKernel(StackedKernel):
     group_invariant = True
     session_class = _SplitLinearSession
 
-    def __init__(
-        self, samples: Samples, order: BatchOrder, *, squared_losses: bool = False
-    ) -> None:
-        super().__init__(samples, order, squared_losses=squared_losses)
+    def prepare(self) -> None:
+        """Locate the parts of the vector, and copy the module, which arranges features."""
         module, layout = self.task.module, self.task.layout
         assert isinstance(module, SplitLinear)
         self.parts = [slice(start, end) for start, end in itertools.pairwise(layout.offsets)]

@@ -55,6 +55,10 @@ class SupervisedKernel(Kernel):
         records = execution.cuda_graphs if self.recorded else False
         self.replay = Replay(execution.device, records=records)
         self._most = _CUDA_MOST
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Make what the kernel needs besides the samples."""
 
     def session(
         self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int

@@ -14,6 +14,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels.convolutions import BatchedConvolutions
+from fedsim.learning.kernels.replay import Replay
 from fedsim.learning.kernels.supervised import StackedSession, SupervisedKernel
 from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask
@@ -62,13 +63,13 @@ class VmapKernel(SupervisedKernel):
     recorded = True
     session_class = _VmapSession
 
-    def __init__(
-        self, samples: Samples, order: BatchOrder, *, squared_losses: bool = False
-    ) -> None:
-        drops_in_functions = samples.task.functional_dropout
-        self.drops = samples.task.drops
-        self.recorded = not self.drops
-        super().__init__(samples, order, squared_losses=squared_losses)
+    def prepare(self) -> None:
+        """Make a function of the module, and the generators of its dropout masks."""
+        drops_in_functions = self.task.functional_dropout
+        self.drops = self.task.drops
+        if self.drops:
+            self.recorded = False
+            self.replay = Replay(self.execution.device, records=False)
         execution = self.execution
         module = copy.deepcopy(self.task.module).to(execution.device, execution.dtype).train()
         loss = self.task.loss
@@ -86,7 +87,7 @@ class VmapKernel(SupervisedKernel):
             total = (losses * mean_weights).sum()
             if loss.penalty:
                 total = total + loss.penalties(parameters.values())
-            if squared_losses:
+            if self.squared_losses:
                 return total, (losses.square() * mean_weights.sign()).sum()
             return total, total
 
@@ -94,7 +95,7 @@ class VmapKernel(SupervisedKernel):
         self.function = vmap(self._single)
         self.separate = False
         if execution.device.type == "cuda" and not self.drops:
-            work = int(self.task.flops_per_sample() or 0) * order.batch_size
+            work = int(self.task.flops_per_sample() or 0) * self.order.batch_size
             self.separate = work >= _SEPARATE_FLOPS
         self._streams: list[torch.cuda.Stream] = []
         self.fused = execution.device.type == "cuda" and not self.drops

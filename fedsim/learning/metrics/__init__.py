@@ -45,11 +45,7 @@ OBJECTIVE_METRICS = tuple(
 
 
 def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
-    """The metrics that every run with test samples measures, then the others; a named default is measured once.
-
-    Args:
-        kind: kind of the dataset.
-        others: metrics that a scenario requests.
+    """The metrics of every run with test samples of this kind, then the others; a named default is measured once.
 
     Raises:
         UserError: one of ``others`` is wrongly declared, is listed twice, or cannot be computed for the data set's
@@ -101,14 +97,7 @@ def ways_to_measure(task: Task) -> dict[str, str]:
 def definitions(
     task: Task, evaluation: Evaluation, metrics: Iterable[Metric], personal: bool
 ) -> dict[str, MetricDefinition]:
-    """The metrics that a run may measure, by name.
-
-    Args:
-        task: the task.
-        evaluation: the scenario's evaluation section.
-        metrics: metrics on test samples in addition to those of every run.
-        personal: whether the method gives clients personal models.
-    """
+    """The metrics that a run may measure, by name: those of every run, and ``metrics``, on test samples; of clients."""
     if task.closed_form is not None:
         return {definition.name: definition for definition in task.closed_form.exact_metrics}
     dataset = task.dataset

@@ -20,12 +20,7 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A vector as received by each of B dispatches; dispatches of one version share it.
-
-    Attributes:
-        vectors: the distinct vectors, (elements,) each.
-        index: number of the vector that each dispatch received, B numbers.
-    """
+    """A vector as received by each of B dispatches: the distinct vectors (elements,), and the number of each one's."""
 
     vectors: tuple[Tensor, ...]
     index: tuple[int, ...]
@@ -53,9 +48,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """B dispatches that are trained together, sorted by number of steps, most first.
-
-    A worker turns it into a :class:`fedsim.methods.base.Cohort` on its device to train it.
+    """B dispatches that are trained together, as a :class:`fedsim.methods.base.Cohort` on the device of a worker.
 
     Attributes:
         columns: the (B,) int64 arrays of the cohort, by the names of its attributes.
@@ -105,10 +98,7 @@ class Workers(ABC):
     count: int
 
     def start(self, expected: Mapping[str, str | int]) -> None:  # noqa: B027 - most need no start
-        """Start the workers.
-
-        Args:
-            expected: everything that the results depend on (see :meth:`Station.describe`), equal for all workers.
+        """Start the workers, for all of which :meth:`Station.describe` must be as ``expected``.
 
         Raises:
             UserError: the workers are not available.

@@ -19,11 +19,7 @@ _Result = TypeVar("_Result")
 
 
 class Pool:
-    """Threads for torch, with one intra-op thread each, started on first use.
-
-    Args:
-        threads: number of threads; with one, the calling thread does the work.
-    """
+    """Threads for torch, with one intra-op thread each, started on first use; one is the calling thread."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
@@ -55,13 +51,7 @@ class Pool:
 
 
 class LocalWorkers(Workers):
-    """Workers on the threads of a pool.
-
-    Args:
-        workers: the workers, at least one per thread of the pool.
-        pool: the threads.
-        described: further entries of :meth:`describe`.
-    """
+    """Workers, at least one per thread of a pool; ``described`` are further entries of :meth:`describe`."""
 
     def __init__(
         self, workers: Sequence[Worker], pool: Pool, described: Mapping[str, str | int]
@@ -94,12 +84,7 @@ class LocalWorkers(Workers):
 
 
 def local_workers(station: Station, pool: Pool) -> LocalWorkers:
-    """The workers of this process for a station's :class:`fedsim.learning.device.Execution`.
-
-    Args:
-        station: the station on the first device.
-        pool: threads for several workers on one device.
-    """
+    """The workers of this process: several on the threads of ``pool``, or one per device."""
     home, others = station.execution.device, station.execution.others
     if not others:
         return LocalWorkers(station.workers(station.threads), pool, {"workers_are": "threads"})

@@ -67,13 +67,9 @@ class _Process:
     def train(
         self, group: Group, memory: Any, down: Mapping[str, Sequence[int]], *vectors: Any
     ) -> tuple[Any, Any, Any]:
-        """Train a group; returns its vectors, losses and memories, packed.
+        """Train a group; returns its vectors, losses and memories. All tensors are packed.
 
-        Args:
-            group: the dispatches, without tensors.
-            memory: the clients' memories, packed.
-            down: for each received vector, the number among ``vectors`` of the one that each dispatch received.
-            vectors: the distinct vectors, packed.
+        ``down`` has, for each received vector, the number among ``vectors`` of the one that each dispatch received.
         """
         torch.set_num_threads(1)
         rows = _unpack(memory)
