@@ -121,22 +121,20 @@ class Assembly:
     def target_test(self) -> Callable[[Mapping[str, float]], bool] | None:
         """Function that returns whether metrics meet the target of the run; None without a target."""
         target = self.scenario.stop.target
-        if not target:
-            return None
 
         def reached(metrics: Mapping[str, float]) -> bool:
-            missing = [name for name in target if name not in metrics]
-            if missing:
-                raise UserError(
-                    f"there is no metric '{missing[0]}' to stop at",
+            raise_all(
+                UserError(
+                    f"there is no metric '{name}' to stop at",
                     where="stop.target",
-                    hint=f"metrics of this task: {', '.join(sorted(metrics))}"
-                    if metrics
-                    else "the data set has no test samples, which every metric needs",
+                    hint=f"measured: {', '.join(sorted(metrics)) or 'nothing, for lack of test samples'}",
                 )
+                for name in target
+                if name not in metrics
+            )
             return meets(target, metrics, self.measured.__getitem__)
 
-        return reached
+        return reached if target else None
 
     def _bytes(self, sent: Prologue, fixed: tuple[bool, bool]) -> tuple[float, float]:
         """Bytes of a download and an upload; ``fixed`` says which of them include what training does not change."""
@@ -219,7 +217,7 @@ def prepare(
 
             check_names(loaded.scenario.ignore)
         require_trackers(loaded)
-        assembly = assembled(loaded, shared, timing_only=timing_only, timeline=timeline)
+        assembly = assemble(loaded, shared, timing_only=timing_only, timeline=timeline)
         check_server(assembly)
         ignored = loaded.scenario.ignore
         if errors := list(impossible(assembly.prospects)):
@@ -231,45 +229,32 @@ def prepare(
     return assembly, [loaded.located(warning) for warning in warnings]
 
 
-def assembled(
-    loaded: LoadedScenario, shared: Shared | None, *, timing_only: bool, timeline: Run | None
-) -> Assembly:
-    """A scenario put together, if there is a ``timeline`` with the devices and the data split of that run.
-
-    Raises:
-        UserError: its parts are not compatible, or not those of the timeline.
-    """
-    if timeline is None:
-        return assemble(loaded, shared, timing_only=timing_only)
-    from fedsim.composition.recorded import check_assembly, check_timeline, world_seed
-
-    check_timeline(timeline, loaded)
-    assembly = assemble(loaded, shared, world_seed=world_seed(timeline))
-    check_assembly(timeline, assembly)
-    return assembly
-
-
 def assemble(
     loaded: LoadedScenario,
     shared: Shared | None = None,
     *,
     timing_only: bool = False,
-    world_seed: int | None = None,
+    timeline: Run | None = None,
 ) -> Assembly:
     """Build everything in a scenario except the server and the learner.
 
     No parameter values are created and no samples loaded, unless a user's model or the counting of FLOPs needs them.
 
     Args:
-        loaded: the scenario.
-        shared: traces and data sets already loaded, to share them between runs.
-        timing_only: simulate time only.
-        world_seed: seed of devices and data split, if different from the scenario's.
+        loaded, shared, timing_only: as for :func:`check`.
+        timeline: a complete run with whose devices and data split the scenario is built.
 
     Raises:
-        UserError: parts of the scenario are not compatible.
+        UserError: parts of the scenario are not compatible, or not those of the timeline.
     """
-    world = build_world(loaded, shared, world_seed)
+    seed = None
+    if timeline is not None:
+        # Imports pandas, which takes as long as the rest of a check.
+        from fedsim.composition import recorded
+
+        recorded.check_timeline(timeline, loaded)
+        seed = recorded.world_seed(timeline)
+    world = build_world(loaded, shared, seed)
     scenario, task = loaded.scenario, world.task
     learns = task.learns and not timing_only
     _check_learning(scenario, task, learns)
@@ -277,19 +262,20 @@ def assemble(
     metrics = tuple(part.create() for part in scenario.evaluation.metrics)
     measured = definitions(task, scenario.evaluation, metrics, method.personal) if learns else {}
     target = scenario.stop.target if learns else {}
+    accuracies = task.has_client_accuracies
     raise_all(
         [
             *unmet_requirements(
-                method,
-                scenario.server,
-                task.clients,
-                learns=learns,
-                client_accuracies=task.has_client_accuracies,
+                method, scenario.server, task.clients, learns=learns, client_accuracies=accuracies
             ),
             *unmet_target(target, measured, ways_to_measure(task) if target else {}),
         ]
     )
-    return Assembly(loaded, world, learns, method, metrics, measured, world.population(method))
+    population = world.population(method)
+    assembly = Assembly(loaded, world, learns, method, metrics, measured, population)
+    if timeline is not None:
+        recorded.check_assembly(timeline, assembly)
+    return assembly
 
 
 def _check_learning(scenario: Scenario, task: Task, learns: bool) -> None:
@@ -329,8 +315,7 @@ def build_method(scenario: Scenario, task: Task, cycle_s: float, *, learns: bool
     """The method of a scenario, with the facts of the run that it may use.
 
     Args:
-        scenario: the scenario.
-        task: the task.
+        scenario, task: the scenario and its task.
         cycle_s: length of one availability cycle of the devices in seconds.
         learns: whether a model is trained; otherwise only time is simulated.
 

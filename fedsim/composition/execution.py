@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.analysis.run import Run, load_run
-from fedsim.composition.assembly import Assembly, assembled, build_server, build_station, prepare
+from fedsim.composition.assembly import Assembly, assemble, build_server, build_station, prepare
 from fedsim.composition.closing import write_population
 from fedsim.composition.extras import (
     Stopwatch,
@@ -210,7 +210,7 @@ def resume(
         recorded = info.get("timeline")
         timeline = load_run(recorded["run"]) if recorded else None
         timing_only = bool(info.get("timing_only"))
-        assembly = assembled(loaded, shared, timing_only=timing_only, timeline=timeline)
+        assembly = assemble(loaded, shared, timing_only=timing_only, timeline=timeline)
         if shared is None:
             assembly.world.release_traces()
         earlier = {name: float(info.get(name) or 0) for name in _WALL}

@@ -8,11 +8,11 @@ others.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from fedsim.composition.world import full_work
 from fedsim.errors import UserError, raise_all
@@ -107,56 +107,47 @@ def check_assembly(run: Run, assembly: Assembly) -> None:
     Raises:
         UserError: sizes, traffic, speeds or amounts of work differ.
     """
-    problems: list[UserError] = []
-
-    def require(holds: bool, what: str) -> None:
-        if not holds:
-            problems.append(_differs(what))
-
-    clients = run.clients
-    if len(clients) != len(assembly.task.samples):
+    clients, task, work = run.clients, assembly.task, assembly.world.work
+    if len(clients) != len(task.samples):
         raise UserError(
             f"the recorded run has {format_count(len(clients))} clients, the scenario "
-            f"{format_count(len(assembly.task.samples))}",
+            f"{format_count(len(task.samples))}",
             where=OPTION,
         )
-    samples = clients["samples"].to_numpy()
-    require(
-        np.array_equal(samples, assembly.task.samples),
-        "the numbers of samples per client differ from the recorded run",
-    )
-    for name, here in zip(("down", "up"), assembly.traffic_bytes, strict=True):
-        there = float(run.info[f"bytes_{name}_per_dispatch"])
-        require(
-            there == here,
-            f"a dispatch transfers {format_count(here)} bytes {name}, but {format_count(there)} in the recorded run",
-        )
-    speeds = np.array_equal(clients["step_s"].to_numpy(), assembly.population.compute.step_s)
-    require(speeds, "the durations of local steps differ from the recorded run")
-    training = Training.model_validate(
-        run.scenario["training"], context=Reading(user_code="describe")
-    )
-    recorded = full_work(assembly.task, training)
-    work = assembly.world.work
-    require(
-        np.array_equal(recorded.steps, work.steps)
-        and recorded.time_budget_ns == work.time_budget_ns,
-        "the numbers of local steps per dispatch differ from the recorded run",
-    )
-    require(
-        run.info.get("prologue", False) == (assembly.prologue_bytes is not None),
-        "only one of the two methods begins with a round of all clients",
-    )
-    require(
-        not assembly.keeps_lost_work,
-        "the method's clients keep the results of lost work, which a recorded run does not contain",
-    )
+    reading = Reading(user_code="describe")
+    training = Training.model_validate(run.scenario["training"], context=reading)
+    before = full_work(task, training)
     ineligible = int(np.count_nonzero(~assembly.population.eligible))
-    require(
-        ineligible == run.info["ineligible_clients"],
-        "the number of clients with too little memory differs from the recorded run",
+    (here_down, here_up), (down, up) = (
+        assembly.traffic_bytes,
+        (float(run.info[f"bytes_{way}_per_dispatch"]) for way in ("down", "up")),
     )
-    raise_all(problems)
+    unequal = {
+        "the numbers of samples per client differ from the recorded run": not np.array_equal(
+            clients["samples"], task.samples
+        ),
+        f"a dispatch transfers {format_count(here_down)} bytes down, but {format_count(down)} in the recorded "
+        "run": here_down != down,
+        f"a dispatch transfers {format_count(here_up)} bytes up, but {format_count(up)} in the recorded "
+        "run": here_up != up,
+        "the durations of local steps differ from the recorded run": not np.array_equal(
+            clients["step_s"], assembly.population.compute.step_s
+        ),
+        "the numbers of local steps per dispatch differ from the recorded run": not (
+            np.array_equal(before.steps, work.steps)
+            and before.time_budget_ns == work.time_budget_ns
+        ),
+        "only one of the two methods begins with a round of all clients": (
+            run.info.get("prologue", False) == (assembly.prologue_bytes is None)
+        ),
+        "the method's clients keep the results of lost work, which a recorded run does not contain": (
+            assembly.keeps_lost_work
+        ),
+        "the number of clients with too little memory differs from the recorded run": (
+            ineligible != run.info["ineligible_clients"]
+        ),
+    }
+    raise_all(_differs(what) for what, differs in unequal.items() if differs)
 
 
 def _about_time(scenario: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,14 +165,8 @@ def _shown(value: Any) -> str:
 class RecordedTimeline:
     """Sends the instructions of a recorded run to the learning plane, and its rows to the run folder.
 
-    It takes the place of :class:`fedsim.simulation.server.Server`.
-
-    Args:
-        run: a complete run that passed :func:`check_timeline`.
-        plane: executes the instructions.
-        writer: takes the rows.
-        scenario: scenario of the new run, which may evaluate at different times from the recorded run.
-        on_progress: called after every server update.
+    It takes the place of :class:`fedsim.simulation.server.Server`. The scenario of the new run may evaluate at
+    different times from the recorded run.
     """
 
     def __init__(
@@ -190,7 +175,7 @@ class RecordedTimeline:
         plane: LearningPlane,
         writer: RunWriter,
         scenario: Scenario,
-        on_progress: Callable[[], None] | None = None,
+        on_progress: Callable[[], None],
     ) -> None:
         self._run = run
         self._plane = plane
@@ -219,61 +204,39 @@ class RecordedTimeline:
             self.version = aggregate.version
             self.now_ns = to_ns(aggregate.time_s)
             self._open(self.version, holds, evaluations.get(self.version, []))
-            if self._on_progress is not None:
-                self._on_progress()
+            self._on_progress()
         self.now_ns = end_ns
 
-    def _open(self, version: int, holds: Mapping[int, int], evaluations: list[Evaluate]) -> None:
-        """Submit the instructions for the time during which a version is the newest: dispatches start from it, and it
-        is evaluated."""
-        for _ in range(holds.get(version, 0)):
+    def _open(self, version: int, holds: Counter[int], evaluations: list[Evaluate]) -> None:
+        """Submit what happens while a version is the newest: dispatches start from it, and it is evaluated."""
+        for _ in range(holds[version]):
             self._plane.hold(version)
         for evaluation in evaluations:
             self._plane.submit(evaluation)
 
-    def _trains(self) -> tuple[dict[int, Train], dict[int, int]]:
+    def _trains(self) -> tuple[dict[int, Train], Counter[int]]:
         """The training of every aggregated dispatch by its id, and how many of them start from each version."""
         table = self._run.dispatches
         used = table[outcome_codes(table) == Outcome.AGGREGATED]
-        columns = (
-            "dispatch_id",
-            "client_id",
-            "sequence",
-            "version",
-            "round",
-            "steps_done",
-            "steps_assigned",
-            "dispatched_s",
-        )
+        when = ("version", "round", "steps_done", "steps_assigned", "dispatched_s")
+        columns = ("dispatch_id", "client_id", "sequence", *when)
         rows = zip(*(used[name].tolist() for name in columns), strict=True)
-        holds = used["version"].value_counts()
-        return {row[0]: Train(*row) for row in rows}, {
-            int(version): int(count) for version, count in holds.items()
-        }
+        return {row[0]: Train(*row) for row in rows}, Counter(used["version"].tolist())
 
     def _aggregates(self) -> Iterator[Aggregate]:
         dispatches = self._run.dispatches
         clients = dispatches["client_id"].to_numpy()
         staleness = dispatches["staleness"].to_numpy(dtype=np.int64, na_value=0)
         groups = dispatches["group"].to_numpy()
-        table = self._run.aggregations
         names = ("version", "time_s", "round", "contributor_ids", "multiplicities", "attributes")
-        for version, time_s, round_, listed, drawn, attributes in zip(
-            *(table[name].tolist() for name in names), strict=True
-        ):
+        table = self._run.aggregations[[*names]]
+        for version, time_s, round_, listed, drawn, attributes in table.itertuples(index=False):
             ids = np.asarray(listed, dtype=np.int64)
-            contributions = tuple(
-                Contribution(*values)
-                for values in zip(
-                    ids.tolist(),
-                    clients[ids].tolist(),
-                    staleness[ids].tolist(),
-                    groups[ids].tolist(),
-                    [1] * len(ids) if drawn is None else list(map(int, drawn)),
-                    strict=True,
-                )
-            )
-            yield Aggregate(version, time_s, round_, contributions, attributes)
+            times = [1] * len(ids) if drawn is None else [int(one) for one in drawn]
+            rows = (ids, clients[ids], staleness[ids], groups[ids])
+            columns = zip(*(values.tolist() for values in rows), times, strict=True)
+            contributions = tuple(Contribution(*values) for values in columns)
+            yield Aggregate(int(version), float(time_s), int(round_), contributions, attributes)
 
     def _write_dispatches(self) -> None:
         table = self._run.dispatches
@@ -303,9 +266,9 @@ class RecordedTimeline:
 
     def _planned(self) -> list[Evaluate]:
         """The evaluations that a simulation of the scenario would have made."""
-        evaluation, aggregations = self._scenario.evaluation, self._run.aggregations
-        times_ns = [to_ns(time_s) for time_s in aggregations["time_s"]]
-        rounds = self._rounds_after(aggregations)
+        evaluation, end_ns = self._scenario.evaluation, to_ns(self._run.simulated_s)
+        times_ns = [to_ns(time_s) for time_s in self._run.aggregations["time_s"]]
+        rounds = self._rounds_after()
         planned: list[Evaluate] = []
 
         def evaluate(version: int, time_ns: int) -> None:
@@ -313,7 +276,6 @@ class RecordedTimeline:
 
         if evaluation.at_start:
             evaluate(0, 0)
-        end_ns = self._end_ns
         if evaluation.every is not None:
             every = to_ns(evaluation.every)
             # An evaluation due at the last instant comes after the event that ended the run, unless the time limit did.
@@ -332,12 +294,8 @@ class RecordedTimeline:
             evaluate(len(times_ns), end_ns)
         return planned
 
-    @property
-    def _end_ns(self) -> int:
-        return to_ns(self._run.simulated_s)
-
-    def _rounds_after(self, aggregations: pd.DataFrame) -> list[int]:
+    def _rounds_after(self) -> list[int]:
         """The round of the server after each version, from version 0."""
-        rounds = aggregations["round"].tolist()
+        rounds = self._run.aggregations["round"].tolist()
         following = [*rounds[1:], int(self._run.info["rounds"])]
         return [0, *(r + 1 if n > r else r for r, n in zip(rounds, following, strict=True))]

@@ -37,18 +37,21 @@ class Mapped:
     A process that writes into such an array changes only its own copy.
 
     Args:
-        folder: an empty folder for the files, known only to these processes, which trust its content.
+        folder: an empty folder for the files, known only to these processes, which trust its content; None for objects
+            of this process alone.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
 
     def get(self, key: str, load: Callable[[], T]) -> T:
         """The object of this key, which ``load`` returns if no process has loaded it.
 
         An object that cannot be pickled, or for which the disk has no room, is loaded by every process.
         """
-        path = self._folder / hashlib.sha256(key.encode()).hexdigest()
+        if self.folder is None:
+            return load()
+        path = self.folder / hashlib.sha256(key.encode()).hexdigest()
         with FileLock(path.with_suffix(".lock")):
             if not path.exists():
                 value = load()
@@ -98,7 +101,7 @@ class Bundles:
 
     def __init__(self, mapped: Mapped | None = None) -> None:
         self._loaded: dict[Path, TraceBundle] = {}
-        self._mapped = mapped
+        self._mapped = mapped or Mapped()
 
     def read(self, path: Path) -> TraceBundle:
         """The bundle in ``path``.
@@ -107,15 +110,14 @@ class Bundles:
             UserError: it is missing, damaged or inconsistent.
         """
         path = Path(os.path.realpath(path))
+
+        def read() -> TraceBundle:
+            bundle = TraceBundle.read(path)
+            require_sound(bundle)
+            return bundle
+
         if path not in self._loaded:
-
-            def read() -> TraceBundle:
-                bundle = TraceBundle.read(path)
-                require_sound(bundle)
-                return bundle
-
-            mapped = self._mapped
-            self._loaded[path] = mapped.get(f"trace {path}", read) if mapped else read()
+            self._loaded[path] = self._mapped.get(f"trace {path}", read)
         return self._loaded[path]
 
     def forget(self) -> None:
@@ -129,7 +131,7 @@ class Datasets:
 
     def __init__(self, mapped: Mapped | None = None) -> None:
         self._loaded: OrderedDict[tuple[type, str, Path], Dataset] = OrderedDict()
-        self._mapped = mapped
+        self._mapped = mapped or Mapped()
 
     def load(self, component: DatasetComponent, folder: Path) -> Dataset:
         """The data set that ``component.load(folder)`` returns.
@@ -137,36 +139,26 @@ class Datasets:
         Raises:
             UserError: the data is missing or damaged.
         """
-        key = (type(component), component.params.model_dump_json(), folder.resolve())
-        dataset = self._loaded.pop(key, None)
+        kind, params, folder = type(component), component.params.model_dump_json(), folder.resolve()
+
+        def load() -> Dataset:
+            dataset = component.loaded(folder)
+            # Deferred samples are read before they are shared.
+            return dataset if self._mapped.folder is None else dataclasses.replace(dataset)
+
+        dataset = self._loaded.pop((kind, params, folder), None)
         if dataset is None:
-            dataset = self._load(component, folder) if self._mapped else component.loaded(folder)
-        self._loaded[key] = dataset
+            key = f"data {(kind.__module__, kind.__qualname__, params, folder)}"
+            dataset = self._mapped.get(key, load)
+        self._loaded[kind, params, folder] = dataset
         if len(self._loaded) > KEPT_DATASETS:
             self._loaded.popitem(last=False)
         return dataset
 
-    def _load(self, component: DatasetComponent, folder: Path) -> Dataset:
-        assert self._mapped is not None
-        kind = type(component)
-        names = (kind.__module__, kind.__qualname__, component.params.model_dump_json(), folder)
-
-        def load() -> Dataset:
-            dataset = component.loaded(folder)
-            # Deferred samples are read now.
-            return dataclasses.replace(dataset)
-
-        return self._mapped.get(f"data {names}", load)
-
 
 @dataclass(frozen=True)
 class Shared:
-    """Traces and data sets that have been loaded.
-
-    Attributes:
-        bundles: trace bundles by folder.
-        datasets: data sets by name and parameters.
-    """
+    """Traces and data sets that have been loaded."""
 
     bundles: Bundles = field(default_factory=Bundles)
     datasets: Datasets = field(default_factory=Datasets)
@@ -174,5 +166,5 @@ class Shared:
     @classmethod
     def through(cls, folder: Path | None) -> Shared:
         """Objects shared by several processes through files in ``folder``; objects of this process alone if None."""
-        mapped = None if folder is None else Mapped(folder)
+        mapped = Mapped(folder)
         return cls(Bundles(mapped), Datasets(mapped))

@@ -29,7 +29,7 @@ from fedsim.parts.component import Component, is_bundled
 from fedsim.parts.functions import returned, returned_number, shown, wrong_return
 from fedsim.randomness import Purpose, Stream, isolated
 from fedsim.scenario.loading import LoadedScenario
-from fedsim.scenario.model import Energy, EnergyClass, Pairing, Scenario
+from fedsim.scenario.model import Energy, EnergyClass, Scenario
 from fedsim.scenario.training import Training
 from fedsim.simulation.facts import Work
 from fedsim.tasks.base import Task, TaskContext
@@ -72,10 +72,7 @@ class World:
 
     @cached_property
     def availability_cycle_s(self) -> float:
-        """Length of one cycle of the devices' availability in seconds.
-
-        It is a day, or the period of the trace if that is shorter.
-        """
+        """Seconds of one cycle of the devices' availability: a day, or the period of the trace if that is shorter."""
         bundle = self._bundle("availability")
         if bundle is None or "availability" not in bundle.tables:
             return _DAY_S
@@ -122,7 +119,7 @@ class World:
     def clients_on_other_devices(self) -> int:
         """Number of clients that have the name of a device, but are on another, because they are paired in order."""
         part, names = self._main_part, self.task.client_names
-        if part is None or not names or self._pairing(part) != "in_order":
+        if part is None or not names or self._setting(part, "assign")[0] != "in_order":
             return 0
         bundle = self._bundle(part)
         assert bundle is not None
@@ -146,7 +143,6 @@ class World:
         """
         devices, clients = self.scenario.devices, self.task.clients
         everybody = np.ones(clients, dtype=np.bool_)
-        main, rows = self._main()
         memory = self._memory()
         eligible = everybody if memory is None else memory >= self._memory_needed(method)
         raise_all(
@@ -185,7 +181,7 @@ class World:
         if not is_bundled(type(network_kind)):  # Counting takes a copy of the rates.
             rates = network.rates_bps(Direction.DOWN)
             _check_clients(network_kind, "build", len(rates), clients)
-        power = _power(devices.energy, main, rows, clients)
+        power = _power(devices.energy, *self._main(), clients)
         return Population(
             clients=clients,
             availability=index,
@@ -277,44 +273,38 @@ class World:
             return None, np.empty(0, dtype=np.int64)
         return self._bundle(part), self.device_rows(part)
 
+    def _setting(self, part: PartName, key: Literal["trace", "assign"]) -> tuple[Any, str]:
+        """The trace of a part or its pairing with clients, and the key that gives it, for the part or all devices."""
+        devices = self.scenario.devices
+        params = getattr(devices, part).params
+        own = getattr(params, key) if isinstance(params, TraceParameters) else None
+        shared = getattr(devices, key)
+        return (shared, f"devices.{key}") if own is None else (own, f"devices.{part}.{key}")
+
+    def trace_key(self, part: PartName) -> str:
+        """The parameter that names the bundle of a part."""
+        return self._setting(part, "trace")[1]
+
     def _bundle(self, part: PartName) -> TraceBundle | None:
         """The trace bundle of a part of the devices: its own, or that of all devices."""
-        devices = self.scenario.devices
-        own_path = self._own_trace(part)
-        path = own_path if own_path is not None else devices.trace
+        path, where = self._setting(part, "trace")
         if path is None:
             return None
         if not path.exists():
+            hint = bundled.suggested_trace(path, self.folder)
             written = bundled.written(path)
-            relative_to = (
-                ""
-                if written.startswith(bundled.PREFIX)
-                else f"\n  relative paths refer to {self.folder}"
-            )
+            if not written.startswith(bundled.PREFIX):
+                hint += f"\n  relative paths refer to {self.folder}"
             raise UserError(
                 f"no such trace bundle: {written}",
-                where=self.trace_key(part),
-                hint=f"{bundled.suggested_trace(path, self.folder)}{relative_to}\n  or make a bundle with 'fedsim "
-                "traces import' or 'fedsim traces synthesize'",
+                where=where,
+                hint=f"{hint}\n  or make a bundle with 'fedsim traces import' or 'fedsim traces synthesize'",
             )
         return self.shared.bundles.read(path)
 
-    def _own_trace(self, part: PartName) -> Path | None:
-        """The trace bundle that a part gives itself."""
-        params = getattr(self.scenario.devices, part).params
-        return params.trace if isinstance(params, TraceParameters) else None
-
-    def _own_pairing(self, part: PartName) -> Pairing | None:
-        """How a part itself pairs clients with the devices of its bundle."""
-        params = getattr(self.scenario.devices, part).params
-        return params.assign if isinstance(params, TraceParameters) else None
-
-    def _pairing(self, part: PartName) -> Pairing:
-        return self._own_pairing(part) or self.scenario.devices.assign
-
     def device_rows(self, part: PartName) -> Int64Array:
         """Row of each client's device in the bundle of a part."""
-        bundle, pairing = self._bundle(part), self._pairing(part)
+        bundle, (pairing, pairing_key) = self._bundle(part), self._setting(part, "assign")
         if bundle is None:
             return np.empty(0, dtype=np.int64)
         count, clients = bundle.device_count, self.task.clients
@@ -324,27 +314,16 @@ class World:
             u = Stream(self.scenario.seed, Purpose.TRACE).uniforms(np.arange(clients))
             return np.minimum((u * count).astype(np.int64), count - 1)
         if count < clients:
+            key = self.task.clients_key(self.scenario.task.params)
+            fewer = f"set task.{key} to at most {count}" if key else "use fewer clients"
             raise UserError(
                 f"{bundled.written(Path(bundle.where))} has {format_counted(count, 'device')} for "
                 f"{format_counted(clients, 'client')}",
                 where=self.trace_key(part),
-                hint=f"{self._fewer_clients(count)}, use a larger bundle (fedsim traces scale), or draw a device for "
-                f"each client: {self._pairing_key(part)}: sample",
+                hint=f"{fewer}, use a larger bundle (fedsim traces scale), or draw a device for each client: "
+                f"{pairing_key}: sample",
             )
         return np.arange(clients, dtype=np.int64)
-
-    def trace_key(self, part: PartName) -> str:
-        """The parameter that names the bundle of a part."""
-        return "devices.trace" if self._own_trace(part) is None else f"devices.{part}.trace"
-
-    def _pairing_key(self, part: PartName) -> str:
-        """The parameter that pairs clients with the devices of a part."""
-        return "devices.assign" if self._own_pairing(part) is None else f"devices.{part}.assign"
-
-    def _fewer_clients(self, most: int) -> str:
-        """How to have at most this many clients."""
-        key = self.task.clients_key(self.scenario.task.params)
-        return f"set task.{key} to at most {most}" if key else "use fewer clients"
 
     def _rows_by_name(self, bundle: TraceBundle) -> Int64Array:
         names = self.task.client_names
@@ -412,11 +391,7 @@ def build_task(scenario: Scenario, folder: Path, datasets: Datasets) -> Task:
 
 
 def _check_clients(part: Component, function: str, count: int, clients: int) -> None:
-    """Refuse what a user's part returns for another number of clients.
-
-    Raises:
-        UserError: ``count`` differs from ``clients``.
-    """
+    """Refuse what a user's part returns for another number of clients."""
     if count != clients:
         raise wrong_return(
             type(part),
