@@ -117,5 +117,7 @@ def test_arguments_of_a_run_are_checked(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no run measured 'accurracy'"):
         run.plot("accurracy")
     assert run.plot(width="ieee").get_figwidth() == 3.5
-    with pytest.raises(UserError, match=r"give a file in it, such as .*run/scenario\.yaml"):
+    with pytest.raises(
+        UserError, match=r"a folder, not a scenario file\n.*/run contains scenario\.yaml"
+    ):
         fedsim.run(run.path)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import random
 import signal
@@ -17,11 +18,10 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -74,23 +74,20 @@ _STATE: Mapping[str, str] = {
     "metric": "compute the metric from its arguments alone",
 }
 _LEARNING = ("method", "optimizer", "lr_schedule", "model", "task", "dataset", "partition")
+_CHOICES = ("schedule", "selection", "availability")
+_TRANSFERS = ("network", "transport", "availability")
+_STEPS = ("compute", "availability", "partition", "dataset")
 _CAUSES: Mapping[str, tuple[str, ...]] = {
     "client_id": ("selection", "schedule", "availability"),
-    "dispatched_s": ("schedule", "selection", "availability"),
-    "version": ("schedule", "selection"),
-    "round": ("schedule", "selection"),
-    "group": ("schedule", "selection"),
     "steps_assigned": ("schedule", "partition", "dataset", "task", "compute"),
-    "downloaded_s": ("network", "transport", "availability"),
-    "download_s": ("network", "transport", "availability"),
-    "computed_s": ("compute", "availability", "partition", "dataset"),
-    "compute_s": ("compute", "availability", "partition", "dataset"),
-    "arrived_s": ("network", "transport", "availability"),
-    "upload_s": ("network", "transport", "availability"),
-    "outcome": ("availability", "network", "transport", "schedule"),
-    "ended_s": ("availability", "network", "transport", "schedule"),
+    **dict.fromkeys(("dispatched_s", "version", "round", "group", "sequence"), _CHOICES),
+    **dict.fromkeys(("downloaded_s", "download_s", "arrived_s", "upload_s"), _TRANSFERS),
+    **dict.fromkeys(("computed_s", "compute_s"), _STEPS),
 }
 """The kinds of parts that may be the cause of a difference in a column, the most probable one first."""
+_OF_ENDS = (*_TRANSFERS, "schedule")
+_AT_START = ("client_id", "version", "round", "steps_assigned", "sequence")
+"""Columns of a dispatch that are known when it begins."""
 
 
 @dataclass(frozen=True)
@@ -129,9 +126,20 @@ def replay(
         data = loaded.resolved() | {"logging": [], "sweep": None, "checkpoint_models": None}
         (folder / "scenario.yaml").write_text(to_yaml(data), encoding="utf-8")
         write_sources(folder, loaded.sources())
+        arguments = [name, str(dispatches), str(aggregations)]
         processes = [
-            _start(folder, number, kinds, dispatches, aggregations)
-            for number, kinds in enumerate((["first"], ["second", "eager"]), start=1)
+            subprocess.Popen(
+                [sys.executable, "-m", __name__, number, *arguments, *kinds],
+                env={
+                    **os.environ,
+                    "PYTHONHASHSEED": number,
+                    "PYTHONPATH": os.pathsep.join(sys.path),
+                },
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for number, kinds in (("1", ["first"]), ("2", ["second", "eager"]))
         ]
         outputs = [process.communicate()[0] for process in processes]
         if processes[0].returncode:
@@ -141,16 +149,14 @@ def replay(
         for kind in ("second", "eager"):
             # A run that fails, or whose resumed part repeats another timeline, may differ before it does.
             if (folder / kind).exists():
-                resumed = kind == "eager"
-                difference = _difference(
-                    first, load_run(folder / kind), exact=exact or not resumed, whole=not fails
-                )
+                other, resumed = load_run(folder / kind), kind == "eager"
+                difference = _difference(first, other, exact=exact or not resumed, whole=not fails)
                 if difference is not None:
-                    raise _error(loaded, *difference, resumed=resumed)
+                    raise _error(loaded, difference.words, difference.causes, resumed=resumed)
+        if (folder / _DIFFERENCE).exists():
+            words = (folder / _DIFFERENCE).read_text(encoding="utf-8")
+            raise _error(loaded, words, OF_TIME, resumed=True)
         if fails:
-            if (folder / _DIFFERENCE).exists():
-                words = (folder / _DIFFERENCE).read_text(encoding="utf-8")
-                raise _error(loaded, words, OF_TIME, resumed=True)
             raise _failure(folder, outputs[1])
         return Replay(len(first.dispatches), len(first.aggregations))
 
@@ -158,30 +164,31 @@ def replay(
 # -- the processes that run the beginning ------------------------------------------------------------------------------
 
 
-def _start(
-    folder: Path, number: int, kinds: list[str], dispatches: int, aggregations: int
-) -> subprocess.Popen[str]:
-    arguments = {
-        "folder": str(folder),
-        "number": number,
-        "kinds": kinds,
-        "dispatches": dispatches,
-        "aggregations": aggregations,
-    }
-    environment = {"PYTHONHASHSEED": str(number), "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.Popen(
-        [sys.executable, "-m", __name__, json.dumps(arguments)],
-        env=os.environ | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+def _main(number: str, name: str, dispatches: str, aggregations: str, *kinds: str) -> None:
+    """Run the beginning of the scenario in a folder in this process, once for each kind of run."""
+    folder = Path(name)
+    try:
+        _perform(folder, int(number), int(dispatches), int(aggregations), kinds)
+    except Exception as error:
+        users = error if isinstance(error, UserError) else mistake_in_class(error)
+        if users is None:
+            report = users_report(error)
+            print(report or traceback.format_exc(), end="")
+            if report is None:
+                raise
+            where = users_line(error)
+            users = UserError("your own code fails with the error below", where=where)
+        if isinstance(users.__context__, TimelineDiffers):
+            words = users.__context__.message.partition(": ")[2]
+            (folder / _DIFFERENCE).write_text(words, encoding="utf-8")
+        mistake = {"message": users.message, "where": users.where, "hint": users.hint}
+        (folder / _MISTAKE).write_text(json.dumps(mistake), encoding="utf-8")
+        sys.exit(2)
 
 
 def _perform(
-    folder: Path, *, number: int, kinds: list[str], dispatches: int, aggregations: int
+    folder: Path, number: int, dispatches: int, aggregations: int, kinds: Sequence[str]
 ) -> None:
-    """Run the beginning of the scenario in ``folder`` in this process, once for each kind of run."""
     import torch
 
     random.seed(number)
@@ -210,28 +217,6 @@ def _until(dispatches: int, aggregations: int) -> OnProgress:
     return on_progress
 
 
-def _main(arguments: Mapping[str, Any]) -> None:
-    folder = Path(arguments["folder"])
-    try:
-        _perform(folder, **{key: value for key, value in arguments.items() if key != "folder"})
-    except Exception as error:
-        users = error if isinstance(error, UserError) else mistake_in_class(error)
-        if users is None:
-            report = users_report(error)
-            print(report or traceback.format_exc(), end="")
-            where = users_line(error)
-            users = UserError("your own code fails with the error below", where=where)
-            if report is None:
-                raise
-        if isinstance(users.__context__, TimelineDiffers):
-            (folder / _DIFFERENCE).write_text(
-                users.__context__.message.partition(": ")[2], encoding="utf-8"
-            )
-        mistake = {"message": users.message, "where": users.where, "hint": users.hint}
-        (folder / _MISTAKE).write_text(json.dumps(mistake), encoding="utf-8")
-        sys.exit(2)
-
-
 def _failure(folder: Path, output: str) -> UserError:
     """The error for a run that has failed."""
     path = folder / _MISTAKE
@@ -253,44 +238,54 @@ def _has_gpu() -> bool:
 # -- the first difference ----------------------------------------------------------------------------------------------
 
 
-def _difference(
-    first: Run, other: Run, *, exact: bool, whole: bool
-) -> tuple[str, tuple[str, ...]] | None:
-    """The first difference in words, and the kinds of parts that may be its cause or the name of a metric.
+class _Difference(NamedTuple):
+    """When (in which table) two runs differ, in words, and the kinds of parts, or the metric, that may be the cause."""
+
+    when: tuple[float, int]
+    words: str
+    causes: tuple[str, ...]
+
+
+def _difference(first: Run, other: Run, *, exact: bool, whole: bool) -> _Difference | None:
+    """The first difference between runs of the same beginning.
 
     Args:
-        first, other: runs of the same beginning.
+        first, other: the runs.
         exact: whether models and metrics must have the same bits.
         whole: whether both have come to the end of the beginning.
     """
-    found = list(_different_rows(first, other, exact=exact, whole=whole))
-    if found or not whole:
-        return min(found, key=lambda one: one[0])[1:] if found else None
-    largest = _different_tensor(_tensors(first), _tensors(other), 0.0 if exact else _TOLERANCE)
-    return None if largest is None else (f"{largest} differs at the end", _LEARNING)
+    differences = list(_different_rows(first, other, exact=exact, whole=whole))
+    if differences or not whole:
+        return min(differences, default=None, key=lambda one: one.when)
+    tensor = _different_tensor(_tensors(first), _tensors(other), 0.0 if exact else _TOLERANCE)
+    words = f"{tensor} differs at the end"
+    return None if tensor is None else _Difference((math.inf, 0), words, _LEARNING)
 
 
-def _different_rows(
-    first: Run, other: Run, *, exact: bool, whole: bool
-) -> Iterator[tuple[tuple[float, int], str, tuple[str, ...]]]:
-    """Time and rank, words and causes of the differences between the tables of two runs."""
+def _different_rows(first: Run, other: Run, *, exact: bool, whole: bool) -> Iterator[_Difference]:
     for rank, table in enumerate(("dispatches", "aggregations", "metrics")):
         if table == "metrics" and not exact:
             continue
         rows, others = (_rows(getattr(run, table)) for run in (first, other))
-        for number, (row, now) in enumerate(zip_longest(rows, others)):
-            if row is None or now is None:
-                if not whole:
-                    break
-                only: dict[str, Any] = row or now or {}
-                time_s = only["dispatched_s" if table == "dispatches" else "time_s"]
-                words = f"there are {len(others)} rows instead of {len(rows)} in the table {table}"
-                yield (time_s, rank), words, ("schedule", "selection", "availability")
-                break
+        for number, (row, now) in enumerate(zip(rows, others, strict=False)):
             columns = [key for key in row if not np.array_equal(row[key], now[key])]
             for column in columns:
-                time_s = _time_s(column, row, now)
-                yield (time_s, rank), *_in_words(table, column, columns, number, row, now)
+                has = f"{column} = {now[column]} instead of {row[column]}"
+                if table == "dispatches":
+                    causes = _CAUSES.get(column, _OF_ENDS)
+                    words = f"dispatch {row['dispatch_id']} has {has}"
+                elif table == "aggregations":
+                    causes, words = _CHOICES, f"version {number + 1} has {has}"
+                else:
+                    causes = (column,) if columns == [column] and column != "loss" else _LEARNING
+                    words = f"the metrics of version {row['version']} have {has}"
+                yield _Difference((_time_s(column, row, now), rank), words, causes)
+        if whole and len(rows) != len(others):
+            (row, *_) = max(rows, others, key=len)[min(len(rows), len(others)) :]
+            words = f"there are {len(others)} rows instead of {len(rows)} in the table {table}"
+            yield _Difference(
+                (row["dispatched_s" if table == "dispatches" else "time_s"], rank), words, _CHOICES
+            )
 
 
 def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -302,33 +297,12 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def _time_s(column: str, row: Mapping[str, Any], now: Mapping[str, Any]) -> float:
     """The simulated time at which the two values of a column came about."""
     if "time_s" in row:
-        return float(min(row["time_s"], now["time_s"]))
-    if column in ("client_id", "version", "round", "steps_assigned", "sequence"):
+        column = "time_s"
+    elif column in _AT_START:
         column = "dispatched_s"
-    times = [one[column if column.endswith("ed_s") else "ended_s"] for one in (row, now)]
-    return float(min(time_s for time_s in times if time_s is not None))
-
-
-def _in_words(
-    table: str,
-    column: str,
-    columns: list[str],
-    number: int,
-    row: Mapping[str, Any],
-    now: Mapping[str, Any],
-) -> tuple[str, tuple[str, ...]]:
-    """A difference in words, and the kinds of parts that may be its cause or the name of a metric."""
-    if table == "dispatches":
-        what = f"dispatch {row['dispatch_id']}"
-        if column == "client_id":
-            return f"{what} goes to client {now[column]} instead of {row[column]}", _CAUSES[column]
-        causes = _CAUSES.get(column, _CAUSES["ended_s"])
-        return f"{what} has {column} = {now[column]} instead of {row[column]}", causes
-    if table == "aggregations":
-        what = f"version {number + 1} has {column} = {now[column]} instead of {row[column]}"
-        return what, ("schedule", "selection", "availability")
-    what = f"{column} of version {row['version']} is {now[column]} instead of {row[column]}"
-    return what, (column,) if columns == [column] and column != "loss" else _LEARNING
+    elif not column.endswith("ed_s"):
+        column = "ended_s"
+    return float(min(one[column] for one in (row, now) if one[column] is not None))
 
 
 def _tensors(run: Run) -> dict[str, Tensor]:
@@ -352,14 +326,9 @@ def _different_tensor(
         one, other = tensors.get(name), others.get(name)
         if one is None or other is None or one.shape != other.shape:
             return name
-        if torch.equal(one, other):
-            continue
-        largest = float(one.double().abs().max())
-        gap = (one.double() - other.double()).abs().nan_to_num()
-        if not tolerance or float(gap.max()) > tolerance * largest:
-            # NaN differs from itself, so the entries are compared once more.
-            if bool(((one == other) | (one.isnan() & other.isnan())).all()):
-                continue
+        largest = float(one.double().abs().max()) if one.numel() else 0.0
+        within = tolerance * largest
+        if not torch.allclose(one.double(), other.double(), 0.0, within, equal_nan=True):
             return name
     return None
 
@@ -401,4 +370,4 @@ def _is_of(part: Part[Any], cause: str) -> bool:
 
 
 if __name__ == "__main__":
-    _main(json.loads(sys.argv[1]))
+    _main(*sys.argv[1:])

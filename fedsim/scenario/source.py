@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import os
 import re
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from ruamel.yaml.tokens import (
     FlowMappingStartToken,
     FlowSequenceEndToken,
     FlowSequenceStartToken,
-    ScalarToken,
 )
 
 from fedsim.errors import UserError, raise_all
@@ -41,11 +39,26 @@ _BASED_INTEGER = re.compile(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(r"([-+]?)\.(inf|nan)\Z", re.IGNORECASE)
 _WITHOUT_COLON = re.compile(
-    r"\s*(?P<key>[\w.-]+)(?:(?P<colon>:)(?=\S)|\s*=\s*|\s+|$)(?P<value>.*?)(?:\s+#.*|\s*)"
+    r"\s*(?P<key>\w[\w.-]*)(?:(?P<colon>:)(?=\S)|\s*=\s*|\s+|$)(?P<value>.*?)(?:\s+#.*|\s*)"
 )
 """A line with a key and a value, but without the colon and the space between them."""
-_BRACE_WITHOUT_COLON = re.compile(r"\s*(?P<key>[\w.-]+)(?P<colon>)\s+(?P<value>[{\[].*)")
-"""A line with a key and a mapping or a list in braces, but without the colon between them (the group is empty)."""
+_SYNTAX = {
+    "'\\t'": (
+        "a tab where YAML requires spaces",
+        "indent with spaces; most editors can convert tabs to spaces",
+    ),
+    "expected a single document": ("a second document starts here", "remove the line '---'"),
+    "another document": ("a second document starts here", "remove the line '---'"),
+    "mapping values are not allowed": (
+        "a second ':' in what looks like one value",
+        "check the indentation, or put a value that contains ': ' in quotes",
+    ),
+    "expected <block end>": (
+        "this line does not fit the lines above it",
+        "check its indentation: the keys of one section begin in the same column",
+    ),
+}
+"""Message and hint, by a part of the parser's message."""
 _OPENING = {
     FlowMappingEndToken: FlowMappingStartToken,
     FlowSequenceEndToken: FlowSequenceStartToken,
@@ -102,10 +115,9 @@ def parse_yaml(text: str, label: str) -> Source:
         node = YAML(typ="safe", pure=True).compose(text)
     except MarkedYAMLError as error:
         raise (
-            _unclosed(error, text, label) or _without_colon(error, text, label)
-        ) or _syntax_error(
-            str(error.problem or error.context),
-            _location(label, error.problem_mark or error.context_mark),
+            _unclosed(error, text, label)
+            or _without_colon(error, text, label)
+            or _syntax_error(error, label)
         ) from None
     except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
@@ -143,20 +155,14 @@ def read_yaml(path: Path) -> Source:
                 f"is larger than {MOST_BYTES >> 20} MiB, too large for a scenario", where=label
             )
         text = content.decode("utf-8-sig")
-    except FileNotFoundError:
-        nearby = sorted(item.name for item in path.parent.glob("*.y*ml"))
-        folder = "this folder" if path.parent == Path() else str(path.parent)
+    except (FileNotFoundError, IsADirectoryError):
+        is_folder = path.is_dir()
+        folder = path if is_folder else path.parent
+        held = sorted(item.name for item in folder.glob("*.y*ml"))[:12]
         raise UserError(
-            "no such file",
+            "is a folder, not a scenario file" if is_folder else "no such file",
             where=label,
-            hint=f"{folder} contains: {', '.join(nearby[:12])}" if nearby else None,
-        ) from None
-    except IsADirectoryError:
-        held = sorted(str(item) for item in path.glob("*.y*ml"))
-        raise UserError(
-            "is a folder, not a scenario file",
-            where=label,
-            hint=f"give a file in it, such as {held[-1]}" if held else None,
+            hint=f"{folder} contains {', '.join(held)}" if held else None,
         ) from None
     except UnicodeDecodeError as error:
         raise UserError(
@@ -234,69 +240,33 @@ def _never_closed(mark: Any, text: str, label: str) -> UserError:
 def _without_colon(error: MarkedYAMLError, text: str, label: str) -> UserError | None:
     """The error at a key without its colon; None if there is none.
 
-    The parser notices it only in a later line: it takes the key for a key that ends later, or for the first line of a
-    value.
+    The parser notices it there or in the next line, because it takes the key for the beginning of a longer one.
     """
-    problem, noticed = str(error.problem), error.problem_mark
-    if "could not find expected ':'" in problem:
-        mark = error.context_mark
-    elif "mapping values are not allowed" in problem or "expected <block end>" in problem:
-        mark = _scalar_before(noticed, text)
-    else:
+    if not re.search(
+        "expected ':'|mapping values are not|expected <block end>", str(error.problem)
+    ):
         return None
-    if mark is None:
-        return None
-    line = text.splitlines()[mark.line]
-    if mark.line == noticed.line:
-        # A key before braces is noticed in its own line, at the second colon.
-        parts = _BRACE_WITHOUT_COLON.fullmatch(line)
-    elif line[: mark.column].strip():
-        return None  # The text is the value of a key.
-    else:
-        parts = _WITHOUT_COLON.fullmatch(line)
-    if parts is None:
-        return None
-    key, colon, value = parts.group("key", "colon", "value")
-    return UserError(
-        "a space is missing after the colon" if colon else f"a ':' is missing after '{key}'",
-        where=f"{label}:{mark.line + 1}:{parts.start('key') + 1}",
-        hint=f"write {key}: {value or '(its keys belong below it)'}",
-    )
+    lines = text.splitlines()[: error.problem_mark.line + 1]
+    written = [number for number, line in enumerate(lines) if not re.match(r"\s*(#|$)", line)]
+    for number in written[-2:][::-1]:
+        if parts := _WITHOUT_COLON.fullmatch(lines[number]):
+            key, colon, value = parts.group("key", "colon", "value")
+            return UserError(
+                "a space is missing after the colon"
+                if colon
+                else f"a ':' is missing after '{key}'",
+                where=f"{label}:{number + 1}:{parts.start('key') + 1}",
+                hint=f"write {key}: {value or '(its keys belong below it)'}",
+            )
+    return None
 
 
-def _scalar_before(end: Any, text: str) -> Any:
-    """The beginning of the scalar that is the last token before ``end``; None if it is another token."""
-    last = None
-    with suppress(YAMLError):
-        for token in YAML(typ="safe", pure=True).scan(text):
-            if token.start_mark.index >= end.index:
-                break
-            last = token
-    return last.start_mark if isinstance(last, ScalarToken) else None
-
-
-def _syntax_error(problem: str, where: str) -> UserError:
-    if "'\\t'" in problem:
-        return UserError(
-            "a tab where YAML requires spaces",
-            where=where,
-            hint="indent with spaces; most editors can convert tabs to spaces",
-        )
-    if "expected a single document" in problem or "another document" in problem:
-        return UserError("a second document starts here", where=where, hint="remove the line '---'")
-    if "mapping values are not allowed" in problem:
-        return UserError(
-            "a second ':' in what looks like one value",
-            where=where,
-            hint="check the indentation, or put a value that contains ': ' in quotes",
-        )
-    if "expected <block end>" in problem:
-        return UserError(
-            "this line does not fit the lines above it",
-            where=where,
-            hint="check its indentation: the keys of one section begin in the same column",
-        )
-    return UserError(f"not YAML: {problem}", where=where)
+def _syntax_error(error: MarkedYAMLError, label: str) -> UserError:
+    problem = str(error.problem or error.context)
+    where = _location(label, error.problem_mark or error.context_mark)
+    known = (fix for part, fix in _SYNTAX.items() if part in problem)
+    message, hint = next(known, (f"not YAML: {problem}", None))
+    return UserError(message, where=where, hint=hint)
 
 
 class _Builder:
@@ -397,9 +367,7 @@ def _number(text: str) -> str | int | float:
         if _BASED_INTEGER.match(text):
             return int(text, 0)
     except ValueError:
-        return (
-            text  # It has more digits than Python converts; the parameter's own check reports it.
-        )
+        return text  # too many digits for Python; the parameter's own check reports it
     if _FLOAT.match(text):
         return float(text)
     special = _NOT_FINITE.match(text)
