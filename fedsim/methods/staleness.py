@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 import numpy as np
@@ -20,8 +21,8 @@ class ConstantStaleness(Parameters):
     name: Literal["constant"]
     """Kind of weight."""
 
-    def factor(self, staleness: FloatArray) -> FloatArray:
-        """Weights for staleness counted in versions, elementwise."""
+    def factor(self, staleness: FloatArray, version: int) -> FloatArray:
+        """Weights for staleness counted in versions, elementwise, in the update to a version."""
         return np.ones_like(staleness)
 
 
@@ -34,8 +35,8 @@ class PolynomialStaleness(Parameters):
     """How fast weights decrease (a). FedCompass's text gives 0.5; its published code computes (s + 1)^(+0.5), which
     weights stale updates *more* and is written -0.5 here."""
 
-    def factor(self, staleness: FloatArray) -> FloatArray:
-        """Weights for staleness counted in versions, elementwise."""
+    def factor(self, staleness: FloatArray, version: int) -> FloatArray:
+        """Weights for staleness counted in versions, elementwise, in the update to a version."""
         result: FloatArray = (staleness + 1.0) ** -self.exponent
         return result
 
@@ -50,13 +51,57 @@ class HingeStaleness(Parameters):
     slope: float = Field(default=10.0, gt=0)
     """How fast weights decrease after the delay (a)."""
 
-    def factor(self, staleness: FloatArray) -> FloatArray:
-        """Weights for staleness counted in versions, elementwise."""
+    def factor(self, staleness: FloatArray, version: int) -> FloatArray:
+        """Weights for staleness counted in versions, elementwise, in the update to a version."""
         return 1.0 / (self.slope * np.maximum(staleness - self.delay, 0.0) + 1.0)
 
 
+class ReciprocalStaleness(Parameters):
+    """1 up to a delay, then delay / s: the delay-adaptive steps of asynchronous SGD (method ``async_sgd``)."""
+
+    name: Literal["reciprocal"]
+    """Kind of weight."""
+    delay: float = Field(default=10.0, gt=0)
+    """Staleness up to which the weight is 1; in the theory the number of clients at work."""
+
+    def factor(self, staleness: FloatArray, version: int) -> FloatArray:
+        """Weights for staleness counted in versions, elementwise, in the update to a version."""
+        result: FloatArray = self.delay / np.maximum(staleness, self.delay)
+        return result
+
+
+class FedAsmuStaleness(Parameters):
+    """mu xi / (1 + mu xi) with xi = scale / (sqrt(t) (s + 1)^exponent) + offset, in the update to version t.
+
+    FedASMU (Liu et al., AAAI 2024, equations 6 and 7), whose scale, exponent and offset are learned for each client;
+    here they are constants. Use it as the mixing weight of ``fedasync`` with ``alpha: 1``.
+    """
+
+    name: Literal["fedasmu"]
+    """Kind of weight."""
+    mu: float = Field(default=1.0, gt=0)
+    """Factor on xi (mu_alpha)."""
+    scale: float = Field(default=1.0, gt=0)
+    """Strength of the part that decreases (lambda)."""
+    exponent: float = Field(default=0.5, ge=0)
+    """How fast it decreases with the staleness (sigma)."""
+    offset: float = Field(default=0.0, ge=0)
+    """The part that does not decrease (iota)."""
+
+    def factor(self, staleness: FloatArray, version: int) -> FloatArray:
+        """Weights for staleness counted in versions, elementwise, in the update to a version."""
+        decreasing = self.scale / (math.sqrt(version) * (staleness + 1.0) ** self.exponent)
+        xi: FloatArray = self.mu * (decreasing + self.offset)
+        return xi / (1 + xi)
+
+
 Staleness = Annotated[
-    PolynomialStaleness | ConstantStaleness | HingeStaleness, Field(discriminator="name")
+    PolynomialStaleness
+    | ConstantStaleness
+    | HingeStaleness
+    | ReciprocalStaleness
+    | FedAsmuStaleness,
+    Field(discriminator="name"),
 ]
 """Weight of an update by its staleness s: the versions made between its dispatch and its arrival, 0 for a fresh one.
 (Xie et al., arXiv:1903.03934, section 5.2, write t - tau for a counter that is s + 1 in the polynomial.)"""
@@ -80,7 +125,7 @@ class StalenessParams(Parameters):
             if self.staleness_at == "arrival"
             else updates.version - 1 - updates.versions
         )
-        return self.alpha * self.staleness.factor(age.astype(np.float64))
+        return self.alpha * self.staleness.factor(age.astype(np.float64), updates.version)
 
 
 POPULATION_WEIGHTS = "weights each update by its client's share of the whole population"

@@ -174,6 +174,14 @@ class ServerPort(Protocol):
         """Stop a busy client, whose update is lost; does nothing if the client has already gone offline."""
         ...
 
+    def cancel(self, dispatch: Dispatch, on_stopped: Callable[[], None]) -> None:
+        """Send a busy client the message to stop, which takes the latency of its downlink.
+
+        Until then it works and uses energy. Its update is then lost, and ``on_stopped`` is called; neither happens if
+        the dispatch ends before.
+        """
+        ...
+
     def aggregate(
         self,
         dispatches: Sequence[Dispatch],

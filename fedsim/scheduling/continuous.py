@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.parts.component import Parameters
@@ -41,6 +42,7 @@ class Continuous(Schedule):
     def __init__(self, params: Any, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
         self._timeout_ns = None if params.timeout is None else to_ns(params.timeout)
+        self._on_dispatched = None if self._timeout_ns is None else self.dispatched
         self._timers: dict[int, Timer] = {}
         self._standstill = Standstill("updates", allowance=2 * server.clients)
 
@@ -54,8 +56,7 @@ class Continuous(Schedule):
 
     def hand_out(self, client: int, steps: Callable[[], int] | None = None) -> None:
         """Dispatch work to a client: now, or when it next checks in; ``steps`` is called at that moment."""
-        on_dispatched = None if self._timeout_ns is None else self._set_timer
-        self.server.dispatch(client, steps=steps, on_dispatched=on_dispatched)
+        self.server.dispatch(client, steps=steps, on_dispatched=self._on_dispatched)
 
     def aggregate(
         self,
@@ -66,7 +67,8 @@ class Continuous(Schedule):
         """Create the next version from these updates."""
         self.server.aggregate(dispatches, groups=groups, attributes=attributes, closes_round=True)
 
-    def _set_timer(self, dispatch: Dispatch) -> None:
+    def dispatched(self, dispatch: Dispatch) -> None:
+        """Limit the wait for a dispatch that has been handed out; called only if there is a limit."""
         assert self._timeout_ns is not None
         self._timers[dispatch.dispatch_id] = self.server.call_at(
             self.server.now_ns + self._timeout_ns, partial(self._give_up, dispatch)
@@ -94,7 +96,7 @@ class Continuous(Schedule):
         self.lost(dispatch)
 
 
-class ConcurrentParams(ContinuousParams):
+class SlotParams(ContinuousParams):
     """Parameters of schedules that keep a number of clients busy."""
 
     concurrency: int | None = Field(default=None, ge=1)
@@ -102,6 +104,15 @@ class ConcurrentParams(ContinuousParams):
     next_client: Literal["selection", "same"] = "selection"
     """Which client gets the next dispatch when one ends: a client newly drawn by the selection, or the same client when
     it next checks in, as with silos that always participate."""
+    local_steps: Literal["full", "by_speed"] = "full"
+    """Local steps of a dispatch: those of the client's full workload, or, so that all dispatches take about the same
+    time, in proportion to its speed, with the full workload for the fastest (dynamic local updates of Liu et al.,
+    arXiv:2401.09135)."""
+
+
+class ConcurrentParams(SlotParams):
+    """Parameters of schedules that may discard stale updates."""
+
     max_staleness: int | None = Field(default=None, ge=0)
     """Updates whose staleness exceeds this many versions are discarded."""
 
@@ -114,26 +125,38 @@ class Concurrent(Continuous):
     that no available client can fill is filled when the next client checks in.
     """
 
-    Params: ClassVar[type[Parameters]] = ConcurrentParams
+    Params: ClassVar[type[Parameters]] = SlotParams
 
     def __init__(
-        self, params: ConcurrentParams, server: ServerPort, selection: Selection, updates: int
+        self,
+        params: SlotParams,
+        server: ServerPort,
+        selection: Selection,
+        updates: int,
+        max_staleness: int | None,
     ) -> None:
         super().__init__(params, server, selection)
         self._updates = updates
         self._keeps_clients = params.next_client == "same"
-        self._max_staleness = params.max_staleness
+        self._max_staleness = max_staleness
         self._buffer: list[Dispatch] = []
         self._slots = params.concurrency or selection.cohort_size()
+        self._steps = steps_by_speed(server) if params.local_steps == "by_speed" else None
         self._filled = 0
         self._fill_is_due = False
         # With ``next_client: same``: the clients that have a slot, (N,).
         self._owners = np.zeros(server.clients, dtype=np.bool_)
 
     @classmethod
-    def demands(cls, params: ConcurrentParams) -> Demands:
+    def demands(cls, params: SlotParams) -> Demands:
         """Those of every schedule, and the concurrency."""
         return replace(super().demands(params), concurrency=params.concurrency)
+
+    def hand_out(self, client: int, steps: Callable[[], int] | None = None) -> None:
+        """Dispatch work to a client: now, or when it next checks in."""
+        if self._steps is not None:
+            steps = partial(int, self._steps[client])
+        super().hand_out(client, steps)
 
     def start(self) -> None:
         """Fill all slots."""
@@ -151,10 +174,14 @@ class Concurrent(Continuous):
             self.server.discard(dispatch)
         else:
             self._buffer.append(dispatch)
-            if len(self._buffer) >= self._updates:
+            if self.is_complete(self._buffer):
                 complete, self._buffer = self._buffer, []
                 self.aggregate(complete)
         self._replace(dispatch.client)
+
+    def is_complete(self, buffer: Sequence[Dispatch]) -> bool:
+        """Whether these updates make a version."""
+        return len(buffer) >= self._updates
 
     def lost(self, dispatch: Dispatch) -> None:
         """Fill the slot with the next client."""
@@ -196,3 +223,11 @@ class Concurrent(Continuous):
     def _fill_now(self) -> None:
         self._fill_is_due = False
         self._fill()
+
+
+def steps_by_speed(server: ServerPort) -> npt.NDArray[np.int64]:
+    """Local steps of each client in proportion to its steps per second, (N,): all for the fastest, at least one."""
+    expected_s = np.array([server.expected_duration_s(client) for client in range(server.clients)])
+    speeds = server.default_steps / np.maximum(expected_s, np.finfo(float).tiny)
+    steps: npt.NDArray[np.int64] = np.floor(server.default_steps * speeds / speeds.max() + 1e-9)
+    return np.maximum(steps, 1).astype(np.int64)

@@ -319,6 +319,16 @@ class Server(Facts, ServerPort):
         self._updates.close(dispatch, plan, Outcome.CUT, self._clock.now)
         self._handouts.look_again(dispatch.client)
 
+    @override
+    def cancel(self, dispatch: Dispatch, on_stopped: Callable[[], None]) -> None:
+        def stop() -> None:
+            if dispatch.open and dispatch.arrived_ns < 0:
+                self.cut(dispatch)
+                on_stopped()
+
+        latency_ns = self._population.network.latency_ns(dispatch.client)
+        self._engine.call_at(self._clock.now + latency_ns, stop)
+
     def _release(self, client: int, plan: Plan) -> None:
         """Mark a client as done with its work; if its battery is low, only once it has recharged."""
         if self._batteries is not None:

@@ -25,3 +25,11 @@ def versions(book: Book) -> list[tuple[float, list[int], list[int]]]:
         )
         for aggregate in book.aggregates
     ]
+
+
+def apart(times: list[int]) -> list[float]:
+    """Up to six times, changed a little, so that few multiples of them coincide."""
+    return [
+        time + offset * 1e-5
+        for time, offset in zip(times, (1, 7.3, 3.1, 9.7, 5.9, 2.3), strict=False)
+    ]

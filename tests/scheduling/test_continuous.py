@@ -209,3 +209,14 @@ def test_a_timeout_stops_who_takes_too_long() -> None:
     assert [(row["dispatched"], row["ended"]) for row in cut] == [(0, 30), (30, 60), (60, 60)]
     assert book.outcomes()[1] == "cut"
     assert cut[0]["steps_done"] == 3
+
+
+def test_dynamic_local_updates_take_about_the_same_time() -> None:
+    # The harness expects the time of one step: 10 steps for the fastest, 10 / 1.5 and 10 / 4 rounded down.
+    schedule = {"name": "async", "local_steps": "by_speed", "next_client": "same"}
+    book = run([1.0, 1.5, 4.0], schedule, until_s=10)
+    assert [(row["client"], row["steps_done"], row["arrived"]) for row in book.rows[:3]] == [
+        (2, 2, 8),
+        (1, 6, 9),
+        (0, 10, 10),
+    ]

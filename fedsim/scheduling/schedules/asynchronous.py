@@ -21,4 +21,4 @@ class Asynchronous(Concurrent):
     Params = ConcurrentParams
 
     def __init__(self, params: ConcurrentParams, server: ServerPort, selection: Selection) -> None:
-        super().__init__(params, server, selection, updates=1)
+        super().__init__(params, server, selection, 1, params.max_staleness)

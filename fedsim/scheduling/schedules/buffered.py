@@ -32,4 +32,4 @@ class Buffered(Concurrent):
     Params = BufferedParams
 
     def __init__(self, params: BufferedParams, server: ServerPort, selection: Selection) -> None:
-        super().__init__(params, server, selection, updates=params.buffer_size)
+        super().__init__(params, server, selection, params.buffer_size, params.max_staleness)

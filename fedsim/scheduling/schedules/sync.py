@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal
 
@@ -34,16 +35,21 @@ class SyncParams(Parameters):
     are cut."""
     pause: Duration = 0.0
     """Pause between the end of a round and the start of the next."""
+    quorum: int | None = Field(default=None, ge=1)
+    """Number of updates after which a round waits no longer than ``grace`` for the others; default: no such limit."""
+    grace: Duration = 0.0
+    """Time for stragglers after the ``quorum``; with 0, the round closes at once."""
 
 
 class Sync(Schedule):
     """Rounds: select, dispatch, wait, aggregate.
 
-    A round closes when no further update can arrive, when over-selection has yielded enough updates, or at its
-    deadline; an update that arrives exactly at the deadline is in time. If no client can be selected, the server waits
-    for the next one to check in. A method's prologue is dispatched before the first round to all clients checked in at
-    the start; it closes as a round does. If the method requires a number of updates, the prologue is dispatched to
-    every client as it checks in, and closes with the last of these updates, without a deadline.
+    A round closes when no further update can arrive, when over-selection has yielded enough updates, at its
+    deadline, or ``grace`` after its quorum; an update that arrives exactly at the deadline is in time. If no client
+    can be selected, the server waits for the next one to check in. A method's prologue is dispatched before the
+    first round to all clients checked in at the start; it closes as a round does. If the method requires a number
+    of updates, the prologue is dispatched to every client as it checks in, and closes with the last of these
+    updates, without a deadline.
     """
 
     name: ClassVar[str] = "sync"
@@ -101,6 +107,7 @@ class Sync(Schedule):
         self._is_patient = False  # waits for clients that are offline, without a deadline
         self._standstill = Standstill("rounds", "a pause between rounds, ")
         self._deadline: Timer | None = None
+        self._grace: Timer | None = None
 
     def start(self) -> None:
         """Start the prologue, or the first round if there is none."""
@@ -136,17 +143,30 @@ class Sync(Schedule):
         self._arrived = []
         self._needed = needed
         deadline_ns = None
-        if self.params.deadline is not None and not self._is_patient:
-            deadline_ns = self.server.now_ns + to_ns(self.params.deadline)
+        limit_s = None if self._is_patient else self.limit_s(clients)
+        if limit_s is not None:
+            deadline_ns = self.server.now_ns + to_ns(limit_s)
             self._deadline = self.server.call_at(deadline_ns, self._close)
         self._waiting = set(clients)
         self._handouts = [self._hand_out(client, deadline_ns) for client in clients]
         if not clients and self._deadline is None:
             self._close()
 
+    def limit_s(self, clients: Sequence[int]) -> float | None:
+        """The longest time that a round of these clients lasts, in seconds; None if it has no limit."""
+        limit_s: float | None = self.params.deadline
+        return limit_s
+
+    def steps(self, client: int) -> int | None:
+        """Local steps of a client in this round; None for those of a full workload."""
+        return None
+
     def _hand_out(self, client: int, deadline_ns: int | None) -> Timer:
         return self.server.dispatch(
-            client, deadline_ns=deadline_ns, on_dispatched=self._on_dispatched
+            client,
+            steps=self.steps(client),
+            deadline_ns=deadline_ns,
+            on_dispatched=self._on_dispatched,
         )
 
     def _on_dispatched(self, dispatch: Dispatch) -> None:
@@ -161,8 +181,11 @@ class Sync(Schedule):
         self._arrived.append(dispatch)
         if len(self._arrived) >= self._needed:
             self._close()
-        else:
-            self._close_if_nothing_can_come()
+            return
+        if len(self._arrived) == self.params.quorum:
+            closes_ns = self.server.now_ns + to_ns(self.params.grace)
+            self._grace = self.server.call_at(closes_ns, self._close)
+        self._close_if_nothing_can_come()
 
     def on_failure(self, dispatch: Dispatch) -> None:
         """Stop waiting for a client that has gone offline, or wait for it to come back."""
@@ -179,9 +202,10 @@ class Sync(Schedule):
             self._close()
 
     def _close(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        for timer in (self._deadline, self._grace):
+            if timer is not None:
+                timer.cancel()
+        self._deadline = self._grace = None
         for handout in self._handouts:
             handout.cancel()
         stragglers = list(self._outstanding.values())

@@ -100,3 +100,24 @@ def test_the_pause_and_the_aggregation_overlap() -> None:
     for pause, second in ((8, 18), (3, 15)):
         book = run([1.0], {"name": "sync", "pause": pause}, aggregation_time=5.0, rounds=2)
         assert [row["dispatched"] for row in book.rows] == [0, second]
+
+
+@pytest.mark.parametrize(
+    ("grace", "version"),
+    [("0s", (15.0, [0, 1])), ("5s", (20.0, [0, 1, 2])), ("30s", (40.0, [0, 1, 2, 3]))],
+)
+def test_a_quorum_is_followed_by_a_time_of_grace(
+    grace: str, version: tuple[float, list[int]]
+) -> None:
+    schedule = {"name": "sync", "quorum": 2, "grace": grace}
+    book = run([1.0, 1.5, 2.0, 4.0], schedule, rounds=1)
+    assert [(time_s, clients) for time_s, clients, _ in versions(book)] == [version]
+
+
+def test_the_deadline_may_come_before_the_end_of_grace() -> None:
+    schedule = {"name": "sync", "quorum": 2, "grace": "30s", "deadline": "25s"}
+    book = run([1.0, 1.5, 2.0, 4.0], schedule, rounds=2)
+    assert [(time_s, clients) for time_s, clients, _ in versions(book)] == [
+        (25, [0, 1, 2]),
+        (45, [0, 1, 2]),
+    ]

@@ -1,0 +1,32 @@
+"""ACE: asynchronous SGD along the mean of every client's cached update."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fedsim.methods.mifa import Mifa, MifaParams
+
+
+class AceParams(MifaParams):
+    """Parameters of ACE."""
+
+    remembers: Literal["gradients", "changes"] = "changes"
+    """The value remembered of each update: the change of the model, as in the paper, or the change divided by the
+    learning rate at the time. With a constant learning rate, the two are equivalent."""
+
+
+class Ace(Mifa):
+    """Every arriving update replaces its client's cached one, and the model moves by the mean of the cache.
+
+    The rule is MIFA's, applied to every arrival. All clients are engaged in every step, so that fast ones do not bias
+    the model. Cached updates are zero at first.
+    """
+
+    name = "ace"
+    title = "ACE"
+    paper = (
+        "All-Client Engagement for asynchronous federated learning, arXiv:2511.19066, Algorithm 1"
+    )
+    paper_schedules = ("async",)
+    companions = {"schedule": {"name": "async"}}
+    Params = AceParams

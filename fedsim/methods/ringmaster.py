@@ -1,0 +1,31 @@
+"""Ringmaster ASGD: asynchronous SGD without gradients that are too old."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.methods.async_sgd import AsyncSgd
+from fedsim.methods.base import Updates
+from fedsim.methods.rennala import GradientParams
+
+
+class Ringmaster(AsyncSgd):
+    """Every update that the schedule lets through moves the model by its whole change.
+
+    With an unlimited threshold it is asynchronous SGD with constant steps.
+    """
+
+    name = "ringmaster"
+    title = "Ringmaster ASGD"
+    paper = (
+        "Maranjyan, Tyurin and Richtarik, Ringmaster ASGD: The First Asynchronous SGD with Optimal Time Complexity, "
+        "ICML 2025, Algorithms 4 and 5"
+    )
+    paper_schedules = ("ringmaster",)
+    companions = {"schedule": {"name": "ringmaster"}}
+    Params = GradientParams
+
+    def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
+        """The whole change of every update, (C,)."""
+        return updates.multiplicity.astype(np.float64)

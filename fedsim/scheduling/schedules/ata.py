@@ -1,0 +1,111 @@
+"""The schedule of ATA: learns how fast the clients are, and gives each its number of tasks."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from fedsim.parts.component import Parameters
+from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort
+from fedsim.scheduling.standstill import Standstill
+from fedsim.units import NS_PER_S
+
+
+class AtaParams(Parameters):
+    """Parameters of the schedule of ATA."""
+
+    tasks: int = Field(default=10, ge=1)
+    """Tasks per version (B); a task is one local step."""
+    spread: float = Field(default=1.0, ge=0)
+    """Bound on the spread of a client's task times relative to their mean (alpha / mu, 1 for exponential times). Larger
+    values explore more; with 0, the clients' mean times are trusted as they are."""
+
+
+class Ata(Schedule):
+    """Rounds that distribute a fixed number of tasks so that the slowest client is done as early as possible.
+
+    The times of tasks are unknown at first. In round k, a client with K observed tasks of mean time m counts as one of
+    time m max(0, 1 - 2 spread max(sqrt(L / K), L / K)), L = ln(2 k^2), a lower confidence bound; one that was never
+    observed as one of time 0. Tasks are assigned one by one to the client that would finish its tasks first, which
+    minimizes the latest end. The time of a task is the duration of the dispatch, with its transfers, divided by its
+    steps. A round waits for all its clients.
+    """
+
+    name: ClassVar[str] = "ata"
+    paper: ClassVar[str] = (
+        "Maranjyan, El Mehdi Saad, Richtarik and Orabona, ATA: Adaptive Task Allocation for Efficient Resource "
+        "Management in Distributed Machine Learning, ICML 2025, Algorithm 1 (ATA-Empirical)"
+    )
+    synchronous: ClassVar[bool] = True
+    needs_all_clients: ClassVar[bool] = True
+    Params = AtaParams
+
+    def __init__(self, params: AtaParams, server: ServerPort, selection: Selection) -> None:
+        super().__init__(params, server, selection)
+        self._observed = np.zeros(server.clients)
+        self._total_s = np.zeros(server.clients)
+        self._rounds = 0
+        self._outstanding: set[int] = set()
+        self._arrived: list[Dispatch] = []
+        self._standstill = Standstill("rounds")
+
+    def start(self) -> None:
+        """Assign the tasks of a round."""
+        self._rounds += 1
+        tasks = allocated(self.lower_bounds_s(), self.params.tasks)
+        self._outstanding = {client for client, count in enumerate(tasks) if count}
+        for client in sorted(self._outstanding):
+            self.server.dispatch(client, steps=tasks[client])
+
+    def lower_bounds_s(self) -> npt.NDArray[np.float64]:
+        """Lower confidence bounds of the clients' mean times per task in seconds, (N,)."""
+        observed = np.maximum(self._observed, 1)
+        surprise = math.log(2 * self._rounds**2) / observed
+        width = 2 * self.params.spread * np.maximum(np.sqrt(surprise), surprise)
+        bounds_s: npt.NDArray[np.float64] = self._total_s / observed * np.maximum(1 - width, 0)
+        return bounds_s
+
+    def on_arrival(self, dispatch: Dispatch) -> None:
+        """Observe the times of a client's tasks."""
+        self._observed[dispatch.client] += dispatch.steps_done
+        spent_ns = dispatch.arrived_ns - dispatch.dispatched_ns
+        self._total_s[dispatch.client] += spent_ns / NS_PER_S
+        self._arrived.append(dispatch)
+        self._ended(dispatch)
+
+    def on_failure(self, dispatch: Dispatch) -> None:
+        """Continue without the tasks of a client that has gone offline."""
+        self._ended(dispatch)
+
+    def _ended(self, dispatch: Dispatch) -> None:
+        self._outstanding.discard(dispatch.client)
+        if self._outstanding:
+            return
+        arrived, self._arrived = self._arrived, []
+        if arrived:
+            self.server.aggregate(arrived, closes_round=True)
+        else:
+            self.server.close_round()
+        self._standstill.count(self.server.now_ns)
+        self.server.call_at(self.server.now_ns, self.start)
+
+
+def allocated(times_s: npt.NDArray[np.float64], tasks: int) -> list[int]:
+    """Numbers of tasks that sum to ``tasks`` and minimize the latest end max(a_i times_s[i]).
+
+    Among equal ends, clients with fewer tasks come first, then those with lower numbers.
+    """
+    counts = [0] * len(times_s)
+    queue = [(float(time_s), 1, client) for client, time_s in enumerate(times_s)]
+    heapq.heapify(queue)
+    for _ in range(tasks):
+        _, count, client = queue[0]
+        counts[client] = count
+        ends_s = (count + 1) * float(times_s[client])
+        heapq.heapreplace(queue, (ends_s, count + 1, client))
+    return counts

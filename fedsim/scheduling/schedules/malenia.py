@@ -1,0 +1,35 @@
+"""The schedule of Malenia SGD: enough gradients of every client at one model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from fedsim.scheduling.base import Dispatch
+from fedsim.scheduling.schedules.rennala import Rennala
+
+
+class Malenia(Rennala):
+    """Rennala for clients with different data: a version needs updates of every client.
+
+    It is created when the harmonic mean of the numbers B_i of updates of the n clients reaches S / n, with S the
+    ``batch``.
+    """
+
+    name: ClassVar[str] = "malenia"
+    paper: ClassVar[str] = (
+        "Tyurin and Richtarik, Optimal Time Complexities of Parallel Stochastic Optimization Methods Under a Fixed "
+        "Computation Model, NeurIPS 2023, Method 6"
+    )
+    needs_all_clients: ClassVar[bool] = True
+
+    def is_complete(self, buffer: Sequence[Dispatch]) -> bool:
+        """Whether the harmonic mean of the clients' numbers of updates is large enough."""
+        clients = self.server.clients
+        if len(buffer) < clients:
+            return False
+        counts = np.bincount([dispatch.client for dispatch in buffer], minlength=clients)
+        # n / sum(1 / B_i) >= S / n
+        return bool(counts.all()) and self._updates * (1 / counts).sum() <= clients**2

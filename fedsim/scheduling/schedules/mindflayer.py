@@ -1,0 +1,130 @@
+"""The schedule of MindFlayer SGD: trials with a time limit."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar
+
+from pydantic import Field
+
+from fedsim.parts.component import Parameters
+from fedsim.scheduling.base import Demands, Dispatch, Schedule, Selection, ServerPort, Timer
+from fedsim.scheduling.standstill import Standstill
+from fedsim.units import Duration, to_ns
+
+
+class MindFlayerParams(Parameters):
+    """Parameters of the schedule of MindFlayer SGD."""
+
+    limit: Duration | None = Field(default=None, gt=0)
+    """Longest trial of every client (t_i), from the server's request to the arrival; default: ``limit_factor`` times
+    the client's expected duration."""
+    limit_factor: float = Field(default=1.5, gt=0)
+    """Longest trial of a client, as a multiple of its expected duration."""
+    horizon: Duration | None = Field(default=None, gt=0)
+    """Clients get as many trials per version as their limits fit into this time (B_i), none if not even one does;
+    default: one trial each."""
+
+
+class MindFlayer(Schedule):
+    """Every version is made of a fixed number of trials of each client, all from the same version.
+
+    A trial is a dispatch. A client that does not answer within its limit is told to stop, which takes the latency of
+    its downlink, and its trial has failed; so has that of a client that is offline for so long. An update that arrives
+    after the limit is discarded. The version is created when all trials are over. A client whose compute times have a
+    heavy tail thus costs no more than its limits.
+    """
+
+    name: ClassVar[str] = "mindflayer"
+    paper: ClassVar[str] = (
+        "Maranjyan, Omar and Richtarik, MindFlayer SGD: Efficient Parallel SGD in the Presence of Heterogeneous and "
+        "Random Worker Compute Times, UAI 2025, Algorithm 1"
+    )
+    needs_all_clients: ClassVar[bool] = True
+    Params = MindFlayerParams
+
+    def __init__(self, params: MindFlayerParams, server: ServerPort, selection: Selection) -> None:
+        super().__init__(params, server, selection)
+        clients = range(server.clients)
+        self._limits_ns = [
+            to_ns(params.limit or params.limit_factor * server.expected_duration_s(client))
+            for client in clients
+        ]
+        self._trials = [
+            1
+            if params.horizon is None
+            else to_ns(params.horizon) // max(self._limits_ns[client], 1)
+            for client in clients
+        ]
+        self._left: dict[int, int] = {}
+        # By client: the end of its trial until it is over or has passed, and the dispatch unless the client is offline.
+        self._timers: dict[int, Timer] = {}
+        self._under_way: dict[int, Dispatch] = {}
+        self._arrived: list[Dispatch] = []
+        self._standstill = Standstill("rounds")
+
+    @classmethod
+    def demands(cls, params: MindFlayerParams) -> Demands:
+        """The limit, if it is the same for all clients."""
+        return Demands(limit_s=params.limit)
+
+    def start(self) -> None:
+        """Begin the trials of a version."""
+        if self.server.now_ns < self.server.busy_until_ns:
+            self.server.call_at(self.server.busy_until_ns, self.start)
+            return
+        self._left = {client: count for client, count in enumerate(self._trials) if count}
+        for client in list(self._left):
+            self._try(client)
+
+    def _try(self, client: int) -> None:
+        self._under_way.pop(client, None)
+        handout = self.server.dispatch(client, on_dispatched=self._on_dispatched)
+        self._timers[client] = self.server.call_at(
+            self.server.now_ns + self._limits_ns[client], partial(self._give_up, client, handout)
+        )
+
+    def _on_dispatched(self, dispatch: Dispatch) -> None:
+        self._under_way[dispatch.client] = dispatch
+
+    def _give_up(self, client: int, handout: Timer) -> None:
+        del self._timers[client]
+        if client in self._under_way:
+            self.server.cancel(self._under_way[client], partial(self._tried, client))
+        else:
+            handout.cancel()
+            self._tried(client)
+
+    def on_arrival(self, dispatch: Dispatch) -> None:
+        """Keep an update that is within its limit."""
+        timer = self._timers.pop(dispatch.client, None)
+        if timer is None:
+            self.server.discard(dispatch)
+        else:
+            timer.cancel()
+            self._arrived.append(dispatch)
+        self._tried(dispatch.client)
+
+    def on_failure(self, dispatch: Dispatch) -> None:
+        """Count a failed trial."""
+        timer = self._timers.pop(dispatch.client, None)
+        if timer is not None:
+            timer.cancel()
+        self._tried(dispatch.client)
+
+    def _tried(self, client: int) -> None:
+        """Begin the client's next trial, or create the version if this was the last one of all."""
+        self._left[client] -= 1
+        if self._left[client]:
+            self._try(client)
+            return
+        del self._left[client]
+        if self._left:
+            return
+        arrived, self._arrived = self._arrived, []
+        if arrived:
+            self.server.aggregate(arrived, closes_round=True)
+        else:
+            self.server.close_round()
+        self._standstill.count(self.server.now_ns)
+        self.server.call_at(self.server.now_ns, self.start)

@@ -1,0 +1,75 @@
+"""The schedule of Ringmaster ASGD: asynchronous, without updates that are too old."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from fedsim.scheduling.base import Dispatch, Selection, ServerPort
+from fedsim.scheduling.continuous import Concurrent, SlotParams
+
+
+class RingmasterParams(SlotParams):
+    """Parameters of the schedule of Ringmaster ASGD."""
+
+    threshold: int | None = Field(default=None, ge=1)
+    """Number of versions created since its dispatch from which an update is not used (R); default: the number of
+    clients kept busy. (In the theory: the variance of a gradient divided by the squared gradient norm wanted.)"""
+    stale: Literal["ignore", "stop"] = "ignore"
+    """Treatment of work that has become too old: its update is ignored when it arrives (the paper's Algorithm 4), or
+    the client is told to stop, which takes the latency of its downlink, and starts again (Algorithm 5)."""
+    next_client: Literal["selection", "same"] = "same"
+    """Which client gets the next dispatch when one ends: the same client when it next checks in, as in the paper, or a
+    client newly drawn by the selection."""
+
+
+class Ringmaster(Concurrent):
+    """Every update younger than ``threshold`` versions creates a version immediately; older ones are not used.
+
+    With an unlimited threshold it is the asynchronous schedule, with a threshold of 1 the first update of each version
+    wins.
+    """
+
+    name: ClassVar[str] = "ringmaster"
+    paper: ClassVar[str] = (
+        "Maranjyan, Tyurin and Richtarik, Ringmaster ASGD: The First Asynchronous SGD with Optimal Time Complexity, "
+        "ICML 2025, Algorithms 4 and 5"
+    )
+    Params = RingmasterParams
+
+    def __init__(self, params: RingmasterParams, server: ServerPort, selection: Selection) -> None:
+        super().__init__(params, server, selection, 1, max_staleness=None)
+        self._threshold = params.threshold or self._slots
+        self._max_staleness = self._threshold - 1
+        self._under_way: deque[Dispatch] = deque()
+        if params.stale == "stop":
+            self._on_dispatched = self.dispatched
+
+    def dispatched(self, dispatch: Dispatch) -> None:
+        """Remember a dispatch that may become too old."""
+        self._under_way.append(dispatch)
+        if self._timeout_ns is not None:
+            super().dispatched(dispatch)
+
+    def aggregate(
+        self,
+        dispatches: Sequence[Dispatch],
+        groups: Sequence[int] | None = None,
+        **attributes: float,
+    ) -> None:
+        """Create the next version, and stop the work that is too old for it."""
+        super().aggregate(dispatches, groups, **attributes)
+        oldest = self.server.version - self._threshold
+        while self._under_way and self._under_way[0].version <= oldest:
+            dispatch = self._under_way.popleft()
+            if dispatch.arrived_ns < 0:
+                self.server.cancel(dispatch, partial(self._stopped, dispatch))
+
+    def _stopped(self, dispatch: Dispatch) -> None:
+        if self._timeout_ns is not None:
+            self._timers.pop(dispatch.dispatch_id).cancel()
+        self.lost(dispatch)
