@@ -7,7 +7,7 @@ each other are below. All checks are whole-column operations; only the findings 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -197,6 +197,13 @@ def _fitting_unit(
     return f"{best} (the median would be {text(medians[best])})"
 
 
+def _repeats(numbers: Ints) -> Bools:
+    """Whether each number occurred before."""
+    repeats = np.ones(len(numbers), np.bool_)
+    repeats[np.unique(numbers, return_index=True)[1]] = False
+    return repeats
+
+
 class _TableChecker:
     """The checks of one table; the problems are in ``findings``."""
 
@@ -284,22 +291,19 @@ class _TableChecker:
         self.add_texts(unknown, f"'{{}}' is not in the table {other}", column)
 
     def _unique(self, columns: tuple[str, ...]) -> None:
-        # Without pandas, whose import takes as long as the rest of a small command.
-        number: Ints = np.zeros(self.table.num_rows, np.int64)
-        for name in [name for name in columns if name in self.present]:
-            codes = self.codes(name) + 1
-            number = number * (codes.max(initial=0) + 1) + codes
-        repeats = np.ones(len(number), np.bool_)
-        repeats[np.unique(number, return_index=True)[1]] = False
+        repeats = _repeats(self._numbered([name for name in columns if name in self.present]))
         self.add(repeats, f"repeats the {', '.join(columns)} of an earlier row")
 
     def _order(self, order: Order) -> None:
         """Report unsorted rows and, for intervals, reversed, empty and overlapping ones, and gaps unless allowed."""
         group = self._numbered(order.group)
         start = self.integers(order.start)
-        same = ~run_starts(group)
+        heads = run_starts(group)
+        same = ~heads
         unsorted = same & (start < np.roll(start, 1))
-        self._contiguous(group)
+        interrupted = np.zeros(len(group), np.bool_)
+        interrupted[heads] = _repeats(group[heads])
+        self.add(interrupted, "continues a group that other rows have interrupted; sort the table")
         if order.end is None and order.length is None:
             self.add(unsorted, "is at {} us, before the row above it", start)
             return
@@ -314,24 +318,13 @@ class _TableChecker:
             message = "starts at {} us and leaves a gap after the row above it, which ends at {} us"
             self.add(same & (start > above), message, start, above)
 
-    def _numbered(self, columns: tuple[str, ...]) -> Ints:
-        """One number per combination of the columns' values, in their order; -1 if one is null or unknown."""
-        number = self.codes(columns[0])
-        for column in columns[1:]:
-            codes = self.codes(column)
-            known = (number >= 0) & (codes >= 0)
-            number = np.where(known, number * (codes.max(initial=0) + 1) + codes, -1)
+    def _numbered(self, columns: Sequence[str]) -> Ints:
+        """One number per combination of the columns' values."""
+        number: Ints = np.zeros(self.table.num_rows, np.int64)
+        for column in columns:
+            codes = self.codes(column) + 1
+            number = number * (codes.max(initial=0) + 1) + codes
         return number
-
-    def _contiguous(self, group: Ints) -> None:
-        heads = np.flatnonzero(run_starts(group) & (group >= 0))
-        if (group[heads[1:]] > group[heads[:-1]]).all():
-            return
-        import pandas as pd
-
-        bad = np.zeros(len(group), np.bool_)
-        bad[heads] = pd.Series(group[heads]).duplicated()
-        self.add(bad, "continues a group that other rows have interrupted; sort the table")
 
     # Relations between columns ------------------------------------------------------------------------------------
 
