@@ -207,6 +207,7 @@ def synthesize(
     )
     with advancing("devices", total=devices) as progress:
         bundle = synthesis.synthesize(spec, progress)
+    bundle.manifest.command = _command_line()
     _finish(bundle, output, force, as_json)
 
 

@@ -14,6 +14,7 @@ from fedsim.parts.catalog import CATALOG
 from fedsim.runs.run import Run
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.importers import import_bundle
+from fedsim.traces.validation import implausible_rates, implausible_times
 
 pytestmark = pytest.mark.real_data
 
@@ -23,6 +24,8 @@ OnlineAt = Callable[[str, float], bool]
 def imported(name: str, folder: Path, *paths: Path) -> TraceBundle:
     importer: Any = CATALOG.parts("importer")[name]
     bundle: TraceBundle = import_bundle(importer, list(paths), importer.Params())
+    assert implausible_times(bundle) is None
+    assert implausible_rates(bundle) is None
     bundle.write(folder)
     return bundle
 

@@ -37,7 +37,6 @@ from fedsim.traces.synthesis.presets import PRESETS as PRESETS
 from fedsim.traces.synthesis.presets import Preset
 from fedsim.traces.tables import constant_column, id_column, make_table
 from fedsim.units import DAY_S
-from fedsim.vocabulary.formatting import format_command
 
 DEVICES_AT_ONCE = 1 << 16
 ID_DIGITS = 7
@@ -138,7 +137,6 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
             "compute_series": spec.compute_series and spec.compute_series.model_dump(mode="json"),
             "network_series": spec.network_series and spec.network_series.model_dump(mode="json"),
         },
-        command=command_line(spec),
         seed=spec.seed,
         counts={
             "devices": spec.devices,
@@ -147,23 +145,6 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
         },
     )
     return TraceBundle(manifest, tables)
-
-
-def command_line(spec: Synthesis) -> str:
-    """The command that creates the same bundle in a folder of its name."""
-    words = ["traces", "synthesize", spec.population, "--devices", str(spec.devices)]
-    words += ["--days", f"{spec.days:g}", "--seed", str(spec.seed)]
-    settings = spec.model_dump(
-        include={"availability", "compute", "network", "compute_series", "network_series"},
-        exclude_defaults=True,
-    )
-    for table in ("compute_series", "network_series"):
-        if getattr(spec, table) is not None:
-            words.append(f"--{table.replace('_', '-')}")
-    for section, values in settings.items():
-        for key, value in values.items():
-            words += ["-s", f"{section}.{key}={value}"]
-    return format_command(*words, "-o", spec.name or spec.population)
 
 
 def find_population(name: str) -> tuple[type[Family], Preset]:

@@ -37,18 +37,7 @@ PRESETS: dict[str, Preset] = {
     "phone_idle_charging_wifi": Preset(
         family="renewal",
         description="phones while locked, charging and on Wi-Fi: online a tenth of the time, mostly at night",
-        params={
-            "share_a": 0.635,
-            "share_b": 5.608,
-            "rate_mu": 0.010,
-            "rate_sigma": 0.970,
-            "correlation": 0.65,
-            "session_sigma": 1.31,
-            "gap_sigma": 1.71,
-            "amplitude": 0.75,
-            "peak_hour": 2.0,
-            "phase_sigma_h": 1.5,
-        },
+        params={"amplitude": 0.75, "peak_hour": 2.0, "phase_sigma_h": 1.5},
         kind="phone",
         source="fitted to 710 phones of FLASH (Yang et al. 2021), sessions joined over gaps under 5 min",
         eligibility=Eligibility(

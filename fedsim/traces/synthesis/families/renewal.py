@@ -33,7 +33,7 @@ class Renewal(Family):
     description = "lognormal sessions and gaps, heterogeneous devices, daily rhythm; calibrated by the presets"
 
     class Params(Parameters):
-        """Parameters of the population; the defaults are the preset ``phone_idle_charging_wifi``."""
+        """Parameters of the population; the defaults are the preset ``phone_idle_charging_wifi`` without its rhythm."""
 
         share_a: float = Field(0.635, gt=0)
         """First parameter of the Beta distribution of the share of time online."""
