@@ -95,13 +95,7 @@ class BatchOrder:
         return result
 
     def batches(
-        self,
-        clients: IntArray,
-        sequences: IntArray,
-        *,
-        first: int,
-        last: int,
-        phase: int = 0,
+        self, clients: IntArray, sequences: IntArray, *, first: int, last: int, phase: int = 0
     ) -> Batches:
         """The mini-batches of steps ``first <= step < last``; all clients must have equal :meth:`widths`."""
         width = int(self.widths(clients[:1])[0])
@@ -124,13 +118,7 @@ class BatchOrder:
         return Batches(first, order[rows], counts)
 
     def _independent(
-        self,
-        clients: IntArray,
-        sequences: IntArray,
-        first: int,
-        last: int,
-        phase: int,
-        width: int,
+        self, clients: IntArray, sequences: IntArray, first: int, last: int, phase: int, width: int
     ) -> Batches:
         """Batches of ``batch_size`` independent draws, or of as many as the client has samples if these are fewer."""
         keys_of_dispatches = self._stream.keys(clients, sequences, phase).view(np.int64)

@@ -247,11 +247,7 @@ class Measurement:
     """
 
     def __init__(
-        self,
-        station: Station,
-        evaluation: Evaluation,
-        metrics: Sequence[Metric],
-        store: StateStore,
+        self, station: Station, evaluation: Evaluation, metrics: Sequence[Metric], store: StateStore
     ) -> None:
         task, execution = station.task, station.execution
         self._method = station.method

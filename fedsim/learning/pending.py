@@ -173,10 +173,7 @@ class Versions:
         return self._sent
 
     def restore(
-        self,
-        version: int,
-        state: ServerState,
-        sent: Mapping[int, Mapping[str, Tensor]],
+        self, version: int, state: ServerState, sent: Mapping[int, Mapping[str, Tensor]]
     ) -> None:
         """Restore a checkpoint: the state at ``version`` and the vectors sent at earlier versions."""
         self._sent = dict(sent)

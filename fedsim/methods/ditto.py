@@ -68,9 +68,7 @@ class Ditto(FedAvg):
             phase=1,
         )
         return LocalUpdate(
-            {"delta": of_global.model.sub_(start)},
-            of_global.loss,
-            {"personal": of_personal.model},
+            {"delta": of_global.model.sub_(start)}, of_global.loss, {"personal": of_personal.model}
         )
 
     def personal_models(

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from fedsim.methods.base import (
-    Cohort,
-    Memory,
-    MethodContext,
-    ServerState,
-    Tensor,
-    Vector,
-)
+from fedsim.methods.base import Cohort, Memory, MethodContext, ServerState, Tensor, Vector
 from fedsim.methods.uplink_merge import PAPER, UplinkMerge, UplinkMergeParams
 
 

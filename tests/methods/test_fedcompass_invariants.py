@@ -180,12 +180,7 @@ def test_every_update_is_applied_once(step_s: list[float], seed: int, factor: fl
     world = play(
         step_s,
         method={"name": "fedcompass", "alpha": 1.0, "staleness": {"name": "constant"}},
-        schedule={
-            "name": "compass",
-            "min_steps": 5,
-            "max_steps": 25,
-            "latest_factor": factor,
-        },
+        schedule={"name": "compass", "min_steps": 5, "max_steps": 25, "latest_factor": factor},
         compute={"jitter": {"name": "normal", "cv": 0.2}},
         seed=seed,
         until_s=150,

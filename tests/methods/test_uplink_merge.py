@@ -16,11 +16,7 @@ from tests.methods.problems import LOG, LOGS, close, q2, q3
 FAMILY = ("fedsum_b", "fedsum", "fedsum_cr")
 DECAY = {"lr_schedule": {"name": "inverse_sqrt", "scale": 10}}
 Q2_WITH_TWO_STEPS = {
-    "fedsum_b": (
-        [1.9, 0.93, 0.067, -0.1598],
-        [1, 9.7, 8.63, 2.268],
-        [-0.933, 3.201],
-    ),
+    "fedsum_b": ([1.9, 0.93, 0.067, -0.1598], [1, 9.7, 8.63, 2.268], [-0.933, 3.201]),
     "fedsum": (
         [1.9025, 1.00686875, 0.228021078125, -0.01897981328125],
         [0.975, 8.9563125, 7.78847671875, 2.4700089140625],
@@ -67,11 +63,7 @@ def test_the_methods_it_is_compared_with_on_the_same_problem(
         ("fedsum_b", {}, [1.9, 0.9751412884, 0.1832128596, -0.0564740674]),
         ("fedsum", {}, [1.9025, 1.0453268934, 0.3263058518, 0.0726922100]),
         ("fedsum_cr", {}, [1.9025, 1.0421652637, 0.3125995746, 0.0708809390]),
-        (
-            "fedsum_cr",
-            {"correction": "lr_sum"},
-            [1.9025, 1.0420030298, 0.3115836102, 0.0664550188],
-        ),
+        ("fedsum_cr", {"correction": "lr_sum"}, [1.9025, 1.0420030298, 0.3115836102, 0.0664550188]),
     ],
 )
 def test_a_decaying_learning_rate(

@@ -125,10 +125,7 @@ def limited(
         },
     )
     scenario["training"]["optimizer"]["lr"] = {3: 0.5, 4: 0.25}[full]
-    scenario["server"] |= {
-        "partial_work": "send",
-        "schedule": {"name": "sync", "deadline": 10},
-    }
+    scenario["server"] |= {"partial_work": "send", "schedule": {"name": "sync", "deadline": 10}}
     return simulate(scenario)
 
 
@@ -138,10 +135,7 @@ def limited(
         ({"name": "fedavg", "weights": "uniform"}, [7 / 16, 67 / 256]),
         ({"name": "fedlga"}, [23 / 64, 979371 / 4194304]),
         ({"name": "fedlga", "sign": -1}, [33 / 64, 1200355 / 4194304]),
-        (
-            {"name": "fedlga", "grad_source": "last_grad"},
-            [107 / 256, 274097415 / 1073741824],
-        ),
+        ({"name": "fedlga", "grad_source": "last_grad"}, [107 / 256, 274097415 / 1073741824]),
         ({"name": "fedlga", "hessian": "identity"}, [1 / 8, 1 / 64]),
         ({"name": "fednova", "weights": "uniform"}, [11 / 24, 199 / 576]),
         ({"name": "scaffold"}, [7 / 16, 69 / 256]),

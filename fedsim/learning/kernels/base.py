@@ -35,11 +35,7 @@ class Session(ABC):
         """
 
     def descend(
-        self,
-        weights: Tensor,
-        rates: Tensor,
-        active: IntArray,
-        correction: Correction | None = None,
+        self, weights: Tensor, rates: Tensor, active: IntArray, correction: Correction | None = None
     ) -> Tensor:
         """Take all local steps in place: at each, ``weights -= rates x gradients`` for the working dispatches.
 

@@ -36,11 +36,7 @@ class _ConvStackSession(UnpaddedSession["ConvStackKernel"]):
         return losses
 
     def descend(
-        self,
-        weights: Tensor,
-        rates: Tensor,
-        active: IntArray,
-        correction: Correction | None = None,
+        self, weights: Tensor, rates: Tensor, active: IntArray, correction: Correction | None = None
     ) -> Tensor:
         losses = weights.new_zeros(len(weights))
         correction = correction or Correction(weights, weights)

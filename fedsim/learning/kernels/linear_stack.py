@@ -76,11 +76,7 @@ class _LinearStackSession(StackedSession["LinearStackKernel"]):
         return kernel.replay(kernel.differentiate, (weights, out), batches)
 
     def descend(
-        self,
-        weights: Tensor,
-        rates: Tensor,
-        active: IntArray,
-        correction: Correction | None = None,
+        self, weights: Tensor, rates: Tensor, active: IntArray, correction: Correction | None = None
     ) -> Tensor:
         if self._kernel.client_by_client:
             return self._descend_singly(weights, rates, correction)

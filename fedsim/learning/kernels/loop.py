@@ -120,11 +120,7 @@ class _LoopSession(UnpaddedSession["LoopKernel"]):
         return torch.stack(losses)
 
     def descend(
-        self,
-        weights: Tensor,
-        rates: Tensor,
-        active: IntArray,
-        correction: Correction | None = None,
+        self, weights: Tensor, rates: Tensor, active: IntArray, correction: Correction | None = None
     ) -> Tensor:
         factors = rates.neg().tolist()
         losses = weights.new_zeros(len(weights))

@@ -99,10 +99,7 @@ class Replay:
         _LOGGER.warning("CUDA graphs are off for the rest of the run: %s", self.failure)
 
     def _record(
-        self,
-        function: Callable[..., Tensor],
-        fixed: Sequence[Tensor],
-        given: Sequence[Tensor],
+        self, function: Callable[..., Tensor], fixed: Sequence[Tensor], given: Sequence[Tensor]
     ) -> _Recording:
         copies = [tensor.clone() for tensor in given]
         if self._stream is None:

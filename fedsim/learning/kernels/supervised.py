@@ -75,12 +75,7 @@ class SupervisedKernel(Kernel):
         return self.order.visited(clients, steps)
 
     def take_step(
-        self,
-        weights: Tensor,
-        factors: Tensor,
-        inputs: Tensor,
-        labels: Tensor,
-        mean_weights: Tensor,
+        self, weights: Tensor, factors: Tensor, inputs: Tensor, labels: Tensor, mean_weights: Tensor
     ) -> Tensor:
         """One local step of plain SGD of ``weights`` (b, P), in place, on :meth:`StackedSession.padded` batches.
 
@@ -256,11 +251,7 @@ class StackedSession(SupervisedSession[KernelType]):
         self._mean_weights = (position < counts).to(self._kernel.execution.dtype) / counts
 
     def descend(
-        self,
-        weights: Tensor,
-        rates: Tensor,
-        active: IntArray,
-        correction: Correction | None = None,
+        self, weights: Tensor, rates: Tensor, active: IntArray, correction: Correction | None = None
     ) -> Tensor:
         """Plain steps, several with one launch if they are recorded."""
         kernel, losses = self._kernel, weights.new_zeros(len(weights))

@@ -19,11 +19,7 @@ from fedsim.learning.kernels.supervised import StackedSession, SupervisedKernel
 from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.modules.constants import Constants
-from fedsim.tasks.modules.dropout import (
-    KeyedFunctions,
-    StackedGenerators,
-    stack_dropout,
-)
+from fedsim.tasks.modules.dropout import KeyedFunctions, StackedGenerators, stack_dropout
 
 _CPU_GROUP = 8
 # On CUDA, the clients of models with so much work per local step are differentiated one by one, on several streams at
@@ -128,12 +124,7 @@ class VmapKernel(SupervisedKernel):
         return losses
 
     def take_step(
-        self,
-        weights: Tensor,
-        factors: Tensor,
-        inputs: Tensor,
-        labels: Tensor,
-        mean_weights: Tensor,
+        self, weights: Tensor, factors: Tensor, inputs: Tensor, labels: Tensor, mean_weights: Tensor
     ) -> Tensor:
         """Gradients, then a step along them."""
         gradients = torch.zeros_like(weights)

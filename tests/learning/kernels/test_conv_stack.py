@@ -30,12 +30,7 @@ from fedsim.tasks.models.paper_cnns import (
 )
 from fedsim.tasks.partition import Partition
 from fedsim.tasks.sequential import Conv, Linear, SequentialModel
-from tests.learning.kernels.building import (
-    BATCH,
-    build,
-    models_of,
-    oracle,
-)
+from tests.learning.kernels.building import BATCH, build, models_of, oracle
 from tests.learning.problems import SEED, kernel_of, make_training
 from tests.learning.timelines import assert_same, execute
 from tests.learning.workers.cases import Case, asynchronous, on_devices, with_threads

@@ -9,12 +9,7 @@ from torch import Tensor
 
 from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import reproducible
-from fedsim.learning.kernels import (
-    ConvStackKernel,
-    LinearStackKernel,
-    LoopKernel,
-    VmapKernel,
-)
+from fedsim.learning.kernels import ConvStackKernel, LinearStackKernel, LoopKernel, VmapKernel
 from fedsim.learning.kernels.base import Correction
 from fedsim.learning.local_training import active_rows, row_matrix
 from fedsim.tasks.losses import Loss

@@ -8,13 +8,7 @@ import torch
 
 from fedsim.learning.device import reproducible
 from fedsim.learning.kernels import LoopKernel, SplitLinearKernel
-from tests.learning.kernels.building import (
-    binary_task,
-    build,
-    models_of,
-    run_gradients,
-    squares_of,
-)
+from tests.learning.kernels.building import binary_task, build, models_of, run_gradients, squares_of
 from tests.learning.problems import kernel_of, make_training
 
 

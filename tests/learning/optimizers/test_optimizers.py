@@ -89,10 +89,7 @@ def test_clipping_is_that_of_torch() -> None:
     torch.testing.assert_close(trained.model[0], expected, atol=1e-12, rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "penalty"),
-    [("sgd", 0.25), ("adam", 0.25), ("adamw", 0.0)],
-)
+@pytest.mark.parametrize(("optimizer", "penalty"), [("sgd", 0.25), ("adam", 0.25), ("adamw", 0.0)])
 def test_only_decay_that_enters_the_direction_is_a_penalty(optimizer: str, penalty: float) -> None:
     """From weights (2, -4) without a gradient: the direction becomes penalty x weights."""
     kind = CATALOG.parts("optimizer")[optimizer]
