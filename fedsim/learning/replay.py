@@ -85,15 +85,10 @@ def checksum(instruction: Instruction) -> int:
 
 
 def _described(instruction: Instruction) -> str:
-    """An instruction in words."""
     if isinstance(instruction, Train):
         return (
             f"dispatch {instruction.dispatch_id} (client {instruction.client}, "
-            f"{format_counted(instruction.steps, 'step')} from version {instruction.version}, dispatched after "
-            f"{format_duration(instruction.dispatched_s)})"
+            f"{format_counted(instruction.steps, 'step')} from version {instruction.version})"
         )
-    after = f"after {format_duration(instruction.time_s)}"
-    if isinstance(instruction, Evaluate):
-        return f"the evaluation of version {instruction.version} {after}"
-    updates = format_counted(len(instruction.contributions), "update")
-    return f"version {instruction.version} (from {updates} {after})"
+    kind = "the evaluation of version" if isinstance(instruction, Evaluate) else "version"
+    return f"{kind} {instruction.version} after {format_duration(instruction.time_s)}"

@@ -27,46 +27,33 @@ _PIECE_BYTES = 1 << 20
 
 
 class LinearLayer(NamedTuple):
-    """Position of a linear layer in the flat vector.
-
-    Attributes:
-        start: offset of the weights.
-        outputs, inputs: their shape.
-        bias: offset of the biases; -1 without.
-    """
+    """A linear layer in the flat vector: where its weights (outputs, inputs) and its biases start, -1 without any."""
 
     start: int
     outputs: int
     inputs: int
     bias: int
 
-    def weights(self, flat: Tensor) -> Tensor:
-        """(..., out, in) view of ``flat`` (..., P)."""
-        end = self.start + self.outputs * self.inputs
-        return flat[..., self.start : end].view(*flat.shape[:-1], self.outputs, self.inputs)
-
-    def biases(self, flat: Tensor) -> Tensor | None:
-        """(..., out) view of ``flat`` (..., P)."""
-        return None if self.bias < 0 else flat[..., self.bias : self.bias + self.outputs]
-
 
 def layers_of(layout: Layout) -> list[LinearLayer]:
     """The linear layers of a layout of alternating weights and biases."""
-    layers: list[LinearLayer] = []
     entries = list(zip(layout.shapes, layout.offsets, strict=False))
-    for index, (shape, start) in enumerate(entries):
-        if len(shape) != 2:
-            continue
-        follows = entries[index + 1] if index + 1 < len(entries) else None
-        biased = follows is not None and len(follows[0]) == 1
-        bias = follows[1] if follows is not None and biased else -1
-        layers.append(LinearLayer(start, shape[0], shape[1], bias))
+    layers: list[LinearLayer] = []
+    for (shape, start), (following, bias) in zip(entries, [*entries[1:], ((), -1)], strict=True):
+        if len(shape) == 2:
+            layers.append(LinearLayer(start, *shape, bias if len(following) == 1 else -1))
     return layers
 
 
 def views(layers: Sequence[LinearLayer], flat: Tensor) -> tuple[list[Tensor], list[Tensor | None]]:
-    """Weights and biases of all layers, as views of ``flat`` (..., P)."""
-    return [layer.weights(flat) for layer in layers], [layer.biases(flat) for layer in layers]
+    """Weights (..., out, in) and biases (..., out) of all layers, as views of ``flat`` (..., P)."""
+    weights: list[Tensor] = []
+    biases: list[Tensor | None] = []
+    for start, outputs, inputs, bias in layers:
+        part = flat[..., start : start + outputs * inputs]
+        weights.append(part.view(*flat.shape[:-1], outputs, inputs))
+        biases.append(None if bias < 0 else flat[..., bias : bias + outputs])
+    return weights, biases
 
 
 class _LinearStackSession(StackedSession["LinearStackKernel"]):
