@@ -70,6 +70,7 @@ def sections(statistics: BundleStatistics, *, bars: bool = True) -> dict[str, Ro
         bars: whether the hours of the day are drawn with characters; a page has a chart of them.
     """
     result: dict[str, Rows] = {
+        "Origin": statistics.origin,
         "Devices": {
             "devices": format_count(statistics.devices),
             "with a usable trace": format_count(statistics.valid_devices),

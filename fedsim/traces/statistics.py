@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.fitting import Fit, fit_all, lognormal, thinned
 from fedsim.traces.intervals import device_edges
 from fedsim.traces.tables import DIRECTIONS, Bools, Floats, Ints
@@ -107,6 +107,7 @@ class BundleStatistics:
     """All statistics of a bundle; None or empty for tables that the bundle does not have.
 
     Args:
+        origin: source, license and citation of the bundle, what "available" means, and its caveats, as far as known.
         devices, valid_devices: number of devices, and of those with a usable trace.
         device_days: days observed, all valid devices together.
         observed_days: days observed of each valid device.
@@ -119,6 +120,7 @@ class BundleStatistics:
     """
 
     name: str
+    origin: dict[str, str]
     devices: int
     valid_devices: int
     device_days: float
@@ -149,6 +151,7 @@ def describe(bundle: TraceBundle) -> BundleStatistics:
             correlation = float(spearmanr(speed[both], bandwidth[both]).statistic)
     return BundleStatistics(
         name=bundle.manifest.name,
+        origin=_origin(bundle.manifest),
         devices=bundle.device_count,
         valid_devices=len(days),
         device_days=float(days.sum()),
@@ -160,6 +163,18 @@ def describe(bundle: TraceBundle) -> BundleStatistics:
         network_series_bps=_series(bundle),
         speed_bandwidth_rank_correlation=correlation,
     )
+
+
+def _origin(manifest: Manifest) -> dict[str, str]:
+    rule = manifest.eligibility
+    origin = {
+        "source": manifest.source,
+        "license": manifest.license,
+        "cite": manifest.citation,
+        "available": rule and rule.words,
+        "caveats": "; ".join(manifest.caveats),
+    }
+    return {key: text for key, text in origin.items() if text}
 
 
 def device_speeds(bundle: TraceBundle) -> Floats | None:

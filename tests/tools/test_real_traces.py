@@ -11,6 +11,8 @@ import pytest
 import fedsim
 from fedsim import bundled
 from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.inspection import sections
+from fedsim.traces.statistics import describe
 from fedsim.traces.validation import validate_bundle
 from tools.real_traces import RECIPES, make
 
@@ -32,6 +34,7 @@ def test_a_real_bundle_is_sound_and_says_where_it_is_from(name: str) -> None:
     assert f"## {name}\n" in page
     assert f"`{name}` | {shipped.device_count:,} " in page
     assert f"| {manifest.license} |" in page
+    assert sections(describe(shipped))["Origin"]["license"] == manifest.license
     assert name in (bundled.located("traces") / "NOTICE").read_text(encoding="utf-8")
 
 
