@@ -78,7 +78,7 @@ def sections(statistics: BundleStatistics, *, bars: bool = True) -> dict[str, Ro
             "days observed per device, percentiles 10 / 50 / 90": _spread(
                 statistics.observed_days, format_number
             ),
-        }
+        },
     }
     if statistics.availability is not None:
         result |= _availability(statistics.availability, statistics.clock if bars else None)
