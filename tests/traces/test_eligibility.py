@@ -99,8 +99,6 @@ def test_precedence_is_pythons(text: str) -> None:
         ("network not wifi", 1),
         ("network == wifi == wifi", 1),
         ("lock & charging", 1),
-        ("(" * 300 + "lock" + ")" * 300, 200),
-        (" or ".join(["charging"] * 100_000), 10_001),
     ],
 )
 def test_mistakes_name_their_column(text: str, column: int) -> None:
@@ -108,8 +106,3 @@ def test_mistakes_name_their_column(text: str, column: int) -> None:
         Rule.parse(text)
     assert caught.value.where == f"eligibility, column {column}"
     assert "charging and network == wifi and lock" in str(caught.value.hint)
-    assert len(str(caught.value)) < 1000
-
-
-def test_a_rule_may_be_long() -> None:
-    assert Rule.parse(" or ".join(["charging"] * 500)).table.any()
