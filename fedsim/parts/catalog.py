@@ -170,7 +170,11 @@ def _imported(reference: str) -> Any:
 CATALOG = Catalog(
     {
         "task": _kind("fedsim.tasks.kinds", "fedsim.tasks.base:Task"),
-        "dataset": _kind("fedsim.tasks.datasets", "fedsim.tasks.dataset:DatasetComponent"),
+        "dataset": _kind(
+            "fedsim.tasks.datasets",
+            "fedsim.tasks.dataset:DatasetComponent",
+            of_function="fedsim.tasks.user_dataset:of_function",
+        ),
         "partition": _kind("fedsim.tasks.partitions", "fedsim.tasks.partition:Partitioner"),
         "model": _kind(
             "fedsim.tasks.models",

@@ -28,6 +28,7 @@ GIVEN = {
     "median": "1s",
     "model": "mlp",
     "partition": {"name": "iid", "clients": 2},
+    "partitioner": "IidPartitioner",
     "length": 10,
     "path": "file",
     "points": [[0, 1], [5, 0.5]],

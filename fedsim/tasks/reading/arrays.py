@@ -74,7 +74,7 @@ def _unreadable(path: Path, name: str, error: Exception) -> UserError:
     )
 
 
-def test_marks(values: npt.NDArray[Any], what: str, path: Path) -> npt.NDArray[np.bool_]:
+def test_marks(values: npt.NDArray[Any], what: str, path: Path | str) -> npt.NDArray[np.bool_]:
     """The mask of the test samples, (n,) bool; ``what`` names the column or array of ``path`` in messages.
 
     Raises:
@@ -89,7 +89,7 @@ def test_marks(values: npt.NDArray[Any], what: str, path: Path) -> npt.NDArray[n
     return values.astype(bool)
 
 
-def as_tokens(x: npt.NDArray[Any], what: str, path: Path) -> npt.NDArray[Any]:
+def as_tokens(x: npt.NDArray[Any], what: str, path: Path | str) -> npt.NDArray[Any]:
     """``x`` with an integer type that torch supports; uint8, int32 and int64 are not copied.
 
     Raises:

@@ -228,6 +228,18 @@ def no_downloads() -> Iterator[None]:
         _may_download.reset(token)
 
 
+def may_download() -> bool:
+    """Whether downloads are allowed."""
+    return _may_download.get()
+
+
+def download_cache(name: str) -> Path:
+    """The folder to which files of this data set are downloaded."""
+    import pooch
+
+    return Path(pooch.os_cache("fedsim")) / "datasets" / name
+
+
 def download(name: str, remote: Remote) -> Path:
     """The file in the download cache, downloaded if necessary and verified by its hash.
 
@@ -239,9 +251,9 @@ def download(name: str, remote: Remote) -> Path:
     from rich.console import Console
     from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
 
-    cache = Path(pooch.os_cache("fedsim")) / "datasets" / name
+    cache = download_cache(name)
     files = [url.rpartition("/")[2] for url in remote.urls]
-    if not _may_download.get() and not any((cache / file).is_file() for file in files):
+    if not may_download() and not any((cache / file).is_file() for file in files):
         raise NotOnDisk("it is not on this disk", where=f"data set {name}")
     pooch.get_logger().setLevel("WARNING")
     problems = []

@@ -7,30 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedsim.parts.catalog import CATALOG
 from tests.tasks.toys import load
-
-
-def test_every_data_set_can_be_named() -> None:
-    assert set(CATALOG.parts("dataset")) == {
-        "cifar10",
-        "cifar100",
-        "common_work",
-        "digits",
-        "emnist",
-        "fashion_mnist",
-        "femnist",
-        "gaussian_mixture",
-        "heart_disease",
-        "image_folder",
-        "mnist",
-        "npz",
-        "shakespeare",
-        "shifted_logistic",
-        "synthetic",
-        "table",
-        "uci_har",
-    }
 
 
 @pytest.mark.real_data

@@ -29,7 +29,7 @@ ALL_SAMPLES_DEALT = tuple(COUNTED)
 
 
 def test_every_partition_is_tested_here() -> None:
-    assert set(CATALOG.parts("partition")) == {*COUNTED, "natural", "file"}
+    assert set(CATALOG.parts("partition")) == {*COUNTED, "natural", "file", "flwr"}
 
 
 @pytest.mark.parametrize("name", ALL_SAMPLES_DEALT)

@@ -1,0 +1,237 @@
+"""A data set of the library ``datasets`` of Hugging Face: saved to disk, in files, or from the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from fedsim.errors import UserError
+from fedsim.parts.extras import required
+from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
+from fedsim.tasks.reading.files import NotOnDisk, may_download, require_file, resolve
+from fedsim.tasks.reading.samples import PictureParameters, dataset_of_arrays, decoded
+
+_BATCH = 1000
+
+
+class HuggingFaceParameters(PictureParameters):
+    """Parameters of a data set of Hugging Face."""
+
+    path: str
+    """Folder that `save_to_disk` wrote, Parquet or Arrow file, folder of such files, or id of a data set on the hub,
+    such as `ylecun/mnist`."""
+    config: str | None = None
+    """Configuration of a data set on the hub that has several."""
+    revision: str | None = None
+    """Commit of a data set on the hub, without which its newest version is used."""
+    split: str = "train"
+    """Split with the training samples."""
+    test_split: str | None = None
+    """Split with the test samples; by default `test` if there is one, else a random share of the training samples."""
+    image: str | None = None
+    """Column of images; by default the only one, if neither text nor features is given."""
+    text: str | None = None
+    """Column of text, from which the tokenizer makes tokens."""
+    features: list[str] | None = None
+    """Columns of numbers, or one column of arrays of equal shape."""
+    tokens: bool = False
+    """The features are integer codes from 0, such as tokens, which the model receives as int64."""
+    tokenizer: Path | None = None
+    """File of the tokenizer of a text (`tokenizer.json`, as the library tokenizers saves it)."""
+    length: int = Field(default=128, ge=1)
+    """Tokens of a text; longer ones are cut, shorter ones are padded."""
+    label: str = "label"
+    """Column of the label, or of the quantity to be predicted."""
+    target_kind: TargetKind = "class"
+    """Type of the label: a class, or a quantity (regression), which keeps its unit."""
+    group: str | None = None
+    """Column of the natural group (client) of each sample, such as the writer."""
+
+
+class HuggingFace(DatasetComponent):
+    """A data set of Hugging Face ``datasets`` (``pip install "fedsim-des[huggingface]"``): a folder of
+    ``save_to_disk``, Parquet or Arrow files, or an id on the hub, if the network allows.
+
+    Images are decoded once, into the cache, and stored as 8-bit pixels that are divided by 255 when used.
+    """
+
+    name = "huggingface"
+    Params = HuggingFaceParameters
+    params: HuggingFaceParameters
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        """The samples of one or two splits."""
+        params = self.params
+        splits = self._splits(folder)
+        test = params.test_split or ("test" if "test" in splits else None)
+        chosen = [params.split] if test in (None, params.split) else [params.split, test]
+        for split in chosen:
+            if split not in splits:
+                raise self._wrong(
+                    f"it has no split '{split}'", f"its splits are: {', '.join(splits)}"
+                )
+        return dataset_of_table(
+            [splits[split] for split in chosen],
+            params,
+            name=params.path.rstrip("/").rpartition("/")[2],
+            folder=folder,
+        )
+
+    def _splits(self, folder: Path | None) -> dict[str, Any]:
+        """The tables (``datasets.Dataset``) by split."""
+        datasets = required("datasets", "huggingface", f"data set {self.name}")
+        params = self.params
+        path = resolve(Path(params.path), folder)
+        if not path.exists() and not may_download():
+            raise NotOnDisk("it is not on this disk", where=f"data set {params.path}")
+        try:
+            if any((path / file).is_file() for file in ("state.json", "dataset_dict.json")):
+                loaded = datasets.load_from_disk(str(path))
+            elif path.is_file():
+                kind = path.suffix.removeprefix(".")
+                loaded = datasets.load_dataset(kind, data_files={params.split: str(path)})
+            else:
+                source = str(path) if path.is_dir() else params.path
+                loaded = datasets.load_dataset(source, params.config, revision=params.revision)
+        # The library raises errors of many kinds, from its own to those of the network.
+        except Exception as error:
+            raise self._wrong(
+                f"it cannot be read: {type(error).__name__}: {str(error).strip()}",
+                "give the folder of save_to_disk, a .parquet or .arrow file, a folder of such files, or the id of a "
+                "data set on the hub; relative paths refer to the scenario's folder",
+            ) from error
+        return dict(loaded) if isinstance(loaded, dict) else {params.split: loaded}
+
+    def _wrong(self, message: str, hint: str) -> UserError:
+        return UserError(message, where=f"data set {self.params.path}", hint=hint)
+
+
+def dataset_of_table(
+    splits: list[Any], params: HuggingFaceParameters, *, name: str, folder: Path | None = None
+) -> Dataset:
+    """The data set of a table (``datasets.Dataset``) with all samples, or of one for training and one for testing.
+
+    Raises:
+        UserError: a column is missing, or does not contain what is said about it.
+    """
+    datasets = required("datasets", "huggingface", f"data set {name}")
+    where = f"data set {name}"
+    columns = splits[0].column_names
+    pictures = [key for key, kind in splits[0].features.items() if isinstance(kind, datasets.Image)]
+    image = params.image
+    if image is None and params.text is None and params.features is None:
+        if len(pictures) != 1:
+            raise UserError(
+                f"its samples are in which column? The columns are: {', '.join(columns)}",
+                where=where,
+                hint="name a column of images (image), of text (text), or columns of numbers (features)",
+            )
+        (image,) = pictures
+    inputs = [key for key in (image, params.text) if key is not None] + (params.features or [])
+    needed = [*inputs, params.label, *([params.group] if params.group else [])]
+    for split in splits:
+        if missing := [key for key in needed if key not in split.column_names]:
+            raise UserError(
+                f"no column {', '.join(map(repr, missing))}",
+                where=where,
+                hint=f"its columns are: {', '.join(split.column_names)}",
+            )
+    table = datasets.concatenate_datasets([split.select_columns(needed) for split in splits])
+    arrays = {"y": _values(table, params.label, where)}
+    if params.group is not None:
+        arrays["group"] = _values(table, params.group, where)
+    if len(splits) > 1:
+        arrays["is_test"] = np.arange(len(table)) >= len(splits[0])
+    key = [image, params.text, params.length, *(_identity(split) for split in splits)]
+    if image is not None:
+        rows = table.select_columns([image]).cast_column(image, datasets.Image())
+        pairs = ((row[image], 0) for row in rows)
+        arrays["x"], _ = decoded(pairs, len(table), params, where, key)
+    elif params.text is not None:
+        file, coded = _tokenized(table, params, where, folder)
+        arrays["x"], _ = decoded(
+            ((codes, 0) for codes in coded), len(table), params, where, [*key, file]
+        )
+    else:
+        arrays["x"] = _numbers(table, params.features or [], where)
+    label = splits[0].features[params.label]
+    return dataset_of_arrays(
+        arrays,
+        where,
+        params.held_out,
+        name=name,
+        target_kind=params.target_kind,
+        tokens=params.tokens or params.text is not None,
+        layout="auto" if image is None else "channels_first",
+        class_names=getattr(label, "names", ()),
+    )
+
+
+def _identity(split: Any) -> tuple[Any, ...]:
+    """What identifies the content of a split: its fingerprint, and the state of its files."""
+    files = [Path(each["filename"]) for each in split.cache_files]
+    return (split._fingerprint, *((str(file), file.stat().st_mtime_ns) for file in files))
+
+
+def _values(table: Any, column: str, where: str) -> npt.NDArray[Any]:
+    """The values of a column (n,)."""
+    values = table[column][:]
+    if None in values:
+        raise UserError(
+            f"row {values.index(None)} has no value in column '{column}'",
+            where=where,
+            hint="drop such rows, for example with filter, and save the data set again",
+        )
+    return np.array(values)
+
+
+def _numbers(table: Any, columns: list[str], where: str) -> npt.NDArray[Any]:
+    """The values of columns of numbers (n, columns), or those of one column of arrays (n, ...)."""
+    rows = table.with_format("numpy")
+    values = [np.asarray(rows[column][:]) for column in columns]
+    for column, array in zip(columns, values, strict=True):
+        if array.dtype.kind not in "fiub" or (len(columns) > 1 and array.ndim != 1):
+            raise UserError(
+                f"column '{column}' does not contain numbers, or arrays of one shape",
+                where=where,
+                hint="name columns of numbers, or one column of arrays of equal shape; pad sequences that differ in "
+                "length",
+            )
+    return values[0] if values[0].ndim > 1 else np.stack(values, axis=1)
+
+
+def _tokenized(
+    table: Any, params: HuggingFaceParameters, where: str, folder: Path | None
+) -> tuple[bytes, Iterator[npt.NDArray[np.int32]]]:
+    """The content of the tokenizer's file, and the tokens (length,) of each text."""
+    if params.tokenizer is None:
+        raise UserError(
+            "a column of text needs a tokenizer",
+            where=where,
+            hint="give its file, as in tokenizer: tokenizer.json; save_pretrained of transformers writes it",
+        )
+    path = resolve(params.tokenizer, folder)
+    require_file(path)
+    tokenizers = required("tokenizers", "transformers", where)
+    try:
+        tokenizer = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:
+        raise UserError(
+            f"it is not a tokenizer: {error}",
+            where=str(path),
+            hint="give the file tokenizer.json of a fast tokenizer",
+        ) from error
+    tokenizer.enable_truncation(params.length)
+    tokenizer.enable_padding(**{**(tokenizer.padding or {}), "length": params.length})
+
+    def coded() -> Iterator[npt.NDArray[np.int32]]:
+        for batch in table.iter(_BATCH):
+            for encoding in tokenizer.encode_batch(batch[params.text]):
+                yield np.array(encoding.ids, np.int32)
+
+    return path.read_bytes(), coded()

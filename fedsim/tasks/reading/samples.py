@@ -1,0 +1,323 @@
+"""Data sets from arrays, images and pairs as other libraries hold them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import PositiveInt
+
+from fedsim.errors import UserError
+from fedsim.files.durable import replacing_folder
+from fedsim.parts.functions import shown
+from fedsim.tasks.dataset import Dataset, TargetKind
+from fedsim.tasks.reading.arrays import as_tokens, first_not_finite, test_marks
+from fedsim.tasks.reading.files import download_cache
+from fedsim.tasks.reading.layouts import Layout, Names, array_names, channels_first, class_labels
+from fedsim.tasks.reading.splitting import HeldOutParameters, split_dataset
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+_ONE_PER_SAMPLE = "every array has one entry per sample"
+
+
+class PictureParameters(HeldOutParameters):
+    """Parameters of data sets whose samples may be images that must be decoded."""
+
+    size: tuple[PositiveInt, PositiveInt] | None = None
+    """Height and width to which images are resized; by default all images must have the same size."""
+    channels: Literal[1, 3] | None = None
+    """3 for color, 1 for gray; by default 1 if the first image is gray."""
+
+
+def dataset_of_arrays(
+    arrays: Arrays,
+    where: str,
+    held_out: Callable[[int], npt.NDArray[np.bool_]],
+    *,
+    name: str,
+    target_kind: TargetKind | None = "class",
+    labels_from: int = 0,
+    tokens: bool = False,
+    layout: Layout = "auto",
+    class_names: Sequence[str] = (),
+    notes: Sequence[str] = (),
+) -> Dataset:
+    """The data set of arrays x (n, ...), y (n,) and optionally group (n,) and is_test (n,).
+
+    8-bit samples are stored unchanged and divided by 255 when used; all others become float32, except tokens.
+
+    Args:
+        arrays: the arrays by name.
+        where: the source of the arrays, for messages.
+        held_out: the mask of the test samples among a number of samples, if there is no array is_test.
+        name, target_kind, labels_from, tokens, layout, class_names, notes: as in :class:`Dataset` and ``npz``; without
+            a ``target_kind``, floating-point y are quantities.
+
+    Raises:
+        UserError: the arrays do not fit together, or are not samples and labels.
+    """
+    _check_shapes(arrays, where)
+    x, y, notes = arrays["x"], arrays["y"], list(notes)
+    target: dict[str, Any] = {"classes": 1, "kind": "regression"}
+    if target_kind is None and y.dtype.kind == "f" and y.size == len(y):
+        target_kind = "quantity"
+    if target_kind == "quantity":
+        y = _quantities(y, where)
+    else:
+        y, found = _labels(y, labels_from, where, notes)
+        class_names = tuple(class_names) or found
+        target = {"classes": len(class_names) or int(y.max(initial=0)) + 1}
+        target["class_names"] = class_names
+    if tokens:
+        x = as_tokens(x, "x", where)
+    else:
+        x, note = channels_first(x, layout)
+        notes += [note] if note else []
+        if x.dtype == np.uint8:
+            ones = (1,) * (x.ndim - 1)
+            target["scale"] = np.full(ones, 1 / 255, np.float32)
+            target["shift"] = np.zeros(ones, np.float32)
+        else:
+            # A value too large for float32 becomes infinite, and is refused with its row.
+            with np.errstate(over="ignore"):
+                x = x.astype(np.float32, copy=False)
+    row = first_not_finite(x)
+    if row is not None:
+        raise UserError(
+            f"x: sample {row} is not finite",
+            where=where,
+            hint="remove such samples or fill in their values; samples are stored as float32",
+        )
+    marks = arrays.get("is_test")
+    is_test = held_out(len(y)) if marks is None else test_marks(marks, "is_test", where)
+    group = arrays.get("group")
+    return split_dataset(
+        x, y, is_test, group, name=name, tokens=tokens, notes=tuple(notes), **target
+    )
+
+
+def joined(available: Arrays, listed: Sequence[str], where: str) -> tuple[Arrays, list[str]]:
+    """The arrays x, y and, if known, group and is_test among those ``available``; and notes on what was read.
+
+    Args:
+        available: the arrays of one set, or of a training and a test pair, by any of the usual names.
+        listed: names of all arrays, of which some may not have been read.
+        where: the source of the arrays, for messages.
+
+    Raises:
+        UserError: the training and test arrays of a pair do not fit together.
+    """
+    names = array_names(available) or Names("x", "y")
+    if names.test_x is None or names.test_y is None:
+        further = {name: available[name] for name in ("group", "is_test") if name in available}
+        return {"x": available[names.x], "y": available[names.y], **further}, []
+    arrays, lengths = {}, {}
+    for key, train, test in (("x", names.x, names.test_x), ("y", names.y, names.test_y)):
+        pair = available[train], available[test]
+        if pair[0].shape[1:] != pair[1].shape[1:]:
+            raise UserError(
+                f"{test} has entries of shape {pair[1].shape[1:]}, those of training have {pair[0].shape[1:]}",
+                where=where,
+                hint="training and test arrays differ only in their length",
+            )
+        arrays[key], lengths[key] = np.concatenate(pair), (len(pair[0]), len(pair[1]))
+    if lengths["x"] != lengths["y"]:
+        named = {name: len(available[name]) for name in names.all()}
+        raise UserError(f"its arrays differ in length: {named}", where=where, hint=_ONE_PER_SAMPLE)
+    arrays["is_test"] = np.arange(len(arrays["y"])) >= lengths["y"][0]
+    unused = [name for name in listed if name not in names.all()]
+    return arrays, [f"not used: {', '.join(unused)}"] if unused else []
+
+
+def dataset_of_splits(
+    splits: Sequence[Any],
+    where: str,
+    params: PictureParameters,
+    *,
+    name: str,
+    key: Sequence[Any] | None = None,
+) -> Dataset:
+    """The data set of pairs (x, y) in one map-style data set of torch, or in one for training and one for testing.
+
+    ``key`` is that of :func:`decoded`.
+
+    Raises:
+        UserError: the samples are not pairs, or do not fit together.
+    """
+    for split in splits:
+        if not (hasattr(split, "__len__") and hasattr(split, "__getitem__")):
+            raise UserError(
+                f"it is {shown(split)}, which has no length or no samples by number",
+                where=where,
+                hint="give a map-style data set, with __len__ and __getitem__",
+            )
+    pairs = (split[row] for split in splits for row in range(len(split)))
+    samples = sum(map(len, splits))
+    x, y = decoded(pairs, samples, params, where, key)
+    arrays = {"x": x, "y": y}
+    if len(splits) > 1:
+        arrays["is_test"] = np.arange(samples) >= len(splits[0])
+    names = getattr(splits[0], "classes", ())
+    named = isinstance(names, list | tuple) and all(isinstance(each, str) for each in names)
+    return dataset_of_arrays(
+        arrays,
+        where,
+        params.held_out,
+        name=name,
+        target_kind=None,
+        layout="channels_first",
+        class_names=names if named else (),
+    )
+
+
+def decoded(
+    pairs: Iterable[tuple[Any, Any]],
+    samples: int,
+    params: PictureParameters,
+    where: str,
+    key: Sequence[Any] | None = None,
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Samples (n, ...) and labels (n,) of pairs whose samples are images (PIL), tensors, arrays or numbers.
+
+    If ``key`` is given, which must identify the content, they are decoded once and then mapped from a file in the
+    cache.
+
+    Raises:
+        UserError: samples differ in shape or type.
+    """
+    if key is None:
+        return _stacked(pairs, samples, params, where, None)
+    digest = hashlib.sha256(repr((*key, params.size, params.channels)).encode()).hexdigest()[:32]
+    folder = download_cache("decoded") / digest
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # Another process may have decoded the same samples meanwhile.
+        with suppress(FileExistsError), replacing_folder(folder) as temporary:
+            _, y = _stacked(pairs, samples, params, where, temporary / "x.npy")
+            np.save(temporary / "y.npy", y, allow_pickle=False)
+    mapped = np.lib.format.open_memmap(folder / "x.npy", mode="c")
+    return mapped, np.load(folder / "y.npy", allow_pickle=False)
+
+
+def _stacked(
+    pairs: Iterable[tuple[Any, Any]],
+    samples: int,
+    params: PictureParameters,
+    where: str,
+    file: Path | None,
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Samples and labels, in memory or in ``file``."""
+    x: npt.NDArray[Any] = np.empty(0)
+    labels, channels = [], params.channels
+    for row, pair in enumerate(pairs):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise UserError(
+                f"sample {row} is {shown(pair)}, not a pair (x, y)",
+                where=where,
+                hint="return (x, y)",
+            )
+        value, label = pair
+        if hasattr(value, "convert"):
+            channels = channels or (1 if value.mode in ("1", "L", "I", "F", "LA", "I;16") else 3)
+            value = pixels(value, channels, params.size)
+        value = np.asarray(value)
+        if not row:
+            shape = (samples, *value.shape)
+            x = (
+                np.empty(shape, value.dtype)
+                if file is None
+                else np.lib.format.open_memmap(file, mode="w+", dtype=value.dtype, shape=shape)
+            )
+        if value.shape != x.shape[1:] or value.dtype != x.dtype:
+            raise UserError(
+                f"sample {row} is {shown(value)}, others have shape {x.shape[1:]} and type {x.dtype}",
+                where=where,
+                hint="give images a size: [height, width] to resize all of them; make other samples equally long",
+            )
+        x[row] = value
+        labels.append(label.item() if hasattr(label, "item") else label)
+    if len(labels) != samples or not samples:
+        raise UserError(
+            f"it has {len(labels)} samples, not {samples}",
+            where=where,
+            hint="use a data set with samples",
+        )
+    return x, np.array(labels)
+
+
+def pixels(image: Image, channels: int, size: tuple[int, int] | None) -> npt.NDArray[np.uint8]:
+    """The image (channels, height, width), resized to ``size`` (height, width) if it is given."""
+    image = image.convert("L" if channels == 1 else "RGB")
+    if size is not None:
+        image = image.resize(size[::-1])
+    array = np.asarray(image, dtype=np.uint8)
+    return array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
+
+
+def _check_shapes(arrays: Arrays, where: str) -> None:
+    """Check lengths and dimensions of the arrays, and that samples are numbers."""
+    x = arrays["x"]
+    lengths = {name: array.shape[:1] for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1 or lengths["x"] == ():
+        raise UserError(
+            f"its arrays differ in length: {lengths}", where=where, hint=_ONE_PER_SAMPLE
+        )
+    if x.ndim < 2 or x.dtype.kind not in "fiub":
+        raise UserError(
+            f"x has {x.ndim} dimensions of type {x.dtype}",
+            where=where,
+            hint="x must be numbers (n, ...), one entry per sample",
+        )
+    for name in ("group", "is_test"):
+        if name in arrays and arrays[name].ndim != 1:
+            raise UserError(
+                f"{name} has {arrays[name].ndim} dimensions",
+                where=where,
+                hint="it must contain one value for each sample (n,)",
+            )
+
+
+def _quantities(y: npt.NDArray[Any], where: str) -> npt.NDArray[np.float32]:
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1 or y.dtype.kind not in "fiu":
+        raise UserError(
+            f"y has {y.ndim} dimensions of type {y.dtype}, but target_kind is quantity",
+            where=where,
+            hint="y must be numbers (n,)",
+        )
+    return y.astype(np.float32)
+
+
+def _labels(
+    y: npt.NDArray[Any], first: int, where: str, notes: list[str]
+) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """Labels (n,), numbered from 0 and not all equal, and the names of the classes if ``y`` has names."""
+    read = class_labels(y)
+    if read is None:
+        raise UserError(
+            f"y has {y.ndim} dimensions of type {y.dtype}, which are not labels",
+            where=where,
+            hint="y must be integer labels (n,), one-hot rows (n, classes) or names; for quantities, set "
+            "target_kind: quantity",
+        )
+    labels, names, note = read
+    notes += [note] if note else []
+    labels = labels if names else labels - first
+    if len(labels) and (labels.min() < 0 or labels.max() >= len(labels)):
+        raise UserError(
+            f"y: labels run from {labels.min()} to {labels.max()}; there are {len(labels)} samples",
+            where=where,
+            hint="number the classes 0, 1, 2, ..., or set labels_from to the first label",
+        )
+    if len(labels) and labels.min() == labels.max():
+        raise UserError(f"y has only one class, {labels[0]}", where=where, hint="use at least two")
+    return labels, names

@@ -1,0 +1,136 @@
+"""Data sets of Hugging Face: saved to disk, and in Parquet files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedsim.errors import UserError
+from fedsim.tasks.reading.files import NotOnDisk, no_downloads
+from tests.tasks.files import equal
+from tests.tasks.toys import load
+
+datasets = pytest.importorskip("datasets", reason="needs the extra huggingface")
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (12, 5, 4)).astype(np.uint8)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
+        datasets.disable_progress_bars()
+        yield
+
+
+def images(rows: slice, **columns: Any) -> Any:
+    from PIL import Image
+
+    labels = np.arange(12)[rows] % 3
+    content = {
+        "img": [Image.fromarray(array) for array in PIXELS[rows]],
+        "label": labels.tolist(),
+        "writer": [f"w{label}" for label in labels],
+        **columns,
+    }
+    kinds = {
+        "img": datasets.Image(),
+        "label": datasets.ClassLabel(names=["cat", "dog", "eel"]),
+        "writer": datasets.Value("string"),
+    }
+    return datasets.Dataset.from_dict(content, features=datasets.Features(kinds))
+
+
+def test_images_on_disk_are_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    splits = {"train": images(slice(0, 8)), "test": images(slice(8, 12))}
+    datasets.DatasetDict(splits).save_to_disk(tmp_path / "saved")
+    dataset = load("huggingface", path=str(tmp_path / "saved"), group="writer")
+    assert np.array_equal(dataset.train_x, PIXELS[:8, None])
+    assert np.array_equal(dataset.test_x, PIXELS[8:, None])
+    assert dataset.train_y.tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
+    assert dataset.class_names == ("cat", "dog", "eel")
+    assert dataset.group_names == ("w0", "w1", "w2")
+    assert dataset.scale is not None
+    monkeypatch.setattr("fedsim.tasks.reading.samples.pixels", None)  # no image is decoded again
+    assert equal(load("huggingface", path=str(tmp_path / "saved")), dataset)
+    monkeypatch.undo()
+    resized = load(
+        "huggingface", path=str(tmp_path / "saved"), image="img", size=(2, 3), channels=3
+    )
+    assert resized.train_x.shape == (8, 3, 2, 3)
+
+
+def test_a_changed_folder_is_decoded_again(tmp_path: Path) -> None:
+    for rows in (slice(0, 8), slice(4, 12)):
+        images(rows).to_parquet(tmp_path / "train.parquet")
+        dataset = load("huggingface", path=str(tmp_path / "train.parquet"), test_share=0.25)
+        both = np.concatenate([dataset.train_x, dataset.test_x])[:, 0]
+        assert len(dataset.test_y) == 2
+        assert sorted(both.sum((1, 2))) == sorted(PIXELS[rows].sum((1, 2), dtype=int))
+
+
+def test_columns_of_numbers(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    table = {"a": x[:, 0], "b": x[:, 1], "ids": [[1, 2, 3]] * 20, "label": x[:, 0] * 2}
+    datasets.Dataset.from_dict(table).to_parquet(tmp_path / "all" / "train.parquet")
+    folder = {"path": str(tmp_path / "all"), "target_kind": "quantity"}
+    dataset = load("huggingface", **folder, features=["a", "b"])
+    assert dataset.kind == "regression"
+    assert np.allclose(dataset.train_x[:, 0] * 2, dataset.train_y)
+    coded = load("huggingface", **folder, features=["ids"], tokens=True)
+    assert (coded.tokens, coded.input_shape, coded.vocabulary) == (True, (3,), 4)
+
+
+def test_text_becomes_tokens(tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers", reason="needs the extra transformers")
+    words = tokenizers.models.WordLevel({"[UNK]": 0, "a": 1, "b": 2}, unk_token="[UNK]")
+    tokenizer = tokenizers.Tokenizer(words)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    rows = {"text": ["a b b a", "b z", "a", "b"], "label": ["x", "y", "x", "y"]}
+    datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "saved")
+    given = {"path": str(tmp_path / "saved"), "text": "text", "length": 3, "test_share": 0.25}
+    dataset = load("huggingface", **given, tokenizer=tmp_path / "tokenizer.json")
+    samples = [*dataset.train_x.tolist(), *dataset.test_x.tolist()]
+    assert sorted(samples) == [[1, 0, 0], [1, 2, 2], [2, 0, 0], [2, 0, 0]]
+    assert dataset.class_names == ("x", "y")
+    with pytest.raises(UserError, match="needs a tokenizer"):
+        load("huggingface", **given)
+    with pytest.raises(UserError, match="not a tokenizer"):
+        load("huggingface", **given, tokenizer=tmp_path / "saved" / "state.json")
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "hint"),
+    [
+        ({"label": "labels"}, "no column 'labels'", "img, label, writer"),
+        ({"split": "training"}, "no split 'training'", "train"),
+        ({"features": ["writer"]}, "column 'writer' does not contain numbers", "pad sequences"),
+        ({"path": "nowhere.parquet"}, "cannot be read", "save_to_disk"),
+    ],
+)
+def test_mistakes_say_what_there_is(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    given: dict[str, Any],
+    message: str,
+    hint: str,
+) -> None:
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    datasets.DatasetDict(train=images(slice(0, 8))).save_to_disk(tmp_path / "saved")
+    with pytest.raises(UserError, match=message) as refusal:
+        load("huggingface", **{"path": str(tmp_path / "saved"), **given})
+    assert hint in str(refusal.value.hint)
+
+
+def test_missing_values_and_downloads(tmp_path: Path) -> None:
+    datasets.Dataset.from_dict({"a": [1.0, 2.0], "label": [0, None]}).save_to_disk(
+        tmp_path / "saved"
+    )
+    with pytest.raises(UserError, match="row 1 has no value in column 'label'"):
+        load("huggingface", path=str(tmp_path / "saved"), features=["a"])
+    with no_downloads(), pytest.raises(NotOnDisk):
+        load("huggingface", path="someone/something")
