@@ -16,18 +16,6 @@ from fedsim.errors import UserError
 from tests.composition.worlds import digits
 from tests.methods.own_method import run_with
 
-
-def test_an_exception_in_ones_own_file_is_no_defect_of_fedsim(tmp_path: Path) -> None:
-    result = run_with(tmp_path, "trained.model - start", "trained.modle - start")
-    assert result.exit_code == 2
-    assert "has no attribute 'modle'" in result.stderr
-    assert "line 13, in local_update" in result.stderr
-    assert "fedsim/cli" not in result.stderr
-    *_, error, advice = result.stderr.splitlines()
-    assert error == f"error: {tmp_path}/mine.py:13: your own code failed with the error above"
-    assert advice.startswith("after fixing the cause, run the same command again: fedsim")
-
-
 RULES = """\
 from fedsim.scheduling.schedules.sync import Sync
 
@@ -56,86 +44,84 @@ class First(Selection):
 """
 
 
-def test_an_exception_in_ones_own_selection_called_by_ones_own_schedule(tmp_path: Path) -> None:
-    """Neither the schedule's file nor fedsim's functions between the two have anything to do with it."""
-    (tmp_path / "rules.py").write_text(RULES, encoding="utf-8")
-    (tmp_path / "choice.py").write_text(CHOICE, encoding="utf-8")
-    rules = ["server.schedule.name=rules.py:Mine", "server.selection.name=choice.py:First"]
-    options = [part for rule in rules for part in ("-s", rule)]
-    result = run_with(tmp_path, options=options)
+def run_with_parts(folder: Path, rules: str, choice: str, command: str = "run") -> str:
+    """The output of a command that fails with these parts in the user's files; no file for an empty text."""
+    options = []
+    for section, name, text in (("schedule", "Mine", rules), ("selection", "First", choice)):
+        (folder / f"{section}.py").write_text(text, encoding="utf-8")
+        options += ["-s", f"server.{section}.name={section}.py:{name}"] if text else []
+    result = run_with(folder, command=command, options=options)
     assert result.exit_code == 2
-    places = re.findall(r'File ".*/(\S+)", line (\d+), in', result.stderr)
-    assert places == [("choice.py", "8"), ("choice.py", "11")]
-    where = f"{tmp_path}/choice.py:11"
-    assert f"error: {where}: your own code failed with the error above\n" in result.stderr
+    assert "fedsim/cli" not in result.output
+    return result.output
+
+
+def test_an_exception_in_ones_own_file_is_no_defect_of_fedsim(tmp_path: Path) -> None:
+    result = run_with(tmp_path, "trained.model - start", "trained.modle - start")
+    assert result.exit_code == 2
+    assert "has no attribute 'modle'" in result.stderr
+    *_, error, advice = result.stderr.splitlines()
+    assert error == f"error: {tmp_path}/mine.py:13: your own code failed with the error above"
+    assert advice.startswith("after fixing the cause, run the same command again: fedsim")
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "line"),
+    ("rules", "choice", "places"),
     [
+        # Neither the schedule's file nor fedsim's functions between the two have anything to do with it.
+        (RULES, CHOICE, [("selection.py", "8"), ("selection.py", "11")]),
+        # The error is raised below the user's file.
         (
-            "rules.py",
-            "from fedsim.scheduling.schedules.sync import Sync\n\n\nclass Mine(Sync):\n"
-            "    def start(self):\n        self.server.call_at()\n",
-            6,
+            RULES.replace("super().start()", "self.server.call_at()"),
+            "",
+            [("schedule.py", "8"), ("schedule.py", "11")],
         ),
         (
-            "choice.py",
-            "from fedsim.scheduling.selections.uniform import Uniform\n\n\nclass Mine(Uniform):\n"
-            "    def draw(self, count):\n        return super().draw('two')\n",
-            6,
+            "",
+            CHOICE.replace("[:cuont]", "[: object()]"),
+            [("selection.py", "8"), ("selection.py", "11")],
         ),
     ],
 )
-def test_an_exception_below_ones_own_file_is_shown_with_its_lines_alone(
-    tmp_path: Path, file: str, text: str, line: int
+def test_an_exception_is_shown_with_the_lines_of_ones_own_file_alone(
+    tmp_path: Path, rules: str, choice: str, places: list[tuple[str, str]]
 ) -> None:
-    (tmp_path / file).write_text(text, encoding="utf-8")
-    part = "schedule" if file == "rules.py" else "selection"
-    result = run_with(tmp_path, options=["-s", f"server.{part}.name={file}:Mine"])
-    assert result.exit_code == 2
-    assert re.findall(r'File "(\S+)", line (\d+), in', result.stderr) == [
-        (str(tmp_path / file), str(line))
-    ]
-    where = f"{tmp_path / file}:{line}"
-    assert f"error: {where}: your own code failed with the error above\n" in result.stderr
+    output = run_with_parts(tmp_path, rules, choice)
+    assert re.findall(r'File ".*/(\S+)", line (\d+), in', output) == places
+    file, line = places[-1]
+    assert f"error: {tmp_path}/{file}:{line}: your own code failed with the error above\n" in output
 
 
-@pytest.mark.parametrize("with_own_schedule", [False, True])
-@pytest.mark.parametrize("command", ["run", "sweep"])
-def test_a_selection_that_does_not_call_the_init_of_its_base(
-    tmp_path: Path, with_own_schedule: bool, command: str
-) -> None:
-    """The schedule whose file the error passes through has nothing to do with it."""
-    (tmp_path / "rules.py").write_text(RULES, encoding="utf-8")
-    (tmp_path / "choice.py").write_text(
-        CHOICE.replace("cuont", "count").replace(
-            '    name = "first"\n',
-            "    def __init__(self, params, server):\n        self.seen = 0\n",
+SKIPS = CHOICE.replace(
+    '    name = "first"\n', "    def __init__(self, params, server):\n        self.seen = 0\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("rules", "choice", "command", "where", "call"),
+    [
+        ("", SKIPS, "run", "selection.py:5: First", "super().__init__(params, server)"),
+        # The schedule whose file the error passes through has nothing to do with it.
+        (RULES, SKIPS, "sweep", "selection.py:5: First", "super().__init__(params, server)"),
+        (
+            RULES.replace(
+                '    name = "mine"\n',
+                "    def __init__(self, params, server, selection):\n        self.seen = 0\n",
+            ),
+            "",
+            "run",
+            "schedule.py:5: Mine",
+            "super().__init__(params, server, selection)",
         ),
-        encoding="utf-8",
-    )
-    rules = ["server.selection.name=choice.py:First"]
-    rules += ["server.schedule.name=rules.py:Mine"] if with_own_schedule else []
-    options = [part for rule in rules for part in ("-s", rule)]
-    result = run_with(tmp_path, command=command, options=options)
-    assert result.exit_code == 2
-    assert "Traceback" not in result.output
-    assert re.search(rf"{tmp_path}/choice\.py:5: First has no attribute '\w+'\n", result.output)
-    assert "call super().__init__(params, server) at the beginning of First.__init__" in (
-        result.output
-    )
-
-
-def test_a_schedule_that_does_not_call_the_init_of_its_base(tmp_path: Path) -> None:
-    init = "    def __init__(self, params, server, selection):\n        self.seen = 0\n"
-    text = RULES.replace('    name = "mine"\n', init)
-    (tmp_path / "rules.py").write_text(text, encoding="utf-8")
-    result = run_with(tmp_path, options=["-s", "server.schedule.name=rules.py:Mine"])
-    assert result.exit_code == 2
-    assert "Traceback" not in result.stderr
-    assert f"error: {tmp_path}/rules.py:5: Mine has no attribute '" in result.stderr
-    assert "call super().__init__(params, server, selection) at the beginning" in result.stderr
+    ],
+)
+def test_a_part_that_does_not_call_the_init_of_its_base(
+    tmp_path: Path, rules: str, choice: str, command: str, where: str, call: str
+) -> None:
+    output = run_with_parts(tmp_path, rules, choice, command)
+    assert "Traceback" not in output
+    assert f"{tmp_path}/{where} has no attribute '" in output
+    assert f"call {call} at the beginning" in output
 
 
 def test_a_sweep_tells_an_exception_in_ones_own_file_as_the_users(tmp_path: Path) -> None:
