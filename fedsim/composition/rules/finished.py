@@ -12,7 +12,7 @@ import numpy as np
 from fedsim.composition.rules import RuleTable
 from fedsim.composition.rules.planned import drifting_until
 from fedsim.errors import UserError
-from fedsim.parts.component import Component, is_bundled, is_user_reference, place
+from fedsim.parts.component import is_bundled, is_user_reference, place
 from fedsim.runs.divergence import has_diverged, lost_metrics, own_metrics
 from fedsim.runs.run import Run
 from fedsim.scheduling.base import cohort_of
@@ -50,11 +50,14 @@ class FinishedRun:
     ran_out: bool = False
     drew_nobody: bool = False
 
-    @property
-    def schedule(self) -> type[Component] | None:
-        """The class of the schedule, if it is a user's."""
-        schedule = None if self.assembly is None else self.assembly.scenario.server.schedule.type
-        return None if schedule is None or is_bundled(schedule) else schedule
+    def in_schedule(self, function: str, fix: str, otherwise: str) -> tuple[str | None, str]:
+        """Where a rule applies and how to fix it: in a function of the user's schedule, or in its settings."""
+        if self.assembly is None:
+            return None, otherwise
+        schedule = self.assembly.scenario.server.schedule.type
+        if is_bundled(schedule):
+            return "server.schedule", otherwise
+        return place(schedule, function), fix
 
     @property
     def targets_met_at_start(self) -> list[str]:
@@ -81,18 +84,20 @@ def nothing_dispatched(finished: FinishedRun) -> Iterator[UserError]:
     if len(finished.run.dispatches) or finished.assembly is None or finished.targets_met_at_start:
         return
     message = "no work was dispatched, so the tables are empty and the model is the initial one"
-    where = "server.schedule"
-    hint = "check when the devices are online, the selection, its cohort, and stop"
     if finished.drew_nobody:
-        message = f"draws nobody although clients are available; {message}"
-        where = place(finished.assembly.scenario.server.selection.type, "draw")
-        hint = "return up to count clients of self.available(), such as self.available()[:count].tolist()"
-    elif finished.schedule is not None:
-        where = place(finished.schedule, "start")
-        hint = (
-            "call self.server.dispatch(client) for the clients of self.selection.cohort(); if there are none, try "
-            "again with self.server.call_when_available"
+        selection = finished.assembly.scenario.server.selection.type
+        yield UserError(
+            f"draws nobody although clients are available; {message}",
+            where=place(selection, "draw"),
+            hint="return up to count clients of self.available(), such as self.available()[:count].tolist()",
         )
+        return
+    where, hint = finished.in_schedule(
+        "start",
+        "call self.server.dispatch(client) for the clients of self.selection.cohort(); if there are none, try again "
+        "with self.server.call_when_available",
+        "check when the devices are online, the selection, its cohort, and stop",
+    )
     yield UserError(message, where=where, hint=hint)
 
 
@@ -104,24 +109,20 @@ def nothing_aggregated(finished: FinishedRun) -> Iterator[UserError]:
         return
     arrived = int(finished.run.dispatches["arrived_s"].notna().sum())
     happened = f"{format_counted(arrived, 'update')} arrived"
-    where: str | None = "server.schedule"
-    hint = "let the run last longer (stop), or lower the number of updates that a version needs"
+    fix = "let the run last longer (stop), or lower the number of updates that a version needs"
     if finished.assembly is None:
-        where = None
         errors = finished.run.info.get("client_errors")
-        hint = (
-            f"the ClientApp failed on {format_counted(errors, 'message')}; the first tracebacks are in the log above"
-            if errors
-            else "compare the timeouts of the app and stop with the duration of a dispatch"
-        )
-    elif finished.schedule is not None:
-        where = place(finished.schedule, "on_arrival")
-        hint = "call self.server.aggregate(dispatches) with the updates that have arrived"
+        fix = "compare the timeouts of the app and stop with the duration of a dispatch"
+        if errors:
+            failed = format_counted(errors, "message")
+            fix = f"the ClientApp failed on {failed}; the first tracebacks are in the log above"
     elif not arrived:
-        hint = "let the run last longer (stop); if work was lost, the report shows why"
+        fix = "let the run last longer (stop); if work was lost, the report shows why"
     elif arrived == (outcomes == "late").sum():
         happened = "every update that arrived was late"
-        hint = "give the clients more time (server.schedule.deadline) or less work"
+        fix = "give the clients more time (server.schedule.deadline) or less work"
+    aggregate = "call self.server.aggregate(dispatches) with the updates that have arrived"
+    where, hint = finished.in_schedule("on_arrival", aggregate, fix)
     message = f"no update was aggregated, so the model is the initial one; {happened}"
     yield UserError(message, where=where, hint=hint)
 
@@ -132,13 +133,11 @@ def no_work_left(finished: FinishedRun) -> Iterator[UserError]:
     run = finished.run
     if not finished.ran_out or not len(run.aggregations):
         return
-    where, hint = (
-        "server.schedule",
+    where, hint = finished.in_schedule(
+        "on_arrival",
+        "dispatch new work with self.server.dispatch, also in on_failure, or call again later with call_at",
         "check when the devices are online, or give stop.simulated_time",
     )
-    if finished.schedule is not None:
-        where = place(finished.schedule, "on_arrival")
-        hint = "dispatch new work with self.server.dispatch, also in on_failure, or call again later with call_at"
     yield UserError(
         f"no work was left after {format_duration(run.simulated_s)}, so the run ended at version "
         f"{len(run.aggregations)}, before any limit of stop was reached",
