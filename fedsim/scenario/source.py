@@ -31,8 +31,6 @@ from fedsim.units import without_comma
 KeyPath = tuple[str | int, ...]
 """Path of a value: mapping keys and list positions from the top."""
 
-MOST_BYTES = 16 << 20
-"""Largest YAML file that is read; a device such as /dev/zero has no end."""
 _TAG = "tag:yaml.org,2002:"
 _INTEGER = re.compile(r"[-+]?[0-9]+\Z")
 _BASED_INTEGER = re.compile(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
@@ -108,11 +106,13 @@ def parse_yaml(text: str, label: str) -> Source:
         label: its name in messages.
 
     Raises:
-        UserError: it is not YAML, or has several documents, a repeated key, a tag or aliases that expand without
-            bound.
+        UserError: it is not YAML, or has several documents, a repeated key or a tag.
     """
+    source = Source(label)
+    builder = _Builder(source)
     try:
         node = YAML(typ="safe", pure=True).compose(text)
+        source.data = None if node is None else builder.build(node)
     except MarkedYAMLError as error:
         raise (
             _unclosed(error, text, label)
@@ -132,11 +132,7 @@ def parse_yaml(text: str, label: str) -> Source:
         raise UserError(f"not YAML: {error}", where=label) from None
     except RecursionError:
         raise UserError("lists or mappings are nested too deeply", where=label) from None
-    source = Source(label)
-    if node is not None:
-        builder = _Builder(source, len(text))
-        source.data = builder.build(node, (), ())
-        raise_all(builder.commas)
+    raise_all(builder.commas)
     return source
 
 
@@ -148,13 +144,7 @@ def read_yaml(path: Path) -> Source:
     """
     label = str(path)
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise UserError(
-                f"is larger than {MOST_BYTES >> 20} MiB, too large for a scenario", where=label
-            )
-        text = content.decode("utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, IsADirectoryError):
         is_folder = path.is_dir()
         folder = path if is_folder else path.parent
@@ -270,21 +260,17 @@ def _syntax_error(error: MarkedYAMLError, label: str) -> UserError:
 
 
 class _Builder:
-    """Converts composed nodes to data, with a bound on the expansion of aliases."""
+    """Converts composed nodes to data."""
 
-    def __init__(self, source: Source, text_length: int) -> None:
+    def __init__(self, source: Source) -> None:
         self._source = source
-        self._left = 10 * text_length + 10_000
         self.commas: list[UserError] = []
         """One error per number with a decimal comma in a flow mapping, ``{lr: 0,1}``."""
 
-    def build(self, node: Node, path: KeyPath, around: tuple[Node, ...]) -> Any:
-        """The value of ``node`` at ``path``; ``around`` holds the nodes that contain it."""
+    def build(self, node: Node, path: KeyPath = ()) -> Any:
+        """The value of ``node`` at ``path``."""
         location = self._location(node)
         self._source.values[path] = location
-        self._left -= 1
-        if self._left < 0 or any(node is outer for outer in around):
-            raise UserError("aliases (*name) expand without limit", where=location)
         if isinstance(node, ScalarNode):
             return self._scalar(node, location)
         if node.tag not in (f"{_TAG}map", f"{_TAG}seq"):
@@ -293,7 +279,7 @@ class _Builder:
             items = []
             for index, item in enumerate(node.value):
                 self._source.keys[(*path, index)] = self._location(item)
-                items.append(self.build(item, (*path, index), (*around, node)))
+                items.append(self.build(item, (*path, index)))
             return items
         assert isinstance(node, MappingNode)
         result: dict[str, Any] = {}
@@ -321,7 +307,7 @@ class _Builder:
                     hint=f"first at {self._source.keys[(*path, key)]}",
                 )
             self._source.keys[(*path, key)] = key_location
-            result[key] = self.build(value_node, (*path, key), (*around, node))
+            result[key] = self.build(value_node, (*path, key))
         return result
 
     def _location(self, node: Node) -> str:

@@ -179,13 +179,6 @@ def test_a_killed_run_is_resumed_to_the_same_bits(
     assert fedsim.resume(killed).info == resumed.info
 
 
-def test_an_unknown_target_metric_is_refused(tmp_path: Path) -> None:
-    """The message lists what is measured."""
-    world = digits(stop={"rounds": 2, "target": {"acuracy": 0.6}})
-    with pytest.raises(UserError, match=r"acuracy.*\n.*accuracy"):
-        fedsim.run(world, tmp_path / "run")
-
-
 def test_clients_without_tests_of_their_own_cannot_be_measured(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"evaluation\.per_client: .* no separate test samples"):
         fedsim.run(digits(evaluation={"per_client": True}), tmp_path / "run")

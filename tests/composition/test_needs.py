@@ -193,13 +193,6 @@ def test_the_first_of_two_reasons_is_given() -> None:
     assert method.only_synchronous.startswith("with keep_v_on_drop")
 
 
-def test_a_reason_that_is_not_a_sentence_is_not_shown() -> None:
-    method = made("fedavg", PLAIN)
-    vars(method)["only_synchronous"] = True
-    (error,) = unmet(method, "async")
-    assert error.message.endswith("cannot run under the async schedule")
-
-
 def test_methods_and_metrics_are_read_without_torch() -> None:
     code = (
         "import sys; from fedsim.parts.catalog import CATALOG; "

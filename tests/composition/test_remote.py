@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,23 +12,17 @@ from click.testing import CliRunner
 
 import fedsim
 from fedsim.cli import cli
-from fedsim.composition import execution
 from fedsim.errors import UserError
 from fedsim.runs.folder import Status
-from fedsim.runs.writer import RunWriter
-from tests.composition.worlds import digits
+from tests.composition.interrupting import interrupted_with_checkpoint
+from tests.composition.worlds import digests, digits
 from tests.learning.imitation_ray import Imitation, imitated
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
-FILES = ("dispatches.parquet", "aggregations.parquet", "metrics.parquet", "model.safetensors")
 HAVE_RAY = importlib.util.find_spec("ray") is not None
 RAY = {"name": "ray", "count": 2}
 ON_RAY, THREADS = "training.workers={name: ray, count: 2}", "training.workers={name: threads}"
-
-
-def digests(folder: Path) -> dict[str, str]:
-    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in FILES}
 
 
 def world(workers: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
@@ -97,33 +90,14 @@ def test_without_a_cluster_nothing_is_left_behind(tmp_path: Path, ray: Imitation
     assert not (tmp_path / "run").exists()
 
 
-def interrupted(
-    folder: Path, scenario: dict[str, Any], evaluations: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run that ends with Ctrl-C after so many evaluations, with a checkpoint at every moment of rest."""
-    append, left = RunWriter.append_metrics, [evaluations]
-
-    def append_or_stop(self: RunWriter, *values: Any) -> None:
-        append(self, *values)
-        left[0] -= 1
-        if not left[0]:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RunWriter, "append_metrics", append_or_stop)
-        patch.setattr(execution, "CHECKPOINT_INTERVAL_S", 0.0)
-        with pytest.raises(KeyboardInterrupt):
-            fedsim.run(scenario, folder)
-
-
 @pytest.mark.parametrize("began_on_ray", [True, False])
 def test_a_run_goes_on_with_other_workers(
-    began_on_ray: bool, tmp_path: Path, ray: Imitation, monkeypatch: pytest.MonkeyPatch
+    began_on_ray: bool, tmp_path: Path, ray: Imitation
 ) -> None:
     long = {"stop": {"rounds": 50}}
     expected = fedsim.run(world(**long), tmp_path / "threads")
     folder = tmp_path / "half"
-    interrupted(folder, world(RAY if began_on_ray else None, **long), 20, monkeypatch)
+    interrupted_with_checkpoint(folder, world(RAY if began_on_ray else None, **long), 20)
     assert not ray.is_initialized()
     assert fedsim.load(folder).status is Status.INTERRUPTED
     assert list((folder / "checkpoint").iterdir())
@@ -136,12 +110,10 @@ def test_a_run_goes_on_with_other_workers(
     assert (folder / "scenario.yaml").read_bytes() == scenario
 
 
-def test_only_what_never_changes_a_result_may_change_on_the_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_what_never_changes_a_result_may_change_on_the_way(tmp_path: Path) -> None:
     long = {"stop": {"rounds": 50}}
     folder = tmp_path / "half"
-    interrupted(folder, world(**long), 20, monkeypatch)
+    interrupted_with_checkpoint(folder, world(**long), 20)
     command = ["resume", str(folder), "-s", "training.threads=2", "-s", "training.memory=disk"]
     refused = CliRunner().invoke(cli, [*command, "-s", "training.optimizer.lr=1"])
     assert refused.exit_code == 2
@@ -160,26 +132,10 @@ def test_only_what_never_changes_a_result_may_change_on_the_way(
     assert digests(folder) == digests(fedsim.run(world(**long), tmp_path / "whole").path)
 
 
-def test_a_resumed_run_survives_a_missing_cluster(
-    tmp_path: Path, ray: Imitation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_survives_a_missing_cluster(tmp_path: Path, ray: Imitation) -> None:
     folder = tmp_path / "half"
-    interrupted(folder, world(RAY, stop={"rounds": 50}), 20, monkeypatch)
+    interrupted_with_checkpoint(folder, world(RAY, stop={"rounds": 50}), 20)
     with pytest.raises(UserError, match="no Ray cluster answers"):
         fedsim.resume(folder, overrides=["training.workers.address=ray://127.0.0.1:1"])
     assert list((folder / "checkpoint").iterdir())
     assert fedsim.resume(folder).status is Status.COMPLETE
-
-
-@pytest.mark.parametrize(
-    ("training", "message"),
-    [
-        ({"workers": {"name": "devices"}, "device": "cpu"}, "devices are CUDA devices"),
-        ({"workers": {"name": "ray"}, "executor": "plain"}, "one client at a time"),
-    ],
-)
-def test_workers_that_cannot_be(training: dict[str, Any], message: str) -> None:
-    scenario = world()
-    scenario["training"] = {**scenario["training"], **training}
-    with pytest.raises(UserError, match=message):
-        fedsim.read_scenario(scenario)

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 import fedsim
 from fedsim import bundled
 from fedsim.cli import cli
-from fedsim.composition.execution import Progress
 from fedsim.errors import UserError
 from fedsim.runs import Status
 from fedsim.runs.verification import verify_run_folder
@@ -48,14 +47,9 @@ def test_damage_to_an_interrupted_run_is_noticed_and_resuming_does_not_hide_it(
     monkeypatch.setattr("fedsim.composition.execution.CHECKPOINT_INTERVAL_S", 0.0)
     path, model_file = tmp_path / "run", "models/version-00000001.safetensors"
 
-    def interrupt(progress: Progress) -> None:
-        if progress.rounds == 4:
-            raise KeyboardInterrupt
-
     world = digits(checkpoint_models={"every": "1 versions"})
     world["training"] |= {"verify": "eager"}
-    with pytest.raises(KeyboardInterrupt):
-        fedsim.run(world, path, on_progress=interrupt)
+    interrupted(path, world, rounds=4)
     assert verify_run_folder(path).state == "unfinished"
     for name in (model_file, "dispatches.arrows"):
         content = bytearray((path / name).read_bytes())
@@ -81,13 +75,9 @@ def test_a_run_is_resumed_after_its_project_was_moved(tmp_path: Path) -> None:
         "server: {selection: {name: 'mine.py:Mine', cohort: 2}}\nstop: {rounds: 3}\n"
     )
 
-    def interrupt(progress: Progress) -> None:
-        raise KeyboardInterrupt
-
     complete = fedsim.run(project / "scenario.yaml", tmp_path / "complete")
     for name in ("same", "edited"):
-        with pytest.raises(KeyboardInterrupt):
-            fedsim.run(project / "scenario.yaml", project / "runs" / name, on_progress=interrupt)
+        interrupted(project / "runs" / name, project / "scenario.yaml")
     moved = project.rename(tmp_path / "moved")
     assert fedsim.resume(moved / "runs" / "same").dispatches.equals(complete.dispatches)
     (moved / "mine.py").write_text((moved / "mine.py").read_text() + "\n")
@@ -118,12 +108,8 @@ def test_the_scenario_of_a_run_names_bundled_traces_as_any_installation_does(
         "stop": {"rounds": 3},
     }
 
-    def interrupt(progress: Progress) -> None:
-        raise KeyboardInterrupt
-
     complete = fedsim.run(scenario, tmp_path / "complete")
-    with pytest.raises(KeyboardInterrupt):
-        fedsim.run(scenario, tmp_path / "interrupted", on_progress=interrupt)
+    interrupted(tmp_path / "interrupted", scenario)
     text = complete.scenario_text
     assert text.count(f"trace: {trace}\n") == 4
     assert str(bundled.located("traces")) not in text + json.dumps(dict(complete.info))
@@ -155,7 +141,7 @@ def test_a_timeline_that_is_not_repeated_is_one_error_and_loses_nothing(
     (tmp_path / "pick.py").write_text(_SELECTION)
     path = tmp_path / "run"
     selection = {"name": f"{tmp_path}/pick.py:Pick", "cohort": 4}
-    interrupted(path, after=30, server={"selection": selection})
+    interrupted(path, digits(stop={"rounds": 50}, server={"selection": selection}), rounds=30)
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
     assert path / "aggregations.arrows" in before
     result = CliRunner().invoke(cli, ["resume", str(path)])
@@ -172,7 +158,7 @@ def test_a_timeline_that_is_not_repeated_without_own_parts_may_be_another_versio
 ) -> None:
     monkeypatch.setattr("fedsim.composition.execution.CHECKPOINT_INTERVAL_S", 0.0)
     path = tmp_path / "run"
-    interrupted(path, after=30)
+    interrupted(path, rounds=30)
     draw = Uniform.draw
     monkeypatch.setattr(Uniform, "draw", lambda self, count: draw(self, count)[::-1])
     with pytest.raises(UserError, match="does not repeat the timeline") as caught:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,15 +50,3 @@ def test_every_tile_but_those_of_learning_is_there_and_the_same(runs: tuple[Run,
         if label not in ("Wall time", "Simulated time"):
             assert tile == full[label]
     assert full["Simulated time"].value == timing["Simulated time"].value
-
-
-def test_its_page_holds_the_figures_the_scenario_and_what_it_is(
-    runs: tuple[Run, Run], tmp_path: Path
-) -> None:
-    timing = runs[1]
-    page = timing.report(tmp_path / "page.html").read_text(encoding="utf-8")
-    for name in figures(timing):
-        assert f'"{name}":{{' in page
-    assert "server updates in" in page
-    assert "http://" not in page.replace("http://www.w3.org", "")
-    assert "over_selection: 1.5" in page

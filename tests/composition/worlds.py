@@ -83,6 +83,7 @@ FILES = (
 )
 
 
-def digests(folder: Path) -> dict[str, str]:
-    """A hash of each file whose bits must be the same for the same scenario and seed."""
-    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in FILES}
+def digests(folder: Path, *more: str) -> dict[str, str]:
+    """A hash of each file whose bits must be the same for the same scenario and seed, and of ``more`` files."""
+    names = (*FILES, *more)
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}

@@ -13,6 +13,7 @@ import pytest
 
 import fedsim
 from fedsim.errors import UserError
+from tests.composition.interrupting import interrupted
 from tests.composition.worlds import digits
 from tests.methods.own_method import run_with
 
@@ -163,16 +164,6 @@ def scenario(method: Any) -> dict[str, Any]:
     }
 
 
-def interrupt(scenario: dict[str, Any], path: Path) -> None:
-    """Begin a run and interrupt it."""
-
-    def stop(progress: Any) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fedsim.run(scenario, path, on_progress=stop)
-
-
 def test_a_class_of_a_notebook_runs_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,7 +174,7 @@ def test_a_class_of_a_notebook_runs_and_resumes(
     assert run.metrics["loss"].tolist() == [8.0, 0.0], "half of the way, doubled"
     assert run.scenario["server"]["method"]["name"] == "python_parts/Doubled.py:Doubled"
     assert (run.path / "python_parts" / "Doubled.py").read_text().endswith(CELL.lstrip())
-    interrupt(scenario(doubled), tmp_path / "again")
+    interrupted(tmp_path / "again", scenario(doubled))
     again = fedsim.resume(tmp_path / "again")
     assert again.metrics["loss"].tolist() == [8.0, 0.0]
 
@@ -195,7 +186,7 @@ def test_a_class_that_cannot_be_imported_again_is_refused_politely(
 
     doubled = notebook_class(CELL, "Doubled", monkeypatch, FedAvg=FedAvg)
     linecache.cache.pop("<cell>")
-    interrupt(scenario(doubled), tmp_path / "run")
+    interrupted(tmp_path / "run", scenario(doubled))
     user_code = fedsim.load(tmp_path / "run").info["user_code"]
     assert user_code == {"python_parts/Doubled.py:Doubled": None}, "there is no source to keep"
     with pytest.raises(

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
 from fedsim.api import read_scenario
 from fedsim.errors import UserError
-from fedsim.scenario.training import Augmentation
+
+A_NAME = "mapping with the name threads, devices or ray, not"
 
 
-def test_nothing_to_do_is_refused() -> None:
-    with pytest.raises(ValueError, match="crop_padding, flip"):
-        Augmentation()
-
-
-@pytest.mark.parametrize("workers", [4, "threads"])
-def test_a_number_or_a_word_for_workers_is_refused_with_what_to_write(workers: int | str) -> None:
-    with pytest.raises(UserError) as caught:
-        read_scenario({"stop": {"rounds": 1}, "training": {"workers": workers}})
-    assert f"mapping with the name threads, devices or ray, not {workers!r}" in str(caught.value)
-    assert "{name: threads}; for a number of threads, set training.threads" in str(caught.value)
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"augmentation": {"flip": False}}, "give crop_padding, flip: true, or both"),
+        ({"workers": 4}, f"{A_NAME} 4\n  write {{name: threads}}; for a number of threads, set"),
+        ({"workers": "threads"}, f"{A_NAME} 'threads'\n  write {{name: threads}}"),
+        ({"workers": {"name": "devices"}, "device": "cpu"}, "devices are CUDA devices"),
+        ({"workers": {"name": "ray"}, "executor": "plain"}, "one client at a time"),
+    ],
+)
+def test_what_cannot_be_is_refused(training: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        read_scenario({"stop": {"rounds": 1}, "training": training})

@@ -59,6 +59,13 @@ def of_table(folder: Path, **changes: Any) -> dict[str, Any]:
     }
 
 
+def of_named_phones(folder: Path, **devices: Any) -> dict[str, Any]:
+    """Clients with the names of phones."""
+    steps = {"name": "values", "step": "1s"}
+    devices |= {"trace": phones(folder), "compute": steps, "network": STATIC}
+    return of_table(folder, partition="natural", devices=devices)
+
+
 def traced(folder: Path, tables: dict[str, Any], **devices: Any) -> dict[str, Any]:
     """Three clients on phones whose trace has these tables."""
     return timed(devices={"trace": phones(folder, **tables), **devices})
@@ -129,25 +136,8 @@ def linked(**network: Any) -> dict[str, Any]:
 
 EXAMPLES: dict[str, tuple[World, World]] = {
     "unmatched-names": (
-        lambda folder: of_table(
-            folder,
-            partition="natural",
-            devices={
-                "trace": phones(folder),
-                "compute": {"name": "values", "step": "1s"},
-                "network": STATIC,
-            },
-        ),
-        lambda folder: of_table(
-            folder,
-            partition="natural",
-            devices={
-                "trace": phones(folder),
-                "compute": {"name": "values", "step": "1s"},
-                "network": STATIC,
-                "assign": "by_name",
-            },
-        ),
+        lambda folder: of_named_phones(folder),
+        lambda folder: of_named_phones(folder, assign="by_name"),
     ),
     "unused-memory": (
         lambda folder: traced(folder, {"compute": {**STEPS, "ram_bytes": [1e9] * 4}}, memory="1GB"),
@@ -252,20 +242,14 @@ def test_a_rule_applies_to_its_example_only_and_can_be_ignored(rule: str, tmp_pa
             timed(server=sync(deadline=5) | {"partial_work": "send"}),
             ["2 of 3 clients cannot finish"],
         ),
+        (EXAMPLES["large-cohort"][0], ["4 clients should work at once, but there are 3"]),
         (
-            timed(server=sync(over_selection=2) | {"selection": {"cohort": 2}}),
-            ["4 clients should work at once, but there are 3"],
-        ),
-        (
-            energy(battery_j=53.2, battery_floor=0.54),
+            EXAMPLES["small-battery"][0],
             ["for 2 of 3 clients, a full battery (53.2 J) does not last for a dispatch, which"],
         ),
-        # At a charge of 60, all but the last finish; above 103.3 J, all do.
         (
-            energy(battery_j=120, battery_floor=0.5),
-            [
-                "for 1 of 3 clients, a battery at its floor (60 J) does not last for a dispatch, which "
-            ],
+            EXAMPLES["low-battery-floor"][0],
+            ["for 1 of 3 clients, a battery at its floor (60 J) does not last for a dispatch"],
         ),
         (
             of_topology("1000", "2"),
@@ -275,22 +259,16 @@ def test_a_rule_applies_to_its_example_only_and_can_be_ignored(rule: str, tmp_pa
             ],
         ),
         (of_topology("1Gbps", "5ms"), []),
+        (EXAMPLES["short-run"][0], ["2 of 3 clients need longer for one dispatch than the run"]),
         (
-            timed(stop={"simulated_time": 3}),
-            ["3 of 3 clients need longer for one dispatch than the run lasts, 3 s; the fastest"],
-        ),
-        (
-            quadratic({"every": "61min", "at_start": False}, {"simulated_time": "1h"}),
-            ["evaluation.every: only the final model"],
-        ),
-        (
-            quadratic({"every_rounds": 6}, {"rounds": 5}),
-            ["evaluation.every_rounds: only the initial and the final model"],
+            quadratic({"every_rounds": 6, "at_start": False}, {"rounds": 5}),
+            ["evaluation.every_rounds: only the final model"],
         ),
         (quadratic({"every_rounds": 5}, {"rounds": 5}), []),
     ],
 )
-def test_warnings_count_what_they_are_about(scenario: dict[str, Any], messages: list[str]) -> None:
+def test_warnings_count_what_they_are_about(scenario: World, messages: list[str]) -> None:
+    assert not callable(scenario)
     warnings = check(read_scenario(scenario))
     assert len(warnings) == len(messages)
     for warning, message in zip(warnings, messages, strict=True):
