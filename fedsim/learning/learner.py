@@ -111,7 +111,7 @@ class Learner:
         )
         self._measure_at_once = personal
         self._measurement = Measurement(station, evaluation or Evaluation(), metrics, self.store)
-        self._unmeasured: list[Evaluate] = []
+        self._unmeasured: list[tuple[Evaluate, ServerState]] = []
         self._losses = LossLedger()
         self._answers: dict[str, Mapping[str, float]] = {}
         # By version; a resumed run, which submits the timeline again, reads them again.
@@ -145,16 +145,12 @@ class Learner:
         if self._submitted <= self._executed_before:
             self._submit_again(instruction)
             return
-        versions = self._side.versions
         if isinstance(instruction, Train):
             self._submit_train(instruction)
             self._pending_flops += instruction.steps * self.station.step_flops
             return
         if isinstance(instruction, Aggregate):
-            versions.announce(instruction.version)
-        else:
-            exists = instruction.version == self.version
-            versions.hold_evaluation(instruction.version, self.server if exists else None)
+            self._side.versions.announce(instruction.version)
         self._pending.add(instruction)
         if self._is_due():
             self.flush()
@@ -296,7 +292,8 @@ class Learner:
         while pending:
             head = pending.head
             if isinstance(head, Evaluate):
-                self._unmeasured.append(head)
+                # It was submitted while its version was the newest, so it is again.
+                self._unmeasured.append((head, self.server))
                 if self._measure_at_once:
                     self._measure_due()
             elif isinstance(head, Train):
@@ -317,12 +314,10 @@ class Learner:
     def _measure_due(self) -> None:
         """Carry out the evaluations that are due, several versions at once, and deliver their metrics in order."""
         due, self._unmeasured = self._unmeasured, []
-        versions = list(dict.fromkeys(instruction.version for instruction in due))
-        states = [self._side.versions.whole(version) for version in versions]
-        results = self._pool.map(self._measurement.measure, states)
-        measured = dict(zip(versions, results, strict=True))
-        for instruction in due:
-            self._side.versions.release_evaluation(instruction.version)
+        states = {instruction.version: state for instruction, state in due}
+        results = self._pool.map(self._measurement.measure, list(states.values()))
+        measured = dict(zip(states, results, strict=True))
+        for instruction, _ in due:
             self._answers[evaluation_key(instruction)] = measured[instruction.version]
             self._on_metrics(instruction, measured[instruction.version])
 

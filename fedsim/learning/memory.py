@@ -43,7 +43,7 @@ def host_budget(most_bytes: int = _HOST_BYTES, share: float = _HOST_SHARE) -> in
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Bytes that the rows of all stores may occupy in each tier; None is unlimited. Further rows go to the next tier.
+    """Bytes that the rows of all stores may occupy in each tier, without limit if infinite; others go to the next tier.
 
     Attributes:
         device_bytes: bytes on the compute device (on CPU the same as the host).
@@ -51,8 +51,8 @@ class Budget:
         folder: folder of the disk tier's files; the system's temporary folder if None.
     """
 
-    device_bytes: int | None
-    host_bytes: int | None
+    device_bytes: float
+    host_bytes: float
     folder: Path | None = None
 
     @classmethod
@@ -62,20 +62,16 @@ class Budget:
         if memory == "disk":
             return cls(0, 0, folder)
         if memory == "host" or (memory == "device" and not on_cuda):
-            return cls(0, None, folder)
-        device_bytes: int | None = 0
+            return cls(0, math.inf, folder)
+        device_bytes = 0.0
         if on_cuda:
             total = torch.cuda.get_device_properties(device).total_memory
-            device_bytes = None if memory == "device" else int(_DEVICE_SHARE * total)
+            device_bytes = math.inf if memory == "device" else _DEVICE_SHARE * total
         return cls(device_bytes, host_budget(), folder)
 
     def share(self, fraction: float) -> Budget:
         """A fraction of the budget."""
-
-        def cut(limit: int | None) -> int | None:
-            return None if limit is None else int(limit * fraction)
-
-        return Budget(cut(self.device_bytes), cut(self.host_bytes), self.folder)
+        return Budget(self.device_bytes * fraction, self.host_bytes * fraction, self.folder)
 
 
 class _Rows(OrderedDict[int, int], ABC):
@@ -193,8 +189,7 @@ class RowStore:
         if device.type != "cpu":
             limits.insert(0, (device, budget.device_bytes))
         self._tiers: list[tuple[_Rows, float]] = [
-            (_MemoryRows(elements, dtype, tier), math.inf if limit is None else limit // row_bytes)
-            for tier, limit in limits
+            (_MemoryRows(elements, dtype, tier), limit / row_bytes) for tier, limit in limits
         ]
         self._tiers.append((_DiskRows(elements, dtype, budget.folder), math.inf))
         self._lock = threading.Lock()
@@ -238,7 +233,7 @@ class RowStore:
         if most < 1:
             self._insert(tier + 1, key, row)
             return
-        if key not in rows and len(rows) >= most:
+        if key not in rows and len(rows) + 1 > most:
             oldest = next(iter(rows))
             self._insert(tier + 1, oldest, rows.read(oldest))
             rows.drop(oldest)

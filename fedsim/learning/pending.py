@@ -1,4 +1,4 @@
-"""Instructions that have been submitted but not executed, and the server states that they need."""
+"""Instructions that have been submitted but not executed, and the vectors that dispatches received."""
 
 from __future__ import annotations
 
@@ -111,16 +111,14 @@ class Pending:
 class Versions:
     """The vectors ``sent`` at each version, kept while they may still be needed.
 
-    A version is needed while it is the newest in the timeline (the next dispatch starts from it), while dispatches of
-    it are open or untrained (holds), and while an evaluation of it is pending.
+    A version is needed while it is the newest in the timeline (the next dispatch starts from it), and while dispatches
+    of it are open or untrained (holds).
     """
 
     def __init__(self, sent: tuple[str, ...]) -> None:
         self._sent_names = sent
         self._sent: dict[int, Mapping[str, Tensor]] = {}
-        self._whole: dict[int, ServerState] = {}
         self._holds: Counter[int] = Counter()
-        self._evaluations: Counter[int] = Counter()
         self.newest = 0
 
     def announce(self, version: int) -> None:
@@ -129,10 +127,8 @@ class Versions:
         self._free(earlier)
 
     def publish(self, version: int, state: ServerState) -> None:
-        """Store the state of ``version``, which now exists."""
+        """Store the vectors sent at ``version``, which now exists."""
         self._sent[version] = {name: state[name] for name in self._sent_names}
-        if self._evaluations[version]:
-            self._whole[version] = state
         self._free(version)
 
     def hold(self, version: int) -> None:
@@ -144,29 +140,12 @@ class Versions:
         self._holds[version] -= 1
         self._free(version)
 
-    def hold_evaluation(self, version: int, state: ServerState | None) -> None:
-        """Note a pending evaluation of ``version``; ``state`` if the version already exists."""
-        self._evaluations[version] += 1
-        if state is not None:
-            self._whole[version] = state
-
-    def release_evaluation(self, version: int) -> None:
-        """Note that an evaluation of ``version`` is done."""
-        self._evaluations[version] -= 1
-        if not self._evaluations[version]:
-            del self._evaluations[version]
-            self._whole.pop(version, None)
-
     def __contains__(self, version: int) -> bool:
         return version in self._sent
 
     def sent(self, version: int) -> Mapping[str, Tensor]:
         """Vectors that a dispatch of ``version`` received, name to (elements,)."""
         return self._sent[version]
-
-    def whole(self, version: int) -> ServerState:
-        """The whole server state of a version with a pending evaluation."""
-        return self._whole[version]
 
     def kept(self) -> Mapping[int, Mapping[str, Tensor]]:
         """Vectors sent, by version that is still kept."""

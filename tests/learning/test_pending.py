@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.learning.problems import Remembering, Timeline, make_learner, supervised_task
 from tests.learning.timelines import assert_same, count_groups, execute
 
@@ -73,5 +71,3 @@ def test_old_versions_are_freed() -> None:
     assert sorted(versions.kept()) == [0, 5]
     learner.drop(pending.version)
     assert sorted(versions.kept()) == [5]
-    with pytest.raises(KeyError):
-        versions.whole(5)
