@@ -14,7 +14,7 @@ from fedsim.learning.contract import Contract, Named
 from fedsim.learning.memory import Budget, StateStore
 from fedsim.learning.pending import Versions
 from fedsim.learning.updates import Contributions, WaitingUpdates
-from fedsim.learning.workers import Group, Received, Station
+from fedsim.learning.workers import Group, Station
 from fedsim.methods.base import LocalUpdate, ServerState
 from fedsim.vocabulary.timeline import Aggregate, Train
 
@@ -69,7 +69,7 @@ class ServerSide:
                 "samples": self._task.samples[clients],
             },
             learning_rates=tuple(rate(train.round, train.dispatched_s) for train in trains),
-            down={name: Received.of([vectors[name] for vectors in sent]) for name in sent[0]},
+            down={name: [vectors[name] for vectors in sent] for name in sent[0]},
             memory=partial(self.store.rows, clients),
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,47 +19,19 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
-    """A vector as received by each of B dispatches: the distinct vectors (elements,), and the number of each one's."""
-
-    vectors: tuple[Tensor, ...]
-    index: tuple[int, ...]
-
-    @classmethod
-    def of(cls, rows: Iterable[Tensor]) -> Received:
-        """Collect the vectors of the dispatches; many of them may be the same object."""
-        numbers: dict[int, int] = {}
-        vectors: list[Tensor] = []
-        index: list[int] = []
-        for row in rows:
-            number = numbers.setdefault(id(row), len(vectors))
-            if number == len(vectors):
-                vectors.append(row)
-            index.append(number)
-        return cls(tuple(vectors), tuple(index))
-
-    def matrix(self, device: torch.device) -> Tensor:
-        """The rows (B, elements) on a device; not a copy if all received the same vector and it is there already."""
-        vectors = [vector.to(device) for vector in self.vectors]
-        if len(vectors) == 1:
-            return vectors[0].expand(len(self.index), -1)
-        return torch.stack([vectors[number] for number in self.index])
-
-
-@dataclass(frozen=True, slots=True)
 class Group:
     """B dispatches that are trained together, as a :class:`fedsim.methods.base.Cohort` on the device of a worker.
 
     Attributes:
         columns: the (B,) int64 arrays of the cohort, by the names of its attributes.
         learning_rates: local learning rate of each.
-        down: vectors received, by name.
+        down: the vector (elements,) that each received, by name; those of one version are one object.
         memory: reads the clients' memories, name to (B, elements).
     """
 
     columns: Mapping[str, IntArray]
     learning_rates: tuple[float, ...]
-    down: Mapping[str, Received]
+    down: Mapping[str, Sequence[Tensor]]
     memory: Callable[[], Mapping[str, Tensor]]
 
     def __len__(self) -> int:
@@ -70,10 +42,7 @@ class Group:
         return Group(
             {name: column[rows] for name, column in self.columns.items()},
             self.learning_rates[rows],
-            {
-                name: Received.of([received.vectors[number] for number in received.index[rows]])
-                for name, received in self.down.items()
-            },
+            {name: received[rows] for name, received in self.down.items()},
             lambda: {name: matrix[rows] for name, matrix in self.memory().items()},
         )
 
@@ -83,9 +52,18 @@ class Group:
         return Cohort(
             **self.columns,
             learning_rates=uploaded(np.array(self.learning_rates), device).to(execution.dtype),
-            down=Named((name, received.matrix(device)) for name, received in self.down.items()),
+            down=Named((name, _matrix(received, device)) for name, received in self.down.items()),
             memory=Named((name, rows.to(device)) for name, rows in self.memory().items()),
         )
+
+
+def _matrix(received: Sequence[Tensor], device: torch.device) -> Tensor:
+    """The vectors as rows on a device; not a copy if all are one object, which is there already."""
+    moved = {id(vector): vector for vector in received}
+    moved = {key: vector.to(device) for key, vector in moved.items()}
+    if len(moved) == 1:
+        return moved[id(received[0])].expand(len(received), -1)
+    return torch.stack([moved[id(vector)] for vector in received])
 
 
 class Workers(ABC):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedsim.errors import UserError
 from fedsim.learning.device import make_reproducible
-from fedsim.learning.workers.base import Group, Received, Workers
+from fedsim.learning.workers.base import Group, Workers
 from fedsim.learning.workers.local import LocalWorkers, Pool
 from fedsim.learning.workers.station import Station
 from fedsim.methods.base import LocalUpdate
@@ -74,7 +74,7 @@ class _Process:
         torch.set_num_threads(1)
         rows = _unpack(memory)
         each = [_unpack(vector)[""] for vector in vectors]
-        received = {name: Received.of([each[i] for i in index]) for name, index in down.items()}
+        received = {name: [each[i] for i in index] for name, index in down.items()}
         complete = replace(group, down=received, memory=lambda: rows)
         (update,) = self._workers.train([complete])
         return _pack(update.vectors), _pack({"": update.loss}), _pack(update.memory)
@@ -189,15 +189,12 @@ class RemoteWorkers(Workers):
 
     def _submit(self, process: Any, group: Group, sent: dict[int, Any]) -> Any:
         """Submit a group to a process; vectors are put into Ray's store on first use."""
-        vectors = {id(vector): vector for item in group.down.values() for vector in item.vectors}
+        vectors = {id(vector): vector for rows in group.down.values() for vector in rows}
         for key, vector in vectors.items():
             if key not in sent:
                 sent[key] = self._ray.put(_pack({"": vector}))
         numbers = {key: number for number, key in enumerate(vectors)}
-        down = {
-            name: [numbers[id(item.vectors[number])] for number in item.index]
-            for name, item in group.down.items()
-        }
+        down = {name: [numbers[id(row)] for row in rows] for name, rows in group.down.items()}
         references = [sent[key] for key in vectors]
         bare = replace(group, down={}, memory=dict)
         return process.train.remote(bare, _pack(group.memory()), down, *references)

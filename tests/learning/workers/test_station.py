@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from fedsim.learning.workers import Group, Received
 from fedsim.methods.base import Cohort, LocalUpdate, Trainer
 from fedsim.methods.fedavg import FedAvg
 from tests.learning.kernels.building import binary_task
@@ -22,6 +20,7 @@ from tests.learning.problems import (
     supervised_task,
 )
 from tests.learning.workers.cases import station_of
+from tests.learning.workers.test_base import group
 
 CPU = torch.device("cpu")
 
@@ -61,22 +60,10 @@ def test_updates_come_home() -> None:
     meta = torch.device("meta")
     execution = replace(station.execution, device=meta)
     worker = Worker(there, None, execution, CPU)  # type: ignore[arg-type]
-    update = worker.train(a_group([torch.zeros(3)] * 2))
+    update = worker.train(group(*[torch.zeros(3)] * 2))
     for tensor in (update.vectors["delta"], update.loss, update.memory["own"]):
         assert tensor.device == CPU
         assert tensor.sum() > 0
-
-
-def a_group(received: list[Tensor]) -> Group:
-    count = len(received)
-    column = np.arange(count)
-    names = ("clients", "sequences", "versions", "rounds", "steps", "steps_assigned", "samples")
-    return Group(
-        columns=dict.fromkeys(names, column),
-        learning_rates=(0.1,) * count,
-        down={"model": Received.of(received)},
-        memory=lambda: {"own": torch.zeros(count, 3)},
-    )
 
 
 def test_groups_on_cuda_do_not_follow_the_number_of_devices() -> None:
