@@ -45,7 +45,7 @@ def command(page: str | None) -> None:
     if page is None:
         _list()
     elif sys.stdout.isatty():
-        click.echo_via_pager(_rendered(text(find(page))), color=True)
+        click.echo_via_pager(_rendered(text(find(page))))
     else:
         click.echo(text(find(page)))
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -41,7 +44,7 @@ def test_in_a_terminal_a_page_is_rendered(monkeypatch: pytest.MonkeyPatch) -> No
     shown: list[str] = []
     monkeypatch.setattr(docs.sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr(
-        docs.click, "echo_via_pager", lambda text, color: shown.append(click.unstyle(text))
+        docs.click, "echo_via_pager", lambda text: shown.append(click.unstyle(text))
     )
     monkeypatch.setenv("COLUMNS", "80")
     docs.command.main(["schedules"], standalone_mode=False)
@@ -50,6 +53,24 @@ def test_in_a_terminal_a_page_is_rendered(monkeypatch: pytest.MonkeyPatch) -> No
     assert "**sync**" not in text
     # A link names the page that it leads to.
     assert "method (reference/methods.md)" in " ".join(text.split())
+
+
+def test_the_pager_shows_no_escape_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    # less shows them as text, unless LESS or an option says otherwise.
+    monkeypatch.delenv("LESS", raising=False)
+    monkeypatch.delenv("PAGER", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "fedsim", "docs", "index"]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        while b"fedsim" not in shown:
+            shown += os.read(ours, 4096)
+        os.write(ours, b"q" * 10)
+        process.wait(30)
+    os.close(ours)
+    assert b"ESC" not in shown
 
 
 def test_an_unknown_page_is_one_error() -> None:
