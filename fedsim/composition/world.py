@@ -132,7 +132,7 @@ class World:
         is_default = isinstance(params, AccessParams) and "latency" not in params.model_fields_set
         if bundle is None or not is_default or not bundle.has("network", "rtt_s"):
             return False
-        is_builtin = bundled.written(Path(bundle.where)).startswith(bundled.PREFIX)
+        is_builtin = bundle.where.startswith(bundled.PREFIX)
         return not is_builtin and not np.isnan(bundle.numpy("network", "rtt_s")).all()
 
     def population(self, method: Method) -> Population:
@@ -317,7 +317,7 @@ class World:
             key = self.task.clients_key(self.scenario.task.params)
             fewer = f"set task.{key} to at most {count}" if key else "use fewer clients"
             raise UserError(
-                f"{bundled.written(Path(bundle.where))} has {format_counted(count, 'device')} for "
+                f"{bundle.where} has {format_counted(count, 'device')} for "
                 f"{format_counted(clients, 'client')}",
                 where=self.trace_key(part),
                 hint=f"{fewer}, use a larger bundle (fedsim traces scale), or draw a device for each client: "

@@ -143,8 +143,8 @@ class TraceBundle:
 
     @property
     def where(self) -> str:
-        """The folder, or else the name, for messages."""
-        return str(self.path) if self.path is not None else self.manifest.name
+        """The folder, ``builtin:NAME``, or else the name, for messages."""
+        return bundled.written(self.path) if self.path is not None else self.manifest.name
 
     def error(self, message: str, hint: str | None = None) -> UserError:
         """The error for a mistake in the bundle."""

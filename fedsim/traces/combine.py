@@ -236,7 +236,9 @@ def _paired(
     seed: int,
     key: int,
 ) -> Ints:
-    """For each of ``count`` devices, a device of ``bundle`` that has rows in ``table``."""
+    """For each of ``count`` devices, a device of ``bundle`` that has rows in ``table``, or else a series of rates."""
+    if table == "network" and table not in bundle.tables and base is None:
+        table = "network_assign"
     if table not in bundle.tables:
         raise bundle.error(f"the trace bundle has no table {table}", hint=_giving(table))
     candidates = np.unique(bundle.device_rows(table))
@@ -280,6 +282,7 @@ def _derived(
     """A manifest that records the sources and the tool; clock and window are those of the first source."""
     manifests = {role: bundle.manifest for role, bundle in sources.items()}
     origin = next(iter(manifests.values()))
+    prefixes = {role: f"{role}: " if len(manifests) > 1 else "" for role in manifests}
     licenses = sorted({item.license or "unknown" for item in manifests.values()})
     citations = sorted({item.citation for item in manifests.values() if item.citation})
     return Manifest(
@@ -299,4 +302,9 @@ def _derived(
         },
         seed=seed,
         counts=counts or {},
+        caveats=[
+            f"{prefixes[role]}{caveat}"
+            for role, item in manifests.items()
+            for caveat in item.caveats
+        ],
     )

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from fedsim import bundled
 from fedsim.errors import UserError
 from fedsim.traces.availability import AvailabilityIndex
+from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.combine import join, sample, scale
 from fedsim.traces.statistics import describe, device_bandwidths, device_shares, device_speeds
 from fedsim.traces.synthesis import NetworkSeriesParams, Synthesis, synthesize
@@ -156,6 +158,18 @@ def test_join_correlates_ranks_as_asked(asked):
     assert np.percentile(speeds, [10, 50, 90]) == pytest.approx(
         np.percentile(device_speeds(parts), [10, 50, 90]), rel=0.1
     )
+
+
+def test_links_that_have_only_series_can_be_joined_and_caveats_are_kept(phones):
+    links = TraceBundle.read(bundled.resolved("builtin:norway_3g"))
+    joined = join(phones, network=links)
+    assert validate_bundle(joined) == []
+    assert joined.tables["network_series"] == links.tables["network_series"]
+    assert "network" not in joined.tables
+    assert joined.manifest.caveats == [f"network: {text}" for text in links.manifest.caveats]
+    assert sample(links, 10).manifest.caveats == links.manifest.caveats
+    with pytest.raises(UserError, match=r"builtin:norway_3g: .*no table network\n"):
+        join(phones, network=links, network_correlation=0.5)
 
 
 def test_join_refuses_what_is_not_there(phones):
