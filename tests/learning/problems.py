@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels import Kernel, choose
 from fedsim.learning.learner import Learner
@@ -372,6 +374,36 @@ def kernel_of(task: Task, training: Training, *, squared_losses: bool = False) -
 def make_trainer(task: Task, training: Training, *, squared_losses: bool = False) -> LocalTrainer:
     kernel = kernel_of(task, training, squared_losses=squared_losses)
     return LocalTrainer(kernel, task.layout, training)
+
+
+def module_at(task: SupervisedTask, model: Tensor) -> Any:
+    """A fresh module with the parameters of ``model`` (P,)."""
+    module = copy.deepcopy(task.module).to(model.dtype).train()
+    with torch.no_grad():
+        for name, value in task.layout.views(model).items():
+            module.state_dict()[name].copy_(value)
+    return module
+
+
+def descended(
+    task: SupervisedTask, client: int, steps: int, make_optimizer: Any, clip: float | None = None
+) -> tuple[Tensor, list[Tensor]]:
+    """The same training by a module, an optimizer and backward(): the model, and losses of all samples by step."""
+    module = module_at(task, task.initial(Stream(SEED, Purpose.INITIAL_MODEL), F64))
+    optimizer = make_optimizer(module.parameters())
+    order = BatchOrder(SEED, task.offsets, task.rows, 16, torch.device("cpu"))
+    batches = order.batches(np.array([client]), np.array([0]), first=0, last=steps)
+    losses = []
+    for step in range(steps):
+        rows = batches.rows[step, 0, : int(batches.counts[step, 0])]
+        optimizer.zero_grad()
+        outputs = module(task.inputs(task.train_x[rows], F64))
+        losses.append(task.loss.per_sample(outputs, task.train_y[rows]))
+        losses[-1].mean().backward()
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(module.parameters(), clip)
+        optimizer.step()
+    return task.layout.flatten(module), losses
 
 
 def train(

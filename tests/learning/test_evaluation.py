@@ -19,6 +19,7 @@ from tests.learning.problems import (
     Remembering,
     make_learner,
     make_training,
+    module_at,
     quadratic_task,
     supervised_task,
 )
@@ -32,12 +33,8 @@ def a_model(task: SupervisedTask, seed: int = 1) -> torch.Tensor:
 
 
 def outputs_of(task: SupervisedTask, model: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    module = task.module.double().eval()
     with torch.no_grad():
-        for name, value in task.layout.views(model).items():
-            module.state_dict()[name].copy_(value)
-        result: torch.Tensor = module(task.inputs(x, torch.float64))
-    task.module.float()
+        result: torch.Tensor = module_at(task, model).eval()(task.inputs(x, torch.float64))
     return result
 
 

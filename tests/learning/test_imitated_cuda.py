@@ -18,8 +18,7 @@ from fedsim.errors import UserError
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels import LinearStackKernel
 from fedsim.parts.catalog import CATALOG
-from tests.learning.imitated_runs import assert_same, home, on_cpu, on_device
-from tests.learning.imitation_cuda import CUDA, Graph, There
+from tests.learning.imitation_cuda import CUDA, Graph, There, assert_same, home, on_cpu, on_device
 from tests.learning.problems import Remembering, make_learner, make_training, supervised_task
 from tests.learning.timelines import buffered, execute, rounds
 from tests.learning.workers.cases import method_of, noisy_quadratics, synchronous

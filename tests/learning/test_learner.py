@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fedsim.errors import InvariantViolation, UserError
 from fedsim.learning.learner import Learner
-from fedsim.methods.fedavg import FedAvg, FedAvgParams
+from fedsim.methods.fedavg import FedAvg
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Evaluate, Train
 from tests.learning.problems import (
     Remembering,
@@ -33,46 +33,6 @@ from tests.learning.timelines import (
 )
 
 # -- exact oracles -----------------------------------------------------------------------------
-
-
-def fedavg_by_hand(
-    rounds_: list[tuple[list[int], int]],
-    rate: float,
-    weights: str = "samples",
-    server_lr: float = 1.0,
-) -> np.ndarray:
-    """FedAvg on the quadratic task in plain numpy."""
-    centers = np.array([[1.0, 0.0], [0.0, 2.0], [-3.0, 1.0]])
-    curvatures = np.array([[1.0, 2.0], [0.5, 1.0], [2.0, 0.25]])
-    samples = np.array([1.0, 2.0, 5.0])
-    model = np.array([4.0, -4.0])
-    for clients, steps in rounds_:
-        changes = []
-        for client in clients:
-            local = model.copy()
-            for _ in range(steps):
-                local -= rate * curvatures[client] * (local - centers[client])
-            changes.append(local - model)
-        share = samples[clients] if weights == "samples" else np.ones(len(clients))
-        model = model + server_lr * (share / share.sum()) @ np.array(changes)
-    return model
-
-
-@pytest.mark.parametrize("weights", ["samples", "uniform"])
-@pytest.mark.parametrize("server_lr", [1.0, 0.5])
-def test_fedavg_on_the_quadratic_task(weights: Any, server_lr: float) -> None:
-    plan = [([0, 1, 2], 2), ([2], 5), ([0, 2], 1), ([1, 0], 3)]
-    timeline = Timeline()
-    for clients, steps in plan:
-        timeline.aggregate(*[timeline.dispatch(client, steps) for client in clients])
-    state, _ = execute(
-        quadratic_task(),
-        timeline,
-        training=make_training(dtype="float64", optimizer={"name": "sgd", "lr": 0.3}),
-        params=FedAvgParams(weights=weights, server_lr=server_lr),
-    )
-    expected = fedavg_by_hand(plan, 0.3, weights, server_lr)
-    np.testing.assert_allclose(state["model"].numpy(), expected, rtol=0, atol=1e-12)
 
 
 def test_stale_updates_start_from_the_version_they_were_handed() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import Execution
 from fedsim.learning.local_training import active_rows
 from fedsim.methods.base import Cohort, Corrected, Step
@@ -17,6 +15,7 @@ from fedsim.randomness import Purpose, Stream
 from tests.learning.problems import (
     F64,
     SEED,
+    descended,
     make_cohort,
     make_trainer,
     make_training,
@@ -188,22 +187,8 @@ def test_root_mean_squared_losses_weigh_samples_equally(
     training = make_training(executor=executor, clip_norm=clip_norm, dtype="float64", threads=1)
     start = task.initial(Stream(SEED, Purpose.INITIAL_MODEL), F64)
     cohort = make_cohort(Execution.of(training), start, [0], [3])
-    module = copy.deepcopy(task.module).double()
-    with torch.no_grad():
-        for name, value in task.layout.views(start).items():
-            module.state_dict()[name].copy_(value)
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
-    order = BatchOrder(SEED, task.offsets, task.rows, 16, torch.device("cpu"))
-    batches = order.batches(np.array([0]), np.array([0]), first=0, last=3)
-    losses: list[float] = []
-    for step in range(3):
-        rows = batches.rows[step, 0, : int(batches.counts[step, 0])]
-        optimizer.zero_grad()
-        outputs = module(task.inputs(task.train_x[rows], F64))
-        per_sample = task.loss.per_sample(outputs, task.train_y[rows])
-        per_sample.mean().backward()
-        optimizer.step()
-        losses += per_sample.tolist()
+    _, steps = descended(task, 0, 3, lambda parameters: torch.optim.SGD(parameters, lr=0.1))
+    losses = torch.cat(steps).tolist()
     assert len(losses) == 36
     trained = make_trainer(task, training, squared_losses=True).run(cohort, cohort.down["model"])
     expected = np.sqrt(np.mean(np.square(losses)))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -25,7 +22,7 @@ from fedsim.tasks.datasets.shifted_logistic import ShiftedLogistic
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.models.linear import Linear
 from fedsim.tasks.partition import Partition
-from tests.learning.problems import SEED
+from tests.learning.problems import SEED, module_at
 
 BATCH = 16
 
@@ -57,15 +54,6 @@ def models_of(task: SupervisedTask, count: int, dtype: torch.dtype) -> Tensor:
     noise = torch.randn(rows.shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
     rows[:, : task.layout.trainable] += 0.1 * noise[:, : task.layout.trainable]
     return rows
-
-
-def module_at(task: SupervisedTask, model: Tensor) -> Any:
-    """A fresh module with the parameters of ``model`` (P,)."""
-    module = copy.deepcopy(task.module).to(model.dtype).train()
-    with torch.no_grad():
-        for name, value in task.layout.views(model).items():
-            module.state_dict()[name].copy_(value)
-    return module
 
 
 def oracle(task: SupervisedTask, model: Tensor, rows: list[int]) -> tuple[Tensor, Tensor]:

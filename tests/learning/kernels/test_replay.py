@@ -11,8 +11,7 @@ from torch import Tensor
 from fedsim.errors import UserError
 from fedsim.learning.kernels import VmapKernel
 from fedsim.scenario.training import Augmentation
-from tests.learning.imitated_runs import assert_same, on_cpu, on_device
-from tests.learning.imitation_cuda import Graph, imitated_cuda
+from tests.learning.imitation_cuda import Graph, assert_same, imitated_cuda, on_cpu, on_device
 from tests.learning.problems import (
     Remembering,
     Timeline,

@@ -2,47 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
-from fedsim.learning.batches import BatchOrder
 from fedsim.parts.catalog import CATALOG
-from fedsim.randomness import Purpose, Stream
-from fedsim.tasks.kinds.supervised import SupervisedTask
-from tests.learning.problems import F64, SEED, make_training, supervised_task, train
-
-
-def reference(
-    task: SupervisedTask, client: int, steps: int, make_optimizer: Any, clip: float | None = None
-) -> tuple[Tensor, float]:
-    """The same training by a module, an optimizer and backward()."""
-    module = copy.deepcopy(task.module).double().train()
-    start = task.initial(Stream(SEED, Purpose.INITIAL_MODEL), F64)
-    with torch.no_grad():
-        for name, value in task.layout.views(start).items():
-            module.state_dict()[name].copy_(value)
-    optimizer = make_optimizer(module.parameters())
-    order = BatchOrder(SEED, task.offsets, task.rows, 16, torch.device("cpu"))
-    batches = order.batches(np.array([client]), np.array([0]), first=0, last=steps)
-    losses = []
-    for step in range(steps):
-        rows = batches.rows[step, 0, : int(batches.counts[step, 0])]
-        optimizer.zero_grad()
-        loss = task.loss.per_sample(
-            module(task.inputs(task.train_x[rows], F64)), task.train_y[rows]
-        ).mean()
-        loss.backward()
-        if clip is not None:
-            torch.nn.utils.clip_grad_norm_(module.parameters(), clip)
-        optimizer.step()
-        losses.append(loss.item())
-    return task.layout.flatten(module), float(np.mean(losses))
-
+from tests.learning.problems import descended, make_training, supervised_task, train
 
 OPTIMIZERS = {
     "sgd": ({"name": "sgd", "lr": 0.1}, lambda p: torch.optim.SGD(p, lr=0.1)),
@@ -76,16 +41,17 @@ def test_optimizers_are_those_of_torch(name: str, model: str) -> None:
     ours, theirs = OPTIMIZERS[name]
     training = make_training(optimizer=ours, dtype="float64")
     _, trained = train(task, training, [3], [7])
-    expected, loss = reference(task, 3, 7, theirs)
+    expected, losses = descended(task, 3, 7, theirs)
     torch.testing.assert_close(trained.model[0], expected, atol=1e-11, rtol=1e-11)
-    assert trained.loss[0].item() == pytest.approx(loss, rel=1e-12)
+    mean = np.mean([each.mean().item() for each in losses])
+    assert trained.loss[0].item() == pytest.approx(mean, rel=1e-12)
 
 
 def test_clipping_is_that_of_torch() -> None:
     task = supervised_task("mlp")
     training = make_training(dtype="float64", clip_norm=0.05)
     _, trained = train(task, training, [3], [7])
-    expected, _ = reference(task, 3, 7, OPTIMIZERS["sgd"][1], clip=0.05)
+    expected, _ = descended(task, 3, 7, OPTIMIZERS["sgd"][1], clip=0.05)
     torch.testing.assert_close(trained.model[0], expected, atol=1e-12, rtol=1e-12)
 
 
