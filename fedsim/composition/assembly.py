@@ -224,8 +224,6 @@ def prepare(
             # Values in a wrong unit may be the cause.
             raise combined([*errors, *PLANNED.warnings(assembly, ignored, only=UNITS)])
         warnings = PLANNED.warnings(assembly, ignored)
-    if shared is None:
-        assembly.world.release_traces()
     return assembly, [loaded.located(warning) for warning in warnings]
 
 

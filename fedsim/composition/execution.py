@@ -121,6 +121,8 @@ def execute(
     assembly, warnings = prepare(loaded, shared, timing_only=timing_only, timeline=timeline)
     for warning in warnings:
         on_warning(warning)
+    if shared is None:
+        assembly.world.release_traces()
     # Step 2. The run folder is claimed, and says what is run.
     folder = RunFolder(output if output is not None else default_folder(loaded))
     with loaded.locating_errors(), folder.claimed(overwrite=overwrite):

@@ -268,7 +268,10 @@ class RecordedTimeline:
         """The evaluations that a simulation of the scenario would have made."""
         evaluation, end_ns = self._scenario.evaluation, to_ns(self._run.simulated_s)
         times_ns = [to_ns(time_s) for time_s in self._run.aggregations["time_s"]]
-        rounds = self._rounds_after()
+        # The round of the server after each version: it grows if the version closed its round.
+        ended = self._run.aggregations["round"].tolist()
+        following = [*ended[1:], int(self._run.info["rounds"])]
+        rounds = [0, *(r + 1 if n > r else r for r, n in zip(ended, following, strict=True))]
         planned: list[Evaluate] = []
 
         def evaluate(version: int, time_ns: int) -> None:
@@ -293,9 +296,3 @@ class RecordedTimeline:
         if not planned or planned[-1].version != len(times_ns):
             evaluate(len(times_ns), end_ns)
         return planned
-
-    def _rounds_after(self) -> list[int]:
-        """The round of the server after each version, from version 0."""
-        rounds = self._run.aggregations["round"].tolist()
-        following = [*rounds[1:], int(self._run.info["rounds"])]
-        return [0, *(r + 1 if n > r else r for r, n in zip(rounds, following, strict=True))]

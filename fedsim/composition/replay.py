@@ -121,6 +121,8 @@ def replay(
     Raises:
         UserError: the runs differ, or one of them fails.
     """
+    import torch
+
     with tempfile.TemporaryDirectory(prefix="fedsim-replay-") as name:
         folder = Path(name)
         data = loaded.resolved() | {"logging": [], "sweep": None, "checkpoint_models": None}
@@ -145,7 +147,7 @@ def replay(
         if processes[0].returncode:
             raise _failure(folder, outputs[0])
         first, fails = load_run(folder / "first"), bool(processes[1].returncode)
-        exact = loaded.scenario.training.device == "cpu" or not _has_gpu()
+        exact = loaded.scenario.training.device == "cpu" or not torch.cuda.is_available()
         for kind in ("second", "eager"):
             # A run that fails, or whose resumed part repeats another timeline, may differ before it does.
             if (folder / kind).exists():
@@ -227,12 +229,6 @@ def _failure(folder: Path, output: str) -> UserError:
     if mistake["hint"] is None:
         mistake["hint"] = output.strip() or None
     return UserError(message, where=mistake["where"], hint=mistake["hint"])
-
-
-def _has_gpu() -> bool:
-    import torch
-
-    return torch.cuda.is_available()
 
 
 # -- the first difference ----------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from fedsim.scenario.description import section_of
 from fedsim.scenario.loading import LoadedScenario, load_scenario
 from fedsim.scenario.overrides import Override
 from fedsim.scenario.source import read_yaml
-from fedsim.vocabulary.formatting import format_command
+from fedsim.vocabulary.formatting import format_command, format_names
 from fedsim.vocabulary.timeline import TimelineDiffers
 
 MAY_CHANGE = (
@@ -52,15 +53,8 @@ def load_original(
 
 
 OF_TIME = (
-    "selection",
-    "schedule",
-    "compute",
-    "availability",
-    "network",
-    "transport",
-    "partition",
-    "dataset",
-    "task",
+    *("selection", "schedule", "compute", "availability", "network", "transport"),
+    *("partition", "dataset", "task"),
 )
 """Kinds of parts that affect time."""
 
@@ -69,32 +63,27 @@ def timeline_differs(
     error: TimelineDiffers, loaded: LoadedScenario, folder: RunFolder
 ) -> UserError:
     """The error for a run whose timeline is not repeated, with the user's parts that may be the cause."""
-    users_parts = [
-        part for part in loaded.parts() if part.user is not None and part.kind in OF_TIME
+    causes = [
+        f"{Path(part.name).name} ({section_of(part.kind)})"
+        for part in loaded.parts()
+        if part.user is not None and part.kind in OF_TIME
     ]
-    again = format_command("run", folder.scenario, "-o", "NEW_FOLDER")
-    if users_parts:
-        lines = [
-            f"{Path(part.name).name} ({section_of(part.kind)}) must be a function of the seed: 'fedsim scenario check "
-            "--replay' names the cause"
-            for part in users_parts
-        ]
-        hint = "\n  ".join([*lines, f"then begin a new run: {again}"])
-    else:
-        hint = (
-            "fedsim or a library has probably changed since the run began: resume it with the versions in "
-            f"{folder.info.name}, or begin a new run: {again}"
-        )
+    hint = f"fedsim or a library has probably changed: resume it with the versions in {folder.info.name}"
+    if causes:
+        hint = f"{format_names(causes)} must be a function of the seed: 'fedsim scenario check --replay' names why"
     return UserError(
         f"{error.message}; the run and its checkpoint stay as they are",
         where=str(folder.path),
-        hint=hint,
+        hint=f"{hint}\n  or begin a new run: {_again(folder)}",
     )
+
+
+def _again(folder: RunFolder) -> str:
+    return format_command("run", folder.scenario, "-o", "NEW_FOLDER")
 
 
 def changed_files(folder: RunFolder, info: Mapping[str, Any]) -> list[UserError]:
     """One error per file of a user's code or data that has changed since the run began; no file is imported."""
-    again = format_command("run", folder.scenario, "-o", "NEW_FOLDER")
     changed = []
     for name, digest in info.get("user_code", {}).items():
         path = folder.path / _in_moved_project(folder, info, name).rpartition(":")[0]
@@ -108,7 +97,7 @@ def changed_files(folder: RunFolder, info: Mapping[str, Any]) -> list[UserError]
         UserError(
             f"{what} since the run began",
             where=str(path),
-            hint=f"undo the change, or begin a new run: {again}",
+            hint=f"undo the change, or begin a new run: {_again(folder)}",
         )
         for what, path in changed
     ]
@@ -136,16 +125,13 @@ def _require_original_scenario(folder: RunFolder, info: Mapping[str, Any]) -> No
             hint=f"restore it: cp {folder.original_scenario} {folder.scenario}",
         ) from error
     except UserError:
-        try:
-            before, now = (
-                read_yaml(path).data for path in (folder.original_scenario, folder.scenario)
-            )
+        changes = []
+        with contextlib.suppress(UserError):
+            before, now = map(read_yaml, (folder.original_scenario, folder.scenario))
             changes = [
                 f"{key} was {text(old)} and is {text(new)}"
-                for key, old, new in differences(before, now)
+                for key, old, new in differences(before.data, now.data)
             ]
-        except UserError:
-            changes = []
         raise UserError(
             f"the scenario has changed since the run began{': ' if changes else ''}{'; '.join(changes)}",
             where=str(folder.scenario),
@@ -164,8 +150,7 @@ def _load_again(folder: RunFolder, info: Mapping[str, Any]) -> LoadedScenario:
     try:
         return load_scenario(folder.scenario, overrides=moved)
     except UserError as error:
-        references = info.get("user_code", {})
-        given = [name for name in references if name.startswith(f"{own_code.FOLDER}/")]
+        given = [name for name in info.get("user_code", {}) if name.startswith(own_code.FOLDER)]
         if not given:
             raise
         raise UserError(

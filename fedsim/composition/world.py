@@ -105,16 +105,11 @@ class World:
         _ = self.device_names
         self.shared.bundles.forget()
 
-    def availability_trace(self) -> TraceBundle | None:
-        """The trace that availability is replayed from, if it is."""
-        params: AvailabilityParams = self.scenario.devices.availability.params
-        return self._bundle("availability") if params.needs_tables() else None
-
-    def network_trace(self) -> TraceBundle | None:
-        """The trace that rates or round-trip times are read from, if they are."""
-        params = self.scenario.devices.network.params
+    def replayed_trace(self, part: PartName) -> TraceBundle | None:
+        """The trace from which a part reads a table, if it does."""
+        params = getattr(self.scenario.devices, part).params
         reads = isinstance(params, TraceParameters) and params.needs_tables()
-        return self._bundle("network") if reads else None
+        return self._bundle(part) if reads else None
 
     def clients_on_other_devices(self) -> int:
         """Number of clients that have the name of a device, but are on another, because they are paired in order."""

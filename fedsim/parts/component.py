@@ -222,14 +222,6 @@ def announce_user_code(path: Path) -> None:
     _LOGGER.info("running the code in %s", path)
 
 
-def _file_of(reference: str, folder: Path) -> Path:
-    return (folder / reference.rpartition(":")[0]).resolve()
-
-
-def _module_name(path: Path) -> str:
-    return f"{_USER_MODULE}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
-
-
 def load_user_component(
     reference: str,
     base: type[Any],
@@ -245,11 +237,11 @@ def load_user_component(
         UserError: the file or class is missing, cannot be imported, or is not a ``base``, or user code is refused
             (:data:`NO_USER_CODE`).
     """
-    class_name = reference.rpartition(":")[2]
-    path = _file_of(reference, folder)
+    file, _, class_name = reference.rpartition(":")
+    path = (folder / file).resolve()
     if not path.is_file():
         raise UserError(f"no such file: {path}", hint=f"paths are relative to {folder.resolve()}")
-    module_name = _module_name(path)
+    module_name = f"{_USER_MODULE}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if module_name not in sys.modules:
         announce_user_code(path)
         spec = importlib.util.spec_from_file_location(module_name, path)
@@ -279,8 +271,12 @@ def load_user_component(
         known = [
             key
             for key, item in names.items()
-            if _is_class_of_file(item, base, module_name)
-            or (of_function is not None and _is_function_of_file(item, key, module_name))
+            if getattr(item, "__module__", "") == module_name
+            and (
+                issubclass(item, base)
+                if isinstance(item, type)
+                else of_function and inspect.isfunction(item) and not key.startswith("_")
+            )
         ]
         raise UserError(
             f"{path} has no {expected} named '{class_name}'",
@@ -313,8 +309,7 @@ def _how_to_get(error: ImportError, path: Path) -> str | None:
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None
     package = error.name.partition(".")[0]
-    beside = [path.parent / f"{package}.py", path.parent / package]
-    for file in beside:
+    for file in (path.parent / f"{package}.py", path.parent / package):
         if file.exists():
             return (
                 f"a part is one file, so {file.name} beside it is not found: move what it needs into {path.name}, or "
@@ -337,11 +332,3 @@ def import_path(cls: type[Any]) -> str:
         if getattr(sys.modules.get(name), cls.__name__, None) is cls
     )
     return f"{next(offering, cls.__module__)}.{cls.__name__}"
-
-
-def _is_class_of_file(item: Any, base: type[Any], module_name: str) -> bool:
-    return isinstance(item, type) and issubclass(item, base) and item.__module__ == module_name
-
-
-def _is_function_of_file(item: Any, key: str, module_name: str) -> bool:
-    return inspect.isfunction(item) and item.__module__ == module_name and not key.startswith("_")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +31,8 @@ from fedsim.vocabulary.formatting import (
 
 if TYPE_CHECKING:
     from fedsim.composition.assembly import Assembly
+    from fedsim.composition.world import PartName
+    from fedsim.traces.bundle import TraceBundle
 
 PLANNED: RuleTable[Assembly] = RuleTable()
 """The rules on a scenario that is put together."""
@@ -106,10 +108,7 @@ def implausible_times(assembly: Assembly) -> Iterator[UserError]:
     Its median interval is shorter than 1 s or longer than 10 days, or the trace lasts for more than 5 years. If it was
     imported with a ``time_unit``: or its intervals are shorter than a minute, in less than 3 hours.
     """
-    bundle = assembly.world.availability_trace()
-    if bundle is not None and (doubt := doubt_of_times(bundle)):
-        where = assembly.world.trace_key("availability")
-        yield UserError(f"{doubt.where}: {doubt.message}", where=where, hint=doubt.hint)
+    yield from _of_trace(assembly, "availability", doubt_of_times)
 
 
 @PLANNED
@@ -118,9 +117,15 @@ def implausible_rates(assembly: Assembly) -> Iterator[UserError]:
 
     Their median is below 50 kbit/s or above 2 Gbit/s; of servers, below 1 Mbit/s or above 400 Gbit/s.
     """
-    bundle = assembly.world.network_trace()
-    if bundle is not None and (doubt := doubt_of_rates(bundle)):
-        where = assembly.world.trace_key("network")
+    yield from _of_trace(assembly, "network", doubt_of_rates)
+
+
+def _of_trace(
+    assembly: Assembly, part: PartName, doubt_of: Callable[[TraceBundle], UserError | None]
+) -> Iterator[UserError]:
+    bundle = assembly.world.replayed_trace(part)
+    if bundle is not None and (doubt := doubt_of(bundle)):
+        where = assembly.world.trace_key(part)
         yield UserError(f"{doubt.where}: {doubt.message}", where=where, hint=doubt.hint)
 
 
@@ -128,7 +133,7 @@ def implausible_rates(assembly: Assembly) -> Iterator[UserError]:
 def invalid_devices(assembly: Assembly) -> Iterator[UserError]:
     """Clients are devices that the trace marks as invalid."""
     world = assembly.world
-    bundle = world.availability_trace()
+    bundle = world.replayed_trace("availability")
     if bundle is None:
         return
     if invalid := int(np.count_nonzero(~bundle.valid[world.device_rows("availability")])):
