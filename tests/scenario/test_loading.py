@@ -1,4 +1,4 @@
-"""None"""
+"""A scenario from a file or from Python: its names, its parts and the places of its mistakes."""
 
 from __future__ import annotations
 

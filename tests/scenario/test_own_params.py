@@ -38,7 +38,7 @@ from fedsim.scheduling.continuous import Concurrent
 
 class Mine(Concurrent):
     def __init__(self, params, server, selection):
-        super().__init__(params, server, selection, updates=1)
+        super().__init__(params, server, selection, updates=1, max_staleness=None)
 """
 SYNC = """\
 from fedsim.parts.component import Parameters
@@ -118,7 +118,7 @@ def test_a_part_without_params_has_those_of_its_base(
             "AvailabilityParams",
             "fedsim.devices.availability.base",
         ),
-        ("server.schedule", SCHEDULE, "ConcurrentParams", "fedsim.scheduling.continuous"),
+        ("server.schedule", SCHEDULE, "SlotParams", "fedsim.scheduling.continuous"),
         ("training.lr_schedule", RATE, "CountingParams", "fedsim.learning.rates.base"),
     ],
 )

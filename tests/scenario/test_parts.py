@@ -15,10 +15,13 @@ from fedsim.errors import UserError
 from fedsim.parts.catalog import Catalog
 from fedsim.parts.component import Component, Parameters
 from fedsim.scenario.loading import load_part, load_scenario, load_scenario_dict
-from tests.scenario.conftest import kind, part
-from tests.scenario.pathy import MyMixing, Pathy
+from tests.scenario.conftest import Mixing
 
 TASK = {"dataset": "digits", "partition": "iid", "model": "mlp"}
+
+
+class MyMixing(Mixing):
+    """Parameters of a class in this module."""
 
 
 class MyMethod(Component):
@@ -146,26 +149,7 @@ def test_described_user_code_is_not_imported(catalog: Catalog, tmp_path: Path) -
         load_scenario(file, catalog)
 
 
-def test_paths_are_absolute_whatever_holds_them(catalog: Catalog, tmp_path: Path) -> None:
-    catalog.kinds["dataset"] = kind(part("pathy", Pathy))
-    (tmp_path / "a").write_text("")
-    (tmp_path / "d").mkdir()
-    written = {
-        "name": "pathy",
-        "one": "a",
-        "maybe": "a",
-        "many": ["a", "d/../a"],
-        "pair": ["a", "nowhere"],
-        "named": {"x": "d"},
-        "word": "b",
-        "lambda": "~/c",
-    }
-    params = load_part("dataset", written, tmp_path, catalog).params
-    a = tmp_path / "a"
-    assert (params.one, params.maybe, params.many) == (a, a, [a, a])
-    assert params.pair == (a, tmp_path / "nowhere")
-    assert params.named == {"x": tmp_path / "d"}
-    assert params.word == tmp_path / "b"
-    assert params.choice == Path.home() / "c"
-    with pytest.raises(UserError, match=r"dataset: many\.1: path does not point to a file"):
-        load_part("dataset", {"name": "pathy", "one": "a", "many": ["a", "b"]}, tmp_path, catalog)
+def test_a_path_may_begin_in_the_home_folder(tmp_path: Path) -> None:
+    """That all other paths become absolute is tested with every part (tests/parts/test_catalog.py)."""
+    written = {"name": "table", "path": "~/c.csv", "target": "y"}
+    assert load_part("dataset", written, tmp_path).params.path == Path.home() / "c.csv"
