@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
 from fedsim.traces.availability import AvailabilityIndex, OnlineSampler, Sweep
-from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import make_table
 from fedsim.units import NEVER
+from tests.traces import cases
 from tests.traces.online import online_counts
 
 US = 1000
@@ -22,30 +22,15 @@ SPAN_US = 90
 
 def bundle_of(devices, on_end="wrap"):
     """A bundle from one dict a device: window, period, valid, intervals (all in us)."""
-    ids = [f"d{i}" for i in range(len(devices))]
-    rows = [(ids[i], a, b) for i, device in enumerate(devices) for a, b in device["intervals"]]
-    return TraceBundle(
-        Manifest(name="t", horizon_us=100, importer="hand", importer_version="1", on_end=on_end),
-        {
-            "devices": make_table(
-                "devices",
-                {
-                    "device_id": ids,
-                    "window_start_us": [device["window"][0] for device in devices],
-                    "window_end_us": [device["window"][1] for device in devices],
-                    "period_us": [device.get("period") for device in devices],
-                    "valid": [device.get("valid", True) for device in devices],
-                },
-            ),
-            "availability": make_table(
-                "availability",
-                {
-                    "device_id": [row[0] for row in rows],
-                    "start_us": [row[1] for row in rows],
-                    "end_us": [row[2] for row in rows],
-                },
-            ),
+    return cases.bundle_of(
+        {f"d{number}": device["intervals"] for number, device in enumerate(devices)},
+        devices={
+            "window_start_us": [device["window"][0] for device in devices],
+            "window_end_us": [device["window"][1] for device in devices],
+            "period_us": [device.get("period") for device in devices],
+            "valid": [device.get("valid", True) for device in devices],
         },
+        on_end=on_end,
     )
 
 
