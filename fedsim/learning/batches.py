@@ -11,8 +11,8 @@ from torch import Tensor
 
 from fedsim.learning.device import uploaded
 from fedsim.randomness import GOLDEN, MIX_1, MIX_2, Purpose, Stream
-from fedsim.scenario.training import Augmentation, Training
-from fedsim.tasks.base import Task, check_augmentation, steps_per_epoch
+from fedsim.scenario.training import Augmentation
+from fedsim.tasks.base import steps_per_epoch
 
 IntArray = npt.NDArray[np.int64]
 
@@ -207,17 +207,6 @@ class Augmenter:
 
         mirrored = (hashes & 1).bool() if self._flip else torch.zeros_like(hashes).bool()
         return Moves(offset(shift(hashes, 1)), offset(shift(hashes, 32)), mirrored)
-
-
-def augmenter(training: Training, task: Task, seed: int, device: torch.device) -> Augmenter | None:
-    """The augmenter of a task's samples; None if the training section has no augmentation.
-
-    Raises:
-        UserError: the samples cannot be augmented.
-    """
-    check_augmentation(training, task)
-    augmentation = training.augmentation
-    return None if augmentation is None else Augmenter(augmentation, seed, device)
 
 
 def moved(images: Tensor, moves: Moves, black: Tensor) -> Tensor:

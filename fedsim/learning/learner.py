@@ -282,8 +282,8 @@ class Learner:
             losses.append(update.loss)
         # Once per wave, because it waits for the device.
         trained = [train for trains in groups for train in trains]
-        for train, loss in zip(trained, torch.cat(losses).tolist(), strict=True):
-            self._losses.note(train.dispatch_id, loss)
+        self._losses.note([train.dispatch_id for train in trained], torch.cat(losses).tolist())
+        for train in trained:
             self._pending.mark_trained(train)
 
     def _run_ready(self) -> bool:

@@ -19,7 +19,6 @@ from fedsim.vocabulary.timeline import Aggregate, Train
 
 _WAITING_BYTES = 1 << 30
 _WAITING_SHARE = 0.0625
-_FIRST_LENGTH = 1024
 
 
 class WaitingUpdates:
@@ -157,22 +156,21 @@ class Contributions:
 
 
 class LossLedger:
-    """The training loss of every dispatch that was trained, by its number.
+    """The training losses of all trained dispatches, by number.
 
     Attributes:
         values: losses, NaN if unknown; a loss that is NaN itself is recorded as infinite.
     """
 
     def __init__(self) -> None:
-        self.values = np.full(_FIRST_LENGTH, np.nan)
+        self.values = np.empty(0)
 
-    def note(self, dispatch_id: int, loss: float) -> None:
-        """Record the loss of a dispatch."""
-        if dispatch_id >= len(self.values):
-            longer = np.full(2 * dispatch_id, np.nan)
-            longer[: len(self.values)] = self.values
-            self.values = longer
-        self.values[dispatch_id] = math.inf if math.isnan(loss) else loss
+    def note(self, dispatch_ids: Sequence[int], losses: Sequence[float]) -> None:
+        """Record the losses of these dispatches."""
+        missing = max(dispatch_ids) + 1 - len(self.values)
+        if missing > 0:
+            self.values = np.append(self.values, np.full(len(self.values) + missing, np.nan))
+        self.values[dispatch_ids] = np.where(np.isnan(losses), np.inf, losses)
 
     def unknown(self, dispatch_ids: Sequence[int]) -> list[int]:
         """The dispatches whose loss is not known."""

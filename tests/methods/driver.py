@@ -193,3 +193,7 @@ def x_of(method: str, task: QuadraticTask, rounds: Iterable[Round], **options: A
     """The iterates x_1, x_2, ... of a one-dimensional log."""
     values: list[float] = play(method, task, rounds, **options).x[1:].tolist()
     return values
+
+
+def close(value: Any, expected: Any, rel: float = 1e-10) -> None:
+    np.testing.assert_allclose(value, expected, rtol=rel, atol=1e-14)

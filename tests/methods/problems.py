@@ -26,10 +26,6 @@ def q3(**more: Any) -> QuadraticTask:
     return quadratic(B.tolist(), A.tolist(), START, **more)
 
 
-def close(value: Any, expected: Any, rel: float = 1e-10) -> None:
-    np.testing.assert_allclose(value, expected, rtol=rel, atol=1e-13)
-
-
 LOGS = st.lists(st.lists(st.integers(0, 2), unique=True, max_size=3), min_size=1, max_size=9)
 DECAYED = {"optimizer": {"name": "sgd", "lr": 0.1, "weight_decay": 1.0}}
 

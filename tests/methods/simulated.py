@@ -121,7 +121,3 @@ def world(
     for section, values in changes.items():
         scenario[section] = {**scenario.get(section, {}), **values}
     return scenario
-
-
-def close(value: Any, expected: Any, rel: float = 1e-10) -> None:
-    np.testing.assert_allclose(value, expected, rtol=rel, atol=1e-14)

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.methods.driver import FloatArray, Part, Round, play
-from tests.methods.problems import LOGS, START, close, end, q3
+from tests.methods.driver import FloatArray, Part, Round, close, play
+from tests.methods.problems import LOGS, START, end, q3
 
 
 def fedau(log: list[list[int]], cutoff: int | None, server_lr: float = 1.0) -> FloatArray:

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.methods.driver import play
-from tests.methods.problems import LOGS, START, close, end, q2, q3
+from tests.methods.driver import close, play
+from tests.methods.problems import LOGS, START, end, q2, q3
 
 
 def test_fedawe_measures_the_mean_of_all_clients_models() -> None:

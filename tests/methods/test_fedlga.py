@@ -12,8 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fedsim.tasks.kinds.quadratic import QuadraticTask
-from tests.methods.driver import FloatArray, Part, Player, Round, play, quadratic
-from tests.methods.simulated import close
+from tests.methods.driver import FloatArray, Part, Player, Round, close, play, quadratic
 
 SOURCES = ("mean_delta", "last_grad", "raw_delta", "secant")
 HESSIANS = ("outer", "diag", "per_tensor", "identity", "none")

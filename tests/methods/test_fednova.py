@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.methods.driver import play
-from tests.methods.problems import START, A, B, close, q3
+from tests.methods.driver import close, play
+from tests.methods.problems import START, A, B, q3
 
 
 @pytest.mark.parametrize("weights", ["samples", "uniform"])

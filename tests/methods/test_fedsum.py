@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.methods.driver import Player, play
-from tests.methods.problems import DECAYED, LOG, LOGS, close, q2, q3
+from tests.methods.driver import Player, close, play
+from tests.methods.problems import DECAYED, LOG, LOGS, q2, q3
 
 
 @settings(max_examples=20)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.methods.driver import Round, play, quadratic
-from tests.methods.problems import DECAYED, LOG, close, q2
+from tests.methods.driver import Round, close, play, quadratic
+from tests.methods.problems import DECAYED, LOG, q2
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 3, 4, 5])

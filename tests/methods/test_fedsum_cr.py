@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsim.methods.fedsum_cr import FedSumCr
-from tests.methods.driver import Played, Player, Round, play
-from tests.methods.problems import LOG, LOGS, close, q2, q3
+from tests.methods.driver import Played, Player, Round, close, play
+from tests.methods.problems import LOG, LOGS, q2, q3
 
 
 def test_intermediate_values_of_fedsum_cr() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 
-from tests.methods.driver import play
-from tests.methods.problems import LOGS, START, close, end, q2, q3
+from tests.methods.driver import close, play
+from tests.methods.problems import LOGS, START, end, q2, q3
 
 
 def test_fedvarp_remembers_gradients_or_changes() -> None:

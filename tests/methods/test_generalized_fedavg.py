@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsim.tasks.kinds.quadratic import QuadraticParams, QuadraticTask
-from tests.methods.driver import FloatArray, Player, Round, play, quadratic
+from tests.methods.driver import FloatArray, Player, Round, close, play, quadratic
 from tests.methods.problems import LOGS
-from tests.methods.simulated import close
 
 NAME = "generalized_fedavg"
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.methods.driver import play
-from tests.methods.problems import LOGS, START, close, end, q3
+from tests.methods.driver import close, play
+from tests.methods.problems import LOGS, START, end, q3
 
 DECAY = {"lr_schedule": {"name": "inverse_sqrt", "scale": 10}}
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.methods.driver import Part, Round, play, quadratic
-from tests.methods.problems import close, end, q3
+from tests.methods.driver import Part, Round, close, play, quadratic
+from tests.methods.problems import end, q3
 
 
 def test_tables_hold_a_client_drawn_twice_once() -> None:

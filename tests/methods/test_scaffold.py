@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.methods.driver import play
-from tests.methods.problems import LOGS, START, A, B, close, q3
+from tests.methods.driver import close, play
+from tests.methods.problems import LOGS, START, A, B, q3
 
 
 @settings(max_examples=20)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.methods.driver import Part, Player, Round, play, quadratic, x_of
-from tests.methods.problems import LOG, LOGS, close, q2, q3
+from tests.methods.driver import Part, Player, Round, close, play, quadratic, x_of
+from tests.methods.problems import LOG, LOGS, q2, q3
 
 FAMILY = ("fedsum_b", "fedsum", "fedsum_cr")
 DECAY = {"lr_schedule": {"name": "inverse_sqrt", "scale": 10}}

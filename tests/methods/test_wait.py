@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.methods.simulated import close, simulate, world
+from tests.methods.driver import close
+from tests.methods.simulated import simulate, world
 from tests.simulation.harness import online_bundle
 
 

@@ -14,7 +14,8 @@ import fedsim
 from fedsim.analysis.statistics import delays
 from fedsim.errors import UserError
 from fedsim.vocabulary.outcomes import Outcome
-from tests.methods.simulated import Simulated, close, simulate, world
+from tests.methods.driver import close
+from tests.methods.simulated import Simulated, simulate, world
 from tests.simulation.harness import online_bundle
 
 pytestmark = pytest.mark.usefixtures("without_reports")

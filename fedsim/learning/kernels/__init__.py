@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedsim.errors import UserError
-from fedsim.learning.batches import BatchOrder, augmenter
+from fedsim.learning.batches import Augmenter, BatchOrder
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import Kernel
 from fedsim.learning.kernels.conv_stack import ConvStackKernel
@@ -15,7 +15,7 @@ from fedsim.learning.kernels.supervised import SupervisedKernel
 from fedsim.learning.kernels.vmap import VmapKernel
 from fedsim.learning.samples import Samples
 from fedsim.scenario.training import Training
-from fedsim.tasks.base import Task
+from fedsim.tasks.base import Task, check_augmentation
 
 
 def choose(
@@ -38,14 +38,19 @@ def choose(
     and ``plain`` take ``loop``.
 
     Raises:
-        UserError: ``stacked`` is requested and the module cannot be vectorized, or its results cannot be repeated.
+        UserError: the samples cannot be augmented, or ``stacked`` is requested and the module cannot be vectorized,
+            or its results cannot be repeated.
     """
     if task.closed_form is not None:
         return QuadraticKernel(task.closed_form, seed, squared_losses=squared_losses)
     if samples is None:
         raise TypeError(f"no kernel for {type(task).__name__}")
     task, executor = samples.task, training.executor
-    augment = augmenter(training, task, seed, execution.device)
+    check_augmentation(training, task)
+    augmentation = training.augmentation
+    augment = None
+    if augmentation is not None:
+        augment = Augmenter(augmentation, seed, execution.device)
     order = BatchOrder(
         seed,
         task.offsets,
