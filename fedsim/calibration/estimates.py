@@ -26,6 +26,7 @@ from fedsim.vocabulary.formatting import (
     format_number,
     format_share,
 )
+from fedsim.vocabulary.numbers import varies
 
 FloatArray = npt.NDArray[np.float64]
 _LEAST_CV = 1e-3
@@ -488,7 +489,7 @@ def family_p(client: npt.NDArray[np.int64], values: FloatArray) -> float:
     """The share of normal samples that are farther from a normal distribution than the values are.
 
     Kolmogorov-Smirnov test with estimated mean of each client and estimated common variance (Lilliefors, 1967), from
-    samples with a fixed seed; 1 if no client has two values.
+    samples with a fixed seed; 1 if no client has two different values.
     """
     rows = np.bincount(client)
     mean = np.bincount(client, values) / np.maximum(rows, 1)
@@ -496,7 +497,8 @@ def family_p(client: npt.NDArray[np.int64], values: FloatArray) -> float:
     client = client[several]
     # The distance of a value from the mean of n has the share 1 - 1 / n of the variance.
     left = (values[several] - mean[client]) / np.sqrt(1 - 1 / rows[client])
-    if len(left) <= len(np.unique(client)) + 1:
+    largest = np.abs(values).max(initial=0)
+    if len(left) <= len(np.unique(client)) + 1 or not varies(left.std(), largest, len(values)):
         return 1.0
     tested = np.unique(np.linspace(0, len(left) - 1, _TESTED).round().astype(int))
     test = stats.goodness_of_fit(

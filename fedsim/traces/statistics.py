@@ -17,6 +17,7 @@ from fedsim.traces.intervals import device_edges
 from fedsim.traces.tables import DIRECTIONS, Bools, Floats, Ints
 from fedsim.traces.validation import LAST_S
 from fedsim.units import DAY_S, DAY_US
+from fedsim.vocabulary.numbers import varies
 
 HOUR_US = DAY_US // 24
 LEVELS = (60.0, 300.0, 600.0, 3600.0)
@@ -353,7 +354,8 @@ def _rhythm(by_hour: Floats) -> Rhythm | None:
     mean = float(by_hour.mean())
     fitted = mean + np.real(wave * np.exp(-1j * angle))
     spread = float(((by_hour - mean) ** 2).sum())
-    r2 = 1 - float(((by_hour - fitted) ** 2).sum()) / spread if spread else 0.0
+    left = float(((by_hour - fitted) ** 2).sum())
+    r2 = 1 - left / spread if varies(by_hour.std(), mean, len(by_hour)) else 0.0
     return Rhythm(mean, float(abs(wave)) / mean, float(np.angle(wave) * 12 / np.pi % 24), r2)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from fedsim.learning.metrics.base import Metric, Predictions
+from fedsim.vocabulary.numbers import varies
 
 
 class R2(Metric):
@@ -19,5 +22,7 @@ class R2(Metric):
         """The coefficient, in float64."""
         predicted, target = predictions.quantities()
         residual = float((predicted - target).square().sum())
-        total = float((target - target.mean()).square().sum())
-        return 1 - residual / total if total else float(residual == 0)
+        total, count = float((target - target.mean()).square().sum()), len(target)
+        if varies(math.sqrt(total / count), float(target.mean()), count):
+            return 1 - residual / total
+        return float(residual == 0)

@@ -10,6 +10,7 @@ from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.reading.arrays import read_npz
 from fedsim.tasks.reading.files import FolderParameters, damaged, locate
 from fedsim.tasks.reading.splitting import split_dataset
+from fedsim.vocabulary.numbers import varies
 
 _FILE = "har_inertial.npz"
 _CLASSES = ("walking", "walking upstairs", "walking downstairs", "sitting", "standing", "laying")
@@ -45,6 +46,7 @@ class UciHar(DatasetComponent):
             raise damaged(path, "all windows are test samples, or subjects are not numbered from 0")
         mean = x[~is_test].mean(axis=(0, 2), dtype=np.float64)[:, None]
         std = x[~is_test].std(axis=(0, 2), dtype=np.float64)[:, None]
+        std = np.where(varies(std, mean, x[~is_test, 0].size), std, 1.0)
         return split_dataset(
             x,
             arrays["y"].astype(np.int64),

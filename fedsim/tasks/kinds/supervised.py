@@ -63,6 +63,7 @@ class SupervisedTask(Task):
     Args:
         seed: the scenario's seed, on which the values of frozen parameters depend.
         takes_clients: whether the partition has a number of clients that can be changed.
+        dtype: ``training.dtype``, to which all parameters are converted.
 
     Raises:
         UserError: the model does not fit the dataset.
@@ -80,6 +81,7 @@ class SupervisedTask(Task):
         seed: int = 0,
         *,
         takes_clients: bool = True,
+        dtype: str = "float32",
     ) -> None:
         self.dataset = dataset
         self.partition = partition
@@ -92,6 +94,7 @@ class SupervisedTask(Task):
         self.client_test_offsets = partition.test_offsets
         self.client_test_rows = partition.test_rows
         self._seed = seed
+        self._dtype = dtype
         self._takes_clients = takes_clients
         self._outline = model.outline(dataset)
         if self._outline is not None:
@@ -117,6 +120,7 @@ class SupervisedTask(Task):
             params.model.create(),
             context.seed,
             takes_clients=params.partition.params.takes_clients,
+            dtype=context.training.dtype,
         )
 
     def may_lack_kernel(self, training: Training) -> bool:
@@ -134,12 +138,17 @@ class SupervisedTask(Task):
 
         Dropout layers are keyed (see :mod:`fedsim.tasks.modules.dropout`).
         """
+        import torch
+
         from fedsim.tasks.modules.dropout import key_dropout
 
         if self._outline is None:
-            return key_dropout(self._drawn(Stream(self._seed, Purpose.INITIAL_MODEL)))
-        with isolated(0):
-            return key_dropout(self.model.build(self.dataset))
+            module = self._drawn(Stream(self._seed, Purpose.INITIAL_MODEL))
+            self._other_types = _other_types(module, self._dtype)
+        else:
+            with isolated(0):
+                module = self.model.build(self.dataset)
+        return key_dropout(module.to(getattr(torch, self._dtype)))
 
     def _layout_of_module(self) -> Layout:
         """The layout of a module without an outline, which is checked."""
@@ -149,7 +158,18 @@ class SupervisedTask(Task):
         if not all(parameter.requires_grad for parameter in module.parameters()):
             # The other families guarantee that the flat vector contains all layers.
             self.model_family = "module"
-        buffers = check_module(module, self.model, self.dataset, self.loss, self._probe)
+        try:
+            buffers = check_module(module, self.model, self.dataset, self.loss, self._probe)
+        except UserError as error:
+            if not self._other_types:
+                raise
+            raise UserError(
+                f"{error.message}; its parameters have other types ({self._other_types}), but all are converted to "
+                f"training.dtype, {self._dtype}",
+                where=error.where,
+                hint="in forward, convert to the type of the parameters, as in x.to(self.last.weight.dtype), or set "
+                "training.dtype to the type that forward expects, float32 or float64",
+            ) from error
         return Layout.of_module(module, buffers)
 
     @cached_property
@@ -244,13 +264,13 @@ class SupervisedTask(Task):
         """A new module with the initial values of ``stream``."""
         import torch
 
-        from fedsim.tasks.modules.checks import refuse_lazy
+        from fedsim.tasks.modules.checks import refuse_unusable
 
         seed = stream.hash(0) & _SEED_MASK
         generator = torch.Generator().manual_seed(seed)
         with isolated(seed):
             module = self.model.build(self.dataset)
-            refuse_lazy(module, self.model.name)
+            refuse_unusable(module, self.model.name)
             with torch.no_grad():
                 self.model.initialize(module, generator)
         return module
@@ -285,7 +305,11 @@ class SupervisedTask(Task):
         import torch
 
         rows = torch.arange(samples) % len(self.train_x)
-        return self.inputs(self.train_x[rows]), self.train_y[rows]
+        dtype = getattr(torch, self._dtype)
+        labels = self.train_y[rows]
+        return self.inputs(self.train_x[rows], dtype), (
+            labels.to(dtype) if labels.is_floating_point() else labels
+        )
 
     def evaluation_passes(self, *, per_client: bool, objective: bool) -> int:
         """One pass per test sample; for the objective, the passes of a local step per training sample."""
@@ -323,14 +347,12 @@ class SupervisedTask(Task):
     def doubts(self) -> list[UserError]:
         """Warnings about the data set, and about a module that ends with a softmax."""
         doubts = self.dataset.doubts()
-        if self._outline is None and (other := _other_types(self.module)):
+        if self._outline is None and self._other_types:
             doubts.append(
                 UserError(
-                    f"parameters of model {self.model.name} have types other than float32 ({other}); all are converted "
-                    "to training.dtype, so forward must not fix a type",
+                    f"parameters of model {self.model.name} are converted to {self._dtype} ({self._other_types})",
                     where="task.model",
-                    hint="convert inputs to the type of the parameters, as in x.to(self.last.weight.dtype), or set "
-                    "training.dtype to float64",
+                    hint="training.dtype is the type of all parameters: float32 or float64",
                 )
             )
         if self._outline is None and self.loss.kind == "cross_entropy":
@@ -410,10 +432,11 @@ class SupervisedTask(Task):
         return refusal_of_one_sample(self.module, self.loss, self._probe)
 
 
-def _other_types(module: nn.Module) -> str:
-    """Names of parameters by type, for types other than float32."""
+def _other_types(module: nn.Module, dtype: str) -> str:
+    """Names of parameters by type, for types other than ``dtype`` and torch's default, float32."""
     by_type: dict[str, list[str]] = {}
     for name, parameter in module.named_parameters():
         by_type.setdefault(str(parameter.dtype).removeprefix("torch."), []).append(name)
-    by_type.pop("float32", None)
+    for usual in (dtype, "float32"):
+        by_type.pop(usual, None)
     return "; ".join(f"{kind}: {format_names(names)}" for kind, names in by_type.items())

@@ -17,19 +17,25 @@ from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.losses import Loss
 from fedsim.tasks.model import ModelComponent
 from fedsim.tasks.modules.dropout import seed_dropout
-from fedsim.vocabulary.formatting import format_counted
+from fedsim.vocabulary.formatting import format_counted, format_names
 
 Probe = Callable[[int], tuple[Tensor, Tensor]]
 """Returns the module's inputs and the labels of this many training samples."""
 
 
-def refuse_lazy(module: nn.Module, name: str) -> None:
-    """Check that the shapes of all parameters are known.
+def refuse_unusable(module: nn.Module, name: str) -> None:
+    """Check that the shapes of all parameters are known, and that none is complex.
 
     Raises:
-        UserError: some are not.
+        UserError: some are not, or one is.
     """
     tensors = [*module.named_parameters(), *module.named_buffers()]
+    complex_ones = [key for key, value in module.named_parameters() if value.is_complex()]
+    if complex_ones:
+        raise _refusal(
+            f"{format_names(complex_ones)} of model {name} have complex values, which cannot be trained",
+            "keep real and imaginary parts as real parameters, and join them in forward by torch.view_as_complex",
+        )
     lazy = [key for key, value in tensors if is_lazy(value)]
     if lazy:
         raise _refusal(

@@ -11,6 +11,7 @@ from pydantic import Field
 from fedsim.parts.component import Parameters
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.dataset import Dataset
+from fedsim.vocabulary.numbers import varies
 
 _SPLIT = 1
 
@@ -90,6 +91,6 @@ def standardized(
     A feature that is constant over the training samples is not divided: its computed deviation is rounding error.
     """
     mean, std = x[~is_test].mean(axis=0), x[~is_test].std(axis=0)
-    rounding = 10 * np.count_nonzero(~is_test) * np.finfo(np.float64).eps * np.abs(mean)
-    scaled: npt.NDArray[np.float64] = (x - mean) / np.where(std > rounding, std, 1.0)
+    divisor = np.where(varies(std, mean, int((~is_test).sum())), std, 1.0)
+    scaled: npt.NDArray[np.float64] = (x - mean) / divisor
     return scaled.astype(np.float32)

@@ -293,8 +293,9 @@ def test_metrics_are_those_of_scikit_learn(seed: int) -> None:
 
 
 @pytest.mark.parametrize("right", [True, False])
-def test_r2_of_equal_targets_is_that_of_scikit_learn(right: bool) -> None:
-    target = torch.full((4,), 2.0)
+@pytest.mark.parametrize("value", [2.0, 0.1])
+def test_r2_of_equal_targets_is_that_of_scikit_learn(right: bool, value: float) -> None:
+    target = torch.full((11,), value, dtype=torch.float64)
     outputs = (target + (not right)).unsqueeze(1)
     predictions = Predictions(0.0, np.zeros((0, 0)), outputs, target)
     assert (

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 
+from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.training import Training
 from fedsim.tasks.kinds.supervised import SupervisedTask
@@ -48,23 +50,36 @@ def test_clients_may_have_test_samples_of_their_own() -> None:
     assert plain.client_test_rows is None
 
 
-def test_parameters_of_other_types_are_a_doubt() -> None:
-    """They are converted to the type of the run, so a forward pass that fixes theirs would fail."""
+class Typed(nn.Module):
+    """Two layers, the last of another type, which ``forward`` follows or fixes."""
 
-    class Half(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first = nn.Linear(64, 3)
-            self.last = nn.Linear(3, 10, dtype=torch.bfloat16)
+    def __init__(self, kind: torch.dtype, fixed: bool) -> None:
+        super().__init__()
+        self.first = nn.Linear(64, 3)
+        self.last = nn.Linear(3, 10, dtype=kind)
+        self.kind = kind if fixed else None
 
-        def forward(self, x: Tensor) -> Tensor:
-            result: Tensor = self.last(self.first(x.flatten(1)).to(self.last.weight.dtype))
-            return result
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.first(x.flatten(1))
+        result: Tensor = self.last(hidden.to(self.kind or self.last.weight.dtype))
+        return result
 
+
+def typed(kind: torch.dtype, fixed: bool, dtype: str = "float32") -> SupervisedTask:
     dataset = toy_dataset(samples=12)
-    doubts = SupervisedTask(
-        dataset, split(dataset, "iid", clients=2), Built(Half, "module")
-    ).doubts()
-    messages = [doubt.message for doubt in doubts if "types other than" in doubt.message]
-    assert len(messages) == 1
-    assert "(bfloat16: last.weight and last.bias)" in messages[0]
+    model = Built(lambda: Typed(kind, fixed), "module")
+    return SupervisedTask(dataset, split(dataset, "iid", clients=2), model, dtype=dtype)
+
+
+def test_parameters_of_other_types_are_converted_and_named() -> None:
+    doubts = [doubt.message for doubt in typed(torch.bfloat16, fixed=False).doubts()]
+    assert any("to float32 (bfloat16: last.weight and last.bias)" in doubt for doubt in doubts)
+    assert not typed(torch.float64, fixed=True, dtype="float64").doubts()
+    for kind in (torch.float64, torch.bfloat16):
+        with pytest.raises(
+            UserError, match=r"last\.weight and last\.bias.*dtype, float32"
+        ) as refusal:
+            typed(kind, fixed=True)
+        assert "float64" in str(refusal.value.hint)
+    with pytest.raises(UserError, match=r"last\.weight and last\.bias .* complex"):
+        typed(torch.complex64, fixed=False)
