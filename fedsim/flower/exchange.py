@@ -236,7 +236,7 @@ class _ContendedParcels(ContendedDispatches):
     def __init__(
         self, engine: Engine, parcels: _Parcels, network: SharedNetwork, on_end: OnEnd
     ) -> None:
-        super().__init__(engine, parcels, network, on_end)
+        super().__init__(engine, parcels.of, network, on_end)
         self._parcels = parcels
 
     @override

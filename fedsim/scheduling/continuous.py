@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,6 @@ from pydantic import Field
 
 from fedsim.parts.component import Parameters
 from fedsim.scheduling.base import Demands, Dispatch, Schedule, Selection, ServerPort, Timer
-from fedsim.scheduling.standstill import Standstill
 from fedsim.units import Duration, to_ns
 
 
@@ -36,15 +35,14 @@ class Continuous(Schedule):
     :meth:`lost`.
     """
 
-    Params: ClassVar[type[Parameters]] = ContinuousParams
-    patience: ClassVar[str] = "timeout"
+    Params = ContinuousParams
+    patience = "timeout"
 
     def __init__(self, params: Any, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
         self._timeout_ns = None if params.timeout is None else to_ns(params.timeout)
         self._on_dispatched = None if self._timeout_ns is None else self.dispatched
         self._timers: dict[int, Timer] = {}
-        self._standstill = Standstill("updates", allowance=2 * server.clients)
 
     @abstractmethod
     def received(self, dispatch: Dispatch) -> None:
@@ -76,7 +74,6 @@ class Continuous(Schedule):
 
     def on_arrival(self, dispatch: Dispatch) -> None:
         """Handle an arrived update."""
-        self._standstill.count(dispatch.arrived_ns)
         if self._timeout_ns is not None:
             self._timers.pop(dispatch.dispatch_id).cancel()
         self.received(dispatch)
@@ -125,7 +122,7 @@ class Concurrent(Continuous):
     that no available client can fill is filled when the next client checks in.
     """
 
-    Params: ClassVar[type[Parameters]] = SlotParams
+    Params = SlotParams
 
     def __init__(
         self,

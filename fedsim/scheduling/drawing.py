@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +65,7 @@ def weighted_order(
 class Replacing(Selection):
     """A selection with replacement: a client that is drawn several times works once and counts several times."""
 
-    with_replacement: ClassVar[bool] = True
+    with_replacement = True
 
     def __init__(self, params: Any, server: ServerPort) -> None:
         super().__init__(params, server)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Protocol
 
 from typing_extensions import override
 
@@ -42,14 +41,6 @@ class _UnderWay:
             self.call = None
 
 
-class WorkloadOf(Protocol):
-    """The workload of every dispatch, such as :class:`fedsim.simulation.workload.Workloads`."""
-
-    def of(self, dispatch: Dispatch) -> Workload:
-        """The workload of a dispatch."""
-        ...
-
-
 class ContendedDispatches(Dispatches):
     """Dispatches whose transfers share links: a transfer is a flow, every other activity a timed call.
 
@@ -57,10 +48,14 @@ class ContendedDispatches(Dispatches):
     """
 
     def __init__(
-        self, engine: Engine, workloads: WorkloadOf, network: SharedNetwork, on_end: OnEnd
+        self,
+        engine: Engine,
+        workload_of: Callable[[Dispatch], Workload],
+        network: SharedNetwork,
+        on_end: OnEnd,
     ) -> None:
         self._engine = engine
-        self._workloads = workloads
+        self._workload_of = workload_of
         self._network = network
         self._on_end = on_end
         self._under_way: dict[int, _UnderWay] = {}
@@ -74,7 +69,7 @@ class ContendedDispatches(Dispatches):
 
     @override
     def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
-        life = Life(self._workloads.of(dispatch), dispatch, deadline_ns, online_until_ns)
+        life = Life(self._workload_of(dispatch), dispatch, deadline_ns, online_until_ns)
         self._under_way[dispatch.dispatch_id] = one = _UnderWay(dispatch, life, life.story())
         self._advance(one, None)
 

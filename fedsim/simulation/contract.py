@@ -14,7 +14,6 @@ from typing import Any
 from fedsim.errors import UserError
 from fedsim.parts.component import is_bundled, place
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
-from fedsim.scheduling.standstill import Standstill
 
 
 def check_draws(selection: Selection, clients: int, on_empty: Callable[[], None]) -> None:
@@ -90,7 +89,6 @@ def check_requests(server: ServerPort, schedule: Schedule) -> None:
     if is_bundled(type(schedule)):
         return
     dispatch, call_at = server.dispatch, server.call_at
-    standstill = Standstill("dispatches", allowance=2 * server.clients)
 
     def checked_dispatch(
         client: int,
@@ -105,7 +103,6 @@ def check_requests(server: ServerPort, schedule: Schedule) -> None:
             raise ValueError(f"steps = {steps}, not a whole number of at least 0")
         if deadline_ns is not None:
             deadline_ns = _instant(deadline_ns)
-        standstill.count(server.now_ns)
         return dispatch(number, steps=steps, deadline_ns=deadline_ns, on_dispatched=on_dispatched)
 
     def checked_call_at(time_ns: int, callback: Callable[[], None]) -> Timer:

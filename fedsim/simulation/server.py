@@ -34,9 +34,10 @@ from fedsim.simulation.facts import Clients, Facts, Rules
 from fedsim.simulation.handouts import HandOuts
 from fedsim.simulation.life import Plan
 from fedsim.simulation.plan import Dispatches, PlannedDispatches
-from fedsim.simulation.stall import stalled, stalled_after, standstill
+from fedsim.simulation.stall import ROUNDS_AT_ONCE, stalled, stalled_after, standstill
 from fedsim.simulation.updates import Recorder, Updates
 from fedsim.simulation.workload import Workloads
+from fedsim.vocabulary.formatting import format_count
 from fedsim.vocabulary.outcomes import Ending, Outcome
 from fedsim.vocabulary.timeline import LearningPlane
 
@@ -113,6 +114,7 @@ class Server(Facts, ServerPort):
         self._standstill_after = stalled_after(None, population.clients)
         self._clock_check, self._clock_ns = self._standstill_after, 0
         self._stall_check = min(self._stalled_after, self._clock_check)
+        self._round_check, self._round_ns = ROUNDS_AT_ONCE, 0
         self._dispatched_at_aggregation = 0
         # The last round has closed, and the run ends after the other ends of dispatches of this instant.
         self._is_over = False
@@ -141,7 +143,7 @@ class Server(Facts, ServerPort):
         )
         network = population.network
         self._dispatches: Dispatches = (
-            ContendedDispatches(engine, workloads, network, self._on_end)
+            ContendedDispatches(engine, workloads.of, network, self._on_end)
             if isinstance(network, SharedNetwork)
             else PlannedDispatches(engine, workloads, self._on_end)
         )
@@ -251,7 +253,9 @@ class Server(Facts, ServerPort):
         """Stop a run in which too many dispatches were handed out since an update was aggregated or the clock moved."""
         if self.dispatched == self._clock_check:
             if self._engine.now_ns == self._clock_ns:
-                raise standstill(self._standstill_after, self._clock_ns)
+                raise standstill(
+                    f"{format_count(self._standstill_after)} dispatches", self._clock_ns
+                )
             self._clock_ns = self._engine.now_ns
             self._clock_check = self.dispatched + self._standstill_after
         count = self.dispatched - self._dispatched_at_aggregation
@@ -381,6 +385,10 @@ class Server(Facts, ServerPort):
     @override
     def close_round(self) -> None:
         self.round += 1
+        if self.round == self._round_check:
+            if self._clock.now == self._round_ns:
+                raise standstill(f"{format_count(ROUNDS_AT_ONCE)} rounds", self._round_ns)
+            self._round_check, self._round_ns = self.round + ROUNDS_AT_ONCE, self._clock.now
         self._evaluations.on_round(self.round)
         self._end_after(self.round)
 

@@ -11,6 +11,8 @@ from fedsim.vocabulary.outcomes import Outcome
 
 LEAST_STALLED_AFTER = 100_000
 DISPATCHES_PER_CLIENT = 100
+ROUNDS_AT_ONCE = 1_000_000
+"""Rounds without a dispatch that may take no time."""
 
 _FIXES = {
     Outcome.DROPPED: (
@@ -31,13 +33,13 @@ def stalled_after(setting: int | None, clients: int) -> int:
     return setting or max(LEAST_STALLED_AFTER, DISPATCHES_PER_CLIENT * clients)
 
 
-def standstill(dispatches: int, now_ns: int) -> UserError:
+def standstill(work: str, now_ns: int) -> UserError:
     """The error of a run whose clock stands still."""
     return UserError(
-        f"{format_count(dispatches)} dispatches took no time: the clock stands still at {now_ns / 1e9:g} s, so the run "
+        f"{work} took no time: the clock stands still at {now_ns / 1e9:g} s, so the run "
         "would never end",
         where="devices",
-        hint="give devices.compute a step time, or devices.network a latency or rates",
+        hint="give devices.compute a step time, devices.network a latency or rates, or the schedule a pause",
     )
 
 

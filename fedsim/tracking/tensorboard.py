@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
 
 from fedsim.parts.parameters import Parameters
 from fedsim.tracking.base import Moment, TrackedRun, Tracker
@@ -26,7 +25,7 @@ class Tensorboard(Tracker):
     """
 
     name = "tensorboard"
-    extra: ClassVar[str] = "tensorboard"
+    extra = "tensorboard"
     Params = TensorboardParams
 
     def __init__(self, params: TensorboardParams, run: TrackedRun) -> None:

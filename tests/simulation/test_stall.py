@@ -138,3 +138,18 @@ def test_a_clock_that_stands_still_ends_the_run(monkeypatch: pytest.MonkeyPatch)
     assert caught.value.where == "devices"
     assert len(simulate(**timeless, rounds=100).rows) == 200
     assert len(simulate(step_s=[1, 1], rounds=1000).rows) == 2000
+
+
+def test_rounds_without_clients_that_take_no_time_end_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fedsim.simulation.server.ROUNDS_AT_ONCE", 50)
+    nobody: dict[str, Any] = {
+        "step_s": [1, 1],
+        "selection": {"name": "bernoulli", "probability": 1e-9, "allow_empty": True},
+        "schedule": {"name": "sync", "min_updates": 0},
+    }
+    with pytest.raises(UserError, match="50 rounds took no time: the clock stands still at 0 s"):
+        simulate(**nobody, rounds=1000)
+    nobody["schedule"]["pause"] = 1.0
+    assert len(simulate(**nobody, rounds=1000).aggregates) == 1000

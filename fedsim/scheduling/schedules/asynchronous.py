@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from fedsim.scheduling.base import Selection, ServerPort
 from fedsim.scheduling.continuous import Concurrent, ConcurrentParams
 
@@ -14,8 +12,8 @@ class Asynchronous(Concurrent):
     Updates that arrive at one instant are handled one after the other, in order of dispatching.
     """
 
-    name: ClassVar[str] = "async"
-    paper: ClassVar[str] = (
+    name = "async"
+    paper = (
         "Xie, Koyejo and Gupta, Asynchronous Federated Optimization, arXiv:1903.03934, Algorithm 1"
     )
     Params = ConcurrentParams

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +11,6 @@ from pydantic import Field
 
 from fedsim.parts.component import Parameters
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort
-from fedsim.scheduling.standstill import Standstill
 from fedsim.units import NS_PER_S
 
 
@@ -36,13 +34,13 @@ class Ata(Schedule):
     steps. A round waits for all its clients.
     """
 
-    name: ClassVar[str] = "ata"
-    paper: ClassVar[str] = (
+    name = "ata"
+    paper = (
         "Maranjyan, El Mehdi Saad, Richtarik and Orabona, ATA: Adaptive Task Allocation for Efficient Resource "
         "Management in Distributed Machine Learning, ICML 2025, Algorithm 1 (ATA-Empirical)"
     )
-    synchronous: ClassVar[bool] = True
-    needs_all_clients: ClassVar[bool] = True
+    synchronous = True
+    needs_all_clients = True
     Params = AtaParams
 
     def __init__(self, params: AtaParams, server: ServerPort, selection: Selection) -> None:
@@ -52,7 +50,6 @@ class Ata(Schedule):
         self._rounds = 0
         self._outstanding: set[int] = set()
         self._arrived: list[Dispatch] = []
-        self._standstill = Standstill("rounds")
 
     def start(self) -> None:
         """Assign the tasks of a round."""
@@ -91,7 +88,6 @@ class Ata(Schedule):
             self.server.aggregate(arrived, closes_round=True)
         else:
             self.server.close_round()
-        self._standstill.count(self.server.now_ns)
         self.server.call_at(self.server.now_ns, self.start)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 
 from fedsim.scheduling.base import Selection, ServerPort
@@ -24,11 +22,9 @@ class Buffered(Concurrent):
     whose update completes the buffer goes to a client that starts from the new version.
     """
 
-    name: ClassVar[str] = "buffered"
-    paper: ClassVar[str] = (
-        "Nguyen et al., Federated Learning with Buffered Asynchronous Aggregation, AISTATS 2022, Algorithm 1"
-    )
-    updates_needed: ClassVar[str] = "buffer_size"
+    name = "buffered"
+    paper = "Nguyen et al., Federated Learning with Buffered Asynchronous Aggregation, AISTATS 2022, Algorithm 1"
+    updates_needed = "buffer_size"
     Params = BufferedParams
 
     def __init__(self, params: BufferedParams, server: ServerPort, selection: Selection) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -69,9 +69,9 @@ class Compass(Continuous):
     ``open_groups`` (those still waiting). An update whose mark is not ``group`` is late.
     """
 
-    name: ClassVar[str] = "compass"
-    needs_all_clients: ClassVar[bool] = True
-    paper: ClassVar[str] = (
+    name = "compass"
+    needs_all_clients = True
+    paper = (
         "Li et al., FedCompass: Efficient Cross-Silo Federated Learning on Heterogeneous Client Devices Using a "
         "Computing Power-Aware Scheduler, ICLR 2024, Algorithms 1 to 3"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 
@@ -18,12 +17,12 @@ class Malenia(Rennala):
     ``batch``.
     """
 
-    name: ClassVar[str] = "malenia"
-    paper: ClassVar[str] = (
+    name = "malenia"
+    paper = (
         "Tyurin and Richtarik, Optimal Time Complexities of Parallel Stochastic Optimization Methods Under a Fixed "
         "Computation Model, NeurIPS 2023, Method 6"
     )
-    needs_all_clients: ClassVar[bool] = True
+    needs_all_clients = True
 
     def is_complete(self, buffer: Sequence[Dispatch]) -> bool:
         """Whether the harmonic mean of the clients' numbers of updates is large enough."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import ClassVar
 
 from pydantic import Field
 
 from fedsim.parts.component import Parameters
 from fedsim.scheduling.base import Demands, Dispatch, Schedule, Selection, ServerPort, Timer
-from fedsim.scheduling.standstill import Standstill
 from fedsim.units import Duration, to_ns
 
 
@@ -35,12 +33,12 @@ class MindFlayer(Schedule):
     heavy tail thus costs no more than its limits.
     """
 
-    name: ClassVar[str] = "mindflayer"
-    paper: ClassVar[str] = (
+    name = "mindflayer"
+    paper = (
         "Maranjyan, Omar and Richtarik, MindFlayer SGD: Efficient Parallel SGD in the Presence of Heterogeneous and "
         "Random Worker Compute Times, UAI 2025, Algorithm 1"
     )
-    needs_all_clients: ClassVar[bool] = True
+    needs_all_clients = True
     Params = MindFlayerParams
 
     def __init__(self, params: MindFlayerParams, server: ServerPort, selection: Selection) -> None:
@@ -61,7 +59,6 @@ class MindFlayer(Schedule):
         self._timers: dict[int, Timer] = {}
         self._under_way: dict[int, Dispatch] = {}
         self._arrived: list[Dispatch] = []
-        self._standstill = Standstill("rounds")
 
     @classmethod
     def demands(cls, params: MindFlayerParams) -> Demands:
@@ -126,5 +123,4 @@ class MindFlayer(Schedule):
             self.server.aggregate(arrived, closes_round=True)
         else:
             self.server.close_round()
-        self._standstill.count(self.server.now_ns)
         self.server.call_at(self.server.now_ns, self.start)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -28,12 +28,12 @@ class Rennala(Concurrent):
     start together takes the least t with floor(t / tau_1) + floor(t / tau_2) + ... >= S.
     """
 
-    name: ClassVar[str] = "rennala"
-    paper: ClassVar[str] = (
+    name = "rennala"
+    paper = (
         "Tyurin and Richtarik, Optimal Time Complexities of Parallel Stochastic Optimization Methods Under a Fixed "
         "Computation Model, NeurIPS 2023, Methods 4 and 5"
     )
-    updates_needed: ClassVar[str] = "batch"
+    updates_needed = "batch"
     Params = RennalaParams
 
     def __init__(self, params: RennalaParams, server: ServerPort, selection: Selection) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort
 from fedsim.scheduling.continuous import Continuous
@@ -17,12 +17,12 @@ class Ringleader(Continuous):
     updates of a client are kept for the next round, which begins when every client has created a version.
     """
 
-    name: ClassVar[str] = "ringleader"
-    paper: ClassVar[str] = (
+    name = "ringleader"
+    paper = (
         "Maranjyan and Richtarik, Ringleader ASGD: The First Asynchronous SGD with Optimal Time Complexity under Data "
         "Heterogeneity, ICLR 2026, Algorithm 1"
     )
-    needs_all_clients: ClassVar[bool] = True
+    needs_all_clients = True
 
     def __init__(self, params: Any, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -34,8 +34,8 @@ class Ringmaster(Concurrent):
     wins.
     """
 
-    name: ClassVar[str] = "ringmaster"
-    paper: ClassVar[str] = (
+    name = "ringmaster"
+    paper = (
         "Maranjyan, Tyurin and Richtarik, Ringmaster ASGD: The First Asynchronous SGD with Optimal Time Complexity, "
         "ICML 2025, Algorithms 4 and 5"
     )

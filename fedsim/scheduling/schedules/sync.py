@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from fedsim.errors import UserError
 from fedsim.parts.component import Parameters
 from fedsim.scheduling.base import Demands, Dispatch, Schedule, Selection, ServerPort, Timer
-from fedsim.scheduling.standstill import Standstill
 from fedsim.units import Duration, to_ns
 from fedsim.vocabulary.formatting import format_counted
 
@@ -52,12 +51,12 @@ class Sync(Schedule):
     updates, without a deadline.
     """
 
-    name: ClassVar[str] = "sync"
-    synchronous: ClassVar[bool] = True
-    begins_with_prologue: ClassVar[bool] = True
-    patience: ClassVar[str] = "deadline"
-    updates_needed: ClassVar[str] = "min_updates"
-    paper: ClassVar[str] = (
+    name = "sync"
+    synchronous = True
+    begins_with_prologue = True
+    patience = "deadline"
+    updates_needed = "min_updates"
+    paper = (
         "McMahan et al., AISTATS 2017, Algorithm 1; deadline and over-selection: Bonawitz et al., "
         "Towards Federated Learning at Scale, MLSys 2019, section 2.2"
     )
@@ -105,7 +104,6 @@ class Sync(Schedule):
         self._handouts: list[Timer] = []
         self._needed = 0
         self._is_patient = False  # waits for clients that are offline, without a deadline
-        self._standstill = Standstill("rounds", "a pause between rounds, ")
         self._deadline: Timer | None = None
         self._grace: Timer | None = None
 
@@ -224,5 +222,4 @@ class Sync(Schedule):
             for dispatch in arrived:
                 self.server.discard(dispatch)
             self.server.close_round()
-        self._standstill.count(self.server.now_ns)
         self.server.call_at(self.server.now_ns + to_ns(self.params.pause), self._start_round)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -36,9 +36,9 @@ class Tiered(Continuous):
     they complete starts the next at once.
     """
 
-    name: ClassVar[str] = "tiered"
-    needs_choice: ClassVar[bool] = True
-    paper: ClassVar[str] = (
+    name = "tiered"
+    needs_choice = True
+    paper = (
         "Chai et al., FedAT: A High-Performance and Communication-Efficient Federated Learning System with "
         "Asynchronous Tiers, SC 2021, Algorithm 1; tiers by speed ratio: Li et al., FedCompass, ICLR 2024, App. E.2"
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -28,9 +27,9 @@ class Timely(Sync):
     of the model instead; here they do fewer steps on all of it. An update that arrives after T is late.
     """
 
-    name: ClassVar[str] = "timely"
-    patience: ClassVar[str] = ""
-    paper: ClassVar[str] = (
+    name = "timely"
+    patience = ""
+    paper = (
         "Zhang et al., TimelyFL: Heterogeneity-aware Asynchronous Federated Learning with Adaptive Partial Training, "
         "CVPR Workshops 2023, Algorithms 1 to 3"
     )

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 
 from fedsim.errors import UserError
 from fedsim.parts.component import Parameters
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
-from fedsim.scheduling.standstill import Standstill
 from fedsim.units import Duration, to_ns
 
 
@@ -33,10 +30,10 @@ class Window(Schedule):
     they wait for their clients, but not for those that drop out.
     """
 
-    name: ClassVar[str] = "window"
-    synchronous: ClassVar[bool] = True
-    patience: ClassVar[str] = "deadline"
-    paper: ClassVar[str] = (
+    name = "window"
+    synchronous = True
+    patience = "deadline"
+    paper = (
         "Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary Client Participation, NeurIPS 2022, "
         "section 5 and appendix D.1 (waiting)"
     )
@@ -56,7 +53,6 @@ class Window(Schedule):
         self._timers: list[Timer] = []
         self._opened_ns = 0
         self._needed = 0
-        self._standstill = Standstill("windows", "a length of the window, ")
 
     def start(self) -> None:
         """Open the first window."""
@@ -127,5 +123,4 @@ class Window(Schedule):
             self.server.aggregate(arrived, closes_round=True)
         else:
             self.server.close_round()
-        self._standstill.count(self.server.now_ns)
         self.server.call_at(self.server.now_ns, self._open)

@@ -60,7 +60,7 @@ class Bernoulli(Selection):
     proportion to the probabilities.
     """
 
-    name: ClassVar[str] = "bernoulli"
+    name = "bernoulli"
     Params = BernoulliParams
 
     #: Rounds skipped before a client is drawn in proportion to the probabilities instead.

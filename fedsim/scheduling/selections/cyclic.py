@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import numpy.typing as npt
 
@@ -14,7 +12,7 @@ from fedsim.scheduling.drawing import Turns
 class Cyclic(Selection):
     """The next block of clients in numerical order, cyclically; an unavailable client loses its turn."""
 
-    name: ClassVar[str] = "cyclic"
+    name = "cyclic"
     Params = CohortParams
 
     def __init__(self, params: CohortParams, server: ServerPort) -> None:

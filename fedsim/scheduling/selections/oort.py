@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -57,9 +56,9 @@ class Oort(Selection):
     training, and requests the losses at every draw, which executes pending training.
     """
 
-    name: ClassVar[str] = "oort"
-    needs_training: ClassVar[bool] = True
-    squared_losses: ClassVar[bool] = True
+    name = "oort"
+    needs_training = True
+    squared_losses = True
     Params = OortParams
 
     def __init__(self, params: OortParams, server: ServerPort) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,7 @@ class PeriodicGroups(Selection):
     slot ended. Rounds in which no client of the group is available are skipped.
     """
 
-    name: ClassVar[str] = "periodic_groups"
+    name = "periodic_groups"
     Params = PeriodicGroupsParams
 
     def __init__(self, params: PeriodicGroupsParams, server: ServerPort) -> None:

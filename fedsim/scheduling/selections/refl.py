@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
@@ -45,7 +43,7 @@ class REFL(Selection):
     learner predicts its own availability; here, the server predicts it from what it has observed.
     """
 
-    name: ClassVar[str] = "refl"
+    name = "refl"
     Params = REFLParams
 
     def __init__(self, params: REFLParams, server: ServerPort) -> None:

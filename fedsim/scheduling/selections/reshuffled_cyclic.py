@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import numpy.typing as npt
 
@@ -18,7 +16,7 @@ class ReshuffledCyclic(Cyclic):
     participation" of Wang and Ji, NeurIPS 2022). An unavailable client loses its turn.
     """
 
-    name: ClassVar[str] = "reshuffled_cyclic"
+    name = "reshuffled_cyclic"
 
     def lap(self, number: int) -> npt.NDArray[np.int64]:
         """A random order of the clients."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from fedsim.scheduling.base import CohortParams, Selection, ServerPort
@@ -15,7 +13,7 @@ class RoundRobin(Selection):
     If all clients are always online, this is ``cyclic``; otherwise a client catches up on missed turns.
     """
 
-    name: ClassVar[str] = "round_robin"
+    name = "round_robin"
     Params = CohortParams
 
     def __init__(self, params: CohortParams, server: ServerPort) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from fedsim.scheduling.base import CohortParams
@@ -24,7 +22,7 @@ class SampleWeighted(Replacing):
     FedAvg on Non-IID Data, ICLR 2020, which requires a method with ``weights: uniform``.
     """
 
-    name: ClassVar[str] = "sample_weighted"
+    name = "sample_weighted"
     Params = SampleWeightedParams
 
     def draw(self, count: int) -> list[int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 
 from fedsim.errors import UserError
@@ -26,8 +24,8 @@ class Scripted(Selection):
     clients.
     """
 
-    name: ClassVar[str] = "scripted"
-    chooses: ClassVar[bool] = False
+    name = "scripted"
+    chooses = False
     Params = ScriptedParams
 
     def __init__(self, params: ScriptedParams, server: ServerPort) -> None:

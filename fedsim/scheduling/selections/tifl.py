@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
@@ -37,7 +35,7 @@ class TiFL(Selection):
     ``vanilla`` is uniform selection).
     """
 
-    name: ClassVar[str] = "tifl"
+    name = "tifl"
     Params = TiFLParams
 
     def __init__(self, params: TiFLParams, server: ServerPort) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -41,9 +41,9 @@ class TiFLAdaptive(TiFL):
     of the clients; every evaluation executes pending training.
     """
 
-    name: ClassVar[str] = "tifl_adaptive"
-    needs_training: ClassVar[bool] = True
-    needs_client_tests: ClassVar[bool] = True
+    name = "tifl_adaptive"
+    needs_training = True
+    needs_client_tests = True
     Params = TiFLAdaptiveParams
 
     def __init__(self, params: TiFLAdaptiveParams, server: ServerPort) -> None:

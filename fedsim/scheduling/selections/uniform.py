@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from fedsim.scheduling.base import CohortParams, Selection
 
 
 class Uniform(Selection):
     """Clients drawn uniformly without replacement from those that are checked in and idle."""
 
-    name: ClassVar[str] = "uniform"
+    name = "uniform"
     Params = CohortParams
 
     def draw(self, count: int) -> list[int]:

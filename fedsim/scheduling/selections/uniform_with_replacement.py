@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from fedsim.scheduling.base import CohortParams
 from fedsim.scheduling.drawing import Replacing
 
@@ -15,7 +13,7 @@ class UniformWithReplacement(Replacing):
     FedAvg on Non-IID Data, ICLR 2020, with equal weights).
     """
 
-    name: ClassVar[str] = "uniform_with_replacement"
+    name = "uniform_with_replacement"
     Params = CohortParams
 
     def draw(self, count: int) -> list[int]:
