@@ -10,7 +10,6 @@ from typing import Any, get_args
 import click
 from pydantic import BaseModel
 
-from fedsim import bundled
 from fedsim.bundled import references
 from fedsim.cli.options import (
     completing,
@@ -29,7 +28,7 @@ from fedsim.parts.parameters import alternatives, fields_by_key, without_markup
 from fedsim.scenario.description import example, keys_elsewhere, parameters, prose, section_of
 from fedsim.scenario.model import Scenario
 from fedsim.tasks.user_model import ModuleParameters
-from fedsim.vocabulary.formatting import format_command, format_names
+from fedsim.vocabulary.formatting import format_names
 
 
 @click.command(name="describe")
@@ -140,7 +139,7 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
     """Facts about a section or a key of a scenario.
 
     Raises:
-        UserError: it is neither; the hint gives the command that describes it, if it is something else.
+        UserError: it is neither.
     """
     every = list(parameters(Scenario)) if len(kinds) > 1 else []
     # A key of the user's own modules, which are not in the catalog.
@@ -163,9 +162,6 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
             )
     rows = [row for row in every if f"{row.key}.".startswith(f"{part}.")]
     if not rows:
-        if instead := _something_else(part):
-            hint = f"describe it with: {instead}"
-            raise UserError(f"'{part}' is not a part of a scenario", hint=hint)
         known = [name for one in kinds for name in CATALOG.parts(one)]
         similar = keys_elsewhere(part) if every else ""
         similar = similar or nearest(part, [*known, *(row.key for row in every)])
@@ -202,23 +198,6 @@ def _summary(text: str) -> str:
 
 _NO_PART: dict[str, Any] = {"needs": [], "paper": "", "links": [], "bibtex": [], "example": ""}
 """Facts that only a part has; those of a section, a key, a choice or a rule."""
-
-
-def _something_else(name: str) -> str:
-    """The command that describes a thing of this name that is not a part; empty if there is none."""
-    from fedsim.traces.synthesis import PRESETS, known_families
-
-    path, trace = Path(name), name.removeprefix(bundled.PREFIX)
-    is_scenario = name in bundled.scenarios() or path.suffix in (".yaml", ".yml")
-    commands = (
-        (trace in bundled.traces(), "traces", "inspect", f"{bundled.PREFIX}{trace}"),
-        (name in {**PRESETS, **known_families()}, "traces", "synthesize", name),
-        ((path / "manifest.json").is_file(), "traces", "inspect", name),
-        (is_scenario, "scenario", "show", name),
-        ((path / "run.json").is_file(), "report", name),
-        (path.suffix == ".py", "describe", f"{name}:ClassName"),
-    )
-    return next((format_command(*words) for applies, *words in commands if applies), "")
 
 
 def _of_user(part: str, kinds: list[str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import UserError, raise_all
+from fedsim.errors import UserError
 from fedsim.network.base import (
     BIT_NS_PER_BYTE,
     Direction,
@@ -141,7 +141,7 @@ class StaticNetwork(ConstantNetwork):
         clients: number of clients.
 
     Raises:
-        UserErrors: values are negative or missing.
+        UserError: a value is negative or missing.
     """
 
     def __init__(
@@ -152,20 +152,14 @@ class StaticNetwork(ConstantNetwork):
         up_bps: npt.ArrayLike,
         clients: int,
     ) -> None:
-        errors: list[UserError] = []
-        columns: list[Any] = []
-        for make in (
-            lambda: rate_column_bps(down_bps, clients, "devices.network.down"),
-            lambda: rate_column_bps(up_bps, clients, "devices.network.up"),
-            lambda: latency_column_ns(latency_s, clients),
-        ):
-            try:
-                columns.append(make())
-            except UserError as error:
-                errors.append(error)
-        raise_all(errors)
-        *rates, latency_ns = columns
-        super().__init__(latency_ns=[latency_ns, latency_ns], rates_bps=rates)
+        latency_ns = latency_column_ns(latency_s, clients)
+        super().__init__(
+            latency_ns=[latency_ns, latency_ns],
+            rates_bps=[
+                rate_column_bps(down_bps, clients, "devices.network.down"),
+                rate_column_bps(up_bps, clients, "devices.network.up"),
+            ],
+        )
 
 
 class VaryingNetwork(StaticNetwork):
@@ -181,7 +175,7 @@ class VaryingNetwork(StaticNetwork):
         links: as for :class:`StaticNetwork`.
 
     Raises:
-        UserErrors: values are negative or missing.
+        UserError: a value is negative or missing.
     """
 
     def __init__(self, *, cv: FloatArray, streams: Sequence[Stream], **links: Any) -> None:

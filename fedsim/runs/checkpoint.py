@@ -44,14 +44,9 @@ class Checkpoints:
         self.path = Path(path)
 
     def _numbered(self) -> list[Path]:
-        """The checkpoints, oldest first; links and files with such names are not fedsim's."""
-        return [path for path in self._taken() if path.is_dir() and not path.is_symlink()]
-
-    def _taken(self) -> list[Path]:
-        if not self.path.is_dir():
-            return []
+        """The checkpoints, oldest first."""
         return sorted(
-            (path for path in self.path.iterdir() if path.name.isdecimal()),
+            (path for path in self.path.glob("*") if path.name.isdecimal()),
             key=lambda path: int(path.name),
         )
 
@@ -62,8 +57,8 @@ class Checkpoints:
             tensors: any shapes and types, on any device; read one after the other.
             state: what JSON can hold; floats survive exactly.
         """
-        earlier, taken = self._numbered(), self._taken()
-        number = int(taken[-1].name) + 1 if taken else 1
+        earlier = self._numbered()
+        number = int(earlier[-1].name) + 1 if earlier else 1
         self.path.mkdir(parents=True, exist_ok=True)
         remove_temporaries(self.path)
         with replacing_folder(self.path / str(number)) as folder:

@@ -9,7 +9,6 @@ import pytest
 from ruamel.yaml import YAML
 
 from fedsim.cli.describe import describe
-from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.loading import load_part
 from tests.cli.invoking import assert_refused, invoke
@@ -87,29 +86,6 @@ def test_sections_and_keys_of_a_scenario_are_described(
     assert described["written_in"] == section
     assert [row["key"] for row in described["parameters"]] == keys
     assert f"{keys[0]}: " in invoke("describe", name).stdout
-
-
-@pytest.mark.parametrize(
-    ("name", "command"),
-    [
-        ("phones_week", "fedsim traces inspect builtin:phones_week"),
-        ("mine", "fedsim traces inspect mine"),
-        ("markov", "fedsim traces synthesize markov"),
-        ("phone_mostly_on", "fedsim traces synthesize phone_mostly_on"),
-        ("quickstart", "fedsim scenario show quickstart"),
-        ("runs/a", "fedsim report runs/a"),
-        ("mine.py", "fedsim describe mine.py:ClassName"),
-    ],
-)
-def test_names_of_other_things_lead_to_what_describes_them(
-    name: str, command: str, tmp_path: Path
-) -> None:
-    for file in ("runs/a/run.json", "mine/manifest.json"):
-        (tmp_path / file).parent.mkdir(parents=True)
-        (tmp_path / file).touch()
-    with working_in(tmp_path), pytest.raises(UserError) as caught:
-        describe(name)
-    assert command in str(caught.value.hint)
 
 
 @pytest.fixture

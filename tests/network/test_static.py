@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -72,18 +74,18 @@ def test_an_infinite_rate_costs_only_the_latency() -> None:
     assert network.bytes_by(0, DOWN, 1e9, 5, 6) == 1e9
 
 
-def test_every_bad_column_is_reported() -> None:
-    with pytest.raises(UserError) as caught:
-        StaticNetwork(
-            latency_s=np.array([0.0, np.nan]),
-            down_bps=-1.0,
-            up_bps=np.array([1.0, np.nan]),
-            clients=2,
-        )
-    text = str(caught.value)
-    assert "network.down: rate of client 0" in text
-    assert "network.up: rate of client 1" in text
-    assert "network.latency: latency of client 1" in text
+@pytest.mark.parametrize(
+    ("column", "value", "where"),
+    [
+        ("down_bps", -1.0, "network.down: rate of client 0"),
+        ("up_bps", [1.0, np.nan], "network.up: rate of client 1"),
+        ("latency_s", [0.0, np.nan], "network.latency: latency of client 1"),
+    ],
+)
+def test_a_bad_column_is_refused(column: str, value: Any, where: str) -> None:
+    columns: dict[str, Any] = {"latency_s": 0.0, "down_bps": 1.0, "up_bps": 1.0, column: value}
+    with pytest.raises(UserError, match=where):
+        StaticNetwork(clients=2, **columns)
 
 
 @given(

@@ -1,4 +1,4 @@
-"""Checkpoints in a folder that holds other things under the names of checkpoints."""
+"""Checkpoints: the newest whole one is read, and files are of bounded size."""
 
 from __future__ import annotations
 
@@ -16,33 +16,6 @@ from fedsim.learning.memory import Tensors
 from fedsim.runs import Checkpoints
 from fedsim.runs.checkpoint import save_tensors
 from tests.runs.written import started
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"), [("0", "link"), ("1", "dangling link"), ("7", "link"), ("7", "file")]
-)
-def test_links_and_files_are_neither_read_nor_replaced(
-    tmp_path: Path, name: str, kind: str
-) -> None:
-    folder, elsewhere = tmp_path / "checkpoint", tmp_path / "elsewhere"
-    folder.mkdir()
-    Checkpoints(elsewhere).save({"a": torch.ones(1)}, {"whose": "a stranger's"})
-    intruder = folder / name
-    if kind == "file":
-        intruder.write_text("not a checkpoint")
-    else:
-        intruder.symlink_to(elsewhere / "1" if kind == "link" else tmp_path / "nowhere")
-    checkpoints = Checkpoints(folder)
-    assert checkpoints.load() is None
-    assert checkpoints.count_files() == 0
-    assert checkpoints.damaged() == []
-    for value in range(4):
-        checkpoints.save({"a": torch.zeros(1)}, {"value": value})
-    loaded = checkpoints.load()
-    assert loaded is not None
-    assert loaded[1] == {"value": 3}
-    assert intruder.is_symlink() == (kind != "file")
-    assert (elsewhere / "1" / "state.json").exists()
 
 
 def test_a_checkpoint_is_written_in_files_of_bounded_size(
