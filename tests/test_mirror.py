@@ -45,7 +45,6 @@ ELSEWHERE = {
     "network/transports/fluid.py": ("network/test_transported.py", "adds nothing to a transfer"),
     "tasks/datasets/fashion_mnist.py": ("tasks/datasets/test_mnist.py", "other files of MNIST"),
     "parts/extras.py": ("tasks/datasets/test_torchvision.py", "imports an optional package"),
-    "tasks/reading/samples.py": ("tasks/datasets/test_npz.py", "what all of them share"),
     "traces/parameters.py": ("composition/test_needs.py", "declarations"),
     "traces/synthesis/family.py": ("traces/synthesis/families/test_simple.py", "an interface"),
 }

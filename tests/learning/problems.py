@@ -42,7 +42,7 @@ from fedsim.tasks.kinds.quadratic import QuadraticParams, QuadraticTask
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.model import Family, ModelComponent
 from fedsim.tasks.modules.dropout import KeyedDropout
-from fedsim.tasks.modules.linear_stack import LinearStack
+from fedsim.tasks.modules.networks import LinearStack
 from fedsim.tasks.partition import Partition
 from fedsim.tasks.sequential import Conv, Linear, SequentialModel
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Evaluate, Instruction, Train

@@ -12,7 +12,7 @@ from torch.nn import functional
 from fedsim.learning.kernels.linear_steps import reduced
 from fedsim.learning.kernels.supervised import StackedKernel, StackedSession
 from fedsim.tasks.kinds.supervised import SupervisedTask
-from fedsim.tasks.modules.split_linear import SplitLinear
+from fedsim.tasks.modules.networks import SplitLinear
 
 
 class _SplitLinearSession(StackedSession["SplitLinearKernel"]):

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.reading.files import FolderParameters, Remote, damaged, locate
-from fedsim.tasks.reading.idx import read_bytes
+from fedsim.tasks.reading.images import read_bytes
 from fedsim.tasks.reading.splitting import held_out, split_dataset, standardized
 
 _CENTERS = {

@@ -7,8 +7,7 @@ from pathlib import Path
 from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
 from fedsim.tasks.reading.arrays import names_of_arrays, read_arrays
 from fedsim.tasks.reading.files import resolve
-from fedsim.tasks.reading.layouts import Layout, Names, array_names
-from fedsim.tasks.reading.samples import dataset_of_arrays, joined
+from fedsim.tasks.reading.samples import Layout, Names, array_names, dataset_of_arrays, joined
 from fedsim.tasks.reading.splitting import HeldOutParameters
 
 

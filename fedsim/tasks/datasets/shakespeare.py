@@ -11,7 +11,7 @@ from pydantic import Field
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset, DatasetComponent, deferred
 from fedsim.tasks.reading.files import FolderParameters, Remote, damaged, local_folder, locate
-from fedsim.tasks.reading.idx import read_bytes
+from fedsim.tasks.reading.images import read_bytes
 from fedsim.tasks.reading.leaf import read_leaf
 
 Codes = npt.NDArray[np.uint8]

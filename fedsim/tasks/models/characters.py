@@ -48,7 +48,7 @@ class CharLstm(_CharacterModel):
 
     def build(self, dataset: Dataset) -> nn.Module:
         """The layers for this data set's characters."""
-        from fedsim.tasks.modules.characters import CharacterLstm
+        from fedsim.tasks.modules.networks import CharacterLstm
 
         characters, _ = self._characters(dataset)
         params = self.params
@@ -90,7 +90,7 @@ class CharTransformer(_CharacterModel):
 
     def build(self, dataset: Dataset) -> nn.Module:
         """The layers for this data set's characters."""
-        from fedsim.tasks.modules.characters import CharacterTransformer
+        from fedsim.tasks.modules.networks import CharacterTransformer
 
         params = self.params
         return CharacterTransformer(

@@ -47,7 +47,7 @@ class Linear(ModelComponent):
 
     def build(self, dataset: Dataset) -> nn.Module:
         """The module for this data set's features."""
-        from fedsim.tasks.modules.split_linear import SplitLinear
+        from fedsim.tasks.modules.networks import SplitLinear
 
         params, features = self.params, self._features(dataset)
         return SplitLinear(

@@ -20,7 +20,7 @@ class _LinearStack(ModelComponent):
 
     def build(self, dataset: Dataset) -> nn.Module:
         """The layers for this dataset."""
-        from fedsim.tasks.modules.linear_stack import LinearStack
+        from fedsim.tasks.modules.networks import LinearStack
 
         return LinearStack(self._widths(dataset))
 

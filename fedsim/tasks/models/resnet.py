@@ -35,7 +35,7 @@ class _ResNet(ModelComponent):
 
     def build(self, dataset: Dataset) -> nn.Module:
         """The layers for this data set's images."""
-        from fedsim.tasks.modules.residual import ResidualNetwork
+        from fedsim.tasks.modules.networks import ResidualNetwork
 
         depth = self._depth(dataset)
         groups = self.params.groups if self.params.norm == "group" else None

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
 from fedsim.tasks.dataset import Dataset, PixelMap
 from fedsim.tasks.reading.files import Archive, damaged
-from fedsim.tasks.reading.idx import read_bytes
+from fedsim.tasks.reading.images import read_bytes
 
 _SHAPE = (3, 32, 32)
 _MIRRORS = ("https://www.cs.toronto.edu/~kriz/", "https://cave.cs.toronto.edu/kriz/")

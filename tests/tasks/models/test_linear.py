@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from fedsim.tasks.modules.split_linear import SplitLinear
+from fedsim.tasks.modules.networks import SplitLinear
 from tests.tasks.toys import task, toy_dataset
 
 
