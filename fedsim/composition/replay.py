@@ -49,8 +49,8 @@ DISPATCHES = 50
 AGGREGATIONS = 2
 _TOLERANCE = 1e-3
 """Largest difference between groups of different sizes on a GPU, relative to the largest entry of a tensor."""
-_DIFFERENCE, _MISTAKE = "difference.txt", "mistake.json"
-"""Files in which a process leaves why it has failed."""
+_MISTAKE = "mistake.json"
+"""File in which a process leaves why it has failed."""
 
 _RANDOM_NUMBERS: Mapping[str, str] = {
     "method": "draw from self.context.generator(...), keyed by version, or by client and sequence",
@@ -145,7 +145,7 @@ def replay(
         ]
         outputs = [process.communicate()[0] for process in processes]
         if processes[0].returncode:
-            raise _failure(folder, outputs[0])
+            raise _failure(loaded, folder, outputs[0])
         first, fails = load_run(folder / "first"), bool(processes[1].returncode)
         exact = loaded.scenario.training.device == "cpu" or not torch.cuda.is_available()
         for kind in ("second", "eager"):
@@ -155,11 +155,8 @@ def replay(
                 difference = _difference(first, other, exact=exact or not resumed, whole=not fails)
                 if difference is not None:
                     raise _error(loaded, difference.words, difference.causes, resumed=resumed)
-        if (folder / _DIFFERENCE).exists():
-            words = (folder / _DIFFERENCE).read_text(encoding="utf-8")
-            raise _error(loaded, words, OF_TIME, resumed=True)
         if fails:
-            raise _failure(folder, outputs[1])
+            raise _failure(loaded, folder, outputs[1])
         return Replay(len(first.dispatches), len(first.aggregations))
 
 
@@ -180,10 +177,9 @@ def _main(number: str, name: str, dispatches: str, aggregations: str, *kinds: st
                 raise
             where = users_line(error)
             users = UserError("your own code fails with the error below", where=where)
-        if isinstance(users.__context__, TimelineDiffers):
-            words = users.__context__.message.partition(": ")[2]
-            (folder / _DIFFERENCE).write_text(words, encoding="utf-8")
         mistake = {"message": users.message, "where": users.where, "hint": users.hint}
+        if isinstance(users.__context__, TimelineDiffers):
+            mistake["difference"] = users.__context__.message.partition(": ")[2]
         (folder / _MISTAKE).write_text(json.dumps(mistake), encoding="utf-8")
         sys.exit(2)
 
@@ -219,16 +215,17 @@ def _until(dispatches: int, aggregations: int) -> OnProgress:
     return on_progress
 
 
-def _failure(folder: Path, output: str) -> UserError:
-    """The error for a run that has failed."""
+def _failure(loaded: LoadedScenario, folder: Path, output: str) -> UserError:
+    """The error for a run that has failed, or whose resumed part has another timeline."""
     path = folder / _MISTAKE
     if not path.exists():
         raise RuntimeError(f"a run of the beginning of the scenario has failed:\n{output}")
     mistake = json.loads(path.read_text(encoding="utf-8"))
+    if "difference" in mistake:
+        return _error(loaded, mistake["difference"], OF_TIME, resumed=True)
     message = f"{mistake['message']}, in a run of the beginning of the scenario"
-    if mistake["hint"] is None:
-        mistake["hint"] = output.strip() or None
-    return UserError(message, where=mistake["where"], hint=mistake["hint"])
+    hint = mistake["hint"] or output.strip() or None
+    return UserError(message, where=mistake["where"], hint=hint)
 
 
 # -- the first difference ----------------------------------------------------------------------------------------------

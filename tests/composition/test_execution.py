@@ -185,78 +185,6 @@ def test_clients_without_tests_of_their_own_cannot_be_measured(tmp_path: Path) -
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.usefixtures("without_report")
-@pytest.mark.parametrize(
-    ("changes", "refused", "suits"),
-    [
-        ({}, 7, 17),
-        ({"batch_size": 16, "local_steps": 7}, 0, 0),
-        ({"batch_size": 16, "local_steps": 8}, 7, 17),
-        ({"batch_size": 16, "time_budget": "1s"}, 7, 17),
-        # 112 samples leave one in a batch of 111, 113 in one of 112.
-        ({"batch_size": 111}, 4, 110),
-        ({"batch_size": 1}, 11, 2),
-        ({"local_epochs": 1, "batches": "with_replacement"}, 0, 0),
-        ({"batch_size": 1, "local_steps": 2, "batches": "with_replacement"}, 11, 2),
-    ],
-)
-def test_a_mini_batch_of_one_sample_is_refused_where_the_model_needs_two(
-    tmp_path: Path, changes: dict[str, Any], refused: int, suits: int
-) -> None:
-    """Of 1,239 samples seven clients have 113 and four 112, so that batches of 16 are eight, the last of one sample."""
-    (tmp_path / "own.py").write_text(NORMED)
-    (tmp_path / "own.csv").write_text(
-        "sample,client\n" + "".join(f"{row},{row % 11}\n" for row in range(1239))
-    )
-    world = digits(stop={"rounds": 1}, training={"local_epochs": 1, "batch_size": 16})
-    if changes:
-        world["training"] = {"batch_size": 16, **changes}
-    world["task"] = {
-        **world["task"],
-        "partition": {"name": "file", "path": str(tmp_path / "own.csv")},
-        "model": {"name": f"{tmp_path / 'own.py'}:Normed"},
-    }
-    if not refused:
-        fedsim.run(world, tmp_path / "run")
-        return
-    with pytest.raises(
-        UserError, match=rf"{refused} clients have a mini-batch of one sample"
-    ) as refusal:
-        fedsim.run(world, tmp_path / "run")
-    hint = refusal.value.hint or ""
-    assert (
-        f"set training.batch_size to {suits}, which suits all clients, or use a different" in hint
-    )
-    drops = changes.get("batch_size") != 1
-    assert hint.startswith("set training.last_batch to drop, or ") == drops
-    assert not (tmp_path / "run").exists()
-    if drops:
-        dropping = {**world, "training": {**world["training"], "last_batch": "drop"}}
-        fedsim.run(dropping, tmp_path / "dropping")
-    world["training"]["batch_size"] = suits
-    fedsim.run(world, tmp_path / "run")
-
-
-@pytest.mark.parametrize("given", [True, False])
-def test_fewer_clients_are_suggested_if_their_number_is_given(tmp_path: Path, given: bool) -> None:
-    (tmp_path / "own.py").write_text(NORMED)
-    (tmp_path / "own.csv").write_text(
-        "sample,client\n" + "".join(f"{row},{min(row, 1)}\n" for row in range(1239))
-    )
-    partition = (
-        {"name": "quantity_skew", "clients": 400, "alpha": 0.5}
-        if given
-        else {"name": "file", "path": str(tmp_path / "own.csv")}
-    )
-    world = digits(training={"local_epochs": 1, "batch_size": 16})
-    model = {"name": f"{tmp_path / 'own.py'}:Normed"}
-    world["task"] = {**world["task"], "partition": partition, "model": model}
-    with pytest.raises(UserError, match="a mini-batch of one sample") as refusal:
-        fedsim.run(world, tmp_path / "run")
-    fewer = "use fewer clients, or " if given else ""
-    assert refusal.value.hint == f"{fewer}use a different normalization, such as group norm"
-
-
 NORMED = """
 import torch
 from torch import nn
@@ -271,11 +199,69 @@ class Normed(nn.Module):
 """
 
 
+def normed(folder: Path, partition: Any = None, **training: Any) -> dict[str, Any]:
+    """A round of a model with batch normalization: 1,239 samples of eleven clients, of which seven have 113 and four
+    112, so that batches of 16 are eight, the last of one sample; or with another partition."""
+    (folder / "own.py").write_text(NORMED)
+    rows = "".join(f"{row},{row % 11}\n" for row in range(1239))
+    (folder / "own.csv").write_text(f"sample,client\n{rows}")
+    world = digits(stop={"rounds": 1}, training={"batch_size": 16, **training})
+    world["task"] = {
+        **world["task"],
+        "partition": partition or {"name": "file", "path": str(folder / "own.csv")},
+        "model": {"name": f"{folder / 'own.py'}:Normed"},
+    }
+    return world
+
+
+@pytest.mark.usefixtures("without_report")
+@pytest.mark.parametrize(
+    ("training", "refused", "suits"),
+    [
+        ({"local_epochs": 1}, 7, 17),
+        ({"local_steps": 7}, 0, 0),
+        ({"local_steps": 8}, 7, 17),
+        ({"time_budget": "1s"}, 7, 17),
+        # 112 samples leave one in a batch of 111, 113 in one of 112.
+        ({"batch_size": 111}, 4, 110),
+        ({"batch_size": 1}, 11, 2),
+        ({"local_epochs": 1, "batches": "with_replacement"}, 0, 0),
+        ({"batch_size": 1, "local_steps": 2, "batches": "with_replacement"}, 11, 2),
+    ],
+)
+def test_a_mini_batch_of_one_sample_is_refused_where_the_model_needs_two(
+    tmp_path: Path, training: dict[str, Any], refused: int, suits: int
+) -> None:
+    if not refused:
+        fedsim.run(normed(tmp_path, **training), tmp_path / "run")
+        return
+    message = f"{refused} clients have a mini-batch of one sample"
+    with pytest.raises(UserError, match=message) as refusal:
+        fedsim.run(normed(tmp_path, **training), tmp_path / "run")
+    hint = str(refusal.value.hint)
+    assert (
+        f"set training.batch_size to {suits}, which suits all clients, or use a different" in hint
+    )
+    assert not (tmp_path / "run").exists()
+    drops = training.get("batch_size") != 1
+    assert hint.startswith("set training.last_batch to drop, or ") == drops
+    if drops:
+        fedsim.run(normed(tmp_path, **training, last_batch="drop"), tmp_path / "dropping")
+    fedsim.run(normed(tmp_path, **{**training, "batch_size": suits}), tmp_path / "run")
+
+
+def test_fewer_clients_are_suggested_if_their_number_is_given(tmp_path: Path) -> None:
+    partition = {"name": "quantity_skew", "clients": 400, "alpha": 0.5}
+    with pytest.raises(UserError, match="a mini-batch of one sample") as refusal:
+        fedsim.run(normed(tmp_path, partition, local_epochs=1), tmp_path / "run")
+    assert (
+        refusal.value.hint
+        == "use fewer clients, or use a different normalization, such as group norm"
+    )
+
+
 def test_a_mistake_that_the_learner_finds_leaves_nothing_behind(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(NORMED)
-    world = digits()
-    world["task"] = {**world["task"], "model": {"name": f"{tmp_path / 'own.py'}:Normed"}}
-    world["training"]["executor"] = "stacked"
+    world = normed(tmp_path, batch_size=17, executor="stacked")
     with pytest.raises(UserError, match="cannot train several clients"):
         fedsim.run(world, tmp_path / "run")
     assert not (tmp_path / "run").exists()
