@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from click.testing import CliRunner
 
 import fedsim
@@ -16,7 +15,6 @@ from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.scheduling.schedules.compass import Compass
 from tests.methods.driver import play
-from tests.methods.fakes import Written, make
 from tests.methods.own_method import SCENARIO
 from tests.methods.personal_worlds import CASE_B, Story, coupled
 
@@ -24,36 +22,15 @@ pytestmark = pytest.mark.usefixtures("without_reports")
 
 
 def test_a_round_in_which_nothing_arrives_changes_nothing() -> None:
-    for method in ("fedavg_p", "scaffold_p", "fedalt", "ditto", "feddyn", "fedadam", "fedprox"):
-        story = Story(method, coupled(CASE_B)) if method.endswith("_p") else None
-        if story is not None:
-            story.round([], lost=[0, 1, 2])
-            for name in ("u", "v", "c", "ci"):
-                series = getattr(story, name)
-                if series:
-                    np.testing.assert_array_equal(series[0], series[1])
-        else:
-            played = play(method, coupled(CASE_B, initial=[0.3, -0.2]), [[]])
-            np.testing.assert_array_equal(played.models[0], played.models[1])
-
-
-def test_an_empty_version_changes_nothing() -> None:
-    empty = Written({"delta": np.empty((0, 1)), "model": np.empty((0, 1))})  # type: ignore[dict-item]
-    for name in ("fedcompass", "fedbuff", "fedasync", "fedat", "fedavgm"):
-        method = make({"name": name}, [1, 1])
-        state = method.initial_state(torch.tensor([2.0], dtype=torch.float64))
-        assert method.aggregate(state, empty)["model"].item() == 2.0
-
-
-def test_the_server_state_is_never_changed_in_place() -> None:
-    for name in ("fedcompass", "fedbuff", "fedasync", "fedat", "fedavgm"):
-        given = {"name": name} | ({"momentum": 0.5} if name == "fedcompass" else {})
-        method = make(given, [1, 1])
-        state = method.initial_state(torch.tensor([2.0], dtype=torch.float64))
-        before = {key: value.clone() for key, value in state.items()}
-        vector = method.upload()[0].name
-        method.aggregate(state, Written({vector: [[1.0], [4.0]]}))
-        assert all(torch.equal(state[key], before[key]) for key in before)
+    for method in ("fedavg_p", "scaffold_p"):
+        story = Story(method, coupled(CASE_B)).round([], lost=[0, 1, 2])
+        for name in ("u", "v", "c", "ci"):
+            if series := getattr(story, name):
+                np.testing.assert_array_equal(series[0], series[1])
+    others = "fedalt ditto feddyn fedadam fedprox fedcompass fedbuff fedasync fedat fedavgm"
+    for method in others.split():
+        played = play(method, coupled(CASE_B, initial=[0.3, -0.2]), [[]])
+        np.testing.assert_array_equal(played.models[0], played.models[1])
 
 
 @pytest.mark.parametrize(
@@ -84,13 +61,6 @@ def test_a_method_brings_its_schedule(method: str, schedule: str, tmp_path: Path
     assert losses.iloc[-1] < losses.iloc[0]
     timing = fedsim.run(scenario, tmp_path / "timing", timing_only=True)
     assert timing.dispatches.equals(run.dispatches)
-
-
-def test_every_method_here_says_where_it_comes_from() -> None:
-    for name in ("fedcompass", "fedasync", "fedbuff", "fedat", "fedavgm"):
-        method = CATALOG.parts("method")[name]
-        assert method.title
-        assert method.paper
 
 
 def test_a_users_class_does_not_inherit_title_and_paper() -> None:
