@@ -32,7 +32,7 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.life import Plan
 from fedsim.simulation.plan import Dispatches
-from fedsim.simulation.rows import DispatchRows
+from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.updates import Ended
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending, Outcome
@@ -50,11 +50,13 @@ class Log:
     versions_s: list[float] = field(default_factory=list)
 
     def __post_init__(self, power: Power) -> None:
-        self._rows = DispatchRows(power)
+        self._power = power
 
     def append_dispatch(self, ended: Ended) -> None:
         """Record a dispatch."""
-        row = {name: column.item() for name, column in self._rows.columns([ended]).items()}
+        row = {
+            name: column.item() for name, column in dispatch_columns(self._power, [ended]).items()
+        }
         row["outcome"] = ended.outcome.label
         self.dispatches.append(row)
 

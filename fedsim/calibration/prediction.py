@@ -18,7 +18,7 @@ from fedsim.calibration.log import WORK
 from fedsim.calibration.rounds import IN_TIME, round_durations_s
 from fedsim.composition.assembly import assemble, build_server
 from fedsim.scenario.loading import LoadedScenario
-from fedsim.simulation.rows import DispatchRows
+from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.updates import Ended
 from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import Aggregate
@@ -138,7 +138,7 @@ def simulated_log(loaded: LoadedScenario) -> pd.DataFrame:
     rows = _Rows()
     assembly = assemble(loaded, timing_only=True)
     build_server(assembly, None, rows).run()
-    table = pd.DataFrame(DispatchRows(assembly.population.power).columns(rows.ended))
+    table = pd.DataFrame(dispatch_columns(assembly.population.power, rows.ended))
     log = pd.DataFrame(
         {
             "client": table["client_id"],

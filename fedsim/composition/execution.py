@@ -45,7 +45,7 @@ from fedsim.runs.writer import RunWriter
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override
 from fedsim.scenario.own_code import write_sources
-from fedsim.simulation.rows import DispatchRows
+from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.server import Server
 from fedsim.units import NS_PER_S
 from fedsim.vocabulary.formatting import format_count, format_duration
@@ -291,7 +291,7 @@ class _Execution:
         self._trackers: Trackers | None = None
         self._learner: Learner | None = None
         self._plane: TimedPlane | None = None
-        columns = DispatchRows(assembly.population.power).columns
+        columns = partial(dispatch_columns, assembly.population.power)
         self.writer = RunWriter(folder, clients=assembly.task.clients, columns=columns)
         try:
             if assembly.learns:

@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import from_python
 from fedsim.scenario.source import to_yaml
 from fedsim.simulation.facts import Work as FullWork
-from fedsim.simulation.rows import DispatchRows
+from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.server import Limits
 from fedsim.tasks.base import FORWARD_PASSES_PER_STEP
 from fedsim.tasks.kinds.flower import FlowerParams, FlowerTask
@@ -186,8 +187,9 @@ def execute(
             info["app"] = app.name
         begun = {**info, "clients": params.clients, "run_config": dict(app.run_config)}
         folder.begin(to_yaml(resolved(loaded)), begun)
-        columns = DispatchRows(population.power).columns
-        with RunWriter(folder, clients=params.clients, columns=columns) as writer:
+        columns = partial(dispatch_columns, population.power)
+        writer = RunWriter(folder, clients=params.clients, columns=columns)
+        with contextlib.closing(writer):
             stop, server = scenario.stop, scenario.server
             detection = server.failure_detection
             exchange = Exchange(

@@ -166,10 +166,6 @@ class SharedNetwork(ConstantNetwork):
                 0,
             )
 
-    def __len__(self) -> int:
-        """Number of transfers in progress."""
-        return len(self._under_way)
-
     def start_transfer(
         self, transfer_id: int, client: int, direction: Direction, size_bytes: float, now_ns: int
     ) -> None:

@@ -276,13 +276,8 @@ class Selection(Component, ABC):
     def cohort_size(self, factor: float = 1.0) -> int:
         """Number of clients wanted for a round: ``cohort`` times ``factor``, rounded up; all clients if no cohort is
         given."""
-        size = self.largest_cohort
+        size = cohort_of(self.params)
         return self.server.clients if size is None else math.ceil(size * factor - 1e-9)
-
-    @property
-    def largest_cohort(self) -> int | None:
-        """The ``cohort`` parameter; see :func:`cohort_of`."""
-        return cohort_of(self.params)
 
     def on_arrival(self, dispatch: Dispatch) -> None:
         """Record an update that has arrived."""

@@ -35,55 +35,50 @@ _FROM_DISPATCH: dict[str, Callable[[Any], int]] = {
 _EXACT_NS = 1 << 53
 
 
-class DispatchRows:
-    """Makes rows of ended dispatches; ``power`` gives the energy that their devices use."""
+def dispatch_columns(power: Power, ended: Sequence[Ended]) -> dict[str, Column]:
+    """The columns of ``dispatches`` by name, (n,) each; times are NaN and whole numbers -1 if there is none.
 
-    def __init__(self, power: Power) -> None:
-        self._watts = power.watts
-        self._power_class = power.of_client
+    ``power`` gives the energy that their devices use.
+    """
+    dispatches, plans, *marks = zip(*ended, strict=True)
+    count = len(ended)
+    columns: dict[str, Column] = {
+        name: np.fromiter(map(read, dispatches), np.int64, count)
+        for name, read in _FROM_DISPATCH.items()
+    }
+    outcome, version, group, now_ns = (np.fromiter(mark, np.int64, count) for mark in marks)
+    end_ns, endings, downloaded, computed, steps_done, down, up, *work = zip(*plans, strict=True)
+    work_ns = np.array(work, dtype=np.int64)
+    end = np.fromiter(end_ns, np.int64, count)
+    ending = np.fromiter(endings, np.int64, count)
+    arrived = ending == Ending.ARRIVED
+    columns["dispatched_s"] = _seconds(columns["dispatched_s"])
+    columns["downloaded_s"] = _seconds_or_nan(np.fromiter(downloaded, np.int64, count))
+    columns["computed_s"] = _seconds_or_nan(np.fromiter(computed, np.int64, count))
+    columns["arrived_s"] = _seconds_or_nan(np.where(arrived, end, -1))
+    columns["steps_done"] = np.fromiter(steps_done, np.int64, count)
+    columns["outcome"] = outcome
+    columns["staleness"] = np.where(arrived, columns["staleness"], -1)
+    columns["aggregated_version"] = version
+    columns["bytes_down"] = np.rint(np.fromiter(down, np.float64, count)).astype(np.int64)
+    columns["bytes_up"] = np.rint(np.fromiter(up, np.float64, count)).astype(np.int64)
+    columns["energy_j"] = _joules(power, columns["client_id"], work_ns)
+    columns["group"] = group
+    columns["ended_s"] = _seconds(np.minimum(end, now_ns))
+    for name, spent_ns in zip(("download_s", "compute_s", "upload_s"), work_ns, strict=True):
+        columns[name] = _seconds(spent_ns)
+    columns["cause"] = np.where(outcome == Outcome.DROPPED, ending - Ending.OFFLINE, -1)
+    return columns
 
-    def columns(self, ended: Sequence[Ended]) -> dict[str, Column]:
-        """The columns of ``dispatches`` by name, (n,) each; times are NaN and whole numbers -1 if there is none."""
-        dispatches, plans, *marks = zip(*ended, strict=True)
-        count = len(ended)
-        columns: dict[str, Column] = {
-            name: np.fromiter(map(read, dispatches), np.int64, count)
-            for name, read in _FROM_DISPATCH.items()
-        }
-        outcome, version, group, now_ns = (np.fromiter(mark, np.int64, count) for mark in marks)
-        end_ns, endings, downloaded, computed, steps_done, down, up, *work = zip(
-            *plans, strict=True
-        )
-        work_ns = np.array(work, dtype=np.int64)
-        end = np.fromiter(end_ns, np.int64, count)
-        ending = np.fromiter(endings, np.int64, count)
-        arrived = ending == Ending.ARRIVED
-        columns["dispatched_s"] = _seconds(columns["dispatched_s"])
-        columns["downloaded_s"] = _seconds_or_nan(np.fromiter(downloaded, np.int64, count))
-        columns["computed_s"] = _seconds_or_nan(np.fromiter(computed, np.int64, count))
-        columns["arrived_s"] = _seconds_or_nan(np.where(arrived, end, -1))
-        columns["steps_done"] = np.fromiter(steps_done, np.int64, count)
-        columns["outcome"] = outcome
-        columns["staleness"] = np.where(arrived, columns["staleness"], -1)
-        columns["aggregated_version"] = version
-        columns["bytes_down"] = np.rint(np.fromiter(down, np.float64, count)).astype(np.int64)
-        columns["bytes_up"] = np.rint(np.fromiter(up, np.float64, count)).astype(np.int64)
-        columns["energy_j"] = self._joules(columns["client_id"], work_ns)
-        columns["group"] = group
-        columns["ended_s"] = _seconds(np.minimum(end, now_ns))
-        for name, spent_ns in zip(("download_s", "compute_s", "upload_s"), work_ns, strict=True):
-            columns[name] = _seconds(spent_ns)
-        columns["cause"] = np.where(outcome == Outcome.DROPPED, ending - Ending.OFFLINE, -1)
-        return columns
 
-    def _joules(self, clients: _Ints, work_ns: _Ints) -> npt.NDArray[np.float64]:
-        """Energy of each dispatch, as :meth:`fedsim.simulation.energy.EnergyUse.joules` computes it."""
-        watts = self._watts[self._power_class[clients]]
-        download_ns, compute_ns, upload_ns = work_ns
-        joules: npt.NDArray[np.float64] = (
-            watts[:, 0] * download_ns + watts[:, 1] * compute_ns + watts[:, 2] * upload_ns
-        ) / NS_PER_S
-        return joules
+def _joules(power: Power, clients: _Ints, work_ns: _Ints) -> npt.NDArray[np.float64]:
+    """Energy of each dispatch, as :meth:`fedsim.simulation.energy.EnergyUse.joules` computes it."""
+    watts = power.watts[power.of_client[clients]]
+    download_ns, compute_ns, upload_ns = work_ns
+    joules: npt.NDArray[np.float64] = (
+        watts[:, 0] * download_ns + watts[:, 1] * compute_ns + watts[:, 2] * upload_ns
+    ) / NS_PER_S
+    return joules
 
 
 def _seconds_or_nan(time_ns: _Ints) -> npt.NDArray[np.float64]:

@@ -38,7 +38,7 @@ class Ended(NamedTuple):
 
 
 class Recorder(Protocol):
-    """Records the rows of a run; :class:`fedsim.simulation.rows.DispatchRows` makes columns of ended dispatches."""
+    """Records the rows of a run; :func:`fedsim.simulation.rows.dispatch_columns` makes columns of ended dispatches."""
 
     def append_dispatch(self, ended: Ended) -> None:
         """Record a dispatch with its outcome."""

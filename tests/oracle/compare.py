@@ -11,7 +11,7 @@ from fedsim.composition.assembly import assemble, build_server
 from fedsim.composition.shared import Shared
 from fedsim.devices.population import Power
 from fedsim.runs.schema import DISPATCHES
-from fedsim.simulation.rows import DispatchRows
+from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.updates import Ended
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import make_table
@@ -42,7 +42,7 @@ class Recorder:
 
     def rows(self, power: Power) -> list[dict[str, Any]]:
         """One row per dispatch."""
-        columns = DispatchRows(power).columns(self.ended)
+        columns = dispatch_columns(power, self.ended)
         values = (columns[name].tolist() for name in DISPATCHES.schema.names)
         return [
             self._row(dict(zip(COLUMNS, row, strict=True))) for row in zip(*values, strict=True)

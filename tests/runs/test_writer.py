@@ -6,6 +6,7 @@ import math
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -141,7 +142,7 @@ def test_resume_writes_the_tables_anew_and_keeps_the_rest(tmp_path: Path) -> Non
     folder, writer = started(tmp_path / "run")
     writer.append_dispatch(FIRST)
     writer.close()
-    with RunWriter(folder, clients=6, columns=columns_of) as writer:
+    with closing(RunWriter(folder, clients=6, columns=columns_of)) as writer:
         writer.append_dispatch(SECOND)
         writer.finish()
     assert load_run(folder.path).dispatches["dispatch_id"].tolist() == [1]

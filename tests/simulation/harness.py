@@ -26,7 +26,7 @@ from fedsim.scenario.model import Energy, Failures
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort
 from fedsim.simulation.evaluations import EvaluationTimes
 from fedsim.simulation.facts import Clients, Rules, Work
-from fedsim.simulation.rows import DispatchRows
+from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.server import Limits, Server
 from fedsim.simulation.updates import Ended
 from fedsim.simulation.workload import Workload, Workloads
@@ -81,7 +81,7 @@ class Book:
         """The rows of all dispatches that have ended, in the order of their ends."""
         if not self.ended:
             return []
-        columns = DispatchRows(self.power).columns(self.ended)
+        columns = dispatch_columns(self.power, self.ended)
         values = (columns[field.name].tolist() for field in DISPATCHES.schema)
         return [dict(zip(COLUMNS, row, strict=True)) for row in zip(*values, strict=True)]
 

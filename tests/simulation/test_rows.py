@@ -14,7 +14,7 @@ from fedsim.runs.schema import DISPATCHES
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.life import Plan
-from fedsim.simulation.rows import DispatchRows
+from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.updates import Ended
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import CAUSE_LABELS, Ending, Outcome
@@ -75,7 +75,7 @@ def _cause(ended: Ended) -> int:
 
 @given(st.lists(endings(), min_size=1, max_size=5))
 def test_columns_are_the_values_of_each_dispatch(ended: list[Ended]) -> None:
-    columns = DispatchRows(POWER).columns(ended)
+    columns = dispatch_columns(POWER, ended)
     assert columns.keys() == set(DISPATCHES.schema.names)
     for index, one in enumerate(ended):
         row = tuple(columns[name][index].item() for name in DISPATCHES.schema.names)

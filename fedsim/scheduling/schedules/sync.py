@@ -10,7 +10,15 @@ from pydantic import Field
 
 from fedsim.errors import UserError
 from fedsim.parts.component import Parameters
-from fedsim.scheduling.base import Demands, Dispatch, Schedule, Selection, ServerPort, Timer
+from fedsim.scheduling.base import (
+    Demands,
+    Dispatch,
+    Schedule,
+    Selection,
+    ServerPort,
+    Timer,
+    cohort_of,
+)
 from fedsim.units import Duration, to_ns
 from fedsim.vocabulary.formatting import format_counted
 
@@ -77,7 +85,7 @@ class Sync(Schedule):
                 where="server.schedule.min_updates",
                 hint="set min_updates: 0, or remove the selection's allow_empty",
             )
-        cohort = selection.largest_cohort
+        cohort = cohort_of(selection.params)
         if cohort is not None and params.min_updates > cohort:
             raise UserError(
                 f"a round of {format_counted(cohort, 'client')} never yields "
