@@ -53,8 +53,8 @@ def write_population(
     """
     folder, network, availability = run.folder, population.network, population.availability
     step_ns = max(to_ns(_ONLINE_STEP_S), end_ns // _ONLINE_POINTS)
-    times_ns = np.arange(0, end_ns + 1, max(1, min(step_ns, max(1, end_ns // 50))), dtype=np.int64)
-    counts, online_ns = availability.online_summary(times_ns, 0, end_ns)
+    step_ns = max(1, min(step_ns, end_ns // 50))
+    counts, online_ns = availability.online_summary(step_ns, end_ns)
     absences = _Absences(run, population, end_ns)
     clients = clients_table(
         run.dispatches,
@@ -73,7 +73,7 @@ def write_population(
     )
     run.written({CLIENTS.name: write_parquet(folder.parquet(CLIENTS.name), CLIENTS, clients)})
     del clients
-    columns = {"time_s": times_ns / NS_PER_S, "online": counts}
+    columns = {"time_s": np.arange(len(counts)) * step_ns / NS_PER_S, "online": counts}
     write_parquet(folder.parquet(ONLINE.name), ONLINE, from_columns(ONLINE, columns))
     sampled = sampled_clients(run.dispatches["client_id"].to_numpy())
     rows, from_ns, until_ns = availability.intervals_between(sampled, 0, end_ns)

@@ -348,9 +348,9 @@ class AvailabilityIndex:
         some = end > begin
         return join_touching(owner[some], begin[some], end[some])
 
-    def _chunks(self, start_ns: int, end_ns: int) -> Iterator[Ints]:
+    def _chunks(self, span_ns: int) -> Iterator[Ints]:
         """Ranges of clients whose intervals in a span of time fit in memory together."""
-        span_us = -(-(end_ns - start_ns) // _NS)
+        span_us = -(-span_ns // _NS)
         first, last, _, period = self._layout.T
         laps = np.where(period > 0, span_us // np.maximum(period, 1) + 2, 1)
         total = np.cumsum((last - first) // 2 * laps + 1)
@@ -361,24 +361,25 @@ class AvailabilityIndex:
         for low, high in itertools.pairwise(edges):
             yield np.arange(low, high)
 
-    def online_summary(self, times_ns: Ints, start_ns: int, end_ns: int) -> tuple[Ints, Ints]:
-        """The number of clients online, and how long each is online, in one pass over the intervals.
+    def online_summary(self, step_ns: int, end_ns: int) -> tuple[Ints, Ints]:
+        """The number of clients online over time, and how long each is online, in one pass over the intervals.
 
         Args:
-            times_ns: instants (ns, ascending) from ``start_ns`` to at most ``end_ns``, shape (n,).
-            start_ns, end_ns: the span in which time online is summed.
+            step_ns: time between the instants, which begin with 0 and end at or before ``end_ns``.
+            end_ns: end of the span in which time online is summed.
 
         Returns:
             Number of clients online at each instant, shape (n,), and the time online (ns) of each client, shape
             (clients,).
         """
-        change = np.zeros(len(times_ns) + 1, np.int64)
+        last = end_ns // step_ns
+        change = np.zeros(last + 2, np.int64)
         online_ns = np.zeros(self.clients, np.int64)
-        beyond_ns = max(end_ns, int(times_ns[-1]) + 1)
-        for clients in self._chunks(start_ns, beyond_ns):
-            client, begin, until = self.intervals_between(clients, start_ns, beyond_ns)
-            change += np.bincount(np.searchsorted(times_ns, begin), minlength=len(change))
-            change -= np.bincount(np.searchsorted(times_ns, until), minlength=len(change))
+        beyond_ns = max(end_ns, last * step_ns + 1)
+        for clients in self._chunks(beyond_ns):
+            client, begin, until = self.intervals_between(clients, 0, beyond_ns)
+            change += np.bincount(-(-begin // step_ns), minlength=len(change))
+            change -= np.bincount(-(-until // step_ns), minlength=len(change))
             until = np.minimum(until, end_ns)
             heads = np.flatnonzero(np.diff(client, prepend=-1))
             if len(heads):

@@ -13,7 +13,6 @@ from fedsim.traces.availability import AvailabilityIndex, OnlineSampler, Sweep
 from fedsim.traces.tables import make_table
 from fedsim.units import NEVER
 from tests.traces import cases
-from tests.traces.online import online_counts
 
 US = 1000
 SPAN_US = 90
@@ -170,14 +169,11 @@ def test_spans_agree_with_the_reference(case, start_ns, length_ns):
     assert (begin[1:][same] > until[:-1][same]).all()
     for client, a, b in zip(who, begin, until, strict=True):
         assert table[client, a // US : -(-b // US)].all()
-    grid = np.arange(start_ns, start_ns + 30 * US, 700)
-    assert online_counts(index, grid).tolist() == table[:, grid // US].sum(axis=0).tolist()
-    within = np.arange(start_ns, end_ns + 1, 700)
-    counts, online_ns = index.online_summary(within, start_ns, end_ns)
-    assert counts.tolist() == table[:, within // US].sum(axis=0).tolist()
-    assert online_ns.tolist() == expected.tolist()
-    uneven = np.unique(np.concatenate([grid[::3], grid[:5] + 1]))
-    assert online_counts(index, uneven).tolist() == table[:, uneven // US].sum(axis=0).tolist()
+    for step_ns in (700, US, 10**6):
+        instants = np.arange(0, end_ns + 1, step_ns)
+        counts, online_ns = index.online_summary(step_ns, end_ns)
+        assert counts.tolist() == table[:, instants // US].sum(axis=0).tolist()
+        assert online_ns.tolist() == index.online_between_ns(0, end_ns).tolist()
 
 
 @settings(max_examples=100, deadline=None)
@@ -255,7 +251,7 @@ def test_on_end_error_refuses_instants_beyond_the_window():
         lambda: index.finish_after(0, 10 * US, 1),
         lambda: index.is_online_many([0], 10 * US),
         lambda: index.online_between_ns(0, 11 * US),
-        lambda: online_counts(index, [0, 10 * US]),
+        lambda: index.online_summary(US, 10 * US),
     ):
         with pytest.raises(UserError, match="on_end is error"):
             ask()
@@ -278,7 +274,7 @@ def test_always_and_nobody():
     assert index.finish_after(1, 7, 5) == 12
     assert index.online_clients(10**15).tolist() == [0, 1, 2]
     assert index.online_between_ns(5, 10**15).tolist() == [10**15 - 5] * 3
-    assert online_counts(index, np.array([0, 10**14])).tolist() == [3, 3]
+    assert index.online_summary(10**14, 10**14)[0].tolist() == [3, 3]
     assert index.next_arrival(0) == NEVER
     nobody = AvailabilityIndex.from_bundle(one([]))
     assert nobody.next_online(0, 3) == NEVER
