@@ -216,21 +216,21 @@ def normed(folder: Path, partition: Any = None, **training: Any) -> dict[str, An
 
 @pytest.mark.usefixtures("without_report")
 @pytest.mark.parametrize(
-    ("training", "refused", "suits"),
+    ("training", "refused"),
     [
-        ({"local_epochs": 1}, 7, 17),
-        ({"local_steps": 7}, 0, 0),
-        ({"local_steps": 8}, 7, 17),
-        ({"time_budget": "1s"}, 7, 17),
+        ({"local_epochs": 1}, 7),
+        ({"local_steps": 7}, 0),
+        ({"local_steps": 8}, 7),
+        ({"time_budget": "1s"}, 7),
         # 112 samples leave one in a batch of 111, 113 in one of 112.
-        ({"batch_size": 111}, 4, 110),
-        ({"batch_size": 1}, 11, 2),
-        ({"local_epochs": 1, "batches": "with_replacement"}, 0, 0),
-        ({"batch_size": 1, "local_steps": 2, "batches": "with_replacement"}, 11, 2),
+        ({"batch_size": 111}, 4),
+        ({"batch_size": 1}, 11),
+        ({"local_epochs": 1, "batches": "with_replacement"}, 0),
+        ({"batch_size": 1, "local_steps": 2, "batches": "with_replacement"}, 11),
     ],
 )
 def test_a_mini_batch_of_one_sample_is_refused_where_the_model_needs_two(
-    tmp_path: Path, training: dict[str, Any], refused: int, suits: int
+    tmp_path: Path, training: dict[str, Any], refused: int
 ) -> None:
     if not refused:
         fedsim.run(normed(tmp_path, **training), tmp_path / "run")
@@ -238,26 +238,11 @@ def test_a_mini_batch_of_one_sample_is_refused_where_the_model_needs_two(
     message = f"{refused} clients have a mini-batch of one sample"
     with pytest.raises(UserError, match=message) as refusal:
         fedsim.run(normed(tmp_path, **training), tmp_path / "run")
-    hint = str(refusal.value.hint)
-    assert (
-        f"set training.batch_size to {suits}, which suits all clients, or use a different" in hint
-    )
     assert not (tmp_path / "run").exists()
     drops = training.get("batch_size") != 1
-    assert hint.startswith("set training.last_batch to drop, or ") == drops
+    assert str(refusal.value.hint).startswith("set training.last_batch to drop, ") == drops
     if drops:
         fedsim.run(normed(tmp_path, **training, last_batch="drop"), tmp_path / "dropping")
-    fedsim.run(normed(tmp_path, **{**training, "batch_size": suits}), tmp_path / "run")
-
-
-def test_fewer_clients_are_suggested_if_their_number_is_given(tmp_path: Path) -> None:
-    partition = {"name": "quantity_skew", "clients": 400, "alpha": 0.5}
-    with pytest.raises(UserError, match="a mini-batch of one sample") as refusal:
-        fedsim.run(normed(tmp_path, partition, local_epochs=1), tmp_path / "run")
-    assert (
-        refusal.value.hint
-        == "use fewer clients, or use a different normalization, such as group norm"
-    )
 
 
 def test_a_mistake_that_the_learner_finds_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pydantic import PositiveInt
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset, DatasetComponent, pixel_map
 from fedsim.tasks.reading.files import PATHS_ARE_RELATIVE, resolve
+from fedsim.tasks.reading.samples import pixels
 from fedsim.tasks.reading.splitting import HeldOutParameters
 
 _ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
@@ -88,7 +89,7 @@ class ImageFolder(DatasetComponent):
         self, top: Path, classes: list[str], size: tuple[int, int] | None
     ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], tuple[int, int]]:
         """Images (n, channels, height, width), labels (n,) and size of all files below ``top``."""
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
 
         files = {
             path: label
@@ -102,24 +103,22 @@ class ImageFolder(DatasetComponent):
         for path in files:
             try:
                 with Image.open(path) as image:
-                    pixels = image.convert("L" if self.params.channels == 1 else "RGB")
-            except (UnidentifiedImageError, OSError, ValueError) as error:
+                    array = pixels(image, self.params.channels, self.params.size)
+            except (OSError, ValueError) as error:
                 raise UserError(
                     f"it cannot be read: {error}",
                     where=str(path),
                     hint="fix the file or remove it",
                 ) from error
-            size = size or (pixels.height, pixels.width)
-            if self.params.size is not None:
-                pixels = pixels.resize((size[1], size[0]))
-            elif (pixels.height, pixels.width) != size:
+            height, width = array.shape[1:]
+            size = size or (height, width)
+            if (height, width) != size:
                 raise UserError(
-                    f"it has {pixels.height} x {pixels.width} pixels, others {size[0]} x {size[1]}",
+                    f"it has {height} x {width} pixels, others {size[0]} x {size[1]}",
                     where=str(path),
                     hint="give size: [height, width] to resize all images",
                 )
-            array = np.asarray(pixels, dtype=np.uint8)
-            images.append(array[None] if array.ndim == 2 else array.transpose(2, 0, 1))
+            images.append(array)
         assert size is not None
         return np.stack(images), np.array(list(files.values()), dtype=np.int64), size
 

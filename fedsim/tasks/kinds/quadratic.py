@@ -14,7 +14,6 @@ from fedsim.parts.parameters import Parameters
 from fedsim.randomness import Stream
 from fedsim.tasks.base import AnalyticTask, IntArray, TaskContext, as_tensor
 from fedsim.tasks.layout import Layout
-from fedsim.vocabulary.formatting import format_counted
 
 if TYPE_CHECKING:
     import torch
@@ -91,12 +90,6 @@ class QuadraticTask(AnalyticTask):
         if curvatures is None:
             curvatures = 0.0 if centers is None else 1.0
         self._curvatures = _curvatures(curvatures, clients, size)
-        least = _least_curvatures(self._curvatures)
-        if (least < 0).any():
-            client = int(np.argmin(least))
-            raise _wrong(
-                f"the curvature of client {client} is negative ({least[client]:g}), so its objective has no minimum"
-            )
         self._noise_std = _vector(params.noise_std, size, "noise_std")
         if (self._noise_std < 0).any():
             raise _wrong("noise_std is negative")
@@ -264,42 +257,37 @@ def _vector(values: float | list[float], size: int, what: str) -> FloatArray:
 def _curvatures(values: Any, clients: int, size: int) -> FloatArray:
     """Diagonals (N, d) or matrices (N, d, d)."""
     result = _array(values, "curvatures")
-    if result.ndim < 2:
-        if result.ndim and len(result) != clients:
-            raise _wrong(
-                f"{format_counted(len(result), 'curvature')} for {format_counted(clients, 'client')}"
-            )
-        return np.broadcast_to(result[..., None], (clients, size)).copy()
-    if result.shape not in ((clients, size), (clients, size, size)):
+    if result.shape not in ((), (clients,), (clients, size), (clients, size, size)):
         raise _wrong(
             f"curvatures have shape {result.shape}; expected ({clients},), ({clients}, {size}) "
             f"or ({clients}, {size}, {size})"
         )
-    if result.ndim == 3 and not np.array_equal(result, result.transpose(0, 2, 1)):
-        raise _wrong("a curvature matrix is not symmetric")
+    if result.ndim < 2:
+        result = np.broadcast_to(result[..., None], (clients, size)).copy()
+    least = result
+    if result.ndim == 3:
+        if not np.array_equal(result, result.transpose(0, 2, 1)):
+            raise _wrong("a curvature matrix is not symmetric")
+        # The zero eigenvalues of a singular matrix have rounding errors.
+        least = np.linalg.eigvalsh(result)
+        least = least + 1e-12 * np.abs(least).max(axis=1, keepdims=True)
+    if (least < 0).any():
+        client = int(np.argmin(least.min(axis=1)))
+        raise _wrong(
+            f"the curvature of client {client} is negative ({least[client].min():g}), so its objective has no minimum"
+        )
     return result
-
-
-def _least_curvatures(curvatures: FloatArray) -> FloatArray:
-    """The smallest curvature of each client in any direction, (N,)."""
-    values = curvatures if curvatures.ndim == 2 else np.linalg.eigvalsh(curvatures)
-    # The zero eigenvalues of a singular matrix have rounding errors.
-    rounding = 1e-12 * np.abs(values).max(axis=1, initial=0) if curvatures.ndim == 3 else 0.0
-    least: FloatArray = values.min(axis=1) + rounding
-    return least
 
 
 def _tape(
     entries: list[NoiseEntry], clients: int, size: int
 ) -> dict[tuple[int, int, int], FloatArray]:
-    tape = {}
     for number, entry in enumerate(entries):
         if entry.client >= clients or len(entry.noise) != size:
             raise _wrong(
                 f"noise_tape entry {number} needs a client below {clients} and {size} values"
             )
-        key = (entry.client, entry.sequence, entry.step)
-        if key in tape:
-            raise _wrong(f"noise_tape entry {number} repeats client, sequence and step {key}")
-        tape[key] = np.array(entry.noise, dtype=np.float64)
+    tape = {(one.client, one.sequence, one.step): np.array(one.noise, float) for one in entries}
+    if len(tape) < len(entries):
+        raise _wrong("two entries of noise_tape have the same client, sequence and step")
     return tape

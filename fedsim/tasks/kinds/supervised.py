@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 _SEED_MASK = (1 << 63) - 1
-_FARTHEST = 64
-"""A batch size up to twice the given one and this many more is suggested."""
 
 # Batch normalization needs more than one sample.
 _PROBE_SAMPLES = 2
@@ -62,7 +60,6 @@ class SupervisedTask(Task):
 
     Args:
         seed: the scenario's seed, on which the values of frozen parameters depend.
-        takes_clients: whether the partition has a number of clients that can be changed.
         dtype: ``training.dtype``, to which all parameters are converted.
 
     Raises:
@@ -80,7 +77,6 @@ class SupervisedTask(Task):
         model: ModelComponent,
         seed: int = 0,
         *,
-        takes_clients: bool = True,
         dtype: str = "float32",
     ) -> None:
         self.dataset = dataset
@@ -95,7 +91,6 @@ class SupervisedTask(Task):
         self.client_test_rows = partition.test_rows
         self._seed = seed
         self._dtype = dtype
-        self._takes_clients = takes_clients
         self._outline = model.outline(dataset)
         if self._outline is not None:
             self.layout = Layout.of(self._outline.parameters, self._outline.buffers)
@@ -119,7 +114,6 @@ class SupervisedTask(Task):
             partition,
             params.model.create(),
             context.seed,
-            takes_clients=params.partition.params.takes_clients,
             dtype=context.training.dtype,
         )
 
@@ -235,13 +229,6 @@ class SupervisedTask(Task):
         """Their labels."""
         return self.train_y if self.partition.test_source == "train" else self.test_y
 
-    @cached_property
-    def _pixel_map(self) -> tuple[Tensor, Tensor] | None:
-        """Scale and shift of the samples."""
-        if self.dataset.scale is None or self.dataset.shift is None:
-            return None
-        return as_tensor(self.dataset.scale), as_tensor(self.dataset.shift)
-
     def inputs(self, raw: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """The module's inputs for gathered samples ``raw`` (n, *input_shape), on their device.
 
@@ -250,9 +237,9 @@ class SupervisedTask(Task):
         if self.dataset.tokens:
             return raw.long()
         values = raw.float() if dtype is None else raw.to(dtype)
-        if self._pixel_map is None:
+        if self.dataset.scale is None or self.dataset.shift is None:
             return values
-        scale, shift = (value.to(values) for value in self._pixel_map)
+        scale, shift = (as_tensor(x).to(values) for x in (self.dataset.scale, self.dataset.shift))
         return values * scale + shift
 
     def initial(self, stream: Stream, dtype: torch.dtype | None = None) -> Tensor:
@@ -386,12 +373,14 @@ class SupervisedTask(Task):
         if reason is not None:
             client = int(np.argmax(single))
             count = int(single.sum())
+            dropping = training.model_copy(update={"last_batch": "drop"})
+            drop = "" if self._has_single(dropping).any() else "set training.last_batch to drop, "
             raise UserError(
                 f"{format_count(count)} {'client has' if count == 1 else 'clients have'} a mini-batch of one sample "
                 f"(client {client}: {format_count(self.samples[client])} samples in batches of "
                 f"{format_count(training.batch_size)}), on which model {self.model.name} cannot be trained: {reason}",
                 where="training.batch_size",
-                hint=self._larger_batches(training),
+                hint=f"{drop}choose another batch size, or use a different normalization, such as group norm",
             )
 
     def _has_single(self, training: Training) -> npt.NDArray[np.bool_]:
@@ -405,23 +394,6 @@ class SupervisedTask(Task):
             if training.last_batch == "keep":
                 single |= (self.samples % batch_size == 1) & reached
         return single
-
-    def _larger_batches(self, training: Training) -> str:
-        """How to avoid mini-batches of one sample: with the nearest batch size that has none, if there is one."""
-        given = training.batch_size
-        # The larger of two that are equally near comes first.
-        sizes = sorted(range(2, 2 * given + _FARTHEST), key=lambda size: (abs(size - given), -size))
-        variants = (training.model_copy(update={"batch_size": size}) for size in sizes)
-        suits = (one.batch_size for one in variants if not self._has_single(one).any())
-        fixes = []
-        if not self._has_single(training.model_copy(update={"last_batch": "drop"})).any():
-            fixes.append("set training.last_batch to drop")
-        if not (self.samples == 1).any() and (nearest := next(suits, None)) is not None:
-            fixes.append(f"set training.batch_size to {nearest}, which suits all clients")
-        elif self._takes_clients:
-            fixes.append("use fewer clients")
-        fixes.append("use a different normalization, such as group norm")
-        return ", or ".join(fixes)
 
     def refusal_of_one_sample(self) -> str | None:
         """Why the module cannot be trained on a mini-batch of one sample; None if it can."""

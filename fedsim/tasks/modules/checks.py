@@ -56,8 +56,49 @@ def check_module(
     Raises:
         UserError: it cannot process the samples, its outputs do not fit the labels, or it cannot be trained.
     """
-    _check_output(module, model, dataset, loss, probe)
-    trained = _check_gradients(module, model, loss, probe)
+    samples = 2
+    try:
+        copied = copy.deepcopy(module).eval()
+        with torch.no_grad():
+            outputs = copied(probe(samples)[0])
+    # A user's module may raise any exception; all are reported as the user's errors.
+    except Exception as error:
+        sizes = ", ".join(map(str, dataset.input_shape))
+        values = "int64 codes" if dataset.tokens else "float32 tensors"
+        raise _refusal(
+            f"model {model.name} cannot process samples of shape {dataset.input_shape} "
+            f"of {dataset.name}: {_in_one_line(error)}",
+            f"its input is {values} (n, {sizes})",
+        ) from error
+    width = dataset.classes if loss.kind == "cross_entropy" else 1
+    accepted = [(samples, width)] if loss.kind == "cross_entropy" else [(samples, 1), (samples,)]
+    is_tensor = isinstance(outputs, Tensor)
+    shape = tuple(outputs.shape) if is_tensor else type(outputs).__name__
+    if shape not in accepted or not outputs.is_floating_point():
+        numbers = f" numbers of type {outputs.dtype}" if is_tensor else ""
+        raise _refusal(
+            f"model {model.name} returns {shape}{numbers} for {samples} samples, expected {accepted[0]}",
+            f"return floating-point logits alone, {format_counted(width, 'output')} per sample, or an object "
+            "with .logits",
+        )
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        raise _refusal(
+            f"model {model.name} has no trainable parameters",
+            "they must be attributes of its modules, with requires_grad=True",
+        )
+    try:
+        trained, mean_loss = _training_loss(module, loss, probe, samples)
+        if mean_loss.requires_grad:
+            # Some parameters may be used only for other samples, for example behind a gate.
+            trainable = [value for value in trained.parameters() if value.requires_grad]
+            torch.autograd.grad(mean_loss, trainable, allow_unused=True)
+    except Exception as error:
+        raise _refusal(f"model {model.name} cannot be trained: {_in_one_line(error)}") from error
+    if not mean_loss.requires_grad:
+        raise _refusal(
+            f"the outputs of model {model.name} have no gradient with respect to its parameters",
+            "use them in forward without detach or no_grad",
+        )
     return _changing_buffers(module, trained)
 
 
@@ -92,70 +133,6 @@ def refusal_of_one_sample(module: nn.Module, loss: Loss, probe: Probe) -> str | 
     except Exception as error:
         return _in_one_line(error)
     return None
-
-
-def _check_output(
-    module: nn.Module, model: ModelComponent, dataset: Dataset, loss: Loss, probe: Probe
-) -> None:
-    samples = 2
-    try:
-        copied = copy.deepcopy(module).eval()
-    except Exception as error:
-        raise _refusal(f"model {model.name} cannot be copied: {_in_one_line(error)}") from error
-    try:
-        with torch.no_grad():
-            outputs = copied(probe(samples)[0])
-    # A user's module may raise any exception; all are reported as the user's errors.
-    except Exception as error:
-        sizes = ", ".join(map(str, dataset.input_shape))
-        values = "int64 codes" if dataset.tokens else "float32 tensors"
-        raise _refusal(
-            f"model {model.name} cannot process samples of shape {dataset.input_shape} "
-            f"of {dataset.name}: {_in_one_line(error)}",
-            f"its input is {values} (n, {sizes})",
-        ) from error
-    width = dataset.classes if loss.kind == "cross_entropy" else 1
-    accepted = [(samples, width)] if loss.kind == "cross_entropy" else [(samples, 1), (samples,)]
-    shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-    if shape not in accepted:
-        raise _refusal(
-            f"model {model.name} returns {shape} for {samples} samples, expected {accepted[0]}",
-            f"its last layer needs {format_counted(width, 'output')} for data set {dataset.name}"
-            if isinstance(outputs, Tensor)
-            else "return the logits alone, a tensor (n, classes), or an object with .logits",
-        )
-    if not outputs.is_floating_point():
-        raise _refusal(
-            f"model {model.name} returns numbers of type {outputs.dtype}",
-            "it must return floating-point numbers",
-        )
-
-
-def _check_gradients(
-    module: nn.Module, model: ModelComponent, loss: Loss, probe: Probe
-) -> nn.Module:
-    """A copy of the module that was trained once."""
-    if not any(parameter.requires_grad for parameter in module.parameters()):
-        raise _refusal(
-            f"model {model.name} has no trainable parameters",
-            "keep requires_grad=True for some of its parameters"
-            if list(module.parameters())
-            else "its parameters must be attributes of its modules",
-        )
-    try:
-        trained, mean_loss = _training_loss(module, loss, probe, 2)
-        if mean_loss.requires_grad:
-            # Some parameters may be used only for other samples, for example behind a gate.
-            trainable = [value for value in trained.parameters() if value.requires_grad]
-            torch.autograd.grad(mean_loss, trainable, allow_unused=True)
-    except Exception as error:
-        raise _refusal(f"model {model.name} cannot be trained: {_in_one_line(error)}") from error
-    if not mean_loss.requires_grad:
-        raise _refusal(
-            f"the outputs of model {model.name} have no gradient with respect to its parameters",
-            "use them in forward without detach or no_grad",
-        )
-    return trained
 
 
 def _changing_buffers(module: nn.Module, trained: nn.Module) -> set[str]:

@@ -210,7 +210,7 @@ def test_without_noise_no_noise_is_drawn() -> None:
         ({}, "needs centers or slopes"),
         ({"centers": [[1, 2], [3]]}, "different lengths"),
         ({"centers": [[1], [2]], "slopes": [1, 2, 3]}, "must be equal"),
-        ({"centers": [1, 2], "curvatures": [1, 2, 3]}, "3 curvatures for 2 clients"),
+        ({"centers": [1, 2], "curvatures": [1, 2, 3]}, "curvatures have shape"),
         ({"centers": [[1, 2]], "curvatures": [[1, 2, 3]]}, "curvatures have shape"),
         ({"centers": [[1, 2]], "curvatures": [[[1, 2], [0, 1]]]}, "not symmetric"),
         ({"centers": [1, 2], "curvatures": [1, -2]}, r"curvature of client 1 is negative \(-2\)"),
@@ -233,7 +233,7 @@ def test_without_noise_no_noise_is_drawn() -> None:
                 "centers": [1],
                 "noise_tape": [{"client": 0, "sequence": 0, "step": 0, "noise": [0]}] * 2,
             },
-            "repeats",
+            "same client, sequence and step",
         ),
     ],
 )
