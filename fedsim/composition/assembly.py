@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from fedsim.learning.metrics import Metric, definitions, ways_to_measure
 from fedsim.learning.rates import learning_rate
 from fedsim.methods.base import Method, MethodContext, Prologue
 from fedsim.methods.declarations import check_declarations
+from fedsim.methods.optimizer_state import with_optimizer_state
 from fedsim.network.base import Direction
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Scenario
@@ -331,7 +332,10 @@ def build_method(scenario: Scenario, task: Task, cycle_s: float, *, learns: bool
         execution = _execution(training)
         return execution.dtype, execution.device
 
-    method: Method = scenario.server.method.create(
+    part, state = scenario.server.method, training.optimizer_state
+    if state != "reset" and training.optimizer.create().buffers:
+        part = replace(part, component=with_optimizer_state(part.type, state))
+    method: Method = part.create(
         MethodContext(
             layout=task.layout,
             clients=task.clients,

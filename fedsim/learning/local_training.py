@@ -9,10 +9,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedsim.errors import UserError
 from fedsim.learning.device import uploaded
 from fedsim.learning.kernels.base import Correction, Kernel
 from fedsim.learning.optimizers import Optimizer
 from fedsim.methods.base import Cohort, Collected, Corrected, LocalRule, Step, Trained
+from fedsim.methods.optimizer_state import STATE
 from fedsim.parts.component import is_bundled
 from fedsim.parts.functions import wrong_return
 from fedsim.scenario.training import Training
@@ -62,6 +64,8 @@ class LocalTrainer:
         # The first training with a user's optimizer shows whether its steps change the weights in place.
         self._doubted = not is_bundled(training.optimizer.type)
         self._scratch: dict[str, Tensor] = {}
+        # The optimizer that has trained a cohort whose state goes on.
+        self._optimizers: dict[int, Optimizer] = {}
 
     @torch.no_grad()
     def run(
@@ -113,6 +117,9 @@ class LocalTrainer:
                 mean.sub_(correction.constant)
         gradients = self._work_space("gradients", rows, weights) if len(counts) else weights
         optimizer = self._new_optimizer()
+        state = cohort.memory.get(STATE, cohort.down.get(STATE))
+        if state is not None:
+            self._continue(optimizer, cohort, state)
         rates = cohort.learning_rates.unsqueeze(1)
         if learning_rate_scale is not None:
             rates = rates * learning_rate_scale[:trainable]
@@ -160,6 +167,20 @@ class LocalTrainer:
         else:
             loss = loss / divisors
         return Trained(model, mean, loss, change)
+
+    def _continue(self, optimizer: Optimizer, cohort: Cohort, state: Tensor) -> None:
+        if self._optimizers.pop(id(cohort), None) is not None:
+            raise UserError(
+                "the method trains more than once in a dispatch, so its optimizer has no single state to continue from",
+                where="training.optimizer_state",
+                hint="use optimizer_state: reset",
+            )
+        optimizer.load(state)
+        self._optimizers = {id(cohort): optimizer}
+
+    def optimizer_state(self, cohort: Cohort) -> Tensor:
+        """The state after the training of the cohort, (B, elements)."""
+        return self._optimizers.pop(id(cohort)).state()
 
     def release(self) -> None:
         """Free the work space."""

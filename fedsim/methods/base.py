@@ -292,6 +292,10 @@ class Trainer(Protocol):
         """
         ...
 
+    def optimizer_state(self, cohort: Cohort) -> Tensor:
+        """The state of the optimizer after the cohort's training, if it continues from an earlier one."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class LocalUpdate:

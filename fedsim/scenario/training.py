@@ -96,6 +96,10 @@ class Training(Parameters):
     lr_schedule: Annotated[Part[Any], OfKind("lr_schedule", "constant")] = BY_DEFAULT
     """How the learning rate changes: constant, inverse_sqrt, exponential, cosine or piecewise; by round or by
     simulated time."""
+    optimizer_state: Literal["reset", "kept", "sent"] = "reset"
+    """What becomes of the optimizer's momentum or moments between two dispatches of a client: they begin at zero again;
+    the client keeps them, if its update is used; or they are sent with its update, averaged by the server, and sent
+    with the next model, which counts in bytes and time."""
     clip_norm: float | None = Field(default=None, gt=0)
     """Largest Euclidean norm of a mini-batch gradient; larger gradients are scaled down to it."""
     batch_size: int = Field(default=32, ge=1, le=10**9)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
+from fedsim.errors import UserError
 from fedsim.parts.component import Component
 from fedsim.parts.parameters import Parameters
 
@@ -45,6 +46,24 @@ class Optimizer(Component, ABC):
     def buffers(self) -> int:
         """Numbers per parameter that a device stores between steps; determines the memory that training needs."""
         return 0
+
+    def load(self, state: Tensor) -> None:
+        """Continue from the ``state`` (b, :attr:`buffers` x p + 1) that :meth:`state` returned, or from zeros.
+
+        Called before the first step, if ``training.optimizer_state`` is not ``reset``.
+
+        Raises:
+            UserError: the optimizer does not define it.
+        """
+        raise UserError(
+            f"the optimizer {type(self).__name__} cannot continue from an earlier state",
+            where="training.optimizer_state",
+            hint="use optimizer_state: reset, or define the methods load and state of the optimizer",
+        )
+
+    def state(self) -> Tensor:
+        """The buffers of all rows, one after the other, and the number of steps, (b, :attr:`buffers` x p + 1)."""
+        raise NotImplementedError
 
     @abstractmethod
     def step(

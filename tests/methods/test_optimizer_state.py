@@ -1,0 +1,131 @@
+"""The state of local optimizers between dispatches: reset, kept by the clients, or sent and averaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fedsim
+from fedsim.composition.assembly import assemble
+from fedsim.errors import UserError
+from fedsim.scenario.loading import load_scenario_dict
+
+pytestmark = pytest.mark.usefixtures("without_reports")
+
+CENTERS, CURVATURES = (1.0, -1.0, 4.0), (1.0, 3.0, 0.5)
+OPTIMIZERS: dict[str, Any] = {
+    "momentum": ({"name": "sgd", "lr": 0.05, "momentum": 0.9}, torch.optim.SGD, {"momentum": 0.9}),
+    "nesterov": (
+        {"name": "sgd", "lr": 0.05, "momentum": 0.9, "nesterov": True},
+        torch.optim.SGD,
+        {"momentum": 0.9, "nesterov": True},
+    ),
+    "adam": ({"name": "adam", "lr": 0.05}, torch.optim.Adam, {}),
+    "adamw": ({"name": "adamw", "lr": 0.05}, torch.optim.AdamW, {}),
+}
+
+
+def scenario(optimizer: dict[str, Any], state: str, **server: Any) -> dict[str, Any]:
+    """Three clients with quadratic objectives that do 3, 2 and 1 steps of 1 s, 2 s and 3 s."""
+    return {
+        "name": "state",
+        "task": {
+            "name": "quadratic",
+            "centers": list(CENTERS),
+            "curvatures": list(CURVATURES),
+            "initial": 2.0,
+        },
+        "training": {
+            "optimizer": optimizer,
+            "optimizer_state": state,
+            "local_steps": 3,
+            "dtype": "float64",
+            "device": "cpu",
+        },
+        "devices": {
+            "compute": {"name": "values", "step": [1.0, 2.0, 3.0]},
+            "network": {"name": "static", "down": "8kbps", "up": "8kbps"},
+        },
+        "server": {"method": {"name": "fedavg", "weights": "uniform"}, **server},
+        "stop": {"rounds": 4},
+        "evaluation": {"every_rounds": 1},
+    }
+
+
+def model(folder: Path, content: dict[str, Any]) -> float:
+    """The final model of a run."""
+    from safetensors.torch import load_file
+
+    run = fedsim.run(content, folder)
+    (value,) = load_file(run.path / "model.safetensors").values()
+    return float(value)
+
+
+def oracle(kind: Any, options: dict[str, Any], state: str) -> float:
+    """The same with one optimizer of torch per client, whose state stays in it, or is averaged."""
+    x = 2.0
+    parameters = [torch.tensor([x], dtype=torch.float64, requires_grad=True) for _ in CENTERS]
+    optimizers = [kind([each], lr=0.05, **options) for each in parameters]
+    for _ in range(4):
+        for parameter, optimizer, center, curvature in zip(
+            parameters, optimizers, CENTERS, CURVATURES, strict=True
+        ):
+            parameter.data[0] = x
+            for _ in range(3):
+                parameter.grad = curvature * (parameter.detach() - center)
+                optimizer.step()
+        x = float(np.mean([float(each.detach()) for each in parameters]))
+        if state == "sent":
+            held = [opt.state[par] for opt, par in zip(optimizers, parameters, strict=True)]
+            for key in held[0]:
+                mean = torch.stack([one[key].double() for one in held]).mean(0)
+                for one in held:
+                    one[key] = mean.to(one[key].dtype).clone()
+    return x
+
+
+@pytest.mark.parametrize("state", ["kept", "sent"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_state_goes_on_as_in_torch(tmp_path: Path, name: str, state: str) -> None:
+    optimizer, kind, options = OPTIMIZERS[name]
+    result = model(tmp_path / "run", scenario(optimizer, state))
+    assert result == pytest.approx(oracle(kind, options, state), rel=1e-12)
+    assert result != pytest.approx(
+        model(tmp_path / "reset", scenario(optimizer, "reset")), rel=1e-3
+    )
+
+
+def test_only_what_is_sent_costs_bytes(tmp_path: Path) -> None:
+    adam = OPTIMIZERS["adam"][0]
+    traffic = {
+        state: assemble(load_scenario_dict(scenario(adam, state), tmp_path)).traffic_bytes
+        for state in ("reset", "kept", "sent")
+    }
+    # A model of one number, and two moments with the number of steps, 8 bytes each.
+    assert traffic == {"reset": (8, 8), "kept": (8, 8), "sent": (32, 32)}
+
+
+def test_different_numbers_of_steps_in_one_group(tmp_path: Path) -> None:
+    # With 12 s, the clients do 3, 2 and 1 steps; only the first keeps on to the third.
+    content = scenario(OPTIMIZERS["adam"][0], "kept", partial_work="send")
+    content["server"]["schedule"] = {"name": "sync", "deadline": "5.1s"}
+    content["devices"]["network"] = {"name": "static", "down": "8Gbps", "up": "8Gbps"}
+    grouped = model(tmp_path / "grouped", content)
+    content["training"]["verify"] = "eager"
+    assert model(tmp_path / "eager", content) == grouped
+
+
+def test_a_method_that_trains_twice_is_refused(tmp_path: Path) -> None:
+    content = scenario(OPTIMIZERS["adam"][0], "kept", method={"name": "ditto"})
+    with pytest.raises(UserError, match="trains more than once"):
+        fedsim.run(content, tmp_path / "run")
+
+
+def test_without_a_state_nothing_changes(tmp_path: Path) -> None:
+    plain = {"name": "sgd", "lr": 0.05}
+    kept = model(tmp_path / "kept", scenario(plain, "kept"))
+    assert kept == model(tmp_path / "reset", scenario(plain, "reset"))
