@@ -14,6 +14,8 @@ TOGETHER = {
     "learning/metrics": "a few lines per metric",
     "learning/optimizers": "the same oracle, torch, for each",
     "learning/rates": "a few lines per schedule of the learning rate",
+    "tasks/datasets": "a few lines per generated data set",
+    "tasks/partitions": "a few lines per partition; the same properties of all",
     "tasks/models": "a few lines per model; the same checks of all",
     "traces/synthesis/families": "a few lines per family",
 }

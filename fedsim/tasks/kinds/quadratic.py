@@ -264,7 +264,7 @@ def _curvatures(values: Any, clients: int, size: int) -> FloatArray:
         )
     if result.ndim < 2:
         result = np.broadcast_to(result[..., None], (clients, size)).copy()
-    least = result
+    least: npt.NDArray[Any] = result
     if result.ndim == 3:
         if not np.array_equal(result, result.transpose(0, 2, 1)):
             raise _wrong("a curvature matrix is not symmetric")

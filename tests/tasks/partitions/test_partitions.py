@@ -1,4 +1,4 @@
-"""All partitions: what they have in common."""
+"""All partitions: what they have in common, and what each does."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
+from fedsim.randomness import Stream
 from fedsim.tasks.partition import Partition, partition_table
-from tests.tasks.partitions.counting import rows_of
+from tests.tasks.partitions.counting import labels_per_client, rows_of
 from tests.tasks.toys import own_test_rows, split, toy_dataset, train_rows
 
 COUNTED: dict[str, dict[str, Any]] = {
@@ -98,3 +101,224 @@ def test_bad_parameters_are_refused_by_the_models() -> None:
     for build in builders:
         with pytest.raises(ValueError, match="validation error"):
             build()
+
+
+def test_iid_sizes_differ_by_one_at_most() -> None:
+    partition = split(toy_dataset(samples=103), "iid", clients=10)
+    assert sorted(partition.samples) == [10] * 7 + [11] * 3
+
+
+@given(
+    samples=st.integers(20, 300),
+    clients=st.integers(1, 20),
+    alpha=st.sampled_from([1e-3, 0.05, 1.0, 1e5]),
+    rule=st.sampled_from(["client", "class", "balanced"]),
+    seed=st.integers(0, 50),
+)
+def test_dirichlet_deals_everything_at_any_concentration(
+    samples: int, clients: int, alpha: float, rule: str, seed: int
+) -> None:
+    dataset = toy_dataset(samples=samples, classes=7)
+    partition = split(dataset, "dirichlet", seed, clients=clients, alpha=alpha, rule=rule)
+    assert np.array_equal(rows_of(partition), np.arange(samples))
+    assert partition.samples.min() >= 1
+
+
+@pytest.mark.parametrize("rule", ["client", "class", "balanced"])
+def test_dirichlet_concentration_decides_the_skew(rule: str) -> None:
+    dataset = toy_dataset(samples=5000)
+
+    def largest_share(alpha: float) -> float:
+        table = partition_table(
+            dataset, split(dataset, "dirichlet", clients=20, alpha=alpha, rule=rule)
+        )
+        return float((table.max(axis=1) / table.sum(axis=1)).mean())
+
+    # A flat mix of ten labels has 0.1, and drawing adds a little; the largest of ten Dirichlet(0.1)
+    # parts is 0.66 on average.
+    assert largest_share(1e4) < 0.16
+    assert largest_share(0.1) > 0.45
+
+
+def test_balanced_dirichlet_gives_equal_sizes_and_others_do_not() -> None:
+    dataset = toy_dataset(samples=1003)
+    balanced = split(dataset, "dirichlet", clients=20, alpha=0.1, rule="balanced").samples
+    assert balanced.max() - balanced.min() <= 1
+    unequal = split(dataset, "dirichlet", clients=20, alpha=0.1, rule="client").samples
+    assert unequal.max() - unequal.min() > 10
+
+
+def test_dual_dirichlet_follows_its_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+    # FedCompass card, hand case: u = (3/4, 1/4), V = ((.8, .2), (.2, .8)), 1000 samples a class.
+    drawn = iter([np.array([0.75, 0.25]), np.array([[0.8, 0.2], [0.2, 0.8]])])
+    concentrations = []
+
+    class Rigged:
+        def dirichlet(self, concentration: np.ndarray, size: int | None = None) -> np.ndarray:
+            concentrations.append(concentration.tolist())
+            return next(drawn)
+
+        def permutation(self, rows: np.ndarray) -> np.ndarray:
+            return rows
+
+    monkeypatch.setattr(Stream, "generator", lambda self, client=0, k=0: Rigged())
+    dataset = toy_dataset(samples=2000, classes=2)
+    table = partition_table(dataset, split(dataset, "dual_dirichlet", clients=2))
+    assert table.tolist() == [[923, 429], [77, 571]]
+    assert concentrations == [[1.0, 1.0], [0.25, 0.25]], "alpha1 = N, alpha2 = 0.5 over the classes"
+
+
+def test_quantity_skew_keeps_the_mix_and_skews_the_sizes() -> None:
+    dataset = toy_dataset(samples=20000)
+    partition = split(dataset, "quantity_skew", clients=10, alpha=0.5)
+    table = partition_table(dataset, partition)
+    large = table[table.sum(axis=1) > 2000]
+    assert len(large)
+    assert (large / large.sum(axis=1, keepdims=True)).max() < 0.14
+    # Dirichlet(1/2) over ten: standard deviation of a share is sqrt(0.1 * 0.9 / 6) = 0.122.
+    assert 0.05 < (partition.samples / 20000).std() < 0.25
+    even = split(dataset, "quantity_skew", clients=10, alpha=1e6).samples
+    assert even.max() - even.min() < 30
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 1e-5])
+def test_a_tiny_alpha_gives_one_client_nearly_everything(alpha: float) -> None:
+    """NumPy's mean of the largest of five shares is 0.997 at 1e-3; gamma draws would underflow to equal shares."""
+    dataset = toy_dataset(samples=1000)
+    for seed in range(8):
+        largest = split(dataset, "quantity_skew", clients=5, alpha=alpha, seed=seed).samples.max()
+        assert largest > 900
+
+
+def test_shards_are_those_of_lg_fedavg() -> None:
+    # FedLGA card 5.4: N = 50, P = 2 on 10 classes: 10 shards of each class.
+    dataset = toy_dataset(samples=6030)
+    partition = split(dataset, "shards", clients=50)
+    table = partition_table(dataset, partition)
+    sizes = table[table > 0]
+    # 603 samples a class in 10 shards: 3 of 61 and 7 of 60; a device may hold two shards of one class.
+    assert set(sizes) <= {60, 61, 120, 121, 122}
+    assert (sizes.clip(max=61) >= 60).all()
+    assert table.sum(axis=0).tolist() == [603] * 10
+    assert (labels_per_client(dataset, partition) <= 2).all()
+    shards = np.rint(table / 60).astype(int)
+    assert (shards.sum(axis=1) == 2).all()
+    assert (shards.sum(axis=0) == 10).all()
+
+
+def test_shards_that_do_not_divide_evenly_go_to_the_largest_classes() -> None:
+    labels = np.repeat([0, 1, 2], [100, 300, 200]).astype(np.int64)
+    dataset = toy_dataset(classes=3, labels=labels)
+    table = partition_table(dataset, split(dataset, "shards", clients=5, classes_per_client=1))
+    assert sorted((table > 0).sum(axis=0)) == [1, 2, 2]
+    assert (table > 0).sum(axis=0)[0] == 1, "the smallest class has one shard"
+
+
+def test_shards_refuse_what_cannot_be() -> None:
+    with pytest.raises(UserError, match="cannot hold the 10 classes"):
+        split(toy_dataset(), "shards", clients=4)
+    with pytest.raises(UserError, match="shards need 61 samples of class 0"):
+        split(toy_dataset(), "shards", clients=61, classes_per_client=10)
+
+
+def test_majority_label_without_similarity_is_one_label_in_equal_parts() -> None:
+    dataset = toy_dataset(samples=2400)
+    partition = split(dataset, "majority_label", clients=24, similarity=0.0)
+    table = partition_table(dataset, partition)
+    owned = np.arange(24) * 10 // 24
+    assert np.array_equal(table.argmax(axis=1), owned)
+    assert (labels_per_client(dataset, partition) == 1).all()
+    for label in range(10):
+        sizes = table[owned == label, label]
+        assert sizes.sum() == 240
+        assert sizes.max() - sizes.min() <= 1
+
+
+def test_majority_label_mixes_as_the_paper_does() -> None:
+    # Card: N = 250, similarity 5%: about 4.5% of a client's samples are of other labels.
+    dataset = toy_dataset(samples=60000, shape=(1,))
+    table = partition_table(dataset, split(dataset, "majority_label", clients=250))
+    assert 1 - table.max(axis=1).sum() / table.sum() == pytest.approx(0.045, abs=0.004)
+    assert np.array_equal(table.argmax(axis=1), np.arange(250) // 25)
+    assert table.sum(axis=1).min() >= 225
+
+
+def test_majority_label_deals_to_the_smallest_owner() -> None:
+    # By hand, two clients own label 0, one owns label 1, nothing is random.
+    labels = np.array([0, 0, 1, 0, 0], dtype=np.int64)
+    partition = split(
+        toy_dataset(classes=2, labels=labels), "majority_label", clients=3, similarity=0.0
+    )
+    assert [train_rows(partition, client).tolist() for client in range(3)] == [[0, 3], [1, 4], [2]]
+
+
+def test_majority_label_needs_a_client_a_label() -> None:
+    with pytest.raises(UserError, match="cannot each own one of the 10 labels"):
+        split(toy_dataset(), "majority_label", clients=9)
+
+
+@pytest.mark.parametrize(("clients", "low", "high"), [(5, 5, 6), (10, 3, 5), (20, 3, 5), (3, 6, 8)])
+def test_class_partition_uses_the_papers_numbers_of_classes(
+    clients: int, low: int, high: int
+) -> None:
+    dataset = toy_dataset(samples=5000)
+    held = np.concatenate(
+        [
+            labels_per_client(dataset, split(dataset, "class_partition", seed, clients=clients))
+            for seed in range(8)
+        ]
+    )
+    assert held.min() == low
+    assert held.max() == high
+
+
+def test_class_partition_shares_follow_a_normal_distribution() -> None:
+    dataset = toy_dataset(samples=20000, classes=1)
+    partition = split(dataset, "class_partition", clients=400, classes_min=1, classes_max=1)
+    relative = partition.samples / 50
+    assert relative.std() == pytest.approx(0.3, abs=0.04)
+
+
+def test_class_partition_refuses_what_cannot_be() -> None:
+    with pytest.raises(UserError, match="do not fit the 10 classes"):
+        split(toy_dataset(), "class_partition", clients=2, classes_min=1, classes_max=2)
+    with pytest.raises(UserError, match="do not fit the 10 classes"):
+        split(toy_dataset(), "class_partition", clients=2, classes_min=11, classes_max=12)
+    with pytest.raises(ValueError, match="above classes_max"):
+        CATALOG.parts("partition")["class_partition"].Params(
+            clients=2, classes_min=3, classes_max=2
+        )
+    with pytest.raises(ValueError, match="both classes_min and classes_max"):
+        CATALOG.parts("partition")["class_partition"].Params(clients=2, classes_min=3)
+
+
+def test_natural_clients_are_the_groups() -> None:
+    dataset = toy_dataset(groups=7)
+    partition = split(dataset, "natural")
+    assert partition.client_names == dataset.group_names
+    assert dataset.train_groups is not None
+    for client in range(7):
+        assert (dataset.train_groups[train_rows(partition, client)] == client).all()
+    assert len(partition.train_rows) == 600
+
+
+def test_natural_can_take_some_groups_of_enough_samples() -> None:
+    dataset = toy_dataset(samples=100, groups=20)
+    counts = np.bincount(dataset.train_groups, minlength=20)
+    least = int(np.median(counts))
+    partition = split(dataset, "natural", clients=4, min_samples=least)
+    assert partition.clients == 4
+    assert (partition.samples >= least).all()
+    assert partition.samples.tolist() == [
+        counts[dataset.group_names.index(name)] for name in partition.client_names
+    ]
+    assert split(dataset, "natural", 1, clients=4).client_names != partition.client_names
+    with pytest.raises(UserError, match="groups of 1 or more training samples, not 21"):
+        split(dataset, "natural", clients=21)
+    with pytest.raises(UserError, match="has 0 groups of 1,000 or more"):
+        split(dataset, "natural", min_samples=1000)
+
+
+def test_natural_needs_groups() -> None:
+    with pytest.raises(UserError, match="toy has no natural groups"):
+        split(toy_dataset(), "natural")
