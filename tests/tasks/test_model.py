@@ -12,7 +12,7 @@ from fedsim.parts.catalog import CATALOG
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.model import ModelComponent
 from fedsim.tasks.models.cnn import Cnn
-from tests.tasks.models.described import described
+from tests.tasks.models.shapes import described
 from tests.tasks.toys import toy_dataset
 
 

@@ -1,4 +1,4 @@
-"""All models: published sizes, initial parameters, and data that they do not fit."""
+"""All models: their sizes, outlines and modules."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
 from torch.func import functional_call
 
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.dataset import Dataset
-from tests.tasks.models.shapes import COLOUR, GREY, START, dataset_of
+from fedsim.tasks.layout import Layout
+from fedsim.tasks.modules.counting import count_activations
+from fedsim.tasks.modules.dropout import key_dropout
+from fedsim.tasks.modules.networks import SplitLinear
+from tests.tasks.models.shapes import COLOUR, GREY, START, dataset_of, described
 from tests.tasks.toys import characters, quantities, task, toy_dataset
 
 SIZES: list[tuple[str, dict[str, Any], tuple[int, ...], int]] = [
@@ -127,3 +134,118 @@ def test_a_model_that_does_not_fit_says_why(
 def test_layers_have_a_width(name: str, params: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="greater than 0"):
         task(toy_dataset(), name, **params)
+
+
+SMALL = st.integers(1, 6)
+PARAMS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
+    "logistic_regression": st.fixed_dictionaries({"start": st.sampled_from(["random", "zero"])}),
+    "mlp": st.fixed_dictionaries({"hidden": st.lists(SMALL, min_size=1, max_size=3)}),
+    "linear": st.fixed_dictionaries(
+        {"personal_features": st.integers(0, 6), "bias": st.booleans()}
+    ),
+    "cnn": st.fixed_dictionaries(
+        {
+            "channels": st.tuples(SMALL, SMALL),
+            "kernel": st.sampled_from([1, 3, 5, 7]),
+            "hidden": st.lists(SMALL, max_size=2),
+        }
+    ),
+    **{
+        name: st.fixed_dictionaries(
+            {"norm": st.sampled_from(["group", "batch"]), "groups": st.sampled_from([1, 2, 4])}
+        )
+        for name in ("resnet18", "resnet20")
+    },
+    "char_lstm": st.fixed_dictionaries(
+        {"embedding": SMALL, "hidden": SMALL, "layers": st.integers(1, 3)}
+    ),
+    "char_transformer": st.integers(1, 3).flatmap(
+        lambda heads: st.fixed_dictionaries(
+            {
+                "heads": st.just(heads),
+                "width": SMALL.map(lambda width: width * heads),
+                "layers": st.integers(1, 3),
+            }
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CATALOG.parts("model")))
+@given(data=st.data())
+def test_outlines_are_those_of_the_modules(name: str, data: st.DataObject) -> None:
+    component = CATALOG.parts("model")[name]
+    params = data.draw(PARAMS.get(name, st.just({})))
+    if name.startswith("char"):
+        shape: tuple[int, ...] = (data.draw(st.integers(1, 9)),)
+    else:
+        least = 16 if name == "fedcompass_cnn" else 8
+        side = st.integers(least, least + 9)
+        shape = (data.draw(st.integers(1, 3)), data.draw(side), data.draw(side))
+    kind = "next_character" if len(shape) == 1 else "classification"
+    classes = data.draw(st.integers(2, 7))
+    if name == "linear_regression":
+        kind, classes = "regression", 1
+    dataset = described(shape, classes, kind)
+    model = component(component.Params(**params))
+    outline = model.outline(dataset)
+    assert outline is not None
+    # Only activations need values, and the initial values of a ResNet take most of its time.
+    with torch.device("meta" if outline.activations is None else "cpu"):
+        module = key_dropout(model.build(dataset))
+    assert Layout.of(outline.parameters, outline.buffers) == Layout.of_module(module)
+    norms = [layer for layer in module.modules() if isinstance(layer, nn.BatchNorm2d)]
+    assert outline.batch_statistics == bool(norms)
+    if outline.activations is not None:
+        inputs, labels = torch.rand(2, *shape), torch.arange(2) % classes
+        assert outline.activations == count_activations(module, model.loss(dataset), inputs, labels)
+
+
+@pytest.mark.parametrize("name", sorted(set(CATALOG.parts("model")) - {"resnet18", "resnet20"}))
+def test_models_without_batch_statistics_are_trained_on_one_sample(name: str) -> None:
+    from fedsim.tasks.modules.checks import refusal_of_one_sample
+    from tests.tasks.toys import characters, quantities
+
+    dataset = characters() if name.startswith("char") else toy_dataset(shape=(3, 16, 16))
+    if name == "linear_regression":
+        dataset = quantities(dataset)
+    problem = task(dataset, name)
+    assert refusal_of_one_sample(problem.module, problem.loss, problem._probe) is None
+
+
+def test_features_can_be_dealt_at_random_and_scaled_to_unit_norm() -> None:
+    def module(**params: Any) -> SplitLinear:
+        built = task(toy_dataset(shape=(50,)), "linear", **params).module
+        assert isinstance(built, SplitLinear)
+        return built
+
+    shuffled = module(shuffle_features=True, personal_features=20)
+    assert sorted(shuffled.order.tolist()) == list(range(50))
+    assert shuffled.order.tolist() != list(range(50))
+    assert torch.equal(module(shuffle_features=True).order, shuffled.order)
+    scaled = module(unit_norm=True)
+    torch.nn.init.ones_(scaled.shared)
+    inputs = torch.rand(3, 50, generator=torch.Generator().manual_seed(0))
+    expected = inputs.sum(1) / inputs.norm(dim=1)
+    assert torch.allclose(scaled(inputs).squeeze(1), expected)
+
+
+def test_logistic_regression_can_start_at_zero() -> None:
+    problem = task(dataset_of(GREY), "logistic_regression", start="zero")
+    assert not problem.initial(START).any()
+
+
+def test_batch_norm_keeps_its_statistics_in_the_vector() -> None:
+    problem = task(dataset_of(COLOUR), "resnet20", norm="batch")
+    assert len(problem.layout.buffers) == 2 * 19
+    assert problem.parameters == 269_722
+    assert problem.layout.size == 269_722 + 2 * 688
+    flat = problem.initial(START)
+    views = problem.layout.views(flat)
+    assert (views["stem_norm.running_var"] == 1).all()
+    assert not views["stem_norm.running_mean"].any()
+    before = flat.clone()
+    problem.module.train()
+    functional_call(problem.module, views, (problem.inputs(problem.train_x[:8]),))
+    assert torch.equal(flat[: problem.parameters], before[: problem.parameters])
+    assert not torch.equal(flat[problem.parameters :], before[problem.parameters :])
