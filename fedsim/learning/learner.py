@@ -57,9 +57,7 @@ class Learner:
     trained. With ``training.verify: eager`` every instruction is executed when it is submitted, one dispatch at a time.
 
     Args:
-        station: task, method and device.
-        evaluation: the scenario's evaluation section.
-        metrics: metrics on test samples in addition to those of every run.
+        station, evaluation, metrics: task, method and device; the evaluation section, and its metrics on test samples.
         workers: workers that train; those of this process if None.
         folder: folder for rows that do not fit into memory; the system's temporary folder if None.
         checkpoint: the :meth:`state` of an earlier learner. The timeline is then submitted again from its beginning;
@@ -386,11 +384,10 @@ class Learner:
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def state(self) -> Checkpoint:
-        """Everything that a resumed run needs.
+        """Everything that a resumed run needs, while nothing is pending: in ``on_rest``, or after :meth:`flush`.
 
-        Call it only while nothing is pending: in ``on_rest``, or after :meth:`flush`. Rows of clients' memories are
-        read on access, so that those on disk need not be in memory together: save or copy them before anything else is
-        executed.
+        Rows of clients' memories are read on access, so that those on disk need not be in memory together: save or copy
+        them before anything else is executed.
         """
         if self._pending:
             raise RuntimeError("instructions are pending; take the state in on_rest")

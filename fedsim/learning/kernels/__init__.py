@@ -48,9 +48,7 @@ def choose(
     task, executor = samples.task, training.executor
     check_augmentation(training, task)
     augmentation = training.augmentation
-    augment = None
-    if augmentation is not None:
-        augment = Augmenter(augmentation, seed, execution.device)
+    augment = None if augmentation is None else Augmenter(augmentation, seed, execution.device)
     order = BatchOrder(
         seed,
         task.offsets,

@@ -62,7 +62,6 @@ class Kernel(ABC):
         group_invariant: whether a dispatch's result is bitwise the same in every group (on CPU; a test checks it).
         fused: whether sessions have :meth:`Session.descend`.
         recorded: whether its sessions' steps go through :class:`fedsim.learning.kernels.replay.Replay`.
-        largest_group: largest group for a model of this size.
         squared_losses: whether sessions return sums of squared losses of the samples, without a penalty, instead of
             mini-batch losses.
     """
