@@ -167,9 +167,12 @@ class LossLedger:
 
     def note(self, dispatch_ids: Sequence[int], losses: Sequence[float]) -> None:
         """Record the losses of these dispatches."""
-        missing = max(dispatch_ids) + 1 - len(self.values)
-        if missing > 0:
-            self.values = np.append(self.values, np.full(len(self.values) + missing, np.nan))
+        needed = max(dispatch_ids) + 1
+        if needed > len(self.values):
+            # A length that depends only on the largest number, so that equal checkpoints are equal files.
+            grown = np.full(1 << needed.bit_length(), np.nan)
+            grown[: len(self.values)] = self.values
+            self.values = grown
         self.values[dispatch_ids] = np.where(np.isnan(losses), np.inf, losses)
 
     def unknown(self, dispatch_ids: Sequence[int]) -> list[int]:
