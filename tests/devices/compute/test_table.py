@@ -29,17 +29,6 @@ def test_a_table_of_times_only_cannot_be_asked_for_relative_speeds(tmp_path: Pat
         assemble(fedsim.read_scenario(timing({**devices, "trace": bundle})))
 
 
-def test_a_table_of_speeds_only_asks_for_a_reference_time(tmp_path: Path) -> None:
-    columns = {"task": ["*"] * 4, "phase": ["training"] * 4, "relative_speed": [1.0, 2.0, 1.0, 0.5]}
-    devices = {"trace": phones(tmp_path, compute=columns), "compute": "trace", "network": LINKS}
-    with pytest.raises(UserError, match="it has relative speeds: give") as caught:
-        assemble(fedsim.read_scenario(timing(devices)))
-    assert str(caught.value).startswith("devices.compute: the trace bundle ")
-    devices["compute"] = {"reference_step": "3s"}
-    times = assemble(fedsim.read_scenario(timing(devices))).population.compute.step_s
-    assert times.tolist() == [3.0, 1.5, 3.0, 6.0]
-
-
 def test_rows_of_a_task_are_chosen_and_the_first_of_a_device_counts(tmp_path: Path) -> None:
     ids = ["d0", "d1", "d0", "d1"]
     bundle_of(

@@ -10,7 +10,6 @@ import pytest
 import fedsim
 from fedsim.composition.assembly import assemble
 from fedsim.errors import UserError
-from fedsim.traces.bundle import TraceBundle
 from tests.devices.worlds import LINKS, phones, timing
 from tests.traces.cases import DAY, bundle_of
 
@@ -29,17 +28,12 @@ def test_step_times_from_relative_speeds(tmp_path: Path) -> None:
     assert steps({"reference_step": "3s"}) == [3.0, 1.5, 6.0, 0.75]
     flops = {"name": "flops", "speed": "bundle", "flops_per_s": 8e9, "fixed": 1}
     assert steps(flops, flops_per_sample=2e9) == [5.0, 2.5, 10.0, 1.25]
-    compute_table = {
-        "device_id": ["d3"],
-        "task": ["*"],
-        "phase": ["training"],
-        "relative_speed": [1.0],
-    }
-    bundle = TraceBundle.read(folder)
-    bundle_of({f"d{i}": [(0, DAY)] for i in range(4)}, tables={"compute": compute_table}).write(
-        tmp_path / "gaps"
-    )
-    assert bundle.device_count == 4
+    with pytest.raises(UserError, match="it has relative speeds: give") as caught:
+        steps({})
+    assert str(caught.value).startswith("devices.compute: the trace bundle ")
+    online = {f"d{i}": [(0, DAY)] for i in range(4)}
+    of_one = {"device_id": ["d3"], "task": ["*"], "phase": ["training"], "relative_speed": [1.0]}
+    bundle_of(online, tables={"compute": of_one}).write(tmp_path / "gaps")
     folder = str(tmp_path / "gaps")
     with pytest.raises(
         UserError,
