@@ -12,6 +12,7 @@ from benchmarks.papers import (
     fedlga,
     fedsum,
     generalized_fedavg,
+    optimal_time,
     partial_personalization,
 )
 from benchmarks.papers.claims import claims_table
@@ -25,6 +26,7 @@ CLAIMS = {
     "FedSUM": fedsum.CLAIMS,
     "Generalized FedAvg": generalized_fedavg.CLAIMS,
     "FedAvg-P, Scaffold-P": partial_personalization.CLAIMS,
+    "Optimal time, DiLoCo": optimal_time.CLAIMS,
 }
 TABLES: Tables = {
     **fedcompass.TABLES,
@@ -32,6 +34,7 @@ TABLES: Tables = {
     **fedsum.TABLES,
     **generalized_fedavg.TABLES,
     **partial_personalization.TABLES,
+    **optimal_time.TABLES,
 }
 
 

@@ -25,7 +25,8 @@ class Ace(Mifa):
     name = "ace"
     title = "ACE"
     paper = (
-        "All-Client Engagement for asynchronous federated learning, arXiv:2511.19066, Algorithm 1"
+        "Chang et al., Mitigating Participation Imbalance Bias in Asynchronous Federated Learning, "
+        "arXiv:2511.19066, ACE"
     )
     paper_schedules = ("async",)
     companions = {"schedule": {"name": "async"}}

@@ -25,7 +25,8 @@ class Aced(Method):
     name = "aced"
     title = "ACED"
     paper = (
-        "All-Client Engagement for asynchronous federated learning, arXiv:2511.19066, Algorithm 2"
+        "Chang et al., Mitigating Participation Imbalance Bias in Asynchronous Federated Learning, "
+        "arXiv:2511.19066, ACED"
     )
     paper_schedules = ("async",)
     companions = {"schedule": {"name": "async"}}

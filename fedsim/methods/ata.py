@@ -18,7 +18,7 @@ class Ata(Rennala):
     name = "ata"
     title = "ATA"
     paper = (
-        "Maranjyan, El Mehdi Saad, Richtarik and Orabona, ATA: Adaptive Task Allocation for Efficient Resource "
+        "Maranjyan, Saad, Richtarik and Orabona, ATA: Adaptive Task Allocation for Efficient Resource "
         "Management in Distributed Machine Learning, ICML 2025, Algorithm 1"
     )
     paper_schedules = ("ata",)

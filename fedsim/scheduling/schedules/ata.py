@@ -36,7 +36,7 @@ class Ata(Schedule):
 
     name = "ata"
     paper = (
-        "Maranjyan, El Mehdi Saad, Richtarik and Orabona, ATA: Adaptive Task Allocation for Efficient Resource "
+        "Maranjyan, Saad, Richtarik and Orabona, ATA: Adaptive Task Allocation for Efficient Resource "
         "Management in Distributed Machine Learning, ICML 2025, Algorithm 1 (ATA-Empirical)"
     )
     synchronous = True
