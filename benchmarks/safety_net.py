@@ -86,6 +86,7 @@ PAPERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "": ("stop={simulated_time: 300s}", "evaluation.every=100s"),
         "trace": ("stop={simulated_time: 2d}", "evaluation.every=12h"),
     },
+    "time": {"": ("stop={simulated_time: 30s}",), "links": ("stop={rounds: 3}",)},
     "partial_personalization": {"": ("stop={rounds: 6}", "evaluation.every_rounds=3")},
 }
 
@@ -104,7 +105,7 @@ def bundled() -> Iterator[Case]:
         if "cifar" in path.stem:
             cut = (*cut, "task.dataset.batches=[1, 2]")
         # The full sizes take long to train, and most need data sets that do not come with fedsim.
-        if path.stem.endswith("_full"):
+        if path.stem.endswith(("_full", "_gpu")):
             for number in (0, len(runs) - 1):
                 yield Case(
                     f"{name}/{number}", path, runs[number] + cut, timing_only=True, data=True

@@ -143,6 +143,8 @@ def read_yaml(path: Path) -> Source:
         UserError: it cannot be read, or is not one YAML document.
     """
     label = str(path)
+    if path.is_char_device():
+        raise UserError("is a device, not a scenario file", where=label)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, IsADirectoryError):

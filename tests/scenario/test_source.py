@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -210,3 +211,8 @@ _plain = st.recursive(
 @given(st.dictionaries(st.sampled_from(["a", "no", "12", "key"]), _plain, min_size=1))
 def test_what_is_written_is_read_back(data: dict[str, object]) -> None:
     assert parse_yaml(to_yaml(data), "f").data == data
+
+
+def test_a_device_is_not_read() -> None:
+    with pytest.raises(UserError, match="is a device"):
+        read_yaml(Path("/dev/zero"))
