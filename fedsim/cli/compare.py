@@ -91,6 +91,11 @@ _COSTS = ("time_s", "version", "round", "bytes", "compute_s")
     help="Bands of one standard deviation around the curves; by default for up to five variants.",
 )
 @click.option(
+    "--bound",
+    is_flag=True,
+    help="Also draw, dotted, the least time in which these devices can compute as many updates, at fixed speeds.",
+)
+@click.option(
     "--width",
     metavar="LENGTH|VENUE",
     help="Width of the figure: 84mm, 3.25in, or a venue's column and fonts: acm, iclr, icml, ieee, lncs, mlsys, "

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 Limits = tuple[float, float]
 """Ends of an axis; infinite if they follow from the data."""
 Log = Literal["x", "y", "xy", "logit"]
+_BOUND = "lower bound"
 _FREE: Limits = (-math.inf, math.inf)
 
 
@@ -76,6 +77,8 @@ class FigureStyle:
             curves if the rest would compress it.
         log: which axes are logarithmic, or ``logit`` for a vertical axis that spreads shares near 0 and 1.
         bands: whether bands of one standard deviation are drawn; up to five variants if None.
+        bound: whether the lower bounds of the curves on time are drawn, dotted; see
+            :mod:`fedsim.analysis.comparison.bound`.
         width, height: size of the whole figure, in inches or as ``"84mm"``; the width also as a key of :data:`VENUES`.
     """
 
@@ -85,11 +88,14 @@ class FigureStyle:
     ylim: str | Sequence[float | None] | Sequence[str] | None = None
     log: Log | None = None
     bands: bool | None = None
+    bound: bool = False
     width: str | float | None = None
     height: str | float | None = None
 
     def __post_init__(self) -> None:
         require_cost(self.against, where="against")
+        if self.bound and self.against != "time_s":
+            raise UserError("the bound is one on time", where="bound", hint="leave out --against")
         if self.log not in (None, *get_args(Log)):
             hint = f"choose one of {', '.join(get_args(Log))}"
             raise UserError(f"there is no scale '{self.log}'", where="log", hint=hint)
@@ -207,7 +213,7 @@ def draw(comparison: ComparisonTables, style: FigureStyle) -> Figure:
     from matplotlib.figure import Figure
 
     settings, metrics = comparison.grouping.settings, style.metrics
-    for name in ("xlim", "ylim", "log", "bands"):
+    for name in ("xlim", "ylim", "log", "bands", "bound"):
         if not metrics and getattr(style, name):
             message = "the runs are timing-only, so the figure has bars instead of curves"
             raise UserError(message, where=name, hint=f"leave out {name}")
@@ -223,8 +229,9 @@ def draw(comparison: ComparisonTables, style: FigureStyle) -> Figure:
     variants = looks(group.label for group in comparison.groups)
     with style.context():
         letters = int(18 * width)
-        names = {name: textwrap.fill(name, max(8, letters - 8)) for name in variants}
-        beside = max(1, min(len(names), letters // (8 + max(map(len, names)))))
+        lines = [*variants, _BOUND] if style.bound else [*variants]
+        names = {name: textwrap.fill(name, max(8, letters - 8)) for name in lines}
+        beside = max(1, min(len(names), letters // (10 + max(map(len, names)))))
         high = min(1.7 + 0.27 * width / columns, 0.8 * width / columns)
         height = height or max(1.5, high) * rows + 0.17 * math.ceil(len(names) / beside)
         figure = Figure(figsize=(width, height), layout="constrained")
@@ -276,6 +283,7 @@ def _curves(
     per_unit, unit = axis_unit(min(xlim[1], float(frame["x"].max())), kind)
     frame["x"] /= per_unit
     frame[["mean", "low", "high"]] *= scale
+    bound = comparison.curves(metric, points=4000, bound=True) if style.bound else frame[:0]
     left, right = (end / per_unit for end in xlim)
     bottom, top = (end * scale for end in late or ylim)
     for axes, setting in panels:
@@ -286,6 +294,12 @@ def _curves(
             rows = rows[(until >= left) & (rows["x"] <= right)]
             hidden += [] if rows["mean"].between(bottom, top).any() else [str(label)]
             _line(axes, rows, str(label), variants[str(label)], bands=bands)
+        for label, rows in bound[bound["setting"] == setting].groupby("label", sort=False):
+            dotted = {"color": variants[str(label)].light, "linestyle": ":", "linewidth": 0.8}
+            steps = rows["x"] / per_unit, rows["mean"] * scale
+            axes.plot(*steps, drawstyle="steps-post", **dotted)
+        if style.bound:
+            axes.plot([], [], color="gray", linestyle=":", linewidth=0.8, label=_BOUND)
         if hidden:
             y, va = (0.03, "bottom") if definition.higher_is_better else (0.97, "top")
             note = f"not shown: {', '.join(hidden)}"

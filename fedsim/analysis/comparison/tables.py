@@ -7,6 +7,7 @@ import itertools
 import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -347,7 +348,12 @@ class ComparisonTables:
         return pd.DataFrame(rows, columns=["setting", "label", "runs", *self.grouping.differing])
 
     def curves(
-        self, metric: str | None = None, against: str = "time_s", points: int = MAX_POINTS
+        self,
+        metric: str | None = None,
+        against: str = "time_s",
+        points: int = MAX_POINTS,
+        *,
+        bound: bool = False,
     ) -> pd.DataFrame:
         """A metric against time or cost: ``setting label x mean low high``, one row per group and point.
 
@@ -357,6 +363,7 @@ class ComparisonTables:
             metric: name of the metric; the first one if None.
             against: ``time_s``, ``version``, ``round``, ``bytes`` or ``compute_s``.
             points: approximate maximum number of points per curve.
+            bound: the lower bounds of the curves on time, see :mod:`fedsim.analysis.comparison.bound`.
 
         Raises:
             UserError: no run measured the metric, or there is no such cost.
@@ -366,6 +373,12 @@ class ComparisonTables:
         frames = []
         for setting in self.grouping.settings:
             groups = self.grouping.of(setting)
+            if bound:
+                from fedsim.analysis.comparison.bound import bounded
+
+                groups = tuple(
+                    replace(group, runs=tuple(map(bounded, group.runs))) for group in groups
+                )
             x = grid(groups, name, against, points)
             frames += [
                 pd.DataFrame({**group.names, "x": x, **curve(group, name, against, x)})

@@ -1,0 +1,58 @@
+"""A lower bound on the time of a curve: when the devices can have computed as many updates as the model contains.
+
+Client i needs the time tau_i for an update, if its speed is fixed and it is always online. Whatever the schedule, n
+updates need at least the least time t with floor(t / tau_1) + floor(t / tau_2) + ... >= n: no client waits, and no
+update is lost or stale. (Tyurin and Richtarik, NeurIPS 2023, bound the number of updates that a method needs as well,
+up to constants; here it is the method's own.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.analysis.comparison.facts import CLIENT_UPDATES, RunFacts
+from fedsim.analysis.run import load_run
+from fedsim.runs import Run
+
+Floats = npt.NDArray[np.float64]
+
+
+def bounded(run: RunFacts) -> RunFacts:
+    """The facts of a run whose evaluations are at their lower bounds instead of their times."""
+    counts = run.progress[CLIENT_UPDATES].to_numpy()
+    times_s = earliest_s(durations_s(load_run(run.path)), counts)
+    return replace(run, progress=run.progress.assign(time_s=times_s))
+
+
+def durations_s(run: Run) -> Floats:
+    """The time of an update of each client at its nominal speed and rates, (N,): the mean work of a dispatch."""
+    clients, dispatches = run.clients, run.dispatches
+    steps = dispatches.groupby("client_id")["steps_assigned"].mean()
+    steps = steps.reindex(clients["client_id"]).fillna(dispatches["steps_assigned"].mean())
+    total: Floats = clients["step_s"].to_numpy(float) * steps.to_numpy(float)
+    for way in ("down", "up"):
+        size_bytes = dispatches[f"bytes_{way}"].max()
+        rate_bps = clients[f"{way}_bps"].to_numpy(float)
+        # Without a nominal rate, transfers do not count.
+        total = total + np.nan_to_num(8 * size_bytes / np.where(rate_bps > 0, rate_bps, np.inf))
+    return total
+
+
+def earliest_s(durations_s: Floats, counts: npt.NDArray[np.int64]) -> Floats:
+    """The least times at which clients with these durations have done these numbers of updates, to the nanosecond."""
+    taus = durations_s[np.isfinite(durations_s) & (durations_s > 0)]
+    if len(taus) < len(durations_s) or not len(taus):
+        return np.zeros(len(counts))  # a client that needs no time
+    needed, back = np.unique(counts, return_inverse=True)
+    # The fastest client alone would need needed x its time.
+    low, high = np.zeros(len(needed)), needed * taus.min()
+    for _ in range(64):
+        middle = (low + high) / 2
+        # Rounded up by a little, so that a multiple of a duration counts.
+        done = np.array([np.floor(t / taus * (1 + 1e-12) + 1e-12).sum() for t in middle])
+        low, high = np.where(done < needed, middle, low), np.where(done < needed, high, middle)
+    times_s: Floats = high[back].round(9)
+    return times_s
