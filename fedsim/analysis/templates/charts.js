@@ -359,7 +359,7 @@ const fedsim = (() => {
       high = y.kind === "share" && high <= 1 ? Math.min(yScale === SCALES.linear ? 1 : padded[1], padded[1]) : padded[1];
       if (spec.ylim && !zoom) [low, high] = spec.ylim.map((v, k) => v ?? [low, high][k]);
       const visible = marks.filter((mark) => low <= mark.value && mark.value <= high);
-      const margin = visible.length ? Math.max(...visible.map((mark) => textWidth(mark.label))) + 12 : 18;
+      const margin = visible.length ? Math.max(...visible.map((mark) => textWidth(mark.label))) + 18 : 18;
       const box = { top: marks.some((mark) => mark.at != null) ? 42 : 26, bottom: height - 40, right: width - margin, left: 0 };
       const ya = axis({ kind: y.kind, low, high, scale: scales.y || "linear", pixels: box.bottom - box.top, horizontal: false });
       box.left = Math.max(34, Math.max(0, ...ya.texts.map((text) => textWidth(text))) + 12);
