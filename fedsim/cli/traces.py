@@ -434,6 +434,9 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
         described = [describe(bundle) for bundle in loaded]
     for bundle in loaded:
         _warn(bundle)
+    # Before the text, whose reader may stop reading.
+    if plot is not None:
+        write_plot(described, plot)
     if as_json:
         print_json([as_data(statistics) for statistics in described])
     else:
@@ -441,7 +444,6 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
         console = Console(width=None if sys.stdout.isatty() else 120 + 60 * (len(bundles) - 1))
         write_text(described, console)
     if plot is not None:
-        write_plot(described, plot)
         click.echo(f"plot written to {plot}", err=True)
 
 

@@ -23,6 +23,9 @@ from fedsim.traces.tables import Floats
 # Files that accompany a data set.
 _COMPANION = re.compile(r"\.|readme|licen[cs]e|copying|sha256sums", re.IGNORECASE)
 _CHUNK_BYTES = 1 << 24
+_PARQUET = b"PAR1"
+_TABLES = (_PARQUET, b"ARROW1")
+"""How files in Parquet, and in Feather or Arrow, begin."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,13 @@ class SourceFile:
     data: bytes
 
     def text(self) -> str:
-        """The content as text.
+        """The content as text; a table in Parquet, Feather or Arrow files as CSV.
 
         Raises:
-            UserError: not UTF-8.
+            UserError: neither such a table nor UTF-8.
         """
+        if self.data.startswith(_TABLES):
+            return self._csv()
         try:
             return self.data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -54,6 +59,24 @@ class SourceFile:
                 "give a text file in UTF-8",
                 line=line,
             ) from error
+
+    def _csv(self) -> str:
+        import pyarrow as pa
+        from pyarrow import csv, feather, parquet
+
+        content = pa.BufferReader(self.data)
+        try:
+            read = parquet.read_table if self.data.startswith(_PARQUET) else feather.read_table
+            table = read(content)
+            for index, field in enumerate(table.schema):
+                if pa.types.is_dictionary(field.type):
+                    plain = table.column(index).cast(field.type.value_type)
+                    table = table.set_column(index, field.name, plain)
+            text = io.BytesIO()
+            csv.write_csv(table, text, csv.WriteOptions(quoting_style="needed"))
+        except (pa.ArrowException, OSError) as error:
+            raise self.error(f"cannot be read as a table: {error}", "write it again") from error
+        return text.getvalue().decode("utf-8")
 
     def lines(self, skip: str | tuple[str, ...] = ()) -> Iterator[tuple[int, str]]:
         """The non-blank lines that do not start with ``skip``, each with its number from 1."""

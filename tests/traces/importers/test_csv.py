@@ -378,3 +378,53 @@ def test_intervals_outside_the_window_are_named(
     origin = f"time 0 ({epoch})".replace("Z", "+00:00")
     named = f"{outside} outside the window, 1 d from {origin}, dropped"
     assert caveats == ([named] if outside else [])
+
+
+@pytest.mark.parametrize("ending", ["parquet", "feather", "arrow"])
+def test_tables_of_other_formats_are_read_by_their_content(tmp_path: Path, ending: str) -> None:
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
+    zone = ZoneInfo("Europe/Berlin")
+    start = datetime(2026, 1, 5, 8, tzinfo=zone)
+    starts = [start, start + timedelta(hours=2), None]
+    ends = [start + timedelta(hours=1), start + timedelta(hours=3), None]
+    table = pa.table(
+        {
+            "device": pa.array(["a", "b", "b"]).dictionary_encode(),
+            "start": pa.array(starts, pa.timestamp("us", "Europe/Berlin")),
+            "end": pa.array(ends, pa.timestamp("us", "Europe/Berlin")),
+        }
+    ).slice(0, 2)
+    # The name says nothing.
+    path = tmp_path / f"table_{ending}.csv"
+    if ending == "parquet":
+        parquet.write_table(table, path)
+    elif ending == "feather":
+        feather.write_feather(table, path, compression="uncompressed")
+    else:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+    bundle = import_("csv", path)
+    # From midnight in UTC, an hour behind Berlin.
+    assert intervals(bundle) == {
+        "a": [(7 * 3600 * US, 8 * 3600 * US)],
+        "b": [(9 * 3600 * US, 10 * 3600 * US)],
+    }
+
+
+def test_nullable_integers_of_a_table(tmp_path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    table = pa.table({"device": ["a", "b", "c"], "sample_time": pa.array([1, None, 3], pa.int64())})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    bundle = import_("csv", tmp_path / "t.parquet", compute_unit="s")
+    put(tmp_path / "t.csv", "device,sample_time\na,1\nb,\nc,3\n")
+    plain = import_("csv", tmp_path / "t.csv", compute_unit="s")
+    assert bundle.tables["compute"].equals(plain.tables["compute"])
+
+
+def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.parquet").write_bytes(b"PAR1" + b"x" * 50)
+    assert "cannot be read as a table" in refused("csv", tmp_path / "t.parquet")
