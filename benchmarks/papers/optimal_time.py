@@ -119,7 +119,7 @@ CLAIMS = (
     ),
     Claim(
         "Ringmaster is at least as fast as asynchronous SGD",
-        "confirmed; equal with one straggler",
+        "conditional: equal with one straggler, a little slower with changing speeds",
         "time/speeds_small",
         _against("async_sgd", "ringmaster"),
     ),
