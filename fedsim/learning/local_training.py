@@ -64,8 +64,8 @@ class LocalTrainer:
         # The first training with a user's optimizer shows whether its steps change the weights in place.
         self._doubted = not is_bundled(training.optimizer.type)
         self._scratch: dict[str, Tensor] = {}
-        # The optimizer that has trained a cohort whose state goes on.
-        self._optimizers: dict[int, Optimizer] = {}
+        # The cohort trained last whose optimizer goes on from an earlier state, and the state, updated in place.
+        self._continued: tuple[Cohort, Tensor] | None = None
 
     @torch.no_grad()
     def run(
@@ -169,18 +169,21 @@ class LocalTrainer:
         return Trained(model, mean, loss, change)
 
     def _continue(self, optimizer: Optimizer, cohort: Cohort, state: Tensor) -> None:
-        if self._optimizers.pop(id(cohort), None) is not None:
+        if self._continued is not None and self._continued[0] is cohort:
             raise UserError(
                 "the method trains more than once in a dispatch, so its optimizer has no single state to continue from",
                 where="training.optimizer_state",
                 hint="use optimizer_state: reset",
             )
-        optimizer.load(state)
-        self._optimizers = {id(cohort): optimizer}
+        self._continued = cohort, state.clone()
+        optimizer.load(self._continued[1])
 
     def optimizer_state(self, cohort: Cohort) -> Tensor:
         """The state after the training of the cohort, (B, elements)."""
-        return self._optimizers.pop(id(cohort)).state()
+        assert self._continued is not None
+        assert self._continued[0] is cohort
+        state, self._continued = self._continued[1], None
+        return state
 
     def release(self) -> None:
         """Free the work space."""

@@ -375,6 +375,13 @@ class Schedule(Component, ABC):
         """
         return None
 
+    def close_round(self, arrived: Sequence[Dispatch]) -> None:
+        """End a round with the version made of these updates, or without one if there are none."""
+        if arrived:
+            self.server.aggregate(arrived, closes_round=True)
+        else:
+            self.server.close_round()
+
     @abstractmethod
     def start(self) -> None:
         """Start the schedule, at time 0."""

@@ -220,10 +220,12 @@ def simulate(
     server_up_bps: float = float("inf"),
     plane: LearningPlane | None = None,
     observe: Callable[[Schedule, Server], None] | None = None,
+    expected_s: list[float] | None = None,
 ) -> Book:
     """Rows and server updates of a run of the time plane, alone or with a learning plane.
 
     With the default rates a transfer of 1 MB takes exactly 1 s. ``observe`` sees schedule and server before the start.
+    The schedule expects clients to need ``expected_s``, or the time of one step.
     """
     clients = len(step_s)
     counts = np.asarray(samples if samples is not None else [1] * clients, dtype=np.int64)
@@ -267,7 +269,7 @@ def simulate(
             population,
             counts,
             Work(np.broadcast_to(np.asarray(steps, dtype=np.int64), (clients,)).copy()),
-            expected_duration_s=lambda client: float(step_s[client]),
+            expected_duration_s=lambda client: float((expected_s or step_s)[client]),
         ),
         Workloads(workload),
         Rules(

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.analysis.comparison.facts import CLIENT_UPDATES, RunFacts
-from fedsim.analysis.run import load_run
-from fedsim.runs import Run
+from fedsim.runs import Run, RunFolder
 
 Floats = npt.NDArray[np.float64]
 
@@ -23,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 def bounded(run: RunFacts) -> RunFacts:
     """The facts of a run whose evaluations are at their lower bounds instead of their times."""
     counts = run.progress[CLIENT_UPDATES].to_numpy()
-    times_s = earliest_s(durations_s(load_run(run.path)), counts)
+    times_s = earliest_s(durations_s(Run(RunFolder(run.path))), counts)
     return replace(run, progress=run.progress.assign(time_s=times_s))
 
 
@@ -43,9 +42,9 @@ def durations_s(run: Run) -> Floats:
 
 def earliest_s(durations_s: Floats, counts: npt.NDArray[np.int64]) -> Floats:
     """The least times at which clients with these durations have done these numbers of updates, to the nanosecond."""
-    taus = durations_s[np.isfinite(durations_s) & (durations_s > 0)]
-    if len(taus) < len(durations_s) or not len(taus):
-        return np.zeros(len(counts))  # a client that needs no time
+    taus = durations_s[np.isfinite(durations_s)]
+    if not taus.all() or not len(taus):
+        return np.zeros(len(counts))  # a client needs no time, or no time is known
     needed, back = np.unique(counts, return_inverse=True)
     # The fastest client alone would need needed x its time.
     low, high = np.zeros(len(needed)), needed * taus.min()

@@ -8,12 +8,14 @@ import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fedsim.analysis.comparison.bound import bounded
 from fedsim.analysis.comparison.curves import MAX_POINTS, curve, grid
 from fedsim.analysis.comparison.facts import (
     CLIENT_UPDATES,
@@ -374,10 +376,9 @@ class ComparisonTables:
         for setting in self.grouping.settings:
             groups = self.grouping.of(setting)
             if bound:
-                from fedsim.analysis.comparison.bound import bounded
-
                 groups = tuple(
-                    replace(group, runs=tuple(map(bounded, group.runs))) for group in groups
+                    replace(group, runs=tuple(self._bounded[run.path] for run in group.runs))
+                    for group in groups
                 )
             x = grid(groups, name, against, points)
             frames += [
@@ -385,6 +386,10 @@ class ComparisonTables:
                 for group in groups
             ]
         return pd.concat(frames, ignore_index=True)
+
+    @functools.cached_property
+    def _bounded(self) -> dict[Path, RunFacts]:
+        return {run.path: bounded(run) for group in self.groups for run in group.runs}
 
     def measured(self, metric: str | None) -> str:
         """The name of a metric that was measured; the first one if None.

@@ -38,7 +38,6 @@ class Adam(Optimizer):
     def __init__(self, params: AdamParams) -> None:
         super().__init__(params)
         self._steps: int | Tensor = 0
-        self._loaded: Tensor | None = None
         self._first: Tensor | None = None
         self._second: Tensor | None = None
 
@@ -54,23 +53,19 @@ class Adam(Optimizer):
 
     def load(self, state: Tensor) -> None:
         """Continue with these moments and numbers of steps."""
-        self._loaded = state.clone()
         size = (state.shape[1] - 1) // 2
-        self._first, self._second = self._loaded[:, :size], self._loaded[:, size:-1]
-        self._steps = self._loaded[:, -1:]
-
-    def state(self) -> Tensor:
-        """The moments, and the numbers of steps."""
-        assert self._loaded is not None
-        return self._loaded
+        self._first, self._second = state[:, :size], state[:, size:-1]
+        self._steps = state[:, -1:]
 
     def step(
         self, weights: Tensor, direction: Tensor, rates: Tensor, moved: Tensor | None = None
     ) -> None:
         """A step with bias-corrected moments."""
         params = self.params
-        # Of each row, if they began with different numbers.
-        self._steps = self._steps + 1 if self._loaded is None else self._counted(len(direction))
+        if isinstance(self._steps, int):
+            self._steps += 1
+        else:  # the rows may have begun with different numbers
+            self._steps = self._steps[: len(direction)].add_(1)
         if params.weight_decay and not self.decoupled:
             direction.add_(weights, alpha=params.weight_decay)
         elif params.weight_decay:
@@ -89,11 +84,6 @@ class Adam(Optimizer):
         denominator = (self._second.sqrt() / correction_2**0.5).add_(params.eps)
         target = weights if moved is None else moved
         target.sub_((self._first / denominator).mul_(rates / correction_1))
-
-    def _counted(self, rows: int) -> Tensor:
-        """The numbers of steps of the first rows, after one more."""
-        assert self._loaded is not None
-        return self._loaded[:rows, -1:].add_(1)
 
 
 class AdamWParams(AdamParams):

@@ -48,9 +48,10 @@ class Optimizer(Component, ABC):
         return 0
 
     def load(self, state: Tensor) -> None:
-        """Continue from the ``state`` (b, :attr:`buffers` x p + 1) that :meth:`state` returned, or from zeros.
+        """Continue from ``state`` (b, :attr:`buffers` x p + 1): the buffers in turn, and the number of steps.
 
-        Called before the first step, if ``training.optimizer_state`` is not ``reset``.
+        Every step updates ``state`` in place; it is zero in a client's first dispatch. Called before the first step, if
+        ``training.optimizer_state`` is not ``reset``.
 
         Raises:
             UserError: the optimizer does not define it.
@@ -58,12 +59,8 @@ class Optimizer(Component, ABC):
         raise UserError(
             f"the optimizer {type(self).__name__} cannot continue from an earlier state",
             where="training.optimizer_state",
-            hint="use optimizer_state: reset, or define the methods load and state of the optimizer",
+            hint="use optimizer_state: reset, or define the method load of the optimizer",
         )
-
-    def state(self) -> Tensor:
-        """The buffers of all rows, one after the other, and the number of steps, (b, :attr:`buffers` x p + 1)."""
-        raise NotImplementedError
 
     @abstractmethod
     def step(

@@ -40,7 +40,6 @@ class Sgd(Optimizer):
     def __init__(self, params: SgdParams) -> None:
         super().__init__(params)
         self._momentum: Tensor | None = None
-        self._loaded: Tensor | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -58,14 +57,8 @@ class Sgd(Optimizer):
         return int(self.params.momentum > 0)
 
     def load(self, state: Tensor) -> None:
-        """Continue with this momentum."""
-        self._loaded = state.clone()
-        self._momentum = self._loaded[:, :-1]
-
-    def state(self) -> Tensor:
-        """The momentum; its steps need not be counted."""
-        assert self._loaded is not None
-        return self._loaded
+        """Continue with this momentum; its steps need not be counted."""
+        self._momentum = state[:, :-1]
 
     def step(
         self, weights: Tensor, direction: Tensor, rates: Tensor, moved: Tensor | None = None

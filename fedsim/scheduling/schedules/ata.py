@@ -84,10 +84,7 @@ class Ata(Schedule):
         if self._outstanding:
             return
         arrived, self._arrived = self._arrived, []
-        if arrived:
-            self.server.aggregate(arrived, closes_round=True)
-        else:
-            self.server.close_round()
+        self.close_round(arrived)
         self.server.call_at(self.server.now_ns, self.start)
 
 

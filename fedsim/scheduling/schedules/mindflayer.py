@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 from pydantic import Field
 
 from fedsim.parts.component import Parameters
 from fedsim.scheduling.base import Demands, Dispatch, Schedule, Selection, ServerPort, Timer
-from fedsim.units import Duration, to_ns
+from fedsim.units import NEVER, Duration, to_ns
 
 
 class MindFlayerParams(Parameters):
@@ -43,16 +44,16 @@ class MindFlayer(Schedule):
 
     def __init__(self, params: MindFlayerParams, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
-        clients = range(server.clients)
-        self._limits_ns = [
-            to_ns(params.limit or params.limit_factor * server.expected_duration_s(client))
-            for client in clients
+        limits_s = [
+            params.limit or params.limit_factor * server.expected_duration_s(client)
+            for client in range(server.clients)
         ]
+        # A client without any expected end has no trial.
+        self._limits_ns = [max(to_ns(s), 1) if s < math.inf else NEVER for s in limits_s]
+        horizon_ns = None if params.horizon is None else to_ns(params.horizon)
         self._trials = [
-            1
-            if params.horizon is None
-            else to_ns(params.horizon) // max(self._limits_ns[client], 1)
-            for client in clients
+            int(limit_ns < NEVER) if horizon_ns is None else horizon_ns // limit_ns
+            for limit_ns in self._limits_ns
         ]
         self._left: dict[int, int] = {}
         # By client: the end of its trial until it is over or has passed, and the dispatch unless the client is offline.
@@ -119,8 +120,5 @@ class MindFlayer(Schedule):
         if self._left:
             return
         arrived, self._arrived = self._arrived, []
-        if arrived:
-            self.server.aggregate(arrived, closes_round=True)
-        else:
-            self.server.close_round()
+        self.close_round(arrived)
         self.server.call_at(self.server.now_ns, self.start)

@@ -50,8 +50,9 @@ class Ringmaster(Concurrent):
             self._on_dispatched = self.dispatched
 
     def dispatched(self, dispatch: Dispatch) -> None:
-        """Remember a dispatch that may become too old."""
-        self._under_way.append(dispatch)
+        """Remember a dispatch that may have to be stopped."""
+        if self.params.stale == "stop":
+            self._under_way.append(dispatch)
         if self._timeout_ns is not None:
             super().dispatched(dispatch)
 

@@ -119,8 +119,5 @@ class Window(Schedule):
         for dispatch in stragglers:
             self.server.cut(dispatch)
         arrived, self._arrived = self._arrived, []
-        if arrived:
-            self.server.aggregate(arrived, closes_round=True)
-        else:
-            self.server.close_round()
+        self.close_round(arrived)
         self.server.call_at(self.server.now_ns, self._open)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,12 @@ def test_the_least_time_by_brute_force(taus: list[int], count: int) -> None:
     expected = next(t for t in range(1000) if sum(t // tau for tau in taus) >= count)
     (time_s,) = earliest_s(np.array(taus, dtype=float), np.array([count]))
     assert time_s == pytest.approx(expected, abs=1e-9)
+
+
+def test_clients_that_need_no_time_or_never_end() -> None:
+    count = np.array([3])
+    assert earliest_s(np.array([2.0, math.inf, math.nan]), count) == [6]
+    assert earliest_s(np.array([2.0, 0.0, math.inf]), count) == [0]
 
 
 def scenario(**server: Any) -> dict[str, Any]:

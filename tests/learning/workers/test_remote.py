@@ -64,8 +64,24 @@ def cluster() -> Iterator[Any]:
     ray.shutdown()
 
 
+# Processes of Ray need seconds to start, and what differs between the cases is the same in an imitation.
+_REAL = pytest.mark.parametrize("ray", ["real"], indirect=True)
+_IMITATED = pytest.mark.parametrize("ray", ["imitation"], indirect=True)
+
+
+@_IMITATED
 @pytest.mark.parametrize("name", CASES)
+def test_imitated_processes_give_the_same_bits(name: str, ray: Any) -> None:
+    _gives_the_same_bits(name)
+
+
+@_REAL
+@pytest.mark.parametrize("name", ["vmap", "personal parts"])
 def test_processes_of_ray_give_the_same_bits(name: str, ray: Any) -> None:
+    _gives_the_same_bits(name)
+
+
+def _gives_the_same_bits(name: str) -> None:
     case = CASES[name]
     task, timeline = case[0](), case[4]()
     expected = execute(task, timeline, **with_threads(case, 1))
@@ -94,6 +110,7 @@ def test_processes_of_ray_with_threads_and_at_once(ray: Any) -> None:
     assert_same(execute(task, timeline, **options_of(case), workers=workers, eager=True), expected)
 
 
+@_IMITATED
 def test_a_checkpoint_of_one_sort_is_continued_by_another(ray: Any) -> None:
     case: Case = (partial(supervised_task, "mlp"), "remembering", {}, {}, partial(buffered, 20))
     task, timeline = case[0](), case[4]()

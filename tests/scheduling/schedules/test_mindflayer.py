@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from tests.scheduling.stories import run, versions
@@ -28,6 +30,13 @@ def test_limits_in_proportion_to_the_expected_duration() -> None:
     # Client 1 has no trial in 20 s.
     book = run([1.0, 2.0], {"name": "mindflayer", "limit_factor": 15, "horizon": "20s"}, rounds=1)
     assert versions(book) == [(10, [0], [0])]
+
+
+def test_a_client_that_is_never_expected_to_end_has_no_trial() -> None:
+    schedule = {"name": "mindflayer", "limit_factor": 1.0}
+    for horizon in ({}, {"horizon": "10s"}):
+        book = run([1.0, 2.0], schedule | horizon, rounds=1, expected_s=[10.0, math.inf])
+        assert versions(book) == [(10, [0], [0])]
 
 
 def test_a_trial_ends_when_the_message_arrives() -> None:

@@ -11,8 +11,8 @@ from tests.scheduling.stories import apart, run, versions
 
 
 def test_two_clients_by_hand() -> None:
-    # Client 1 is there for the first time at 25, with 10 and 20 of client 0, which then makes a version at 30. Its
-    # update of 40 is kept until client 1 is there at 50; that of 50 makes a version.
+    # At 25, client 1 has answered, and the updates of client 0 from 10 and 20 wait: a version. The update at 30 makes
+    # another one at once. That at 40 waits for client 1, which answers at 50; the last one, also at 50, does not.
     book = run([1.0, 2.5], {"name": "ringleader"}, until_s=55)
     assert [version[:2] for version in versions(book)] == [
         (25, [0, 0, 1]),

@@ -35,6 +35,15 @@ def test_the_threshold_is_the_number_of_clients_at_work_by_default() -> None:
     )
 
 
+def test_ignored_work_is_not_stopped_where_there_is_a_timeout() -> None:
+    schedule = {"name": "ringmaster", "threshold": 2}
+    plain, limited = (
+        run([1.0, 4.5], schedule | timeout, until_s=100) for timeout in ({}, {"timeout": "60s"})
+    )
+    assert "discarded" in plain.outcomes().values()
+    assert limited.outcomes() == plain.outcomes()
+
+
 def _stopped(**world: object) -> Book:
     options = {"bytes_down": 0.0, "bytes_up": 0.0, "steps": 10, **world}
     schedule = {"name": "ringmaster", "threshold": 2, "stale": "stop"}
