@@ -1,20 +1,22 @@
-"""When a phone may train, as an expression over the states of the phone, and the intervals in which it holds.
+"""When a device is available, as an expression over its states, and the intervals in which it holds.
 
 Grammar (keywords are case-insensitive)::
 
     rule  = and { "or" and } ;  and = not { "and" not } ;  not = "not" not | "(" rule ")" | test
-    test  = key [ ("==" | "!=") value | ["not"] "in" "(" value { "," value } ")" ]
+    test  = key [ ("==" | "!=") value | ["not"] "in" "(" value { "," value } ")" | ("<" | "<=" | ">" | ">=") number ]
 
-Keys are ``charging``, ``screen`` and ``lock`` (values ``on``, ``off``; a bare key means ``on``) and ``network`` (values
-``wifi 2g 3g 4g 5g unknown none``; ``none`` means not known yet). FLASH's rule is
-``charging and network == wifi and lock``. Before the first event of a key, FLASH assumes false: not charging, not on
-Wi-Fi, not locked; ``screen_off`` is false at first too, so the screen is on.
+A bare key means ``on``, ``true``, ``yes`` or ``1``. Keys of FLASH's phones are ``charging``, ``screen`` and ``lock``
+(values ``on``, ``off``) and ``network`` (values ``wifi 2g 3g 4g 5g unknown none``; ``none`` means not known yet).
+FLASH's rule is ``charging and network == wifi and lock``. Before the first event of a key, FLASH assumes false: not
+charging, not on Wi-Fi, not locked; ``screen_off`` is false at first too, so the screen is on.
+
+An unknown state leaves a test undecided, and a rule whose value depends on it (Kleene's logic).
 """
 
 from __future__ import annotations
 
 import ast
-import itertools
+import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +26,8 @@ import numpy as np
 from fedsim.errors import UserError
 from fedsim.traces.bundle import Eligibility, TraceBundle
 from fedsim.traces.intervals import Intervals, normalize
-from fedsim.traces.tables import Bools, Ints, run_starts
+from fedsim.traces.tables import Ints, run_starts
+from fedsim.vocabulary.formatting import format_names
 
 SWITCH = ("off", "on")
 STATES: Mapping[str, tuple[str, ...]] = {
@@ -36,21 +39,29 @@ STATES: Mapping[str, tuple[str, ...]] = {
 KEYS = tuple(STATES)
 INITIAL = {"charging": "off", "network": "none", "screen": "on", "lock": "off"}
 FLASH_RULE = "charging and network == wifi and lock"
+ON = {"on", "true", "yes", "1"}
+OFF = {"off", "false", "no", "0"}
 
-_Test = Callable[[Mapping[str, str]], bool]
+_ORDERS = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
+# From the position of each key's state among its states (-1: unknown) to 1 (holds), -1 (does not) or 0 (undecided).
+_Test = Callable[[Mapping[str, Ints]], Ints]
 
 
 class _Parser:
-    """Reads a rule with Python's parser, whose grammar contains that of rules; methods return a test of a state."""
+    """Reads a rule with Python's parser, whose grammar contains that of rules; methods return a test of states."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, states: Mapping[str, tuple[str, ...]], option: str) -> None:
         self.text = text
+        self.states = states
+        self.option = option
+        self.keys: set[str] = set()
 
     def error(self, message: str, column: int) -> UserError:
         return UserError(
             f"{message} in '{self.text}'",
-            where=f"eligibility, column {column + 1}",
-            hint=f"write for example: {FLASH_RULE}; keys: {', '.join(KEYS)}; and, or, not, ==, !=, in (...)",
+            where=f"{self.option}, column {max(column, 0) + 1}",
+            hint=f"write for example: {FLASH_RULE}; keys: {', '.join(self.states)}; and, or, not, ==, !=, in (...), "
+            "<, <=, >, >=",
         )
 
     def parse(self) -> _Test:
@@ -61,43 +72,62 @@ class _Parser:
             # In parentheses, it may begin with a space.
             return self.test(ast.parse(f"({text})", mode="eval").body)
         except SyntaxError as error:
-            raise self.error(error.msg, max((error.offset or 0) - 2, 0)) from error
+            raise self.error(error.msg, (error.offset or 0) - 2) from error
 
     def test(self, node: ast.expr) -> _Test:
         match node:
             case ast.BoolOp(op, values):
-                combined = any if isinstance(op, ast.Or) else all
+                combined = np.maximum if isinstance(op, ast.Or) else np.minimum
                 tests = [self.test(value) for value in values]
-                return lambda state: combined(test(state) for test in tests)
+                return lambda codes: combined.reduce([test(codes) for test in tests])
             case ast.UnaryOp(ast.Not(), operand):
                 test = self.test(operand)
-                return lambda state: not test(state)
-            case ast.Name(key) if STATES.get(key) is SWITCH:
-                return lambda state: state[key] == "on"
-            case ast.Compare(ast.Name(key), [operator], [values]) if key in STATES:
-                several = isinstance(operator, ast.In | ast.NotIn)
-                if several or isinstance(operator, ast.Eq | ast.NotEq):
+                return lambda codes: -test(codes)
+            case ast.Name(key) if key in self.states and set(self.states[key]) <= ON | OFF:
+                return self.among(key, ON)
+            case ast.Compare(ast.Name(key), [comparison], [values]) if key in self.states:
+                if type(comparison) in _ORDERS and isinstance(values, ast.Constant):
+                    compare = _ORDERS[type(comparison)]
+                    limit = self.number(str(values.value), values)
+                    words = self.states[key]
+                    return self.among(
+                        key, {word for word in words if compare(self.number(word, node), limit)}
+                    )
+                several = isinstance(comparison, ast.In | ast.NotIn)
+                if several or isinstance(comparison, ast.Eq | ast.NotEq):
                     items = values.elts if several and isinstance(values, ast.Tuple) else [values]
-                    words = {self.value(key, item) for item in items}
-                    negated = isinstance(operator, ast.NotEq | ast.NotIn)
-                    return lambda state: (state[key] in words) != negated
-            case ast.Name(key) if key in STATES:
+                    equal = self.among(key, {self.value(key, item) for item in items})
+                    if isinstance(comparison, ast.NotEq | ast.NotIn):
+                        return lambda codes: -equal(codes)
+                    return equal
+            case ast.Name(key) if key in self.states:
                 raise self.error(
-                    f"{key} is not a switch; compare it with a value", max(node.col_offset - 1, 0)
+                    f"{key} is not a switch; compare it with a value", node.col_offset - 1
                 )
-        names = ", ".join(KEYS)
-        raise self.error(
-            f"expected one of {names}, or a comparison of it", max(node.col_offset - 1, 0)
+        names = ", ".join(self.states)
+        raise self.error(f"expected one of {names}, or a comparison of it", node.col_offset - 1)
+
+    def among(self, key: str, words: set[str]) -> _Test:
+        self.keys.add(key)
+        positions = [position for position, word in enumerate(self.states[key]) if word in words]
+        return lambda codes: np.where(
+            codes[key] < 0, 0, np.where(np.isin(codes[key], positions), 1, -1)
         )
 
     def value(self, key: str, node: ast.expr) -> str:
         word = node.id if isinstance(node, ast.Name) else getattr(node, "value", None)
         word = re.sub(r"^g([2-5])$", r"\1g", str(word))
-        if word not in STATES[key]:
+        if word.lower() not in self.states[key]:
             raise self.error(
-                f"{key} is one of {', '.join(STATES[key])}", max(node.col_offset - 1, 0)
+                f"{key} is one of {format_names(self.states[key], 12)}", node.col_offset - 1
             )
-        return word
+        return word.lower()
+
+    def number(self, word: str, node: ast.expr) -> float:
+        try:
+            return float(word)
+        except ValueError as error:
+            raise self.error(f"'{word}' is not a number", node.col_offset - 1) from error
 
 
 @dataclass(frozen=True)
@@ -106,25 +136,43 @@ class Rule:
 
     Args:
         text: the expression.
-        table: whether each combination of states is eligible, one axis per key in the order of :data:`KEYS`.
+        keys: the keys that it names.
+        holds: from the position of each key's state among its states (-1: unknown) to 1 where the rule holds, -1 where
+            it does not, and 0 where the unknown states decide.
     """
 
     text: str
-    table: Bools
+    keys: frozenset[str]
+    holds: _Test
 
     @classmethod
-    def parse(cls, text: str) -> Rule:
+    def parse(
+        cls,
+        text: str,
+        states: Mapping[str, tuple[str, ...]] = STATES,
+        option: str = "eligibility",
+    ) -> Rule:
         """The rule written as ``text``.
+
+        Args:
+            text: the expression.
+            states: the states of each key, in lower case.
+            option: where the rule is written, for messages.
 
         Raises:
             UserError: ``text`` does not follow the grammar; names the column.
         """
-        test = _Parser(text).parse()
-        table = np.zeros(tuple(len(values) for values in STATES.values()), np.bool_)
-        for position in itertools.product(*(range(size) for size in table.shape)):
-            state = {key: STATES[key][code] for key, code in zip(KEYS, position, strict=True)}
-            table[position] = test(state)
-        return cls(text, table)
+        parser = _Parser(text, states, option)
+        test = parser.parse()
+        return cls(text, frozenset(parser.keys), test)
+
+
+def held(device: Ints, code: Ints, initial: int = -1) -> Ints:
+    """The latest code of each row's device that is not negative, else ``initial``; rows are sorted by device."""
+    count = len(device)
+    first_row = np.maximum.accumulate(np.where(run_starts(device), np.arange(count), 0))
+    latest = np.maximum.accumulate(np.where(code >= 0, np.arange(count), -1))
+    return np.where(latest >= first_row, code[np.maximum(latest, 0)], initial)
 
 
 def eligible_intervals(
@@ -147,13 +195,11 @@ def eligible_intervals(
     """
     count = len(device)
     first = run_starts(device)
-    first_row = np.maximum.accumulate(np.where(first, np.arange(count), 0))
-    states = []
-    for position, name in enumerate(KEYS):
-        latest = np.maximum.accumulate(np.where(key == position, np.arange(count), -1))
-        initial = STATES[name].index(INITIAL[name])
-        states.append(np.where(latest >= first_row, value[np.maximum(latest, 0)], initial))
-    holds = rule.table[tuple(states)] if count else np.zeros(0, np.bool_)
+    codes = {
+        name: held(device, np.where(key == position, value, -1), STATES[name].index(INITIAL[name]))
+        for position, name in enumerate(KEYS)
+    }
+    holds = rule.holds(codes) == 1
     before = np.zeros(count, np.bool_)
     before[1:] = holds[:-1]
     before &= ~first

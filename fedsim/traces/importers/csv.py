@@ -1,4 +1,4 @@
-"""Plain CSV: one row per interval, or one row per device, with units declared in the options."""
+"""Plain CSV: one row per interval, per change of state or per device, with units declared in the options."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ import pandas as pd
 import pyarrow as pa
 from pydantic import field_validator
 
-from fedsim.errors import UserError, nearest, raise_all
+from fedsim.errors import UserError, nearest, nearest_or_all, raise_all
 from fedsim.files.delimited import other_separator
+from fedsim.traces.bundle import Eligibility
+from fedsim.traces.eligibility import OFF, ON, Rule
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import (
     STATIC_HORIZON_US,
@@ -25,6 +27,7 @@ from fedsim.traces.importers._assemble import (
     observed_tables,
     per_device,
 )
+from fedsim.traces.importers._changes import observed_changes
 from fedsim.traces.importers._numbers import TIME_S, Number
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import NOT_NEGATIVE, POSITIVE, SHARE, Bounds, Floats, id_column
@@ -66,7 +69,7 @@ SPEEDS: Mapping[str, str] = {
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNIX_UNITS = {f"unix_{unit}": DURATION_UNITS[unit] for unit in ("s", "ms")}
 UNIX_S = Bounds(0.0, LAST_S, words="from 1970 to 2200")
-COLUMNS = ("device", "start", "end", *NUMBERS, *TEXTS)
+COLUMNS = ("device", "start", "end", "time", *NUMBERS, *TEXTS)
 
 
 class Csv(Importer):
@@ -75,20 +78,26 @@ class Csv(Importer):
     Columns: ``device``; ``start``, ``end`` (available in ``[start, end)``); ``sample_time``, ``step_time`` (a step
     takes step_time + sample_time x batch), ``relative_speed``, ``score``, ``ram_bytes``; ``down`` and ``up`` or
     ``bandwidth`` (both directions), ``rtt``, ``loss``, ``radio``; ``model``, ``kind``, ``group``. An empty cell is
-    unknown. All rows of a device must agree. ``start`` and ``end`` are numbers of ``time_unit`` from time 0, or
-    ISO 8601 timestamps such as ``2024-05-01T08:00:00+02:00``.
+    unknown. All rows of a device must agree. Times are numbers of ``time_unit`` from time 0, or ISO 8601 timestamps
+    such as ``2024-05-01T08:00:00+02:00``.
+
+    Instead of ``start`` and ``end``, a log of changes has ``time`` and a column per state, of any name (``state``,
+    ``charging``, ``network``); a cell is the state from that time on, an empty one leaves it as it was. In a log with
+    one change per row, ``key`` names the state and ``state`` gives its value. The option ``online`` says in which
+    states a device is available. A device is observed from when its states decide this until its last row, which may
+    repeat a state.
     """
 
     name = "csv"
-    description = "plain CSV: device,start,end and/or compute and network columns"
+    description = "plain CSV: device,start,end or device,time,state; compute and network columns"
     signature = r"(?i)^[^\n]*\n([^\n]*,)? *device *(,[^\n]*)?\n"
 
     class Params(ImporterParams):
         """Options of the CSV importer. The unit of a column must be given; none is assumed."""
 
         time_unit: Literal["us", "ms", "s", "min", "h", "d", "unix_s", "unix_ms"] | None = None
-        """Unit of ``start`` and ``end``, unless they are ISO 8601 timestamps. ``unix_s`` and ``unix_ms`` mean Unix
-        times in s or ms, which are timestamps, too."""
+        """Unit of ``start`` and ``end``, or ``time``, unless they are ISO 8601 timestamps. ``unix_s`` and ``unix_ms``
+        mean Unix times in s or ms, which are timestamps, too."""
         time_zone: str | None = None
         """Time zone of timestamps without an offset: ``UTC``, an IANA name such as ``Europe/Berlin``, or ``+02:00``. If
         clocks repeat an hour, the first one is used."""
@@ -102,8 +111,15 @@ class Csv(Importer):
         """Unit of ``rtt``."""
         phase: Literal["inference", "training"] = "training"
         """Whether the times are those of inference or of training."""
+        online: str | None = None
+        """Rule for when a device is available, over the states of a log of changes, such as ``state == on and
+        charging`` or ``network in (wifi, lan) and battery >= 20``; a bare name means on, true, yes or 1. By default the
+        only state of the log, if it is one of these or their opposites."""
+        initial: dict[str, str] = {}
+        """States of all devices at time 0, such as ``-s initial.charging=off``; by default unknown."""
         window: Duration | None = None
-        """Length of the observation from time 0; by default up to the last end in the files."""
+        """Length of the observation from time 0; by default up to the last end in the files, or the last row of each
+        device in a log of changes."""
         on_end: OnEnd = "wrap"
         """Behavior of a device after the window."""
         epoch: str | None = None
@@ -111,6 +127,14 @@ class Csv(Importer):
         midnight before the first start, in ``time_zone`` or else UTC."""
         clock: Literal["local", "utc", "device-relative"] | None = None
         """Meaning of time 0. By default device-relative; with timestamps utc, or local if ``time_zone`` is given."""
+
+        @field_validator("initial", mode="before")
+        @classmethod
+        def _as_text(cls, given: object) -> object:
+            """States in lower case; YAML reads ``true`` and ``1`` as values of other types."""
+            if not isinstance(given, dict):
+                return given
+            return {str(key).lower(): str(state).lower() for key, state in given.items()}
 
         @field_validator("time_zone", mode="before")
         @classmethod
@@ -133,8 +157,11 @@ class Csv(Importer):
         tables: dict[str, Any] = {}
         horizon_us = round(params.window * 1e6) if params.window else STATIC_HORIZON_US
         texts: dict[str, Any] = {name: table.text(name) for name in TEXTS[:3] if name in table}
-        if "start" in table:
-            horizon_us, tables = table.availability(clock, counts, caveats, texts)
+        eligibility: Eligibility | None = None
+        if table.times:
+            read = table.availability if len(table.times) == 2 else table.changes
+            horizon_us, tables, rule = read(clock, counts, caveats, texts)
+            eligibility = Eligibility(words=rule or "available", expression=rule)
         else:
             tables["devices"] = devices_table(table.ids, window_end_us=horizon_us, **texts)
         present = {kind for name, (kind, _, _) in NUMBERS.items() if name in table}
@@ -146,7 +173,7 @@ class Csv(Importer):
             tables,
             counts,
             caveats,
-            eligibility="available" if "availability" in tables else None,
+            eligibility=eligibility,
             horizon_us=horizon_us,
             on_end=params.on_end,
             epoch=clock.epoch,
@@ -175,6 +202,13 @@ class _Table:
                 "has no device", where=self.location(int((self.cells["device"] == "").argmax()))
             )
         self.in_all_files = set.intersection(*ids_by_columns.values())
+        self.times = tuple(name for name in ("start", "end", "time") if name in self)
+        if len(self.times) > 2:
+            raise UserError(
+                "has both intervals (start, end) and changes of states (time)",
+                where=self.where,
+                hint="import either of them",
+            )
 
     def __contains__(self, name: str) -> bool:
         return name in self.cells
@@ -190,7 +224,7 @@ class _Table:
 
     def require_units(self, needs_time_unit: bool) -> None:
         """Refuse columns whose units are not declared, all together."""
-        columns_by_option: dict[str, list[str]] = {"time_unit": ["start", "end"]}
+        columns_by_option = {"time_unit": list(self.times)}
         if not needs_time_unit:
             columns_by_option.clear()
         for name, (_, _, option) in NUMBERS.items():
@@ -236,8 +270,8 @@ class _Table:
 
     def availability(
         self, clock: _Clock, counts: dict[str, int], caveats: list[str], texts: dict[str, Any]
-    ) -> tuple[int, dict[str, Any]]:
-        """Time covered (us), and the tables of devices and availability."""
+    ) -> tuple[int, dict[str, Any], None]:
+        """Time covered (us), the tables of devices and availability, and no rule."""
         start, end = clock.read(self)
         half = np.flatnonzero(np.isnan(start) != np.isnan(end))
         if len(half):
@@ -275,7 +309,78 @@ class _Table:
         note_outside(intervals, counts, horizon_us, caveats, self.where, clock.origin)
         counts["never_available"] = len(self.ids) - len(np.unique(intervals.device))
         note_polling(intervals, counts, caveats)
-        return horizon_us, tables
+        return horizon_us, tables, None
+
+    def changes(
+        self, clock: _Clock, counts: dict[str, int], caveats: list[str], texts: dict[str, Any]
+    ) -> tuple[int, dict[str, Any], str]:
+        """Time covered (us), the tables of devices and availability, and the rule, from changes of states."""
+        states = [name for name in map(str, self.cells) if name not in (*COLUMNS, "where")]
+        initial = self.params.initial
+        raise_all(
+            UserError(
+                f"initial names the state '{name}', which the log does not have",
+                where=self.where,
+                hint=nearest_or_all(name, states, f"its states: {', '.join(states)}"),
+            )
+            for name in initial
+            if name not in states
+        )
+        cells = {name: self.cells[name].str.lower() for name in states}
+        words = {
+            name: tuple(sorted({*column, initial.get(name, "")} - {""}))
+            for name, column in cells.items()
+        }
+        rule = self._rule(words)
+        (time,) = clock.read(self)
+        known = ~np.isnan(time)
+        stray = np.flatnonzero(~known & np.any([cells[name] != "" for name in states], axis=0))
+        if len(stray):
+            raise UserError("has a state without a time", where=self.location(int(stray[0])))
+        window = self.params.window
+        if window is None:
+            caveats.append(
+                "no window was given (option window): each device is observed until its last row"
+            )
+        tables, intervals = observed_changes(
+            self.ids,
+            self.device[known],
+            np.rint(time[known]).astype(np.int64),
+            {key: pd.Categorical(cells[key][known], words[key]).codes for key in rule.keys},
+            rule,
+            {key: words[key].index(initial[key]) for key in rule.keys if key in initial},
+            None if window is None else round(window * 1e6),
+            counts,
+            **texts,
+        )
+        valid = int(np.count_nonzero(tables["devices"].column("valid")))
+        if not valid:
+            raise UserError(
+                "shows no device for any length of time",
+                where=self.where,
+                hint="give the length of the observation with -s window=..., such as 7d, and the states at time 0 with "
+                "-s initial.STATE=...",
+            )
+        counts["never_available"] = valid - len(np.unique(intervals.device))
+        note_polling(intervals, counts, caveats)
+        return int(np.max(tables["devices"].column("window_end_us"))), tables, rule.text
+
+    def _rule(self, words: Mapping[str, tuple[str, ...]]) -> Rule:
+        """The rule over the states with these values."""
+        text = self.params.online
+        if text is None:
+            [name, *others] = words
+            if others or not set(words[name]) <= ON | OFF:
+                values = "; ".join(
+                    f"{name}: {format_names(values, 12)}" for name, values in words.items()
+                )
+                raise UserError(
+                    f"no rule says in which states a device is available ({values})",
+                    where=self.where,
+                    hint=f"give it, such as -s online='{name} == {words[name][-1]}'",
+                )
+            text = name
+        return Rule.parse(text, words, "online")
 
     def _single(self, name: str, values: pd.Series[Any]) -> pd.Series[Any]:
         """The known value of each device, which must be unique; NaN if there is none."""
@@ -301,17 +406,27 @@ def _units(option: str) -> tuple[str, ...]:
 def _columns(source: SourceFile) -> tuple[dict[str, list[str]], list[int]]:
     """The columns of a file by their names in lower case, and the line of each row."""
     columns, lines = source.table()
+    is_log = "time" in map(str.lower, columns)
     for column in columns:
-        if column.lower() not in COLUMNS:
+        if column.lower() not in COLUMNS and not is_log:
             hint = f"{nearest(column, COLUMNS)}known columns: {', '.join(COLUMNS)}"
             if other_separator([column]):
                 hint = "separate the columns by commas"
             raise source.error(f"has the unknown column '{column}'", hint, line=1)
     columns = {name.lower(): cells for name, cells in columns.items()}
+    if is_log and {"key", "state"} <= set(columns):
+        keys, states = [key.lower() for key in columns.pop("key")], columns.pop("state")
+        changes = list(zip(keys, states, strict=True))
+        columns = {
+            name: [state if key == name else "" for key, state in changes]
+            for name in dict.fromkeys(keys)
+        } | columns
+    if is_log and set(columns) <= set(COLUMNS):
+        raise source.error("has no column of states", "name it, for example, state", line=1)
     if "device" not in columns or len(columns) < 2 or ("start" in columns) != ("end" in columns):
         raise source.error(
             f"has the columns {', '.join(columns)}",
-            "it needs device, and start with end, or compute or network columns",
+            "it needs device, and start with end, time with states, or compute or network columns",
             line=1,
         )
     if not lines:
@@ -320,7 +435,7 @@ def _columns(source: SourceFile) -> tuple[dict[str, list[str]], list[int]]:
 
 
 class _Clock:
-    """Conversion of ``start`` and ``end`` to microseconds, and the meaning of time 0.
+    """Conversion of a table's times to microseconds, and the meaning of time 0.
 
     Attributes:
         epoch: ISO 8601 timestamp of time 0; None if times are relative.
@@ -346,27 +461,28 @@ class _Clock:
         Raises:
             UserError: the first start is neither a number nor a timestamp, or a unit of timestamps is given.
         """
-        if "start" not in table:
+        if not table.times:
             return False
-        row, first = _first_start(table)
+        name = table.times[0]
+        row, first = _first(table, name)
         if _is_timestamp(first):
             if self.params.time_unit is not None:
                 raise UserError(
-                    f"start is '{first}', a timestamp, but time_unit={self.params.time_unit} is given",
+                    f"{name} is '{first}', a timestamp, but time_unit={self.params.time_unit} is given",
                     where=table.location(row),
                     hint="timestamps have no unit: remove -s time_unit",
                 )
             return False
         if re.search(r"\d[-/.:]\d+", first) and not re.fullmatch(r"\d+\.\d+", first):
             raise UserError(
-                f"start is '{first}', which is neither a number nor an ISO 8601 timestamp with its date",
+                f"{name} is '{first}', which is neither a number nor an ISO 8601 timestamp with its date",
                 where=table.location(row),
                 hint="write it as in 2024-05-01T08:00:00+02:00",
             )
         return True
 
-    def read(self, table: _Table) -> tuple[Floats, Floats]:
-        """Starts and ends (us from time 0), NaN if empty. Shape (rows,)."""
+    def read(self, table: _Table) -> list[Floats]:
+        """Starts and ends, or times (us from time 0), NaN if empty. Shape (rows,) each."""
         unit = self.params.time_unit
         if unit is None:
             moments = [
@@ -374,7 +490,7 @@ class _Clock:
                     self._moment(name, cell, table.location(row))
                     for row, cell in enumerate(table.cells[name])
                 ]
-                for name in ("start", "end")
+                for name in table.times
             ]
         elif unit in _UNIX_UNITS:
             moments = [
@@ -390,13 +506,12 @@ class _Clock:
         self.epoch, self.weekday = epoch.isoformat(), epoch.weekday()
         self.kind = self.params.clock or ("local" if self.zone else "utc")
         microsecond = timedelta(microseconds=1)
-        start, end = (
+        return [
             np.array(
                 [np.nan if moment is None else (moment - epoch) // microsecond for moment in column]
             )
             for column in moments
-        )
-        return start, end
+        ]
 
     def _moment(self, name: str, cell: str, where: str) -> datetime | None:
         """The timestamp in a cell; None if it is empty."""
@@ -429,11 +544,11 @@ class _Clock:
         # Differences of two times in the same zone would ignore daylight saving time.
         return moment.astimezone(UTC)
 
-    def _epoch(self, first_start: datetime) -> datetime:
+    def _epoch(self, first: datetime) -> datetime:
         """Time 0, with a fixed offset from UTC, which no change of the clocks alters."""
         zone = self.zone or UTC
         if self.params.epoch is None:
-            day = first_start.astimezone(zone).date()
+            day = first.astimezone(zone).date()
             epoch = datetime.combine(day, datetime.min.time(), zone)
         else:
             try:
@@ -447,20 +562,20 @@ class _Clock:
         return epoch.astimezone(timezone(epoch.utcoffset() or timedelta(0)))
 
 
-def _first_start(table: _Table) -> tuple[int, str]:
-    """The first row with a start, and that start; empty if there is none."""
-    starts = ((row, cell) for row, cell in enumerate(table.cells["start"]) if cell)
-    return next(starts, (0, ""))
+def _first(table: _Table, name: str) -> tuple[int, str]:
+    """The first row with this time, and that time; empty if there is none."""
+    times = ((row, cell) for row, cell in enumerate(table.cells[name]) if cell)
+    return next(times, (0, ""))
 
 
-def _times_us(table: _Table, unit_s: float, unit: str, bounds_s: Bounds) -> tuple[Floats, Floats]:
-    """Starts and ends (us) from numbers of a unit of ``unit_s`` seconds, NaN if empty. Shape (rows,)."""
+def _times_us(table: _Table, unit_s: float, unit: str, bounds_s: Bounds) -> list[Floats]:
+    """The table's times (us) from numbers of a unit of ``unit_s`` seconds, NaN if empty. Shape (rows,) each."""
     bounds = Bounds(bounds_s.low / unit_s, bounds_s.high / unit_s, words=bounds_s.words)
-    start, end = (
+    numbers = (
         Number(name, unit, bounds, missing=("",)).read(table.cells[name].tolist(), table.location)
-        for name in ("start", "end")
+        for name in table.times
     )
-    return start * (unit_s * 1e6), end * (unit_s * 1e6)
+    return [column * (unit_s * 1e6) for column in numbers]
 
 
 def _is_timestamp(cell: str) -> bool:
