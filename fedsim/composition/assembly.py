@@ -458,6 +458,7 @@ def _workloads(assembly: Assembly) -> Workloads:
         seed=scenario.seed,
         partial_unit=epochs.tolist() if section.partial_unit == "epoch" else None,
         drawn=_drawn_work(scenario, epochs),
+        steps_ahead=assembly.method.steps_ahead(),
     )
     down, up = assembly.traffic_bytes
     prologue, first_down = assembly.prologue_bytes, assembly.first_download_bytes

@@ -154,6 +154,7 @@ def _first_info(
         "seed": scenario.seed,
         "clients": assembly.task.clients,
         "timing_only": not assembly.learns,
+        "steps_ahead": assembly.method.steps_ahead(),
         "user_code": loaded.user_code(),
         "data_files": loaded.data_files(),
         "folders": {"run": str(folder.path.resolve()), "project": str(loaded.folder)},

@@ -13,7 +13,7 @@ from fedsim.errors import UserError
 from fedsim.learning.device import uploaded
 from fedsim.learning.kernels.base import Correction, Kernel
 from fedsim.learning.optimizers import Optimizer
-from fedsim.methods.base import Cohort, Collected, Corrected, LocalRule, Step, Trained
+from fedsim.methods.base import Cohort, Collected, Corrected, LocalRule, Midway, Step, Trained
 from fedsim.methods.optimizer_state import STATE
 from fedsim.parts.component import is_bundled
 from fedsim.parts.functions import wrong_return
@@ -79,6 +79,7 @@ class LocalTrainer:
         move: bool = True,
         collect: Sequence[Collected] = (),
         phase: int = 0,
+        midway: Midway | None = None,
     ) -> Trained:
         """Train the cohort, as :meth:`fedsim.methods.base.Trainer.run`; gradients are collected after clipping."""
         steps = cohort.steps if steps is None else steps
@@ -91,7 +92,7 @@ class LocalTrainer:
         else:
             weights = row_matrix(rows, self._size, like=start)
         weights.copy_(start)
-        fused = self._plain and move and learning_rate_scale is None
+        fused = self._plain and move and learning_rate_scale is None and midway is None
         corrected = fused and self.kernel.corrects and _is_known(rule, collect)
         sums = {} if corrected else {name: self._zeros(rows, start) for name in collect}
         mean, change = sums.get("mean_gradient"), sums.get("change")
@@ -125,6 +126,8 @@ class LocalTrainer:
             rates = rates * learning_rate_scale[:trainable]
         for step, active in enumerate(counts.tolist()):
             at, gradient = weights[:active], gradients[:active]
+            if midway is not None and step == midway[0]:
+                midway[1](at)
             loss[:active] += session.gradients(step, at, gradient)
             if self._clip_norm is not None:
                 norms = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)

@@ -259,6 +259,9 @@ class Trained:
     change: Tensor | None = None
 
 
+Midway: TypeAlias = "tuple[int, Callable[[Tensor], None]]"
+"""The number of a local step, and a function called before it with the models of the rows that do it, (b, P), which it
+changes in place."""
 Collected: TypeAlias = Literal["mean_gradient", "change"]
 """Results of local training on request; see :class:`Trained`."""
 
@@ -277,6 +280,7 @@ class Trainer(Protocol):
         move: bool = True,
         collect: Sequence[Collected] = (),
         phase: int = 0,
+        midway: Midway | None = None,
     ) -> Trained:
         """Train the cohort from ``start`` (B, P), which is left unchanged.
 
@@ -289,6 +293,7 @@ class Trainer(Protocol):
             move: if False, no steps are taken, so all gradients are computed at ``start``.
             collect: further results to return besides the models.
             phase: number of the training within the dispatch; every phase has its own order of the data.
+            midway: a change of the local models between two steps.
         """
         ...
 
@@ -421,6 +426,11 @@ class Method(Component, ABC):
     def extra_passes(self) -> float:
         """Forward and backward passes of a dispatch besides those of its local steps."""
         return 0.0
+
+    def steps_ahead(self) -> int:
+        """Local steps that a client does on its own model while its last update, and then the next model, are on their
+        way; they count as the first steps of its next dispatch."""
+        return 0
 
     def vector_operations(self) -> float:
         """Additions and multiplications per parameter in one local step, beyond those of the optimizer."""

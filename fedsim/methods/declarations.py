@@ -11,7 +11,7 @@ from fedsim.parts.functions import returned_number, wrong_return
 
 _MOST_BITS = 64
 _TRAFFIC = ("download", "first_download", "upload")
-_COSTS = ("compute_factor", "extra_passes", "vector_operations")
+_COSTS = ("compute_factor", "extra_passes", "vector_operations", "steps_ahead")
 
 
 def check_declarations(method: Method) -> None:

@@ -101,6 +101,12 @@ def _dispatches(run: Run, messages: list[str]) -> None:
         forbid(spent_s < 0, f"{name}_s is negative")
         worked_s += spent_s
     forbid(_differ(np.maximum(worked_s, whole_s), whole_s), "worked for longer than it lasted")
+    compute_s = table["compute_s"].to_numpy()
+    if not run.info.get("steps_ahead"):
+        forbid(
+            _differ(compute_s, run.phases["compute_s"].to_numpy()),
+            "computed for longer than its steps lasted",
+        )
     if run.pauses is not None:
         _pauses(run, run.pauses, messages)
     staleness = table["staleness"].to_numpy(dtype=np.int64, na_value=0)

@@ -89,8 +89,9 @@ def work_changes(dispatches: pd.DataFrame, pauses: pd.DataFrame | None) -> tuple
 def phases(dispatches: pd.DataFrame, aggregations: pd.DataFrame, duration_s: float) -> pd.DataFrame:
     """Seconds of every dispatch, aligned with the rows of ``dispatches``.
 
-    Columns: ``download_s``, ``compute_s`` and ``upload_s``, the time at work; ``paused_s``, in which the client was
-    offline and did not work; together they last from the dispatch to its end. Then ``waiting_s`` from the arrival of
+    Columns: ``download_s``, ``compute_s`` and ``upload_s``, the time at work, without local steps done ahead of the
+    download (:meth:`fedsim.methods.base.Method.steps_ahead`); ``paused_s``, in which the client was offline and did not
+    work; together they last from the dispatch to its end. Then ``waiting_s`` from the arrival of
     an update to its aggregation (or to the end of the run if that is still to come), or to the next dispatch of its
     client if that is earlier.
 
@@ -101,6 +102,11 @@ def phases(dispatches: pd.DataFrame, aggregations: pd.DataFrame, duration_s: flo
     """
     ended = dispatches["ended_s"].to_numpy()
     spent = {f"{name}_s": dispatches[f"{name}_s"].to_numpy() for name in WORK_PHASES}
+    computed = dispatches["computed_s"].fillna(dispatches["ended_s"]).to_numpy()
+    after_download_s = computed - dispatches["downloaded_s"].to_numpy()
+    compute_s = spent["compute_s"]
+    is_ahead = compute_s > after_download_s + _ROUNDING_S
+    spent["compute_s"] = np.where(is_ahead, after_download_s, compute_s)
     paused = ended - dispatches["dispatched_s"].to_numpy() - sum(spent.values())
     spent["paused_s"] = np.where(paused < _ROUNDING_S, 0.0, np.round(paused, 9))
     arrived = dispatches["arrived_s"].to_numpy()

@@ -69,7 +69,12 @@ DISPATCHES = _table(
     _field("group", pa.int32(), "", "mark set by the schedule, such as a tier"),
     _field("ended_s", pa.float64(), "s", "arrival, drop, cut, or end of the run"),
     _field("download_s", pa.float64(), "s", "time spent on the download, without pauses"),
-    _field("compute_s", pa.float64(), "s", "time spent on local steps, without pauses"),
+    _field(
+        "compute_s",
+        pa.float64(),
+        "s",
+        "time spent on local steps, without pauses; also those done ahead, during transfers, if the method does that",
+    ),
     _field("upload_s", pa.float64(), "s", "time spent on the upload, without pauses"),
     _field(
         "cause",
@@ -139,7 +144,7 @@ CLIENTS = _table(
     _field("bytes_up", pa.int64(), "B", "bytes sent"),
     _field("energy_j", pa.float64(), "J", "energy spent"),
     _field("download_s", pa.float64(), "s", "time spent in downloads"),
-    _field("compute_s", pa.float64(), "s", "time spent in local steps"),
+    _field("compute_s", pa.float64(), "s", "time spent in local steps and in no transfer"),
     _field("upload_s", pa.float64(), "s", "time spent in uploads"),
     _field("waiting_s", pa.float64(), "s", "its update waited to be aggregated, online or not"),
     _field(

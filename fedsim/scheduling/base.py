@@ -40,6 +40,8 @@ class Dispatch:
         multiplicity: number of times the client was drawn, above 1 only with replacement; the client works only once.
         open: whether it has no outcome yet.
         used: whether its update has entered an aggregation.
+        free_ns: end of the local steps of the client's previous dispatch, if its method works ahead and the client has
+            been online since; -1 otherwise.
     """
 
     dispatch_id: int
@@ -55,6 +57,7 @@ class Dispatch:
     multiplicity: int = field(default=1, init=False)
     open: bool = field(default=True, init=False)
     used: bool = field(default=False, init=False)
+    free_ns: int = field(default=-1, init=False)
 
 
 class Timer(Protocol):

@@ -111,11 +111,12 @@ class Life:
         # Step 1. Download the model.
         if not (yield from self._transfer(Direction.DOWN, workload.bytes_down)):
             return
-        self.downloaded_ns = began_ns = self.now_ns
+        self.downloaded_ns = self.now_ns
 
         # Step 2. Decide how many local steps to do. A client declines if even an immediate upload would miss the
         # deadline, and with foresight if it knows that it cannot do a step in time; otherwise it does at least one.
         step_ns = workload.population.compute.step_ns(client, sequence, dispatch.dispatched_ns)
+        began_ns = workload.begin_ns(dispatch, step_ns, self.now_ns)
         steps = workload.affordable_steps(
             client, sequence, dispatch.steps, began_ns, step_ns, self.deadline_ns
         )
@@ -128,7 +129,7 @@ class Life:
         end_ns, steps = workload.local_steps(client, sequence, began_ns, step_ns, steps)
         crash_ns, empty_ns = workload.crash_after_ns(client, sequence), self._powered_ns(COMPUTE)
         fails_ns = workload.after_work_ns(client, began_ns, min(crash_ns, empty_ns))
-        until_ns = min(end_ns, self.stop_ns, fails_ns)
+        until_ns = max(self.now_ns, min(end_ns, self.stop_ns, fails_ns))
         if workload.drops:
             until_ns = min(until_ns, self.online_until_ns)
         self.now_ns, _ = yield LocalSteps(until_ns)
@@ -147,7 +148,7 @@ class Life:
         if steps < 1:
             self.ending = Ending.OFFLINE
             return
-        self.computed_ns = end_ns
+        self.computed_ns = self.now_ns
 
         # Step 4. Upload the update, and retry if it is lost. The dispatch ends with the last attempt.
         for attempt in range(workload.upload_attempts):

@@ -71,6 +71,7 @@ class Planner:
         """
         workload, network, compute = self._workload, self._network, self._compute
         varies = workload.shortens or workload.crashes or workload.loses_uploads
+        varies = varies or workload.steps_ahead > 0
         if varies or not compute.steady:
             return None, True
         down_ns = network.constant_transfers_ns(Direction.DOWN, workload.bytes_down)
@@ -139,6 +140,8 @@ class Planner:
         client, sequence = dispatch.client, dispatch.sequence
         start_ns, steps = dispatch.dispatched_ns, dispatch.steps
         disturbed = -1, -1, _BEYOND, 0
+        if dispatch.free_ns >= 0:
+            return disturbed
         off_ns = min(online_until_ns, NEVER - 1)
         downloaded = network.transfer_end_ns(
             client, Direction.DOWN, workload.bytes_down, start_ns, sequence

@@ -105,6 +105,8 @@ class Server(Facts, ServerPort):
         steps = clients.work.steps
         self._same_steps = int(steps[0]) if steps.min() == steps.max() else None
         self._sequences = [0] * population.clients
+        self._works_ahead = workloads.usual.steps_ahead > 0
+        self._free_ns: dict[int, int] = {}
         self._limits = limits
         self._last_dispatch = -1 if limits.dispatches is None else limits.dispatches
         self._last_arrival = -1 if limits.arrivals is None else limits.arrivals
@@ -234,6 +236,10 @@ class Server(Facts, ServerPort):
         if self._selection_counts:
             dispatch.multiplicity = self._selection.multiplicity(client)
         self.dispatched = dispatch_id + 1
+        if self._works_ahead:
+            free_ns = self._free_ns.pop(client, -1)
+            if self._population.availability.online_until(client, free_ns) >= now:
+                dispatch.free_ns = free_ns
         if self._batteries is not None:
             self._batteries.begin(client, now)
         if self._plane is not None:
@@ -285,6 +291,8 @@ class Server(Facts, ServerPort):
             self.arrived += 1
             dispatch.arrived_ns = plan.end_ns
             dispatch.steps_done = plan.steps_done
+            if self._works_ahead:
+                self._free_ns[client] = plan.computed_ns
             dispatch.staleness = self.version - dispatch.version
             self._updates.held[dispatch] = plan
             if self._selection_listens:

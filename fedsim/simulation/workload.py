@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ class Workload:
         foresight: whether such a client knows its future.
         partial_unit: local steps of the smallest unit that a client sends, such as an epoch, (N,); None: single steps.
         drawn: draws how much work limited clients do; None if no client is limited.
+        steps_ahead: local steps of a dispatch that its client may do before the download has ended.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Workload:
         foresight: bool = False,
         partial_unit: Sequence[int] | None = None,
         drawn: DrawnWork | None = None,
+        steps_ahead: int = 0,
     ) -> None:
         self.population = population
         self.bytes_down = bytes_down
@@ -64,6 +67,7 @@ class Workload:
         self._foresight = foresight
         self._partial_unit = partial_unit
         self._drawn = drawn
+        self.steps_ahead = steps_ahead
         self._energy = EnergyUse(population.power)
         self._crashing = Draws(Stream(seed, Purpose.FAILURE, 0), population.clients)
         self._losing = Draws(Stream(seed, Purpose.FAILURE, 1), population.clients)
@@ -100,6 +104,19 @@ class Workload:
         return u < self.failures.upload_loss
 
     # -- local steps ----------------------------------------------------------------------------------------------
+
+    def begin_ns(self, dispatch: Dispatch, step_ns: int, downloaded_ns: int) -> int:
+        """When the local steps of a dispatch begin: after its download, or so early that those done ahead end with it,
+        but not before those of the client's previous dispatch have ended."""
+        client, free_ns = dispatch.client, dispatch.free_ns
+        if free_ns < 0:
+            return downloaded_ns
+        steps = min(self.steps_ahead, dispatch.steps)
+        ahead_ns = self._compute.work_ns(client, dispatch.sequence, step_ns, steps)
+        instants = range(free_ns, downloaded_ns)
+        return free_ns + bisect_left(
+            instants, -ahead_ns, key=lambda t: -self._worked(client, t, downloaded_ns)
+        )
 
     def affordable_steps(
         self,

@@ -105,7 +105,8 @@ more steps than assigned: dispatches steps_done aggregated = 1000000
 bytes_up is negative: dispatches bytes_up any = -1
 energy_j is negative: dispatches energy_j any = -0.5
 compute_s is negative: dispatches compute_s any = -0.5
-worked for longer than it lasted: dispatches compute_s any + 1e-3
+worked for longer than it lasted: dispatches upload_s any + 1e-3
+computed for longer than its steps lasted: dispatches compute_s any + 1e-3
 its work and its pauses do not add up: dispatches compute_s aggregated + -1e-3
 staleness is negative: dispatches staleness aggregated = -2
 sequence is not: dispatches sequence any + 1

@@ -221,6 +221,7 @@ def simulate(
     plane: LearningPlane | None = None,
     observe: Callable[[Schedule, Server], None] | None = None,
     expected_s: list[float] | None = None,
+    steps_ahead: int = 0,
 ) -> Book:
     """Rows and server updates of a run of the time plane, alone or with a learning plane.
 
@@ -252,6 +253,7 @@ def simulate(
         send_partial_work=partial_work == "send",
         foresight=foresight,
         seed=seed,
+        steps_ahead=steps_ahead,
     )
     schedule = dict(schedule or {"name": "sync"})
     selection = dict(selection or {"name": "uniform"})

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.simulation.harness import online, simulate
 
@@ -65,3 +68,52 @@ def test_a_client_stops_by_what_it_can_observe(
         assert _one_round(deadline, foresight=knows, **world) == pytest.approx(
             expected, nan_ok=True
         )
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_steps_ahead_are_done_during_the_transfers(shared: bool) -> None:
+    """Two clients with steps of 1 s and 1.5 s; four steps per dispatch, two of them ahead; transfers of 1 s."""
+    book = simulate(step_s=[1.0, 1.5], steps=4, steps_ahead=2, rounds=2, shared=shared)
+    rows = {(row["client"], row["sequence"]): row for row in book.rows}
+    # Nothing is ahead in the first round: 1 + 4 or 6 + 1 s.
+    assert [rows[client, 0]["computed"] for client in (0, 1)] == [5, 7]
+    assert [rows[client, 0]["compute"] for client in (0, 1)] == [4, 6]
+    # The next model is there at 9. Client 0 has done its two steps by then and waited; client 1 does them from 7 to 10.
+    assert [rows[client, 1]["downloaded"] for client in (0, 1)] == [9, 9]
+    assert [rows[client, 1]["computed"] for client in (0, 1)] == [11, 13]
+    assert [rows[client, 1]["compute"] for client in (0, 1)] == [4, 6]
+    assert [aggregate.time_s for aggregate in book.aggregates] == [8, 14]
+
+
+def test_a_client_that_was_offline_has_done_no_steps_ahead() -> None:
+    # Away from 5.5 to 7.5, in the upload, which it repeats; on the way to the next download it stays.
+    index = online([(0.0, 5.5), (7.5, 100.0)], [(0.0, 100.0)])
+    options = {"steps": 4, "steps_ahead": 2, "rounds": 2, "on_disconnect": "pause"}
+    book = simulate(step_s=[1.0, 1.5], availability=index, **options)  # type: ignore[arg-type]
+    rows = {(row["client"], row["sequence"]): row for row in book.rows}
+    assert rows[0, 0]["arrived"] == 8
+    assert rows[0, 1]["computed"] == rows[0, 1]["downloaded"] + 4 == 13
+    assert rows[1, 1]["computed"] == 13
+
+
+@settings(max_examples=60)
+@given(
+    step=st.integers(1, 9),
+    steps=st.integers(1, 6),
+    ahead=st.integers(1, 6),
+    transfer=st.integers(0, 9),
+)
+def test_one_client_ahead_by_the_formula(step: int, steps: int, ahead: int, transfer: int) -> None:
+    book = simulate(
+        step_s=[float(step)],
+        steps=steps,
+        steps_ahead=ahead,
+        rounds=4,
+        bytes_down=1e6 * transfer,
+        bytes_up=1e6 * transfer,
+    )
+    ahead = min(ahead, steps)
+    # A round lasts for its remaining steps and what the transfers leave of those ahead, from one upload to the next.
+    period = (steps - ahead) * step + max(ahead * step, 2 * transfer)
+    times = [aggregate.time_s for aggregate in book.aggregates]
+    assert np.diff(times).tolist() == [period] * 3

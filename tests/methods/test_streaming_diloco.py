@@ -1,0 +1,102 @@
+"""Streaming DiLoCo against its algorithm, step by step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedsim
+from tests.methods.driver import play, quadratic
+from tests.methods.problems import LOG, q2
+
+CENTERS = np.array([[1.0, -2.0, 0.5, 3.0, 2.0], [-1.0, 1.0, 2.0, 0.0, 4.0]])
+CURVATURES = np.array([1.0, 3.0])
+FULL = [[0, 1]] * 7
+
+
+@pytest.mark.parametrize(("fragments", "overlap"), [(2, 0), (2, 2), (3, 1), (5, 4)])
+def test_iterates(fragments: int, overlap: int) -> None:
+    """Algorithm 2 of the paper in global steps: a fragment is sent every K steps and merged ``overlap`` steps later."""
+    steps, lr, beta, outer, alpha = 4, 0.1, 0.6, 0.5, 0.3
+    played = play(
+        "streaming_diloco",
+        quadratic(CENTERS, CURVATURES),
+        FULL,
+        steps=steps,
+        fragments=fragments,
+        overlap=overlap,
+        momentum=beta,
+        server_lr=outer,
+        own_share=alpha,
+    )
+    size = CENTERS.shape[1]
+    length = -(-size // fragments)
+    parts = [slice(i * length, min((i + 1) * length, size)) for i in range(fragments)]
+    model, momentum = np.zeros(size), np.zeros(size)
+    local = np.zeros((2, size))
+    pending: list[tuple[int, int]] = []
+    sent = 0
+    for t in range(1, steps * len(FULL) + overlap + 1):
+        if pending and pending[0][0] == t - 1:
+            part = parts[pending.pop(0)[1]]
+            local[:, part] = alpha * local[:, part] + (1 - alpha) * model[part]
+        local -= lr * CURVATURES[:, None] * (local - CENTERS)
+        if t % steps == 0 and sent < len(FULL):
+            part = parts[sent % fragments]
+            change = (local[:, part] - model[part]).mean(axis=0)
+            momentum[part] = beta * momentum[part] + change
+            model = model.copy()
+            model[part] += outer * (change + beta * momentum[part])
+            pending.append((t + overlap, sent % fragments))
+            sent += 1
+            np.testing.assert_allclose(played.models[sent], model, rtol=1e-12, atol=1e-14)
+
+
+def test_one_fragment_without_overlap_is_diloco() -> None:
+    options: dict[str, Any] = {"steps": 3, "momentum": 0.6, "server_lr": 0.4}
+    streaming = play(
+        "streaming_diloco", q2(), LOG, fragments=1, overlap=0, own_share=0.0, **options
+    )
+    assert streaming.x.tolist() == play("diloco", q2(), LOG, **options).x.tolist()
+
+
+def scenario(method: dict[str, Any]) -> dict[str, Any]:
+    """Two always-on clients that need 1 s per step and 0.5 s per number sent."""
+    return {
+        "name": "streaming",
+        "task": {"name": "quadratic", "centers": CENTERS[:, :4].tolist()},
+        "training": {
+            "optimizer": {"name": "adamw", "lr": 0.1},
+            "local_steps": 4,
+            "dtype": "float64",
+            "device": "cpu",
+            "optimizer_state": "kept",
+        },
+        "devices": {
+            "compute": {"name": "values", "step": [1.0, 1.0]},
+            "network": {"name": "static", "latency": "0s", "down": "128bps", "up": "128bps"},
+        },
+        "server": {"method": method},
+        "stop": {"rounds": 5},
+        "evaluation": {"every_rounds": 1},
+    }
+
+
+@pytest.mark.usefixtures("without_reports")
+def test_transfers_hide_behind_local_steps(tmp_path: Path) -> None:
+    streaming = {"name": "streaming_diloco", "fragments": 2, "overlap": 2}
+    run = fedsim.run(scenario(streaming), tmp_path / "streaming")
+    # The whole model first: 2 + 4 + 1 s. Then two steps and the longer of two steps and two transfers of 1 s.
+    assert run.aggregations["time_s"].tolist() == [7, 11, 15, 19, 23]
+    assert run.dispatches["bytes_down"].tolist() == [32, 32] + 8 * [16]
+    assert run.dispatches["bytes_up"].unique().tolist() == [16]
+    assert run.dispatches["compute_s"].unique().tolist() == [4]
+    plain = fedsim.run(scenario({"name": "diloco"}), tmp_path / "diloco")
+    assert plain.aggregations["time_s"].tolist() == [8, 16, 24, 32, 40]
+    again = scenario(streaming)
+    again["training"]["verify"] = "eager"
+    eager = fedsim.run(again, tmp_path / "eager")
+    assert eager.metrics.equals(run.metrics)
