@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -13,6 +13,11 @@ from fedsim.traces.tables import NOT_NEGATIVE, Bounds, Floats, Ints
 
 # The clock covers 2**62 us, which is 146,000 years.
 TIME_S = Bounds(-(2**62) / 1e6, 2**62 / 1e6, words="within 146,000 years of time 0")
+
+RateUnit = Literal["bps", "kbps", "Mbps", "Gbps", "B/s", "kB/s", "MB/s", "KiB/s", "MiB/s"]
+_BITS: tuple[float, ...] = (1.0, 1e3, 1e6, 1e9, 8.0, 8e3, 8e6, 8.0 * 2**10, 8.0 * 2**20)
+RATE_UNITS: Mapping[str, float] = dict(zip(get_args(RateUnit), _BITS, strict=True))
+"""Bits per second of each unit."""
 
 
 @dataclass(frozen=True)

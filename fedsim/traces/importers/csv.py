@@ -28,24 +28,14 @@ from fedsim.traces.importers._assemble import (
     per_device,
 )
 from fedsim.traces.importers._changes import observed_changes
-from fedsim.traces.importers._numbers import TIME_S, Number
+from fedsim.traces.importers._numbers import RATE_UNITS, TIME_S, Number, RateUnit
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import NOT_NEGATIVE, POSITIVE, SHARE, Bounds, Floats, id_column
 from fedsim.traces.validation import LAST_S
 from fedsim.units import DURATION_UNITS, Duration
 from fedsim.vocabulary.formatting import format_count, format_counted, format_names
 
-UNITS: Mapping[str, float] = DURATION_UNITS | {
-    "bps": 1.0,
-    "kbps": 1e3,
-    "Mbps": 1e6,
-    "Gbps": 1e9,
-    "B/s": 8.0,
-    "kB/s": 8e3,
-    "MB/s": 8e6,
-    "KiB/s": 8.0 * 2**10,
-    "MiB/s": 8.0 * 2**20,
-}
+UNITS: Mapping[str, float] = {**DURATION_UNITS, **RATE_UNITS}
 TEXTS = ("model", "kind", "group", "radio")
 # The table of each column, the valid numbers, and the option that gives their unit.
 NUMBERS: Mapping[str, tuple[str, Bounds, str | None]] = {
@@ -103,9 +93,7 @@ class Csv(Importer):
         clocks repeat an hour, the first one is used."""
         compute_unit: Literal["us", "ms", "s"] | None = None
         """Unit of ``sample_time`` and ``step_time``."""
-        rate_unit: (
-            Literal["bps", "kbps", "Mbps", "Gbps", "B/s", "kB/s", "MB/s", "KiB/s", "MiB/s"] | None
-        ) = None
+        rate_unit: RateUnit | None = None
         """Unit of ``down``, ``up`` and ``bandwidth``: b is a bit, B is a byte."""
         latency_unit: Literal["us", "ms", "s"] | None = None
         """Unit of ``rtt``."""

@@ -30,6 +30,7 @@ def test_every_format_says_what_it_is() -> None:
         "nyu_mets",
         "pensieve",
         "rtt_matrix",
+        "throughput",
         "ucc5g",
     ]
     assert list(exporters()) == ["avt", "fedscale", "fta", "mahimahi", "pensieve"]
