@@ -12,8 +12,7 @@ from typing import Any
 from typing_extensions import override
 
 from fedsim.flower import internals as fl
-from fedsim.flower.exchange import Kind
-from fedsim.flower.grid import SimulatedGrid, kind_of
+from fedsim.flower.grid import SimulatedGrid
 from fedsim.vocabulary.outcomes import Outcome
 
 _TIMING = "fedsim.timing"
@@ -104,7 +103,7 @@ class _LoggedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         ids = list(self._grid.push_messages(messages))
         for message, message_id in zip(messages, ids, strict=False):
             metadata = message.metadata
-            if kind_of(metadata.message_type) is Kind.TRAIN:
+            if fl.trains(message):
                 self._sent[message_id] = _Sent(
                     metadata.dst_node_id, start_s, _size(message), metadata.group_id
                 )

@@ -42,11 +42,14 @@ _NOT_RECORDED = 1 << 50
 
 
 class Kind(Enum):
-    """Category of a message."""
+    """What a message costs besides its transfers."""
 
     TRAIN = auto()
+    """Training: a dispatch of the run."""
     EVALUATE = auto()
+    """Evaluation."""
     QUERY = auto()
+    """Nothing: queries, and training messages that are known not to train."""
 
 
 class State(Enum):
@@ -80,8 +83,9 @@ class Parcel:
         payload: the serialized message.
         client: its node, as a client of the scenario.
         kind: its category.
+        stage: its stage of secure aggregation; None without one.
         expires_ns: end of its time to live.
-        least_units: minimum units of work, known before its ClientApp has run.
+        least_units: declared units of work; 0 if they are counted.
         version: model version when it was sent.
         start: starts the ClientApp; returns a function that waits for the work.
         commit: called when the node has done the work, whether or not the reply arrives.
@@ -98,6 +102,7 @@ class Parcel:
     payload: bytes
     client: int
     kind: Kind
+    stage: str | None
     expires_ns: int
     least_units: int
     version: int
@@ -127,7 +132,7 @@ class _ParcelWorkload(Workload):
         self.only_download = False
 
     def can_work(self, client: int, sequence: int, downloaded_ns: int, step_ns: int) -> bool:
-        """Whether the message's minimum work ends before the node crashes, or leaves and drops it."""
+        """Whether the message's declared work ends before the node crashes, or leaves and drops it."""
         least = self._parcel.least_units
         if not least:
             return True

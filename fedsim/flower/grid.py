@@ -10,6 +10,7 @@ from typing import Any, TypeGuard
 
 from typing_extensions import override
 
+from fedsim.errors import UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer, Job
 from fedsim.flower.clock import EPOCH_S
@@ -186,6 +187,9 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         exchange = self._exchange
         deadline_ns = NEVER if timeout is None else exchange.now_ns + round(timeout * NS_PER_S)
         parcels = self._push(messages)
+        stages = {parcel.stage for parcel in parcels}
+        if fl.SecureStage.SETUP in stages:
+            self._halt_round()
         left = {parcel.metadata.message_id: parcel for parcel in parcels}
         taken = self._take(left)
         while True:
@@ -200,10 +204,12 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         for message_id in left:
             del self._parcels[message_id]
         if any(parcel.kind is Kind.TRAIN for parcel in parcels):
-            self._joined += [parcel for parcel, reply in taken if _trained(parcel, reply)]
-            self._trains = True
-            if not self._turns.is_pooled:
-                self.close_round()
+            trained = [parcel for parcel, reply in taken if _trained(parcel, reply)]
+            self._joined += trained
+            # Replies that took no step only prepare a round, or complete it.
+            self._trains |= bool(trained) or not any(reply.has_content() for _, reply in taken)
+        if not self._turns.is_pooled and stages <= {None, fl.SecureStage.UNMASK}:
+            self.close_round()
         return [reply for _, reply in taken]
 
     # -- sending ------------------------------------------------------------------------------------------------------
@@ -226,21 +232,22 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             if key not in contents:
                 proto = fl.MessageProto(content=fl.recorddict_to_proto(message.content))
                 contents[key] = message.content, proto.SerializeToString()
-                if infer_version and kind_of(metadata.message_type) is Kind.TRAIN:
+                if infer_version and self._units(message)[0] is Kind.TRAIN:
                     self._note_model(message.content)
             content = contents[key][1]
             self._pushed += 1
             message_id = str(uuid.UUID(int=self._pushed))
             metadata.__dict__["_message_id"] = message_id
             head = fl.MessageProto(metadata=fl.metadata_to_proto(metadata)).SerializeToString()
-            kind = kind_of(metadata.message_type)
+            kind, units = self._units(message)
             parcel = Parcel(
                 metadata,
                 head + content,
                 client,
                 kind,
+                fl.secure_stage(message),
                 round((metadata.created_at - EPOCH_S + metadata.ttl) * NS_PER_S),
-                self._least_units(kind),
+                units,
                 exchange.version,
                 self._start,
                 self._commit,
@@ -251,12 +258,25 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             exchange.send(parcel)
         return parcels
 
-    def _least_units(self, kind: Kind) -> int:
-        """Minimum units of work of a message of this kind; training without any work would be an error."""
+    def _units(self, message: fl.Message) -> tuple[Kind, int]:
+        """The kind of a message, and its declared units of work; 0 if they are counted."""
         work = self._params.work
-        if kind is Kind.TRAIN:
-            return 1 if work is None else work.train
-        return work.evaluate if work is not None and kind is Kind.EVALUATE else 0
+        category, _, name = message.metadata.message_type.partition(".")
+        if category == "evaluate":
+            return Kind.EVALUATE, 0 if work is None else work.evaluate
+        if category != "train":
+            return Kind.QUERY, 0
+        units = 0 if work is None else work.train
+        if isinstance(units, int):
+            return (Kind.TRAIN, units) if fl.trains(message) else (Kind.QUERY, 0)
+        name = fl.secure_stage(message) or name or "default"
+        if name not in units:
+            raise UserError(
+                f"declares no units for the kind '{name}', which the ServerApp sends",
+                where="devices.compute.work.train",
+                hint=f"add {name}: 0 if it does not train, or its units of work",
+            )
+        return Kind.TRAIN if units[name] else Kind.QUERY, units[name]
 
     def _job(self, parcel: Parcel) -> Job:
         dispatch, nodes = parcel.dispatch, self._nodes
@@ -278,7 +298,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         """Start the ClientApp of a message at its node; with declared work, only when its reply is needed."""
         declared = self._params.work
         if declared is not None and parcel.kind is Kind.TRAIN and self._stateful is False:
-            work = Work(declared.train, declared.reply)
+            work = Work(parcel.least_units, declared.reply)
             return lambda: work
         answer = self._workers.submit(self._job(parcel))
 
@@ -389,7 +409,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         if parcel.state is State.REPLIED and parcel.answer is not None:
             reply = fl.message_from_proto(fl.MessageProto.FromString(parcel.answer.reply))
             parcel.answer, parcel.payload = None, b""
-            if reply.has_error():
+            if reply.has_error() or not _trained(parcel, reply):
                 self._exchange.discard(parcel)
             return reply
         if parcel.state is State.UNAVAILABLE:
@@ -398,6 +418,13 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         return fl.message_unavailable(metadata.message_id, metadata.run_id)
 
     # -- versions -----------------------------------------------------------------------------------------------------
+
+    def _halt_round(self) -> None:
+        """Discard the replies of a round that secure aggregation has halted before its end."""
+        for parcel in self._joined:
+            self._exchange.discard(parcel)
+        self._joined = []
+        self.close_round()
 
     def close_round(self) -> None:
         """Close a round if training messages were sent in it: the replies make a new version."""
@@ -435,16 +462,10 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
 
 def _trained(parcel: Parcel | None, reply: fl.Message) -> TypeGuard[Parcel]:
     """Whether a reply brings a trained model."""
-    return parcel is not None and parcel.kind is Kind.TRAIN and not reply.has_error()
+    if parcel is None or parcel.kind is not Kind.TRAIN or reply.has_error():
+        return False
+    return parcel.dispatch is not None and parcel.dispatch.steps_done > 0
 
 
 def _answerable(parcel: Parcel) -> bool:
     return parcel.state in (State.REPLIED, State.UNAVAILABLE)
-
-
-def kind_of(message_type: str) -> Kind:
-    """The kind of a message by its type, such as ``train.my_training``."""
-    category = message_type.partition(".")[0]
-    if category == "train":
-        return Kind.TRAIN
-    return Kind.EVALUATE if category == "evaluate" else Kind.QUERY

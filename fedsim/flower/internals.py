@@ -36,6 +36,11 @@ try:
         parse_config_args,
     )
     from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode
+    from flwr.common.secure_aggregation.secaggplus_constants import (
+        RECORD_KEY_CONFIGS as SECURE_CONFIGS,
+    )
+    from flwr.common.secure_aggregation.secaggplus_constants import Key as SecureKey
+    from flwr.common.secure_aggregation.secaggplus_constants import Stage as SecureStage
     from flwr.common.serde import message_from_proto, recorddict_from_proto, recorddict_to_proto
     from flwr.common.serde_utils import error_to_proto, metadata_to_proto
     from flwr.proto.message_pb2 import Message as MessageProto
@@ -96,6 +101,19 @@ def messages_made_at(moment: datetime.datetime) -> Iterator[None]:
         yield
     finally:
         message_module.now = before
+
+
+def secure_stage(message: Message) -> str | None:
+    """The stage of secure aggregation that a message belongs to; None if it belongs to none."""
+    config = message.content.config_records.get(SECURE_CONFIGS)
+    return None if config is None else str(config[SecureKey.STAGE])
+
+
+def trains(message: Message) -> bool:
+    """Whether a message is a training message; of the stages of secure aggregation, only one trains."""
+    if message.metadata.message_type.partition(".")[0] != "train":
+        return False
+    return secure_stage(message) in (None, SecureStage.COLLECT_MASKED_VECTORS)
 
 
 def project_config(folder: Path) -> dict[str, Any]:

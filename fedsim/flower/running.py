@@ -402,10 +402,13 @@ def _populations(
 def _work_of(params: FlowerParams) -> Callable[[Parcel, Answer], Work]:
     """The work of an answer, in the unit of ``devices.compute``."""
 
+    any_step = False
+
     def units(parcel: Parcel, answer: Answer) -> int:
+        nonlocal any_step
         counts, trained = answer.counts, parcel.kind is Kind.TRAIN
         if params.work is not None and parcel.kind is not Kind.QUERY:
-            return params.work.train if trained else params.work.evaluate
+            return parcel.least_units
         if params.unit == "host_seconds":
             return math.ceil(counts.host_s * _UNITS_PER_HOST_S)
         if parcel.kind is Kind.QUERY:
@@ -414,12 +417,10 @@ def _work_of(params: FlowerParams) -> Callable[[Parcel, Answer], Work]:
             count = counts.steps if trained else counts.batches
         else:
             count = (counts.trained if trained else counts.examples) or answer.num_examples
-        if trained and not count and answer.problem is None:
-            what = "took no step of a PyTorch optimizer" if params.unit == "step" else "reports no"
+        any_step |= trained and bool(count)
+        if trained and not any_step and answer.num_examples:
             raise UserError(
-                f"the ClientApp {what}"
-                + ("" if params.unit == "step" else " num-examples and trains no PyTorch model")
-                + ", so its training would take no time",
+                "the ClientApp took no step of a PyTorch optimizer, so its training would take no time",
                 where="devices.compute.unit",
                 hint="give seconds per example with -s devices.compute.unit=example, measure with "
                 "-s devices.compute.unit=host_seconds, or declare devices.compute.work",

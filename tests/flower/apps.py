@@ -13,10 +13,13 @@ import numpy as np
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.client import NumPyClient
+from flwr.client.mod import secaggplus_mod
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import fixedclipping_mod
-from flwr.server import ServerAppComponents, ServerConfig
+from flwr.common import ndarrays_to_parameters
+from flwr.server import LegacyContext, ServerAppComponents, ServerConfig
 from flwr.server.strategy import FedAvg as OldFedAvg
+from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideFixedClipping,
@@ -371,6 +374,66 @@ def query_server(seen: dict[str, Any]) -> ServerApp:
         seen["ended"] = time.time(), time.monotonic(), datetime.now()
 
     return app
+
+
+def secure_client() -> ClientApp:
+    """Five steps in the stage of secure aggregation that trains; Flower's mod answers the other stages."""
+
+    class Client(NumPyClient):  # type: ignore[misc]
+        def fit(self, parameters: Any, config: Any) -> Any:
+            _steps(STEPS)
+            return parameters, EXAMPLES, {}
+
+    return ClientApp(
+        client_fn=lambda context: Client().to_client(),
+        mods=[secaggplus_mod],
+    )
+
+
+def secure_server(rounds: int, nodes: int) -> ServerApp:
+    """Secure aggregation, in four exchanges per round."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        strategy = OldFedAvg(
+            fraction_evaluate=0.0,
+            min_fit_clients=nodes,
+            min_available_clients=nodes,
+            initial_parameters=ndarrays_to_parameters([np.zeros(4)]),
+        )
+        config = ServerConfig(num_rounds=rounds)
+        legacy = LegacyContext(context=context, config=config, strategy=strategy)
+        workflow = SecAggPlusWorkflow(num_shares=3, reconstruction_threshold=2, max_weight=100)
+        DefaultWorkflow(fit_workflow=workflow)(grid, legacy)
+
+    return app
+
+
+def preparing_client() -> ClientApp:
+    """Answers ``train.prepare`` without a step, and ``train.fit`` after five."""
+    app = ClientApp()
+
+    @app.train("prepare")
+    def prepare(message: Message, context: Context) -> Message:
+        return Message(RecordDict(), reply_to=message)
+
+    @app.train("fit")
+    def fit(message: Message, context: Context) -> Message:
+        _steps(STEPS)
+        metrics = MetricRecord({"num-examples": EXAMPLES})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    return app
+
+
+def _steps(count: int) -> None:
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(count):
+        optimizer.zero_grad()
+        net(data(0)[0]).sum().backward()
+        optimizer.step()
 
 
 def failing_client() -> ClientApp:

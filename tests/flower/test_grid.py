@@ -13,6 +13,7 @@ import pytest
 from flwr.app import Context
 from flwr.serverapp import Grid
 
+from fedsim.errors import UserError
 from fedsim.flower import mark_version
 from fedsim.flower.clock import EPOCH_S
 from tests.flower import apps
@@ -22,6 +23,8 @@ pytestmark = pytest.mark.usefixtures("without_reports")
 
 TOLERANCE_S = 1e-3
 """The time of a few kilobytes on such a link."""
+COLLECT = {"collect_masked_vectors": apps.STEPS}
+DISCARDED = ["discarded", "dropped", "dropped"]
 
 
 def test_waiting_for_nodes_takes_simulated_time(
@@ -164,3 +167,71 @@ def test_the_same_run_twice(run_app: Callable[..., Any]) -> None:
     assert runs[0].dispatches.equals(runs[1].dispatches)
     assert runs[0].metrics.equals(runs[1].metrics)
     assert (runs[0].dispatches["outcome"] == "aggregated").sum() == 4
+
+
+@pytest.mark.parametrize(
+    "train", [None, apps.STEPS, {"setup": 0, "share_keys": 0, "unmask": 0} | COLLECT]
+)
+def test_a_round_of_secure_aggregation_has_one_stage_that_trains(
+    run_app: Callable[..., Any], train: Any
+) -> None:
+    """Two rounds of 5 steps of 1 s take 10 s, although each sends four messages to every node."""
+    section = devices()
+    section["compute"]["work"] = None if train is None else {"train": train, "reply": "1kB"}
+    run = run_app(
+        apps.secure_server(2, 3),
+        apps.secure_client(),
+        {"task": {"clients": 3}, "devices": section},
+    )
+    assert run.simulated_s == pytest.approx(10, abs=0.01)
+    assert (run.info["rounds"], run.info["versions_made"]) == (2, 2)
+    assert run.dispatches["outcome"].astype(str).tolist() == ["aggregated"] * 6
+    assert run.dispatches["round"].tolist() == [0] * 3 + [1] * 3
+    # A version is made when the masks of the sum are known.
+    assert run.aggregations["time_s"].iloc[0] > run.dispatches["arrived_s"].iloc[:3].max()
+
+
+def test_a_round_of_secure_aggregation_that_is_halted_makes_no_version(
+    run_app: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Two of three nodes leave in the second round, at 7 s, so that too few shares remain; they return at 20 s."""
+    away = [(0.0, 7.0), (20.0, 1000.0)]
+    availability = coming_and_going(tmp_path / "t", [(0.0, 1000.0)], away, away)
+    run = run_app(
+        apps.secure_server(3, 3),
+        apps.secure_client(),
+        {"task": {"clients": 3, "nodes": "registered", "offline": "wait"}}
+        | {"devices": devices(**availability)},
+    )
+    assert (run.info["rounds"], run.info["versions_made"]) == (3, 2)
+    outcomes = run.dispatches.groupby("round")["outcome"].agg(lambda one: sorted(map(str, one)))
+    assert outcomes.tolist() == [["aggregated"] * 3, DISCARDED, ["aggregated"] * 3]
+
+
+def prepare_and_fit(grid: Grid, context: Context) -> None:
+    for kind in ("train.prepare", "train.fit"):
+        list(grid.send_and_receive([ask(node, kind) for node in grid.get_node_ids()]))
+
+
+def test_a_training_message_without_a_step_costs_its_transfers(
+    run_app: Callable[..., Any],
+) -> None:
+    scenario = {"task": {"clients": 2}, "devices": devices()}
+    run = run_app(own_loop(prepare_and_fit), apps.preparing_client(), scenario)
+    assert run.simulated_s == pytest.approx(5, abs=TOLERANCE_S)
+    assert (run.info["rounds"], run.info["versions_made"]) == (1, 1)
+    outcomes = run.dispatches[["steps_done", "outcome"]].astype(str).to_numpy().tolist()
+    assert outcomes == [["0", "discarded"]] * 2 + [["5", "aggregated"]] * 2
+
+
+def test_work_is_declared_by_the_kind_of_a_message(run_app: Callable[..., Any]) -> None:
+    scenario = {"task": {"clients": 2}, "devices": devices()}
+    work = {"train": {"prepare": 0, "fit": 3}, "reply": "1kB"}
+    scenario["devices"]["compute"]["work"] = work
+    run = run_app(own_loop(prepare_and_fit), apps.preparing_client(), scenario)
+    assert run.simulated_s == pytest.approx(3, abs=TOLERANCE_S)
+    assert run.dispatches["steps_done"].tolist() == [3, 3]
+    work["train"] = {"fit": 3}
+    with pytest.raises(UserError, match="no units for the kind 'prepare'") as caught:
+        run_app(own_loop(prepare_and_fit), apps.preparing_client(), scenario)
+    assert "prepare: 0" in str(caught.value)

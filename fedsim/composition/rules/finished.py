@@ -116,6 +116,11 @@ def nothing_aggregated(finished: FinishedRun) -> Iterator[UserError]:
         if errors:
             failed = format_counted(errors, "message")
             fix = f"the ClientApp failed on {failed}; the first tracebacks are in the log above"
+        elif arrived and not finished.run.dispatches["steps_done"].any():
+            fix = (
+                "the ClientApp took no step of a PyTorch optimizer; give seconds per example with "
+                "-s devices.compute.unit=example, or declare devices.compute.work"
+            )
     elif not arrived:
         fix = "let the run last longer (stop); if work was lost, the report shows why"
     elif arrived == (outcomes == "late").sum():

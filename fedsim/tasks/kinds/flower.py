@@ -32,12 +32,17 @@ class Processes(Parameters):
     """Number of processes; by default one per core."""
 
 
+_Units = Annotated[int, Field(ge=0, le=10**12)]
+
+
 class DeclaredWork(Parameters):
     """Work and reply size of messages, given in the scenario instead of counted while the app runs."""
 
-    train: int = Field(ge=1, le=10**12)
-    """Units of work of a training message."""
-    evaluate: int = Field(default=0, ge=0, le=10**12)
+    train: Annotated[int, Field(ge=1, le=10**12)] | dict[str, _Units]
+    """Units of work of a training message, or of each kind: the name after the dot of its type (``train.NAME``,
+    ``default`` without one), or the stage of secure aggregation. A kind with 0 units does not train: it costs its
+    transfers. With a single number, ``collect_masked_vectors`` is the stage that trains."""
+    evaluate: _Units = 0
     """Units of work of an evaluation message."""
     reply: Size = Field(gt=0)
     """Size of the reply to a training message; other replies have their actual size."""

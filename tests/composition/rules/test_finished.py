@@ -35,6 +35,7 @@ def table_of(
         {
             "outcome": outcomes,
             "arrived_s": arrived,
+            "steps_done": 1,
             "round": np.array(rounds or [0] * len(outcomes), np.int64),
         }
     )
@@ -195,11 +196,17 @@ def test_the_advice_names_what_the_run_has(method: str | None, hint: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("errors", "hint"), [(3, "the ClientApp failed on 3 messages"), (0, "the timeouts of the app")]
+    ("errors", "steps", "hint"),
+    [
+        (3, 1, "the ClientApp failed on 3 messages"),
+        (0, 1, "the timeouts of the app"),
+        (0, 0, "devices.compute.unit=example"),
+    ],
 )
-def test_a_flower_app_without_updates_is_told_why(errors: int, hint: str) -> None:
+def test_a_flower_app_without_updates_is_told_why(errors: int, steps: int, hint: str) -> None:
     run = table_of(["discarded"], versions=0)
     run.info["client_errors"] = errors
+    run.dispatches["steps_done"] = steps
     (warning,) = FINISHED.warnings(FinishedRun(run), ())
     assert warning.rule == "nothing-aggregated"
     assert hint in str(warning.hint)
