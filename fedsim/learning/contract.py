@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -49,27 +49,13 @@ class Contract:
         error = partial(self._error, "local_update", f"{expected}, one row per dispatch")
         if not isinstance(update, LocalUpdate):
             raise error(f"returns {type(update).__name__}, not a LocalUpdate")
-        source = "prologue()" if in_prologue else "upload()"
-        required = {} if in_prologue else self._memories
-        for kind, given, declared, needed, declares in (
-            ("vector", update.vectors, sent_up, sent_up, source),
-            ("memory", update.memory, self._memories, required, "memories()"),
-        ):
+        required = [] if in_prologue else list(self._memories)
+        _require(error, "vector", update.vectors, sent_up, list(sent_up))
+        _require(error, "memory", update.memory, self._memories, required)
+        for given, declared in ((update.vectors, sent_up), (update.memory, self._memories)):
             for name, value in given.items():
-                if name not in declared:
-                    hint = nearest_or_all(name, declared, f"declared: {_listed(declared)}")
-                    raise error(
-                        f"returns the {kind} '{name}', which {declares} does not declare", hint
-                    )
-                if wrong := _misshape(name, value, (rows, declared[name])):
-                    raise error(wrong)
-            for name in needed:
-                if name not in given:
-                    hint = f"return '{name}': cohort.memory['{name}'] if it has not changed"
-                    hint = hint if kind == "memory" else f"given: {_listed(given)}"
-                    raise error(f"returns no {kind} '{name}', which {declares} declares", hint)
-        if wrong := _misshape("loss", update.loss, (rows,)):
-            raise error(wrong)
+                _require_shape(error, name, value, (rows, declared[name]))
+        _require_shape(error, "loss", update.loss, (rows,))
 
     def check_state(self, state: ServerState, function: str) -> None:
         """Check the server state that a ``function`` of the method returned; the first one declares the names.
@@ -82,29 +68,14 @@ class Contract:
         error = partial(self._error, function, expected)
         if not isinstance(state, Mapping):
             raise error(f"returns {type(state).__name__}, not tensors by name")
+        self._state = self._state or list(state)
+        _require(error, "tensor", state, self._state, ["model", *self._sent_down, *self._state])
         for name, value in state.items():
             shape = (self._sent_down[name],) if name in self._sent_down else None
-            if wrong := _misshape(name, value, shape):
-                raise error(
-                    wrong, None if isinstance(value, Tensor) else f"torch.tensor({value!r})"
-                )
-        uses = {"model": "is evaluated"} | dict.fromkeys(self._sent_down, "clients receive")
-        for name, use in uses.items():
-            if name not in state:
-                raise error(f"returns no '{name}', which {use}", f"given: {_listed(state)}")
+            _require_shape(error, name, value, shape)
         if state["model"].dtype != self._dtype:
             message = f"returns 'model' as {state['model'].dtype}, not {self._dtype}"
             raise error(message, "convert it with .to(self.context.dtype)")
-        self._state = self._state or list(state)
-        for name in state:
-            if name not in self._state:
-                known = nearest_or_all(name, self._state, f"it returns: {_listed(self._state)}")
-                message = f"returns '{name}', which initial_state() does not"
-                raise error(message, f"{known}; give it a first value in initial_state()")
-        for name in self._state:
-            if name not in state:
-                message = f"returns no '{name}', which initial_state() does"
-                raise error(message, f"return '{name}': server['{name}'] if it has not changed")
 
     @contextmanager
     def unchanged(self, state: ServerState) -> Iterator[None]:
@@ -139,13 +110,32 @@ class Named(dict[str, T]):
         raise KeyError(f"{name}: {nearest_or_all(str(name), self, f'there is {_listed(self)}')}")
 
 
-def _misshape(name: str, value: Any, shape: tuple[int, ...] | None) -> str:
-    """How a value differs from a tensor of a shape, or of any shape; empty if it does not."""
+def _require(
+    error: Callable[..., UserError],
+    kind: str,
+    given: Iterable[str],
+    declared: Iterable[str],
+    required: Iterable[str],
+) -> None:
+    """Refuse names that are not declared, and the lack of required ones."""
+    for name in given:
+        if name not in declared:
+            hint = nearest_or_all(name, declared, f"declared: {_listed(declared)}")
+            raise error(f"returns the {kind} '{name}', which is not declared", hint)
+    for name in required:
+        if name not in given:
+            hint = f"given: {_listed(given)}; return the old value if it has not changed"
+            raise error(f"returns no {kind} '{name}'", hint)
+
+
+def _require_shape(
+    error: Callable[..., UserError], name: str, value: Any, shape: tuple[int, ...] | None
+) -> None:
+    """Refuse anything but a tensor of a shape, or of any shape."""
     if not isinstance(value, Tensor):
-        return f"returns {type(value).__name__} as '{name}', not a tensor"
+        raise error(f"returns {type(value).__name__} as '{name}', not a tensor")
     if shape is not None and tuple(value.shape) != shape:
-        return f"returns '{name}' of shape {tuple(value.shape)}, not {shape}"
-    return ""
+        raise error(f"returns '{name}' of shape {tuple(value.shape)}, not {shape}")
 
 
 def _elements(vectors: Iterable[Vector]) -> dict[str, int]:

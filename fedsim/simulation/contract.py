@@ -1,7 +1,4 @@
-"""Checks what a user's selection draws and what a user's schedule requests of the server.
-
-Parts that ship with fedsim are not checked, so that they cost nothing.
-"""
+"""Checks what a user's selection draws; one that ships with fedsim is not checked, so that it costs nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from typing import Any
 
 from fedsim.errors import UserError
 from fedsim.parts.component import is_bundled, place
-from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
+from fedsim.scheduling.base import Selection
 
 
 def check_draws(selection: Selection, clients: int, on_empty: Callable[[], None]) -> None:
@@ -79,47 +76,3 @@ def _drawn(value: Any, clients: int, where: str) -> list[int]:
 def _wrong_draw(message: str, where: str) -> UserError:
     hint = "return a list of at most count clients, such as self.available()[:count].tolist()"
     return UserError(message, where=where, hint=hint)
-
-
-def check_requests(server: ServerPort, schedule: Schedule) -> None:
-    """Let ``server`` check the arguments of a user's schedule that would pass silently otherwise.
-
-    The user's traceback shows the line that gave a wrong one.
-    """
-    if is_bundled(type(schedule)):
-        return
-    dispatch, call_at = server.dispatch, server.call_at
-
-    def checked_dispatch(
-        client: int,
-        *,
-        steps: int | Callable[[], int] | None = None,
-        deadline_ns: int | None = None,
-        on_dispatched: Callable[[Dispatch], None] | None = None,
-    ) -> Timer:
-        if not 0 <= (number := operator.index(client)) < server.clients:
-            raise ValueError(f"client {client}; clients are 0 to {server.clients - 1}")
-        if not (steps is None or callable(steps)) and (steps := operator.index(steps)) < 0:
-            raise ValueError(f"steps = {steps}, not a whole number of at least 0")
-        if deadline_ns is not None:
-            deadline_ns = _instant(deadline_ns)
-        return dispatch(number, steps=steps, deadline_ns=deadline_ns, on_dispatched=on_dispatched)
-
-    def checked_call_at(time_ns: int, callback: Callable[[], None]) -> Timer:
-        if not callable(callback):
-            raise TypeError(f"not a function: {callback!r}; write self.begin, not self.begin()")
-        return call_at(_instant(time_ns), callback)
-
-    # How a TypeError names the function that a user's code called with wrong arguments.
-    checked_dispatch.__qualname__ = "self.server.dispatch"
-    checked_call_at.__qualname__ = "self.server.call_at"
-    vars(server).update(dispatch=checked_dispatch, call_at=checked_call_at)
-
-
-def _instant(time_ns: int) -> int:
-    try:
-        return operator.index(time_ns)
-    except TypeError:
-        raise TypeError(
-            f"{time_ns!r} is not a time in whole nanoseconds; one minute from now is self.server.now_ns + 60 * 10**9"
-        ) from None

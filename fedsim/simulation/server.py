@@ -26,7 +26,7 @@ from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort, Timer
 from fedsim.simulation.contended import ContendedDispatches
-from fedsim.simulation.contract import check_draws, check_requests
+from fedsim.simulation.contract import check_draws
 from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import LEAVING_ORDER, Engine
 from fedsim.simulation.evaluations import Evaluations, EvaluationTimes
@@ -156,7 +156,6 @@ class Server(Facts, ServerPort):
         self._selection_counts = kind.multiplicity is not Selection.multiplicity
         self._selection_listens = kind.on_arrival is not Selection.on_arrival
         self._schedule = rules.schedule(self, self._selection)
-        check_requests(self, self._schedule)
 
     def run(self) -> None:
         """Simulate from time 0 until a limit is met or no event is left."""

@@ -20,7 +20,7 @@ FUNCTIONS = {
     "initial_state": "expected: the server's tensors, with {'model': (2,)}\n",
     "aggregate": "expected: the server's tensors, with {'model': (2,)}\n",
 }
-UNDECLARED = "returns the vector 'change', which upload() does not declare\n  declared: 'delta'"
+UNDECLARED = "returns the vector 'change', which is not declared\n  declared: 'delta'"
 RETURNS = "updates):\n        return {"
 STATE = "    def initial_state(self, model):\n        return {'start': model}\n\n    def aggregate"
 
@@ -29,7 +29,7 @@ STATE = "    def initial_state(self, model):\n        return {'start': model}\n\
     ("function", "right", "wrong", "message"),
     [
         ("local_update", '{"delta": delta}', '{"change": delta}', UNDECLARED),
-        ("local_update", '{"delta": delta}', "{}", "returns no vector 'delta', which upload()"),
+        ("local_update", '{"delta": delta}', "{}", "returns no vector 'delta'"),
         # One row for all would be broadcast by torch, and every client would have sent the first one's change.
         (
             "local_update",
@@ -43,7 +43,7 @@ STATE = "    def initial_state(self, model):\n        return {'start': model}\n\
             "local_update",
             ', {"last": delta})',
             ")",
-            "return 'last': cohort.memory['last'] if it has not changed",
+            "returns no memory 'last'\n  given: none; return the old value if it has not changed",
         ),
         (
             "local_update",
@@ -51,7 +51,12 @@ STATE = "    def initial_state(self, model):\n        return {'start': model}\n\
             "return {'delta': delta}",
             "returns dict, not a LocalUpdate",
         ),
-        ("aggregate", 'return {"model"', 'return {"modle"', "no 'model', which clients receive"),
+        (
+            "aggregate",
+            'return {"model"',
+            'return {"modle"',
+            "not declared\n  did you mean 'model'?",
+        ),
         ("aggregate", 'return {"model"', '{"model"', "returns NoneType, not tensors by name"),
         (
             "aggregate",
@@ -59,24 +64,24 @@ STATE = "    def initial_state(self, model):\n        return {'start': model}\n\
             '{"model": server["model"].double()',
             "returns 'model' as torch.float64, not",
         ),
-        ("initial_state", "    def aggregate", STATE, "no 'model', which clients receive"),
+        ("initial_state", "    def aggregate", STATE, "returns no tensor 'model'"),
         (
             "initial_state",
             "    def aggregate",
             STATE.replace("'start'", "'model': model, 'calls': 0, 'start'"),
-            "returns int as 'calls', not a tensor\n  torch.tensor(0)",
+            "returns int as 'calls', not a tensor",
         ),
         (
             "aggregate",
             "    def aggregate",
             STATE.replace("'start'", "'model': model, 'momentum'"),
-            "return 'momentum': server['momentum'] if it has not changed",
+            "returns no tensor 'momentum'",
         ),
         (
             "aggregate",
             RETURNS,
             RETURNS + "'models': server['model'], ",
-            "which initial_state() does not\n  did you mean 'model'?; give it a first value",
+            "which is not declared\n  did you mean 'model'?",
         ),
     ],
 )

@@ -121,25 +121,6 @@ def test_a_draw_of_a_client_that_is_busy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "message"),
-    [
-        ("dispatch(99)", "client 99; clients are 0 to 2"),
-        ("dispatch(-1)", "client -1; clients are 0 to 2"),
-        ("dispatch('0')", "'str' object cannot be interpreted as an integer"),
-        ("dispatch(client, steps=-1)", "steps = -1, not a whole number"),
-        ("dispatch(client, steps=1.5)", "'float' object cannot be interpreted as an integer"),
-        ("dispatch(client, deadline_ns=6e10)", "60000000000.0 is not a time in whole nanoseconds"),
-        ("call_at(server.now_ns + 1.5, self.begin)", "1.5 is not a time in whole nanoseconds"),
-        ("call_at(-1, self.begin)", "a call at -1 ns would lie before now"),
-        ("call_at(5, None)", "not a function: None"),
-        ("call_at()", "self.server.call_at() missing 2 required positional arguments"),
-    ],
-)
-def test_a_wrong_request(tmp_path: Path, request_: str, message: str) -> None:
-    shown(run_with(tmp_path, DISPATCHED, f"server.{request_}\n"), "begin", message)
-
-
-@pytest.mark.parametrize(
     "request_",
     [
         "aggregate([dispatch, dispatch])",
