@@ -1,4 +1,4 @@
-"""``fedsim traces``: import, synthesize, inspect, validate, combine and export trace bundles."""
+"""``fedsim traces``: import, fetch, synthesize, inspect, validate, combine and export trace bundles."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from fedsim.scenario.description import parameters
 from fedsim.scenario.overrides import apply_overrides
 from fedsim.scenario.problems import all_errors, problems
 from fedsim.scenario.source import Source
-from fedsim.traces import combine, exporters, synthesis
+from fedsim.traces import combine, exporters, public, synthesis
 from fedsim.traces.bundle import TraceBundle, check_output
 from fedsim.traces.importers import Importer, import_bundle, recognize
 from fedsim.traces.inspection import as_data, write_text
@@ -85,7 +85,7 @@ def _populations() -> Mapping[str, Any]:
 
 @click.group(cls=Suggesting)
 def command() -> None:
-    """Import, synthesize, inspect and validate traces of devices.
+    """Import, download, synthesize, inspect and validate traces of devices.
 
     A trace bundle is a folder of manifest.json and Parquet tables that says when devices were available, how fast they
     computed and what their links carried. Scenarios name one under devices.trace.
@@ -306,6 +306,32 @@ def _importer(
         name = names[0]
         click.echo(f"format: {name}", err=True)
     return CATALOG.find("importer", name, Path.cwd()), paths  # type: ignore[return-value]
+
+
+@command.command()
+@click.argument("name", required=False, shell_complete=completing(lambda: public.TRACES))
+@_writing("Folder of the new trace bundle; by default, NAME.")
+def fetch(name: str | None, output: Path | None, force: bool, as_json: bool) -> None:
+    """Download the public trace NAME and import it. Without arguments, list the traces.
+
+    The files are checked by their SHA-256 and kept in the cache, so each is downloaded once. License and citation are
+    printed and kept in the manifest.
+    """
+    if name is None:
+        _print_names(public.TRACES, as_json)
+        return
+    if name not in public.TRACES:
+        raise UserError(
+            f"there is no public trace '{name}'",
+            hint=nearest_or_all(name, public.TRACES, f"traces: {', '.join(public.TRACES)}"),
+        )
+    trace = public.TRACES[name]
+    output = output or Path(name)
+    check_output(output, overwrite=force)
+    click.echo(f"license: {trace.license}\ncite: {trace.citation}", err=True)
+    bundle = trace.fetch(name, output.name)
+    bundle.manifest.command = _command_line()
+    _finish(bundle, output, force, as_json)
 
 
 @command.command()

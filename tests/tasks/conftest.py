@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import gzip
 import lzma
-import threading
-from collections.abc import Iterator
-from functools import partial
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from fedsim.tasks.reading.images import MNIST_FILES
-from tests.tasks.files import Quiet, batch, idx, idx_arrays
+from tests.tasks.files import batch, idx, idx_arrays
 from tests.tasks.users import USERS
 
 
@@ -31,20 +27,6 @@ def idx_folder(tmp_path: Path) -> Path:
     for name, array in zip(MNIST_FILES, idx_arrays(), strict=True):
         (folder / f"{name}.gz").write_bytes(gzip.compress(idx(array)))
     return folder
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """A web server on this machine and the folder that it serves."""
-    folder = tmp_path / "served"
-    folder.mkdir()
-    http = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
-    thread = threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{http.server_port}/", folder
-    http.shutdown()
-    thread.join()
-    http.server_close()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 from hashlib import sha256
-from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +33,6 @@ def idx_arrays() -> list[np.ndarray]:
         rng.integers(0, 256, (10, 28, 28)),
         rng.integers(0, 10, 10),
     ]
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *arguments: Any) -> None:
-        pass
 
 
 def digest(content: bytes) -> str:

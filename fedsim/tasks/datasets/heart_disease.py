@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.files.downloads import Remote
 from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.files import FolderParameters, Remote, damaged, locate
+from fedsim.tasks.reading.files import FolderParameters, damaged, locate
 from fedsim.tasks.reading.images import read_bytes
 from fedsim.tasks.reading.splitting import held_out, split_dataset, standardized
 

@@ -9,8 +9,9 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.errors import UserError
+from fedsim.files.downloads import Remote
 from fedsim.tasks.dataset import Dataset, DatasetComponent, deferred
-from fedsim.tasks.reading.files import FolderParameters, Remote, damaged, local_folder, locate
+from fedsim.tasks.reading.files import FolderParameters, damaged, local_folder, locate
 from fedsim.tasks.reading.images import read_bytes
 from fedsim.tasks.reading.leaf import read_leaf
 

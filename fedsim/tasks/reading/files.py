@@ -6,7 +6,6 @@ import csv
 import os
 import re
 import shutil
-import sys
 import tarfile
 import zipfile
 import zlib
@@ -18,18 +17,16 @@ from dataclasses import dataclass
 from io import BytesIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from textwrap import shorten
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from fedsim.errors import UserError
 from fedsim.files.delimited import checked_rows
+from fedsim.files.downloads import Remote, cache_folder, retrieve
 from fedsim.files.durable import replacing
 from fedsim.parts.component import Parameters
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.progress import Progress
 
 DATA_VARIABLE = "FEDSIM_DATA"
 """Environment variable that names the folder with ``datasets/<name>/``."""
@@ -46,19 +43,6 @@ class FolderParameters(Parameters):
     root: Path | None = None
     """Folder of the files; by default ``$FEDSIM_DATA/datasets/<name>`` if it exists, else the download cache, else a
     download."""
-
-
-@dataclass(frozen=True, slots=True)
-class Remote:
-    """A file that can be downloaded.
-
-    Attributes:
-        urls: addresses, tried in order.
-        digest: expected hash, ``sha256:...`` or ``md5:...``.
-    """
-
-    urls: tuple[str, ...]
-    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,9 +219,7 @@ def may_download() -> bool:
 
 def download_cache(name: str) -> Path:
     """The folder to which files of this data set are downloaded."""
-    import pooch
-
-    return Path(pooch.os_cache("fedsim")) / "datasets" / name
+    return cache_folder("datasets", name)
 
 
 def download(name: str, remote: Remote) -> Path:
@@ -247,52 +229,17 @@ def download(name: str, remote: Remote) -> Path:
         UserError: no address provides the correct file.
         NotOnDisk: downloads are not allowed, and the file is not in the cache.
     """
-    import pooch
-    from rich.console import Console
-    from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
-
     cache = download_cache(name)
     files = [url.rpartition("/")[2] for url in remote.urls]
     if not may_download() and not any((cache / file).is_file() for file in files):
         raise NotOnDisk("it is not on this disk", where=f"data set {name}")
-    pooch.get_logger().setLevel("WARNING")
-    problems = []
-    for url in remote.urls:
-        file = url.rpartition("/")[2]
-        with Progress(
-            *Progress.get_default_columns(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
-        ) as progress:
-            try:
-                path = pooch.retrieve(
-                    url,
-                    known_hash=remote.digest,
-                    fname=file,
-                    path=cache,
-                    downloader=pooch.HTTPDownloader(progressbar=_bar(progress, file), timeout=30),
-                )
-            # After any failure (name lookup, refusal, wrong hash, full disk), the next address is tried.
-            except (OSError, ValueError) as error:
-                problems.append(f"{url}: {shorten(str(error), 160)}")
-            else:
-                return Path(path)
-    raise UserError(
-        "cannot download " + "; ".join(problems),
+    return retrieve(
+        remote,
+        cache,
         where=f"data set {name}",
         hint="download the files yourself and name their folder with root: FOLDER, or as "
         f"${DATA_VARIABLE}/datasets/{name}",
     )
-
-
-def _bar(progress: Progress, file: str) -> SimpleNamespace:
-    """A progress bar with pooch's interface: pooch sets ``total`` and calls the functions."""
-    task = progress.add_task(file, total=None)
-    bar = SimpleNamespace(total=0, reset=lambda: progress.reset(task), close=lambda: None)
-    bar.update = lambda size: progress.update(task, advance=size, total=bar.total)
-    return bar
 
 
 def _unpacked(archive: Path, members: Sequence[str]) -> list[Path]:

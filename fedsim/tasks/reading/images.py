@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.files.downloads import Remote
 from fedsim.tasks.dataset import Dataset, DatasetComponent, PixelMap, deferred, pixel_map
-from fedsim.tasks.reading.files import FolderParameters, Remote, damaged, locate
+from fedsim.tasks.reading.files import FolderParameters, damaged, locate
 from fedsim.vocabulary.formatting import format_count
 
 MNIST_FILES = (

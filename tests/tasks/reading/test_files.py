@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.tasks.reading.files import Archive, Remote, download, locate, read_table
+from fedsim.files.downloads import Remote
+from fedsim.tasks.reading.files import Archive, download, locate, read_table
 from tests.tasks.files import digest
 
 
@@ -30,16 +31,6 @@ def test_a_table_is_read_from_the_disk_once(
 
     monkeypatch.setattr(Path, "read_bytes", read_and_remove)
     assert read_table(path, "").to_dict("list") == {"name": ["a", "b"], "value": [1, 2]}
-
-
-def test_a_download_is_checked_and_kept(server: tuple[str, Path]) -> None:
-    address, folder = server
-    (folder / "numbers.bin").write_bytes(b"12345")
-    remote = Remote((f"{address}absent.bin", f"{address}numbers.bin"), digest(b"12345"))
-    path = download("toy", remote)
-    assert path.read_bytes() == b"12345", "the second address is tried where the first has nothing"
-    (folder / "numbers.bin").unlink()
-    assert download("toy", Remote((f"{address}numbers.bin",), digest(b"12345"))) == path
 
 
 def test_a_download_with_the_wrong_hash_is_refused(server: tuple[str, Path]) -> None:

@@ -1,0 +1,41 @@
+"""Downloads: addresses tried in order, hashes, and files that are already there."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from fedsim.errors import UserError
+from fedsim.files.downloads import Remote, cache_folder, retrieve
+
+DIGEST = f"sha256:{sha256(b'12345').hexdigest()}"
+
+
+def _retrieve(folder: Path, *urls: str) -> Path:
+    return retrieve(Remote(urls, DIGEST), folder, where="toy", hint="carry it")
+
+
+def test_a_download_is_checked_and_kept(server: tuple[str, Path], tmp_path: Path) -> None:
+    address, folder = server
+    (folder / "numbers.bin").write_bytes(b"12345")
+    path = _retrieve(tmp_path / "kept", f"{address}absent.bin", f"{address}numbers.bin")
+    assert path.read_bytes() == b"12345", "the second address is tried where the first has nothing"
+    (folder / "numbers.bin").unlink()
+    assert _retrieve(tmp_path / "kept", f"{address}numbers.bin") == path
+
+
+def test_a_file_put_there_by_hand_is_checked(server: tuple[str, Path], tmp_path: Path) -> None:
+    address, _ = server
+    (tmp_path / "numbers.bin").write_bytes(b"54321")
+    with pytest.raises(UserError, match=r"toy: cannot download .*numbers\.bin") as caught:
+        _retrieve(tmp_path, f"{address}numbers.bin")
+    assert caught.value.hint == "carry it"
+    (tmp_path / "numbers.bin").write_bytes(b"12345")
+    assert _retrieve(tmp_path, f"{address}numbers.bin") == tmp_path / "numbers.bin"
+
+
+def test_the_cache_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder("traces", "flash") == tmp_path / "fedsim" / "traces" / "flash"
