@@ -47,19 +47,17 @@ class PublicTrace:
             UserError: a file is not in the cache and cannot be downloaded.
         """
         cache = cache_folder("traces", name)
+        origin = f"github.com/{self.repository}, commit {self.commit}, {self.folder}: {format_names(list(self.files))}"
+        hint = f"download these files elsewhere, put them into {cache}, and run the command again: {origin}"
         paths = []
         for file, digest in self.files.items():
             url = f"{self.host}/{self.repository}/{self.commit}/{self.folder}/{file}"
             remote = Remote((url,), f"sha256:{digest}")
-            hint = (
-                f"download it elsewhere, put it into the folder {cache}, and run the command again"
-            )
             paths.append(retrieve(remote, cache, where=f"trace {name}", hint=hint))
         importer = CATALOG.parts("importer")[self.importer]
         params = importer.Params(
             name=bundle_name,
-            source=f"github.com/{self.repository}, commit {self.commit}, {self.folder}: "
-            f"{format_names(list(self.files))}",
+            source=origin,
             license=self.license,
             citation=self.citation,
             caveat=self.caveat,

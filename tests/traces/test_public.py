@@ -60,7 +60,7 @@ def test_fetch(
     refused = invoke("traces", "fetch", "flash")
     assert refused.exit_code == 2
     assert "trace flash: cannot download" in refused.stderr
-    assert f"put it into the folder {cache / 'flash'}" in refused.stderr
+    assert f"put them into {cache / 'flash'}, and run" in refused.stderr
     assert not (tmp_path / "flash").exists()
 
     trace = replace(trace, files={file: sha256(content).hexdigest()})
