@@ -199,7 +199,7 @@ RECIPES: Mapping[str, Recipe] = {
     "azure_vms": Recipe(
         folder="azure_vm_noise",
         select=_relative_speeds,
-        importer="csv",
+        importer="table",
         source="github.com/Azure/AzurePublicDataset, commit b469a113cedca53ddc3bdea71a143dc4b7d8700c, vm-noise-data, "
         "Stress-NG Matrix Math, short-lived, westus2",
         license="CC-BY-4.0",

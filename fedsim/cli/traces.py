@@ -301,7 +301,7 @@ def _importer(
                 if names
                 else "its format cannot be recognized",
                 where=str(paths[0]),
-                hint=f"give its format, for example --format csv; formats: {', '.join(CATALOG.parts('importer'))}",
+                hint=f"give its format, for example --format table; formats: {', '.join(CATALOG.parts('importer'))}",
             )
         name = names[0]
         click.echo(f"format: {name}", err=True)
@@ -531,7 +531,7 @@ def join(
     """Give the devices of a trace BUNDLE the compute or network columns of other bundles.
 
     Each device gets the columns of a device drawn at random, regardless of ids. If files describe the same devices,
-    import them together instead: fedsim traces import csv sessions.csv links.csv.
+    import them together instead: fedsim traces import table sessions.csv links.csv.
     """
     if compute is None and network is None:
         raise UserError(

@@ -12,7 +12,7 @@ from fedsim.calibration.flower import as_timing
 from fedsim.calibration.log import read_log
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.traces.importers import import_bundle
-from fedsim.traces.importers.csv import Csv
+from fedsim.traces.importers.table import Table
 from tests.calibration.worlds import few_simulations
 
 DEVICES = {
@@ -73,7 +73,7 @@ def test_clients_that_are_offline_where_the_log_has_dispatches_are_flagged(tmp_p
     windows = "device,start,end\n0,0,60\n1,1200,1260\n2,2400,2460\n"
     (tmp_path / "windows.csv").write_text(windows)
     bundle = import_bundle(
-        Csv, [tmp_path / "windows.csv"], Csv.Params(time_unit="s", window=3600.0)
+        Table, [tmp_path / "windows.csv"], Table.Params(time_unit="s", window=3600.0)
     )
     bundle.write(tmp_path / "windows")
     devices = {**DEVICES["devices"], "availability": {"name": "trace", "trace": "windows"}}

@@ -193,7 +193,7 @@ def test_shipped_bundles_are_sound_small_and_what_their_command_makes(checkout, 
 
 
 def test_a_format_alone_is_described_with_its_parameters() -> None:
-    result = CliRunner().invoke(cli, ["traces", "import", "csv"])
+    result = CliRunner().invoke(cli, ["traces", "import", "table"])
     assert result.exit_code == 0, result.output
     assert "several files are joined by `device`" in result.stdout
     assert "  time_unit: us or ms or s or min or h or d or unix_s or unix_ms\n" in result.stdout

@@ -86,7 +86,7 @@ def of_days(folder: Path, window_h: int, **changes: Any) -> dict[str, Any]:
         f"device,start,end\na,{start}Z,{start + np.timedelta64(window_h, 'h')}Z\n"
     )
     bundle = str(folder / "days")
-    assert run("traces", "import", "csv", str(folder / "days.csv"), "-o", bundle).exit_code == 0
+    assert run("traces", "import", "table", str(folder / "days.csv"), "-o", bundle).exit_code == 0
     compute = {**JITTERY["compute"], "step": "1s"}
     task = {"name": "timing", "clients": 1, "parameters": 250_000}
     devices = {"trace": bundle, "compute": compute}

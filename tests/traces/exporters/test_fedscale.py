@@ -42,7 +42,7 @@ def test_round_trip(tmp_path: Path) -> None:
 def test_export_capacity_counts_what_it_cannot_hold(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_text("device,sample_time,step_time,down,up\n4,30,5,8,2\n5,60,0,4,\n6,1,,,\n")
-    bundle = import_("csv", path, compute_unit="ms", rate_unit="Mbps")
+    bundle = import_("table", path, compute_unit="ms", rate_unit="Mbps")
     back, counts = export(bundle, tmp_path / "c.json", content="capacity")
     assert back == {
         "4": {"computation": pytest.approx(10.0), "communication": 8000.0},
@@ -50,7 +50,7 @@ def test_export_capacity_counts_what_it_cannot_hold(tmp_path: Path) -> None:
     }
     assert counts == {"fixed_parts_lost": 1, "up_rates_lost": 1, "clients": 2}
     (tmp_path / "s.csv").write_text("device,score,down\n4,30,5\n")
-    scores = import_("csv", tmp_path / "s.csv", rate_unit="Mbps")
+    scores = import_("table", tmp_path / "s.csv", rate_unit="Mbps")
     with pytest.raises(UserError, match="no device has both"):
         export(scores, tmp_path / "d.json", content="capacity")
 

@@ -52,7 +52,7 @@ c,7,on
 
 def test_a_log_of_one_switch(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", SWITCHES)
-    bundle = import_("csv", path, time_unit="s")
+    bundle = import_("table", path, time_unit="s")
     # The last row of a repeats its state: it was observed until then. That of b opens an interval without length.
     assert spans(bundle) == {"a": [(10, 20), (30, 50)], "b": [], "c": []}
     assert windows(bundle) == {"a": (10, 50), "b": (5, 40), "c": None}
@@ -70,12 +70,12 @@ def test_a_log_of_one_switch(tmp_path: Path) -> None:
 
 
 def test_the_window_ends_the_last_state(tmp_path: Path) -> None:
-    bundle = import_("csv", put(tmp_path / "a.csv", SWITCHES), time_unit="s", window="45s")
+    bundle = import_("table", put(tmp_path / "a.csv", SWITCHES), time_unit="s", window="45s")
     assert spans(bundle) == {"a": [(10, 20), (30, 45)], "b": [(40, 45)], "c": [(7, 45)]}
     assert windows(bundle) == {"a": (10, 45), "b": (5, 45), "c": (7, 45)}
     assert bundle.manifest.counts["after_window"] == 1
     state = {"state": "on"}
-    given = import_("csv", tmp_path / "a.csv", time_unit="s", window="45s", initial=state)
+    given = import_("table", tmp_path / "a.csv", time_unit="s", window="45s", initial=state)
     assert spans(given) == {"a": [(0, 20), (30, 45)], "b": [(0, 5), (40, 45)], "c": [(0, 45)]}
     assert set(windows(given).values()) == {(0, 45)}
     # Rows a,10 and a,25 and c,7 change nothing any more; a,50 is outside.
@@ -107,7 +107,7 @@ def test_rules_over_several_states(
     tmp_path: Path, rule: str, expected: list[tuple[int, int]]
 ) -> None:
     wide = put(tmp_path / "a.csv", PHONES)
-    bundle = import_("csv", wide, time_unit="s", online=rule)
+    bundle = import_("table", wide, time_unit="s", online=rule)
     assert spans(bundle) == {"a": expected}
     assert bundle.devices.column("model").to_pylist() == ["P1"]
     # The same log with one change per row, as Parquet.
@@ -120,13 +120,13 @@ def test_rules_over_several_states(
     ]
     columns = dict(zip(("device", "time", "key", "state"), zip(*changes, strict=True), strict=True))
     pq.write_table(pa.table({name: list(cells) for name, cells in columns.items()}), tmp_path / "b")
-    assert spans(import_("csv", tmp_path / "b", time_unit="s", online=rule)) == {"a": expected}
+    assert spans(import_("table", tmp_path / "b", time_unit="s", online=rule)) == {"a": expected}
 
 
 def test_a_value_that_no_row_has_is_refused(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", PHONES)
     with pytest.raises(UserError) as caught:
-        import_("csv", path, time_unit="s", online="state and network in (cell, lan)")
+        import_("table", path, time_unit="s", online="state and network in (cell, lan)")
     assert caught.value.where == "online, column 29"
     assert "network is one of cell and wifi" in str(caught.value)
 
@@ -137,7 +137,7 @@ def test_timestamps_and_links_of_the_same_devices(tmp_path: Path) -> None:
         "device,time,online\na,2024-05-01T08:00:00+02:00,true\na,2024-05-01T08:30:00+02:00,false\n",
     )
     links = put(tmp_path / "links.csv", "device,down\na,5\nb,6\n")
-    bundle = import_("csv", log, links, rate_unit="Mbps", window="1d")
+    bundle = import_("table", log, links, rate_unit="Mbps", window="1d")
     assert spans(bundle) == {"a": [(6 * 3600, 6 * 3600 + 1800)], "b": []}
     assert bundle.manifest.epoch == "2024-05-01T00:00:00+00:00"
     assert windows(bundle)["b"] is None
@@ -185,7 +185,7 @@ def test_timestamps_and_links_of_the_same_devices(tmp_path: Path) -> None:
 def test_refusals(
     tmp_path: Path, text: str, options: dict[str, Any], message: str, fix: str
 ) -> None:
-    shown = refused("csv", put(tmp_path / "a.csv", text), **options)
+    shown = refused("table", put(tmp_path / "a.csv", text), **options)
     assert message in shown
     assert fix in shown
 
@@ -217,7 +217,7 @@ def test_random_logs_agree_with_sampling(tmp_path: Path, seed: int) -> None:
     initial = {key: str(rng.choice(["on", "off"])) for key in "abc" if rng.random() < seed % 3 / 3}
     text = "device,time,a,b,c\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
     bundle = import_(
-        "csv",
+        "table",
         put(tmp_path / "a.csv", text),
         time_unit="s",
         online=rule,

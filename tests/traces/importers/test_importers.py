@@ -21,7 +21,6 @@ def test_every_format_says_what_it_is() -> None:
     assert list(CATALOG.parts("importer")) == [
         "ai_benchmark",
         "avt",
-        "csv",
         "fedscale",
         "flash",
         "fta",
@@ -30,6 +29,7 @@ def test_every_format_says_what_it_is() -> None:
         "nyu_mets",
         "pensieve",
         "rtt_matrix",
+        "table",
         "throughput",
         "ucc5g",
     ]
@@ -147,7 +147,7 @@ def test_what_an_importer_of_ones_own_makes_is_checked(tmp_path: Path) -> None:
 
 HEADS = {
     "avt": "a\t1\t 1 2\n",
-    "csv": "device,start,end\na,1,2\n",
+    "table": "device,start,end\na,1,2\n",
     "fedscale": '{"1": {"active": [1], "inactive": [2], "finish_time": 60}}',
     "flash": '{"a": {"isSuccess": true, "ready_time": [[1, 2]], "trace_start": 0, "trace_end": 9}}',
     "fta": "0\t1\t7\t1\thost7\t1\t1136073600.000\t1136073660.000\tNULL\n",
@@ -163,7 +163,7 @@ def test_files_that_show_their_format_need_no_name(tmp_path: Path, format_: str)
     path = tmp_path / "source"
     path.write_text(HEADS[format_])
     assert recognize([path]) == [format_]
-    units = ["-s", "time_unit=s"] if format_ == "csv" else []
+    units = ["-s", "time_unit=s"] if format_ == "table" else []
     done = invoke("import", path, *units, "-o", tmp_path / "b")
     assert f"format: {format_}" in done.stderr
     assert TraceBundle.read(tmp_path / "b").manifest.importer == format_
@@ -174,7 +174,7 @@ def test_a_file_of_no_known_format_asks_for_its_name(tmp_path: Path) -> None:
     path.write_text("Shall I compare thee\n")
     stderr = invoke("import", path, "-o", tmp_path / "b", code=2).stderr
     assert "poem.txt: its format cannot be recognized\n" in stderr
-    assert "--format csv; formats: " in stderr
+    assert "--format table; formats: " in stderr
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_file_of_no_known_format_asks_for_its_name(tmp_path: Path) -> None:
 )
 def test_times_in_another_unit_are_noticed(tmp_path: Path, rows: str, warning: str | None) -> None:
     (tmp_path / "a.csv").write_text(f"device,start,end\n{rows}\n")
-    made = invoke("import", "csv", tmp_path / "a.csv", "-s", "time_unit=s", "-o", tmp_path / "b")
+    made = invoke("import", "table", tmp_path / "a.csv", "-s", "time_unit=s", "-o", tmp_path / "b")
     for done in (
         made,
         invoke("validate", tmp_path / "b"),
@@ -228,7 +228,7 @@ def test_the_unit_that_fits_times_is_suggested(
     tmp_path: Path, unit: str, rows: str, fitting: str | None
 ) -> None:
     (tmp_path / "a.csv").write_text(f"device,start,end\n{rows}\n")
-    stderr = invoke("import", "csv", tmp_path / "a.csv", "-s", unit, "-o", tmp_path / "b").stderr
+    stderr = invoke("import", "table", tmp_path / "a.csv", "-s", unit, "-o", tmp_path / "b").stderr
     assert stderr.endswith(f"import it again with -s {fitting}\n") if fitting else not stderr
 
 
@@ -248,7 +248,9 @@ def test_the_unit_that_fits_rates_is_suggested(
     rows = "".join(f"d{rate},{rate},{kind}\n" for rate in rates.split(","))
     (tmp_path / "a.csv").write_text(f"device,bandwidth,kind\n{rows}")
     option = f"rate_unit={unit}"
-    stderr = invoke("import", "csv", tmp_path / "a.csv", "-s", option, "-o", tmp_path / "b").stderr
+    stderr = invoke(
+        "import", "table", tmp_path / "a.csv", "-s", option, "-o", tmp_path / "b"
+    ).stderr
     if fitting is None or (unit, kind) == ("Gbps", "server"):
         assert not stderr
     elif kind == "phone":
@@ -262,14 +264,14 @@ def test_an_offset_without_a_colon_is_written_with_one(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("device,start,end\na,2024-05-01T08:00,2024-05-01T09:00\n")
     for offset, correct in (("+0200", "+02:00"), ("-0130", "-01:30"), ("+2", "+02:00")):
         option = ("-s", f"time_zone={offset}", "-o", tmp_path / "b")
-        stderr = invoke("import", "csv", tmp_path / "a.csv", *option, code=2).stderr
+        stderr = invoke("import", "table", tmp_path / "a.csv", *option, code=2).stderr
         assert f"write {correct}" in stderr
-    invoke("import", "csv", tmp_path / "a.csv", "-s", "time_zone=-01:30", "-o", tmp_path / "b")
+    invoke("import", "table", tmp_path / "a.csv", "-s", "time_zone=-01:30", "-o", tmp_path / "b")
 
 
 def test_a_bundle_without_digests_is_not_verifiable_and_not_damaged(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("device,start,end\na,0,600\n")
-    invoke("import", "csv", tmp_path / "a.csv", "-s", "time_unit=s", "-o", tmp_path / "b")
+    invoke("import", "table", tmp_path / "a.csv", "-s", "time_unit=s", "-o", tmp_path / "b")
     assert "not verifiable" not in invoke("validate", tmp_path / "b").stderr
     file = tmp_path / "b" / "manifest.json"
     file.write_text(

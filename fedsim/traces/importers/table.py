@@ -1,4 +1,4 @@
-"""Plain CSV: one row per interval, per change of state or per device, with units declared in the options."""
+"""Tables: one row per interval, per change of state or per device, with units declared in the options."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ UNIX_S = Bounds(0.0, LAST_S, words="from 1970 to 2200")
 COLUMNS = ("device", "start", "end", "time", *NUMBERS, *TEXTS)
 
 
-class Csv(Importer):
-    """Comma-separated files with a header; several files are joined by ``device``.
+class Table(Importer):
+    """Tables in CSV, Parquet, Feather or Arrow files; several files are joined by ``device``.
 
     Columns: ``device``; ``start``, ``end`` (available in ``[start, end)``); ``sample_time``, ``step_time`` (a step
     takes step_time + sample_time x batch), ``relative_speed``, ``score``, ``ram_bytes``; ``down`` and ``up`` or
@@ -78,12 +78,12 @@ class Csv(Importer):
     repeat a state.
     """
 
-    name = "csv"
-    description = "plain CSV: device,start,end or device,time,state; compute and network columns"
+    name = "table"
+    description = "tables (CSV, Parquet): device,start,end or device,time,state; compute, network"
     signature = r"(?i)^[^\n]*\n([^\n]*,)? *device *(,[^\n]*)?\n"
 
     class Params(ImporterParams):
-        """Options of the CSV importer. The unit of a column must be given; none is assumed."""
+        """Options of the table importer. The unit of a column must be given; none is assumed."""
 
         time_unit: Literal["us", "ms", "s", "min", "h", "d", "unix_s", "unix_ms"] | None = None
         """Unit of ``start`` and ``end``, or ``time``, unless they are ISO 8601 timestamps. ``unix_s`` and ``unix_ms``
@@ -137,7 +137,7 @@ class Csv(Importer):
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device per name in the column ``device``."""
-        table = _Table(sources, params)
+        table = _Rows(sources, params)
         clock = _Clock(params)
         table.require_units(clock.needs_unit(table))
         counts: dict[str, int] = {}
@@ -170,10 +170,10 @@ class Csv(Importer):
         )
 
 
-class _Table:
+class _Rows:
     """The rows of all files, as text, with their locations."""
 
-    def __init__(self, sources: Sources, params: Csv.Params) -> None:
+    def __init__(self, sources: Sources, params: Table.Params) -> None:
         self.params = params
         self.where = sources.where
         frames = []
@@ -387,7 +387,7 @@ class _Table:
 
 def _units(option: str) -> tuple[str, ...]:
     """The valid values of an option that gives a unit."""
-    words, _ = get_args(Csv.Params.model_fields[option].annotation)
+    words, _ = get_args(Table.Params.model_fields[option].annotation)
     return get_args(words)
 
 
@@ -431,7 +431,7 @@ class _Clock:
         kind: meaning of time 0.
     """
 
-    def __init__(self, params: Csv.Params) -> None:
+    def __init__(self, params: Table.Params) -> None:
         self.params = params
         self.zone = _zone(params.time_zone)
         self.epoch = params.epoch
@@ -443,7 +443,7 @@ class _Clock:
         """Time 0 in words."""
         return "time 0" if self.epoch is None else f"time 0 ({self.epoch})"
 
-    def needs_unit(self, table: _Table) -> bool:
+    def needs_unit(self, table: _Rows) -> bool:
         """Whether the times of a table are numbers.
 
         Raises:
@@ -469,7 +469,7 @@ class _Clock:
             )
         return True
 
-    def read(self, table: _Table) -> list[Floats]:
+    def read(self, table: _Rows) -> list[Floats]:
         """Starts and ends, or times (us from time 0), NaN if empty. Shape (rows,) each."""
         unit = self.params.time_unit
         if unit is None:
@@ -550,13 +550,13 @@ class _Clock:
         return epoch.astimezone(timezone(epoch.utcoffset() or timedelta(0)))
 
 
-def _first(table: _Table, name: str) -> tuple[int, str]:
+def _first(table: _Rows, name: str) -> tuple[int, str]:
     """The first row with this time, and that time; empty if there is none."""
     times = ((row, cell) for row, cell in enumerate(table.cells[name]) if cell)
     return next(times, (0, ""))
 
 
-def _times_us(table: _Table, unit_s: float, unit: str, bounds_s: Bounds) -> list[Floats]:
+def _times_us(table: _Rows, unit_s: float, unit: str, bounds_s: Bounds) -> list[Floats]:
     """The table's times (us) from numbers of a unit of ``unit_s`` seconds, NaN if empty. Shape (rows,) each."""
     bounds = Bounds(bounds_s.low / unit_s, bounds_s.high / unit_s, words=bounds_s.words)
     numbers = (
@@ -589,7 +589,7 @@ def _zone(name: str | None) -> tzinfo | None:
         ) from error
 
 
-def _compute(table: _Table, phase: str) -> Any:
+def _compute(table: _Rows, phase: str) -> Any:
     table.require_one_of(*SPEEDS)
     values = {column: table.number(name) for name, column in SPEEDS.items() if name in table}
     rows = np.flatnonzero(np.any(~np.isnan(list(values.values())), axis=0))
@@ -604,7 +604,7 @@ def _compute(table: _Table, phase: str) -> Any:
     return per_device(table.ids, "compute", rows, task="*", phase=phase, **chosen)
 
 
-def _network(table: _Table) -> Any:
+def _network(table: _Rows) -> Any:
     table.require_one_of("down", "up", "bandwidth")
     if "bandwidth" in table and ("down" in table or "up" in table):
         raise UserError(

@@ -1,4 +1,4 @@
-"""Importing plain CSV: values, what is dropped and counted, and what is refused."""
+"""Importing tables: values, what is dropped and counted, and what is refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNITS: dict[str, Any] = {
 )
 def test_intervals_in_the_declared_unit(tmp_path: Path, unit: str, factor: int) -> None:
     path = put(tmp_path / "a.csv", "device,start,end\na,1,2\nb,0.5,3\na,4,6\n")
-    bundle = import_("csv", path, time_unit=unit)
+    bundle = import_("table", path, time_unit=unit)
     assert intervals(bundle) == {
         "a": [(factor, 2 * factor), (4 * factor, 6 * factor)],
         "b": [(factor // 2, 3 * factor)],
@@ -54,12 +54,12 @@ def test_intervals_in_the_declared_unit(tmp_path: Path, unit: str, factor: int) 
 def test_no_unit_is_assumed(tmp_path: Path, header: str, option: str) -> None:
     cells = ",".join("1" for _ in header.split(","))
     path = put(tmp_path / "a.csv", f"device,{header}\na,{cells}\n")
-    assert f"give it with -s {option}=..., one of " in refused("csv", path)
+    assert f"give it with -s {option}=..., one of " in refused("table", path)
 
 
 def test_all_missing_units_are_reported_together(tmp_path: Path) -> None:
     text = "device,start,end,step_time,down,up,rtt\na,1,2,3,4,5,6\n"
-    message = refused("csv", put(tmp_path / "a.csv", text), compute_unit="s")
+    message = refused("table", put(tmp_path / "a.csv", text), compute_unit="s")
     assert re.findall(r"columns? (.*) is not|-s (\w+)=", message) == [
         ("start and end", ""),
         ("", "time_unit"),
@@ -69,7 +69,7 @@ def test_all_missing_units_are_reported_together(tmp_path: Path) -> None:
         ("", "latency_unit"),
     ]
     dated = "device,start,end,rtt\na,2024-05-01T00:00Z,2024-05-01T01:00Z,3\n"
-    assert "time_unit" not in refused("csv", put(tmp_path / "b.csv", dated))
+    assert "time_unit" not in refused("table", put(tmp_path / "b.csv", dated))
 
 
 UNIX = "device,start,end\na,1714550400,1714557600\nb,1714554000,1714561200\nb,,\n"
@@ -80,31 +80,31 @@ UNIX = "device,start,end\na,1714550400,1714557600\nb,1714554000,1714561200\nb,,\
 def test_unix_times(tmp_path: Path, unit: str, factor: int) -> None:
     text = re.sub(r"\d+", lambda number: str(int(number[0]) * factor), UNIX)
     path = put(tmp_path / "a.csv", text)
-    bundle = import_("csv", path, time_unit=f"unix_{unit}", window="1d")
+    bundle = import_("table", path, time_unit=f"unix_{unit}", window="1d")
     hour = 60 * MINUTE
     assert intervals(bundle) == {"a": [(8 * hour, 10 * hour)], "b": [(9 * hour, 11 * hour)]}
     manifest = bundle.manifest
     assert (manifest.epoch, manifest.epoch_weekday) == ("2024-05-01T00:00:00+00:00", 2)
     assert manifest.clock == "utc"
-    local = import_("csv", path, time_unit=f"unix_{unit}", time_zone="Europe/Berlin")
+    local = import_("table", path, time_unit=f"unix_{unit}", time_zone="Europe/Berlin")
     assert intervals(local)["a"] == [(10 * hour, 12 * hour)]
-    late = import_("csv", path, time_unit=f"unix_{unit}", epoch="2024-05-01T06:00:00Z")
+    late = import_("table", path, time_unit=f"unix_{unit}", epoch="2024-05-01T06:00:00Z")
     assert intervals(late)["a"] == [(2 * hour, 4 * hour)]
 
 
 def test_an_import_of_which_nothing_is_left_is_refused(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", "device,start,end\na,100,200\n")
-    message = refused("csv", path, time_unit="s", window="1min")
+    message = refused("table", path, time_unit="s", window="1min")
     assert "a.csv: every interval is outside the window, 1 min from time 0\n" in message
     assert "-s window=" in message
     assert "from 1970 to 2200" in refused(
-        "csv", put(tmp_path / "b.csv", "device,start,end\na,1,1e12\n"), time_unit="unix_s"
+        "table", put(tmp_path / "b.csv", "device,start,end\na,1,1e12\n"), time_unit="unix_s"
     )
 
 
 def test_disorder_is_mended_and_counted(tmp_path: Path) -> None:
     text = "device,start,end\na,5,9\na,1,2\na,8,12\nb,3,3\nb,7,4\nb,90,120\n"
-    bundle = import_("csv", put(tmp_path / "a.csv", text), time_unit="s", window="100s")
+    bundle = import_("table", put(tmp_path / "a.csv", text), time_unit="s", window="100s")
     assert intervals(bundle) == {
         "a": [(US, 2 * US), (5 * US, 12 * US)],
         "b": [(90 * US, 100 * US)],
@@ -133,7 +133,7 @@ def test_swapped_columns_and_sessions_past_midnight_are_refused(
     tmp_path: Path, rows: str, says: str
 ) -> None:
     path = put(tmp_path / "a.csv", f"device,start,end\n{rows}")
-    message = refused("csv", path, time_unit="h")
+    message = refused("table", path, time_unit="h")
     assert re.search(says, message)
     assert "swap the names of the two columns; if sessions pass midnight" in message
 
@@ -144,7 +144,7 @@ def test_swapped_columns_and_sessions_past_midnight_are_refused(
 )
 def test_rates_in_bits_bytes_and_1024s(tmp_path: Path, unit: str, bps: float) -> None:
     path = put(tmp_path / "a.csv", "device,bandwidth\na,8\n")
-    bundle = import_("csv", path, rate_unit=unit)
+    bundle = import_("table", path, rate_unit=unit)
     assert bundle.tables["network"].to_pylist() == [
         {"device_id": "a", "direction": "both", "bandwidth_bps": bps}
     ]
@@ -161,7 +161,7 @@ def test_profiles_in_a_second_file(tmp_path: Path) -> None:
         "c,M2,,,,,,,,\n",
     )
     units = {"time_unit": "s", "compute_unit": "ms", "rate_unit": "Mbps", "latency_unit": "ms"}
-    bundle = import_("csv", first, second, **units)
+    bundle = import_("table", first, second, **units)
     assert bundle.device_ids.to_pylist() == ["a", "b", "c"]
     assert bundle.devices.column("model").to_pylist() == [None, "M1", "M2"]
     assert bundle.devices.column("kind").to_pylist() == ["pc", None, None]
@@ -182,10 +182,10 @@ def test_profiles_in_a_second_file(tmp_path: Path) -> None:
 
 def test_all_in_one_file_must_agree(tmp_path: Path) -> None:
     good = "device,start,end,score\na,0,1,7\na,2,3,\na,4,5,7\n"
-    bundle = import_("csv", put(tmp_path / "a.csv", good), time_unit="s")
+    bundle = import_("table", put(tmp_path / "a.csv", good), time_unit="s")
     assert [r["score"] for r in bundle.tables["compute"].to_pylist()] == [7.0]
     bad = put(tmp_path / "b.csv", good.replace("4,5,7", "4,5,8"))
-    message = refused("csv", bad, time_unit="s")
+    message = refused("table", bad, time_unit="s")
     assert "b.csv:4: gives a different score for the device 'a'" in message
 
 
@@ -235,7 +235,7 @@ def test_all_in_one_file_must_agree(tmp_path: Path) -> None:
 )
 def test_malformed(tmp_path: Path, text: str, says: str) -> None:
     path = put(tmp_path / "a.csv", text)
-    assert says in refused("csv", path, **UNITS)
+    assert says in refused("table", path, **UNITS)
 
 
 # 2024-03-31 is the day on which Berlin's clocks skip from 02:00 (+01:00) to 03:00 (+02:00). By hand, in UTC:
@@ -249,7 +249,7 @@ MINUTE = 60 * US
 
 
 def test_timestamps_with_offsets(tmp_path: Path) -> None:
-    bundle = import_("csv", put(tmp_path / "a.csv", TIMESTAMPS))
+    bundle = import_("table", put(tmp_path / "a.csv", TIMESTAMPS))
     # Time 0 is the last midnight, in UTC, before the first start: 2024-03-30T00:00Z, a Saturday.
     day = 24 * 60
     assert intervals(bundle) == {
@@ -263,7 +263,7 @@ def test_timestamps_with_offsets(tmp_path: Path) -> None:
 
 def test_timestamps_without_offsets_are_in_the_given_time_zone(tmp_path: Path) -> None:
     text = TIMESTAMPS.replace("+01:00", "").replace("+02:00", "").replace("22:30:00Z", "23:30:00")
-    bundle = import_("csv", put(tmp_path / "a.csv", text), time_zone="Europe/Berlin")
+    bundle = import_("table", put(tmp_path / "a.csv", text), time_zone="Europe/Berlin")
     # Time 0 is the local midnight before: 2024-03-30T00:00+01:00, an hour before that of UTC.
     assert intervals(bundle) == {
         "a": [((24 * 60 + 90) * MINUTE, (24 * 60 + 150) * MINUTE)],
@@ -271,14 +271,14 @@ def test_timestamps_without_offsets_are_in_the_given_time_zone(tmp_path: Path) -
     }
     assert bundle.manifest.epoch == "2024-03-30T00:00:00+01:00"
     assert bundle.manifest.clock == "local"
-    assert "give -s time_zone=" in refused("csv", tmp_path / "a.csv")
-    fixed = import_("csv", tmp_path / "a.csv", time_zone="+01:00")
+    assert "give -s time_zone=" in refused("table", tmp_path / "a.csv")
+    fixed = import_("table", tmp_path / "a.csv", time_zone="+01:00")
     assert intervals(fixed)["a"] == [((24 * 60 + 90) * MINUTE, (24 * 60 + 210) * MINUTE)]
 
 
 def test_an_epoch_of_ones_own_and_fractions_of_a_second(tmp_path: Path) -> None:
     text = "device,start,end\na,2024-05-01T00:00:00.000001Z,2024-05-01 00:00:02+00:00\n"
-    bundle = import_("csv", put(tmp_path / "a.csv", text), epoch="2024-05-01T02:00:00+02:00")
+    bundle = import_("table", put(tmp_path / "a.csv", text), epoch="2024-05-01T02:00:00+02:00")
     assert intervals(bundle) == {"a": [(1, 2 * US)]}
     assert bundle.manifest.epoch == "2024-05-01T02:00:00+02:00"
 
@@ -301,7 +301,7 @@ def test_bad_timestamps_are_named(
     tmp_path: Path, start: str, end: str, options: dict[str, Any], says: str
 ) -> None:
     path = put(tmp_path / "a.csv", f"device,start,end\na,{start},{end}\n")
-    message = refused("csv", path, **options)
+    message = refused("table", path, **options)
     assert says in message
     assert "a.csv:2" in message
 
@@ -309,7 +309,7 @@ def test_bad_timestamps_are_named(
 @pytest.mark.parametrize("options", [{"time_zone": "Mars/Olympus"}, {"epoch": "yesterday"}])
 def test_bad_time_zones_and_epochs(tmp_path: Path, options: dict[str, Any]) -> None:
     put(tmp_path / "a.csv", TIMESTAMPS)
-    importer = CATALOG.parts("importer")["csv"]
+    importer = CATALOG.parts("importer")["table"]
     with pytest.raises(UserError, match=next(iter(options.values()))):
         import_bundle(importer, [tmp_path / "a.csv"], importer.Params(**options))
 
@@ -342,7 +342,7 @@ def test_local_times_around_a_change_of_the_clocks(tmp_path: Path, zone: str, ch
     last = locals_[-1]
     rows = [f"{local},{local},{last}" for local in locals_[:-1]]
     bundle = import_(
-        "csv", put(tmp_path / "a.csv", "\n".join(["device,start,end", *rows, ""])), time_zone=zone
+        "table", put(tmp_path / "a.csv", "\n".join(["device,start,end", *rows, ""])), time_zone=zone
     )
     epoch = first_of_day[day]
     assert datetime.fromisoformat(str(bundle.manifest.epoch)) == epoch
@@ -357,9 +357,9 @@ def test_devices_that_only_some_files_have_are_named(tmp_path: Path) -> None:
     more = put(tmp_path / "more.csv", "device,start,end\ny,0,10\n")
     devices = put(tmp_path / "devs.csv", "device,down\ngw1,1\nph1,1\nx,1\ny,1\n")
     units = {"time_unit": "s", "rate_unit": "Mbps"}
-    caveats = import_("csv", sessions, more, devices, **units).manifest.caveats
+    caveats = import_("table", sessions, more, devices, **units).manifest.caveats
     assert "4 devices not in all files, the first is 'GW-1'" in caveats
-    caveats = import_("csv", sessions, more, time_unit="s").manifest.caveats
+    caveats = import_("table", sessions, more, time_unit="s").manifest.caveats
     assert not [caveat for caveat in caveats if "not in all files" in caveat]
 
 
@@ -374,7 +374,7 @@ def test_intervals_outside_the_window_are_named(
     rows = [f"a,2024-05-{start}:00Z,2024-05-{end}:00Z\n" for start, end in days]
     path = put(tmp_path / "a.csv", "".join(["device,start,end\n", *rows]))
     window = "1d" if epoch else "2d"
-    caveats = import_("csv", path, window=window, epoch=epoch).manifest.caveats
+    caveats = import_("table", path, window=window, epoch=epoch).manifest.caveats
     origin = f"time 0 ({epoch})".replace("Z", "+00:00")
     named = f"{outside} outside the window, 1 d from {origin}, dropped"
     assert caveats == ([named] if outside else [])
@@ -405,7 +405,7 @@ def test_tables_of_other_formats_are_read_by_their_content(tmp_path: Path, endin
     else:
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
-    bundle = import_("csv", path)
+    bundle = import_("table", path)
     # From midnight in UTC, an hour behind Berlin.
     assert intervals(bundle) == {
         "a": [(7 * 3600 * US, 8 * 3600 * US)],
@@ -419,12 +419,12 @@ def test_nullable_integers_of_a_table(tmp_path: Path) -> None:
 
     table = pa.table({"device": ["a", "b", "c"], "sample_time": pa.array([1, None, 3], pa.int64())})
     parquet.write_table(table, tmp_path / "t.parquet")
-    bundle = import_("csv", tmp_path / "t.parquet", compute_unit="s")
+    bundle = import_("table", tmp_path / "t.parquet", compute_unit="s")
     put(tmp_path / "t.csv", "device,sample_time\na,1\nb,\nc,3\n")
-    plain = import_("csv", tmp_path / "t.csv", compute_unit="s")
+    plain = import_("table", tmp_path / "t.csv", compute_unit="s")
     assert bundle.tables["compute"].equals(plain.tables["compute"])
 
 
 def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.parquet").write_bytes(b"PAR1" + b"x" * 50)
-    assert "cannot be read as a table" in refused("csv", tmp_path / "t.parquet")
+    assert "cannot be read as a table" in refused("table", tmp_path / "t.parquet")
