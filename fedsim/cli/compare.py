@@ -191,7 +191,7 @@ def _document(comparison: Comparison, page: Path) -> dict[str, Any]:
 
     return {
         "page": str(page),
-        "headline": headline(comparison),
+        "headline": " ".join(headline(comparison)),
         "other_targets": other_targets(comparison),
         "causes": causes_document(comparison),
         "cautions": cautions(comparison),
@@ -214,12 +214,12 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def _print(comparison: Comparison, page: Path) -> None:
     from fedsim.analysis.comparison.cautions import cautions
     from fedsim.analysis.comparison.figures import relative_times
-    from fedsim.analysis.comparison.headline import other_targets, statement
+    from fedsim.analysis.comparison.headline import headline, other_targets
 
     console = Console(highlight=False)
-    head = statement(comparison)
-    console.print(str(head), style="bold")
-    for sentence in (*head.sentences, *other_targets(comparison)):
+    first, *more = headline(comparison)
+    console.print(first, style="bold")
+    for sentence in (*more, *other_targets(comparison)):
         console.print(sentence)
     for caution in cautions(comparison):
         console.print(caution, style="yellow")
@@ -239,7 +239,7 @@ def _table(comparison: Comparison) -> Table:
     from rich.table import Table
 
     from fedsim.analysis.comparison.facts import TIMING_TABLE
-    from fedsim.analysis.comparison.headline import main_target
+    from fedsim.analysis.comparison.headline import targets_in_order
     from fedsim.vocabulary.formatting import format_mean
 
     rows = comparison.summary.to_dict("records")
@@ -256,11 +256,11 @@ def _table(comparison: Comparison) -> Table:
         heading: [format_mean(row[name], row[f"{name}_sd"], kind) for row in rows]
         for heading, name, kind in shown
     }
-    main = main_target(comparison)
+    main = targets_in_order(comparison)[:1]
     for goal in comparison.goals:
         reached = comparison.targets_of(goal).to_dict("records")
         columns[f"time to {comparison.phrase(goal)}"] = list(map(_reached, reached))
-        if goal == main:
+        if goal in main:
             columns[f"client updates to {comparison.phrase(goal)}"] = list(map(_updates, reached))
     table = Table(show_edge=False)
     names = ["setting"] * (len(comparison.grouping.settings) > 1) + ["label"]

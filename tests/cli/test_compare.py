@@ -47,7 +47,7 @@ def test_command(sweep: Sweep, tmp_path: Path) -> None:
         for name in ("time_s", "relative"):
             number = math.nan if shown[name] is None else shown[name]
             assert number == pytest.approx(known[name], nan_ok=True)
-    assert document["headline"] == headline(expected)
+    assert document["headline"] == " ".join(headline(expected))
     shown = CliRunner().invoke(command, args, env={"COLUMNS": "200"}).output
     for line in expected.summary.itertuples():
         assert format_mean(line.final_accuracy, line.final_accuracy_sd, "share") in shown

@@ -161,7 +161,7 @@ def test_models_that_diverged_are_named_and_have_no_final_values(tmp_path: Path)
     drawn = comparison.curves("loss").query("label == 'lr=1e+38'")
     assert drawn["mean"].notna().tolist() == [True] + [False] * (len(drawn) - 1)
     shown = " ".join(command("compare", out).stdout.split())
-    assert f"1 run has diverged, the first after {format_duration(first)}" in shown
+    assert f"1 run diverged, the first after {format_duration(first)}" in shown
     rows = (out / "comparison" / "summary.csv").read_text(encoding="utf-8").splitlines()
     column = rows[0].split(",").index("final_loss")
     assert rows[1].split(",")[column] == ""

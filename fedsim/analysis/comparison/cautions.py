@@ -1,176 +1,129 @@
 """Cautions of a comparison: rules on its runs and tables that catch what would lead to a wrong conclusion.
 
-A rule yields sentences, and its docstring says what it finds. Those of :data:`IN_SETTINGS` look at one setting.
+A rule yields sentences; its docstring says when. Those of :data:`IN_SETTINGS` look at the groups of one setting.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 
 from fedsim.analysis.comparison.facts import RunFacts
 from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.comparison.tables import ComparisonTables
-from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.figures.base import sentence
 from fedsim.parts.component import is_user_reference
-from fedsim.scenario.comparing import key_of, text
-from fedsim.vocabulary.formatting import format_count, format_counted, format_duration, format_names
-
-_SHOWN = 3
+from fedsim.scenario.comparing import differing, text
+from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
 
 
 def cautions(comparison: ComparisonTables) -> list[str]:
-    """One sentence per caution; empty if there are none. Those that hold in all settings do not name one."""
-    sentences = [text for rule in ON_RUNS for text in rule(comparison)]
+    """The sentences of all rules; those that do not hold in all settings begin with the names of theirs."""
+    sentences = [caution for rule in ON_RUNS for caution in rule(comparison)]
     settings = comparison.grouping.settings
     for rule in IN_SETTINGS:
-        plain = {tuple(rule(comparison.grouping.of(name), comparison, "")) for name in settings}
-        for name in settings[:1] if len(plain) == 1 else settings:
-            where = f" ({name})" if len(plain) > 1 else ""
-            sentences += rule(comparison.grouping.of(name), comparison, where)
+        where: dict[str, list[str]] = defaultdict(list)
+        for setting in settings:
+            for caution in rule(comparison, comparison.grouping.of(setting)):
+                where[caution].append(setting)
+        for caution, names in where.items():
+            limited = f"{_listed(names)}: " if len(names) < len(settings) else ""
+            sentences.append(f"{limited}{caution}")
     return sentences
 
 
-def not_comparable(comparison: ComparisonTables, target: Target) -> str:
-    """Why the times to a target do not rank the variants, as a clause; empty if they do."""
-    names = [group.name for group in comparison.stopped_before(target)]
-    return (
-        f"not comparable: runs of {_listed(names)} had stopped at their own target" if names else ""
-    )
-
-
 def diverged(comparison: ComparisonTables) -> Iterator[str]:
-    """Runs whose models have diverged."""
+    """Models of runs have diverged."""
     runs = [run for run in comparison.facts if math.isfinite(run.diverged_s)]
     if runs:
-        has = "has" if len(runs) == 1 else "have"
         first = format_duration(min(run.diverged_s for run in runs))
         yield (
-            f"{format_counted(len(runs), 'run')} {has} diverged, the first after {first}: "
-            f"{'; '.join(_with_counts(comparison, runs))}. Final values that are not finite are left out, and so are "
-            "means over them."
+            f"{format_counted(len(runs), 'run')} diverged, the first after {first}: {_groups_of(comparison, runs)}. "
+            "Final values that are not finite are left out, and so are means over them."
         )
 
 
 def stopped(comparison: ComparisonTables) -> Iterator[str]:
-    """Runs of several groups that ended at the target of their scenario."""
-    by_target: dict[tuple[tuple[str, float], ...], list[RunFacts]] = {}
-    for run in comparison.facts if len(comparison.groups) > 1 else ():
-        if run.stopped_at:
-            by_target.setdefault(tuple(run.stopped_at.items()), []).append(run)
-    for target, runs in by_target.items():
-        titles = format_names([comparison.title(Target(*each)) for each in target])
+    """Runs of several groups ended at the target of their scenario."""
+    runs = [run for run in comparison.facts if run.stopped_at]
+    if runs and len(comparison.groups) > 1:
         yield (
-            f"{format_counted(len(runs), 'run')} stopped at stop.target ({titles}): "
-            f"{_listed(_with_counts(comparison, runs))}. Harder levels and final values of these runs are not "
-            "comparable; to compare them, run without stop.target."
+            f"{format_counted(len(runs), 'run')} stopped at stop.target: {_groups_of(comparison, runs)}. Harder levels "
+            "and final values of these runs are not comparable; to compare them, run without stop.target."
         )
 
 
 def left_out(comparison: ComparisonTables) -> Iterator[str]:
-    """Runs that are missing, and why."""
-    reasons = Counter(item.reason for item in comparison.left_out).most_common(_SHOWN)
+    """Runs are missing."""
+    reasons = Counter(item.reason for item in comparison.left_out)
     if reasons:
         names = _listed([item.path.name for item in comparison.left_out])
-        shown = "; ".join(f"{reason} ({format_count(count)})" for reason, count in reasons)
-        yield f"{format_counted(len(comparison.left_out), 'run')} left out ({names}): {shown}."
+        yield f"{format_counted(reasons.total(), 'run')} left out ({names}): {'; '.join(reasons)}."
 
 
 def not_measured(comparison: ComparisonTables) -> Iterator[str]:
-    """Metrics of the targets and of the clients that only some variants measured."""
-    metrics = [goal.metric for goal in comparison.goals]
-    metrics += [name for name in comparison.metrics if name == "client_accuracy"]
-    for metric in dict.fromkeys(metrics):
-        names = [
-            group.name
-            for group in comparison.groups
-            if not any(metric in run.metrics for run in group.runs)
-        ]
-        if names:
+    """Only some variants measured a metric of a target or of the clients."""
+    for metric in comparison.metrics:
+        runs = [run for run in comparison.facts if metric not in run.metrics]
+        if runs and metric in (*comparison.main_metrics, "client_accuracy"):
             hint = "; set evaluation.per_client: true" if metric.startswith("client_") else ""
-            yield f"{sentence(comparison.definition(metric).label)} was not measured for {_listed(names)}{hint}."
+            label = sentence(comparison.definition(metric).label)
+            yield f"{label} was not measured for {_groups_of(comparison, runs)}{hint}."
 
 
-def other_world(groups: Sequence[Group], comparison: ComparisonTables, where: str) -> Iterator[str]:
-    """Variants that learn from different data, or that differ in task or devices as well as in the server, so that the
-    cause of a difference is unclear."""
-    differing = [
-        path
-        for path in comparison.grouping.differing
-        if len({key_of(group.values, [path]) for group in groups}) > 1
-    ]
-    data = [path for path in differing if path.startswith("task.dataset.")]
-    world = [path for path in differing if path.startswith(("task.", "devices."))]
-    if data or (world and any(path.startswith("server.") for path in differing)):
-        paths = data or world
-        path = next((path for path in paths if path.endswith(".name")), paths[0])
-        by_value: dict[str, list[str]] = {}
-        for group in groups:
-            value = group.values.get(path)
-            by_value.setdefault(value if isinstance(value, str) else text(value), []).append(
-                group.label
-            )
-        difference = "learn from different data" if data else "differ in more than the server"
-        others = [other for other in paths if other != path]
-        more = f"; also different: {', '.join(others)}" if others else ""
-        yield (f"Variants{where} {difference}: {path} is {_each(by_value, ' for ')}{more}.")
-
-
-def other_weights(
-    groups: Sequence[Group], comparison: ComparisonTables, where: str
-) -> Iterator[str]:
-    """Variants that weight the updates of clients with unequal numbers of samples differently."""
-    by_weights: dict[str, list[str]] = {}
-    for group in groups:
-        run = group.runs[0]
-        # A Flower app has a strategy instead of a method.
-        method = run.scenario["server"].get("method")
-        if method is not None and run.unequal_samples:
-            # Built-in methods without the parameter give all clients equal weights; a user's method may do anything.
-            usual = None if is_user_reference(method["name"]) else "uniform"
-            weights = method.get("weights") or usual
-            if weights is not None:
-                words = "by samples" if weights == "samples" else "equally"
-                by_weights.setdefault(words, []).append(group.label)
-    if len(by_weights) > 1:
-        each = _each(by_weights, " in ")
+def other_world(comparison: ComparisonTables, groups: Sequence[Group]) -> Iterator[str]:
+    """Variants learn from different data, or task or devices differ together with the server."""
+    paths = differing([group.values for group in groups])
+    data = [path for path in paths if path.startswith("task.dataset.")]
+    world = [path for path in paths if path.startswith(("task.", "devices."))]
+    if data:
+        yield f"Variants learn from different data: {_listed(data)}."
+    elif world and any(path.startswith("server.") for path in paths):
         yield (
-            f"Clients{where} are weighted {each}; set server.method.weights to compare the rules alone."
+            f"Variants differ in more than the server, so the cause of a difference is unclear: {_listed(world)}."
         )
 
 
-def other_seeds(groups: Sequence[Group], comparison: ComparisonTables, where: str) -> Iterator[str]:
-    """Variants that share no seed with the baseline, or with the first variant of a setting without it."""
-    first = next((group for group in groups if group.label == comparison.baseline), groups[0])
+def other_weights(comparison: ComparisonTables, groups: Sequence[Group]) -> Iterator[str]:
+    """Variants weight the updates of clients with unequal numbers of samples differently."""
+    by_weights: dict[str, list[str]] = defaultdict(list)
+    for group in groups:
+        run = group.runs[0]
+        # A Flower app has a strategy instead of a method, and a user's method may use any weights.
+        method = run.scenario["server"].get("method") or {"name": ""}
+        is_known = method["name"] and not is_user_reference(method["name"])
+        weights = method.get("weights") or ("uniform" if is_known else None)
+        if run.unequal_samples and weights is not None:
+            by_weights[weights].append(group.label)
+    if len(by_weights) > 1:
+        each = "; ".join(f"{weights} for {_listed(names)}" for weights, names in by_weights.items())
+        yield f"Clients have different weights: {each}; set server.method.weights to compare the rules alone."
+
+
+def other_seeds(comparison: ComparisonTables, groups: Sequence[Group]) -> Iterator[str]:
+    """Variants share no seed with the baseline, or with the first variant of a setting without it."""
+    first = comparison.baseline_of(groups[0].setting) or groups[0]
     seeds = {run.seed for run in first.runs}
     others = [group.label for group in groups if seeds.isdisjoint(run.seed for run in group.runs)]
     if others:
         yield (
-            f"The runs of {_listed(others)} share no seed with those of {first.label}{where}: devices and data differ "
-            "too; run them with the same seeds."
+            f"The runs of {_listed(others)} share no seed with those of {first.label}: devices and data differ too; "
+            "run them with the same seeds."
         )
 
 
-def copies(groups: Sequence[Group], comparison: ComparisonTables, where: str) -> Iterator[str]:
-    """Runs of one scenario and seed, which are separate variants."""
-    by_values: dict[str, list[Group]] = {}
+def copies(comparison: ComparisonTables, groups: Sequence[Group]) -> Iterator[str]:
+    """Runs of one scenario and seed are separate variants."""
+    by_values: dict[str, list[Group]] = defaultdict(list)
     for group in groups:
-        by_values.setdefault(text(dict(group.values)), []).append(group)
-    for alike in by_values.values():
-        if len(alike) > 1:
-            runs = [run for group in alike for run in group.runs]
-            results = {(run.replicate, run.digest) for run in runs}
-            equal = len(results) == len({run.replicate for run in runs})
-            yield (
-                f"{_listed([group.label for group in alike])} are runs of one scenario with the same seeds{where}, "
-                + (
-                    "and their results are identical; one of them is enough."
-                    if equal
-                    else "but their results differ, for example because code or libraries changed."
-                )
-            )
+        by_values[text(dict(group.values))].append(group)
+    for alike in (alike for alike in by_values.values() if len(alike) > 1):
+        results = {(run.replicate, run.digest) for group in alike for run in group.runs}
+        is_equal = len(results) == len({replicate for replicate, _ in results})
+        names = _listed([group.label for group in alike])
+        outcome = "identical: one is enough" if is_equal else "different: code or libraries changed"
+        yield f"{names} are runs of one scenario with the same seeds, and their results are {outcome}."
 
 
 ON_RUNS: tuple[Callable[[ComparisonTables], Iterator[str]], ...] = (
@@ -179,7 +132,7 @@ ON_RUNS: tuple[Callable[[ComparisonTables], Iterator[str]], ...] = (
     left_out,
     not_measured,
 )
-IN_SETTINGS: tuple[Callable[[Sequence[Group], ComparisonTables, str], Iterator[str]], ...] = (
+IN_SETTINGS: tuple[Callable[[ComparisonTables, Sequence[Group]], Iterator[str]], ...] = (
     other_world,
     other_weights,
     other_seeds,
@@ -187,19 +140,11 @@ IN_SETTINGS: tuple[Callable[[Sequence[Group], ComparisonTables, str], Iterator[s
 )
 
 
-def _with_counts(comparison: ComparisonTables, runs: Sequence[RunFacts]) -> list[str]:
-    """The groups of these runs, each with their number."""
-    names, paths = [], {run.path for run in runs}
-    for group in comparison.groups:
-        if count := sum(run.path in paths for run in group.runs):
-            of = f" ({count} of {len(group.runs)} runs)" if len(group.runs) > 1 else ""
-            names.append(f"{group.name}{of}")
-    return names
-
-
-def _each(labels: Mapping[str, Sequence[str]], between: str) -> str:
-    return "; ".join(f"{value}{between}{_listed(names)}" for value, names in labels.items())
+def _groups_of(comparison: ComparisonTables, runs: Sequence[RunFacts]) -> str:
+    paths = {run.path for run in runs}
+    groups = comparison.groups
+    return _listed([g.name for g in groups if paths.intersection(run.path for run in g.runs)])
 
 
 def _listed(names: Sequence[str]) -> str:
-    return format_names([f"'{name}'" if "," in name else name for name in names], _SHOWN)
+    return format_names([f"'{name}'" if "," in name else name for name in names], 3)

@@ -9,15 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedsim.analysis.comparison import findings
 from fedsim.analysis.comparison.facts import COSTS, LORENZ_AT, PERCENTILES
-from fedsim.analysis.comparison.headline import (
-    best_at_the_end,
-    everyone,
-    explanations,
-    most_updates,
-    on,
-)
+from fedsim.analysis.comparison.findings import ahead
+from fedsim.analysis.comparison.headline import best_at_the_end, most_updates, on
 from fedsim.analysis.comparison.reference import ReferenceTable
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
@@ -131,18 +125,10 @@ def learning(comparison: ComparisonTables) -> Figure | None:
     """The finding on the chart of curves, whose numbers are in :func:`findings.curves_document`."""
     if not comparison.metrics:
         return None
-    return Figure("curves", f"{_ending(comparison)}.", ())
-
-
-def _ending(comparison: ComparisonTables) -> str:
+    finding = best_at_the_end(comparison)
     if any(run.stopped_at for run in comparison.facts) and len(comparison.groups) > 1:
-        return "Runs stopped at their target, so their final values do not rank the variants"
-    return f"{best_at_the_end(comparison)}{_over_seeds(comparison, ' on average over seeds')}"
-
-
-def _over_seeds(comparison: ComparisonTables, text: str) -> str:
-    """The text if a group has several runs; else empty."""
-    return text if int(comparison.summary["runs"].max()) > 1 else ""
+        finding = "Runs stopped at their target, so their final values do not rank the variants."
+    return Figure("curves", finding, ())
 
 
 def quality(comparison: ComparisonTables) -> Figure | None:
@@ -159,8 +145,7 @@ def quality(comparison: ComparisonTables) -> Figure | None:
         columns.append((best, f"best {metric.label}", metric.unit))
     return Figure(
         "quality",
-        f"Final values of {format_counted(len(comparison.facts), 'run')}"
-        f"{_over_seeds(comparison, ', averaged over seeds')}.",
+        f"Final values of {format_counted(len(comparison.facts), 'run')}.",
         _table(comparison, frame, columns),
     )
 
@@ -197,12 +182,11 @@ def target_figure(
         )
     return Figure(
         f"target-{number}",
-        f"{on(comparison, target)}.{without}",
+        f"{' '.join(on(comparison, target))}{without}",
         _table(comparison, shown, _TARGET),
         {
             "title": f"Time to {comparison.phrase(target)}",
             "note": f"{_small_sample(comparison)} {relative_times(comparison)}.",
-            "explanations": explanations(comparison, target),
             "ranges": ranges,
             "top": format_duration(top),
         },
@@ -277,7 +261,7 @@ def reference_figure(
     cells = {(setting, label): value for setting, label, value in table.cells()}
     settings, labels = (list(dict.fromkeys(names)) for names in zip(*cells, strict=True))
     ours = {
-        (setting, label): findings.our_value(comparison, table, setting, label)
+        (setting, label): _our_value(comparison, table, setting, label)
         for setting in settings
         for label in labels
     }
@@ -307,6 +291,19 @@ def reference_figure(
         tuple(columns),
         {"title": table.title},
     )
+
+
+def _our_value(
+    comparison: ComparisonTables, table: ReferenceTable, setting: str | None, label: str
+) -> float | None:
+    """The value of our runs that corresponds to one in a paper's table; None if there are no such runs."""
+    if table.target is None:
+        frame, column = comparison.summary, f"{table.quantity}_{table.metric}"
+    else:
+        frame, column = comparison.targets_of(Target.parse(table.target)), table.quantity
+    names = comparison.grouping.settings[0] if setting is None else setting, label
+    values = frame.set_index(["setting", "label"]).get(column.replace("relative_time", "relative"))
+    return None if values is None else values.get(names)
 
 
 def _quantity(table: ReferenceTable, label: str, unit: Kind) -> tuple[str, Kind | None]:
@@ -342,13 +339,7 @@ def time_spent(comparison: ComparisonTables) -> Figure:
     if len(comparison.spent):
         idle = comparison.spent[comparison.spent["part"].isin(["waiting", "idle"])]
         idle = idle.groupby(["setting", "label"], sort=False)["share"].sum().reset_index()
-        most = format_share(float(idle["share"].max()))
-        who = findings.leader(idle, "share", format_share)
-        finding = (
-            f"{who} left clients waiting or idle for the largest share of their time: {most}."
-            if who
-            else f"{everyone(idle)} left clients waiting or idle for the same share of their time: {most}."
-        )
+        finding = f"Most client time spent waiting or idle: {ahead(idle, 'share', format_share)}."
     return Figure(
         "time",
         finding,
@@ -361,7 +352,7 @@ def durations(comparison: ComparisonTables) -> Figure:
     """Times between server updates and from dispatch to arrival, and the rate of client updates."""
     return Figure(
         "durations",
-        f"{most_updates(comparison)}.",
+        most_updates(comparison),
         _table(comparison, comparison.summary, _DURATIONS),
     )
 
@@ -369,31 +360,16 @@ def durations(comparison: ComparisonTables) -> Figure:
 def work(comparison: ComparisonTables) -> Figure:
     """Work done and work lost."""
     frame = comparison.summary
-    most = float(frame["lost_steps"].max())
-    if math.isnan(most):
-        finding = "No work was done."
-    elif most == 0:
-        finding = "No finished work was lost."
-    else:
-        who = findings.leader(frame, "lost_steps", format_share)
-        lost = f"{who} lost the most" if who else f"{everyone(frame)} lost the same share"
-        finding = f"{lost}: {format_share(most)} of the local steps went into updates that never entered the model."
+    lost = ahead(frame, "lost_steps", format_share)
+    finding = f"Most local steps in updates that never entered the model: {lost}."
     return Figure("work", finding, _table(comparison, frame, _WORK))
 
 
 def participation(comparison: ComparisonTables) -> Figure:
     """Participation, its evenness, and staleness."""
     frame = comparison.summary
-    finding = "No update was aggregated."
-    if frame["gini"].notna().any():
-        written = "{:.2f}".format
-        who = findings.leader(frame.assign(even=-frame["gini"]), "even", written)
-        even = (
-            f"{who} had the most even participation"
-            if who
-            else "Participation was equally even in all variants"
-        )
-        finding = f"{even} (Gini coefficient {written(frame['gini'].min())})."
+    even = ahead(frame, "gini", "{:.2f}".format, higher=False)
+    finding = f"Most even participation, as Gini coefficient: {even}."
     return Figure("participation", finding, _table(comparison, frame, _PARTICIPATION))
 
 
@@ -413,11 +389,10 @@ def fairness(comparison: ComparisonTables) -> Figure | None:
     frame = comparison.fairness
     if not len(frame):
         return None
-    who = findings.leader(frame, "worst_tenth", format_share)
-    did = f"did best with {who}" if who else "did equally well with all variants"
+    best = ahead(frame, "worst_tenth", format_share)
     return Figure(
         "fairness",
-        f"The worst tenth of the clients {did}: {format_share(frame['worst_tenth'].max())} mean accuracy.",
+        f"Best mean accuracy of the worst tenth of the clients: {best}.",
         _table(comparison, frame, _FAIRNESS),
     )
 

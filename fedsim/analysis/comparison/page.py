@@ -12,9 +12,9 @@ from fedsim.analysis.comparison.cautions import cautions
 from fedsim.analysis.comparison.curves import curve, grid
 from fedsim.analysis.comparison.facts import COSTS
 from fedsim.analysis.comparison.figure import FigureStyle
-from fedsim.analysis.comparison.headline import other_targets, statement, tiles
+from fedsim.analysis.comparison.headline import headline, other_targets, tiles
 from fedsim.analysis.comparison.tables import ComparisonTables
-from fedsim.analysis.figures.base import Figure, plain, sentence, shortened
+from fedsim.analysis.figures.base import Figure, plain, shortened
 from fedsim.analysis.pages import embedded, environment
 from fedsim.analysis.palette import LOOKS, looks
 from fedsim.vocabulary.formatting import format_names
@@ -79,17 +79,14 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
         },
         "charts": curves,
     }
-    head = statement(comparison)
+    first, *more = headline(comparison)
     return (
         environment()
         .get_template("compare.html.j2")
         .render(
             title=title([group.label for group in comparison.groups]),
-            headline=head.main,
-            qualifiers=[
-                *(f"{sentence(clause)}." for clause in head.qualifiers),
-                *head.sentences,
-            ],
+            headline=first.removesuffix("."),
+            qualifiers=more,
             others=other_targets(comparison),
             tiles=tiles(comparison),
             cautions=cautions(comparison),

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from fedsim.analysis.comparison import compare
-from fedsim.analysis.comparison.headline import headline
 from fedsim.runs import RunFolder
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison.compared import GROUPS, folders, parquet
@@ -17,10 +16,9 @@ from tests.analysis.comparison.compared import GROUPS, folders, parquet
 def test_the_last_bit_is_a_difference(sweep: Sweep, tmp_path: Path) -> None:
     run = folders(sweep, *GROUPS[0])[0]
     shutil.copytree(run, tmp_path / "copy")
+    assert compare([run, tmp_path / "copy"]).no_difference
     metrics = parquet(tmp_path / "copy", "metrics")
     metrics.loc[4, "loss"] = np.nextafter(metrics.loc[4, "loss"], 9)
     metrics.to_parquet(tmp_path / "copy" / "metrics.parquet")
     RunFolder(tmp_path / "copy").update_info(files={})
-    other = compare([run, tmp_path / "copy"])
-    assert not other.no_difference
-    assert headline(other) != "No difference"
+    assert not compare([run, tmp_path / "copy"]).no_difference

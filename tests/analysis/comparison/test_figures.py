@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 import fedsim
-from fedsim.analysis.comparison import Comparison
+from fedsim.analysis.comparison import Comparison, Target, figures
 from fedsim.analysis.comparison.page import page_figures, render
 from fedsim.vocabulary.formatting import format_duration, format_mean, format_value
 from tests.analysis.comparison.compared import cells
+from tests.analysis.comparison.made import GOAL, of, run
 from tests.composition.test_closing import simulate
 
 FRAMES = {"time": "spent", "work": "summary", "participation": "summary", "fairness": "fairness"}
@@ -75,3 +76,51 @@ def test_pauses_are_a_part_of_their_own(tmp_path: Path) -> None:
     assert [share for part, _, share in figure.extra["bars"][1]["parts"] if part == "paused"] == [
         pytest.approx(0.26)
     ]
+
+
+def test_a_baseline_that_never_got_there_is_named() -> None:
+    comparison = of(run("fedavg", accuracy=(0.1, 0.2)), run("mifa"), goals=(GOAL,))
+    assert comparison.targets["relative"].isna().all()
+    assert "The baseline fedavg did not reach it, so there are no relative times" in (
+        figures.target_figure(comparison, GOAL, 0).finding
+    )
+    reached = of(run("fedavg"), run("mifa"), goals=(GOAL,))
+    assert "baseline" not in figures.target_figure(reached, GOAL, 0).finding
+
+
+@pytest.mark.parametrize(
+    ("seeds", "times", "differences"),
+    [
+        (2, "An interval needs at least 3 runs.", "Fewer than 3 seeds: there are no intervals"),
+        (
+            3,
+            "With 3 seeds an interval is little more than the range of the runs.",
+            "one of 4 pairs",
+        ),
+        (6, "", ""),
+    ],
+)
+def test_few_seeds_are_told_of(seeds: int, times: str, differences: str) -> None:
+    runs = [run(m, seed) for m in ("fedavg", "mifa") for seed in range(seeds)]
+    comparison = of(*runs, goals=(GOAL,))
+    assert times in figures.target_figure(comparison, GOAL, 0).extra["note"]
+    pairs = figures.pairs(comparison)
+    assert pairs is not None
+    assert differences in pairs.finding + pairs.extra["note"]
+    assert comparison.targets["time_low_s"].isna().all() == (seeds < 3)
+    if seeds == 6:
+        assert "little more" not in figures.target_figure(comparison, GOAL, 0).extra["note"]
+        assert "chance" not in pairs.finding + pairs.extra["note"]
+
+
+def test_pairs_have_the_baseline_first_in_order_and_second_in_place() -> None:
+    runs = [run(name, accuracy=(0.1, end)) for name, end in (("a", 0.5), ("b", 0.7), ("c", 0.4))]
+    comparison = of(*runs, baseline="b", goals=(Target("accuracy", 0.99),))
+    pairs = comparison.pairs[comparison.pairs["quantity"] == "final accuracy"]
+    names = list(zip(pairs["first"], pairs["second"], strict=True))
+    assert names == [("a", "b"), ("c", "b"), ("a", "c")]
+    figure = figures.pairs(comparison)
+    assert figure is not None
+    # Nobody reached the target: nothing to subtract, no row.
+    shown = next(column for column in figure.columns if column.key == "difference")
+    assert shown.values == ["−20.0 pp", "−30.0 pp", "+10.0 pp"]

@@ -170,3 +170,8 @@ def test_intervals_are_those_of_scipy() -> None:
         ).bootstrap_distribution
         expected = np.quantile(resampled[np.isfinite(resampled)], [0.025, 0.975])
         assert (estimate.low, estimate.high) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_target_that_nobody_measured_is_no_target() -> None:
+    timed = facts({**server("fedavg"), "stop": {"target": {"accuracy": 0.9}}})
+    assert Comparison(((timed,), (), None)).goals == ()
