@@ -1,9 +1,10 @@
 """Simulated time for the ServerApp, and for the sleeps of ClientApps.
 
 While :meth:`SimulatedClock.installed` lasts, the clocks of ``time``, ``datetime.now`` and ``date.today``,
-``time.sleep``, and waits with a timeout (locks, events, queues, futures, ``select``, ``asyncio``) use simulated time,
-in the threads that :func:`thread_on` names and for code outside the standard library. All other threads and the rest
-of the standard library, such as logging, keep the time of the host.
+``time.sleep``, and waits (conditions, events, queues, futures, ``select``, ``asyncio``) use simulated time, in the
+threads that :func:`thread_on` names and for code outside the standard library. Threads that the app starts, itself or
+as a pool, are among them: they take turns (:mod:`fedsim.flower.turns`). All other threads and the rest of the standard
+library, such as logging, keep the time of the host.
 
 A ClientApp reads the host's clock, as a program that measures itself expects, but sleeps in its node's simulated time:
 see :func:`on_node`.
@@ -13,18 +14,19 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import queue
 import select
 import selectors
 import sys
+import sysconfig
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from types import BuiltinFunctionType, FrameType, ModuleType
-from typing import Any
+from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
+from typing import Any, Protocol
 
-from fedsim.errors import UserError
-from fedsim.units import NS_PER_S
+from fedsim.units import NEVER, NS_PER_S
 
 EPOCH_S = 1_767_225_600
 """Value of ``time.time()`` at the start of every run: 1 January 2026, 0:00 UTC."""
@@ -33,7 +35,9 @@ _HOST = {name: getattr(time, name) for name in ("sleep", "time", "monotonic", "p
 _HOST |= {f"{name}_ns": getattr(time, f"{name}_ns") for name in _EPOCH_NS}
 _HOST_DATETIME = datetime.datetime
 _HOST_DATE = datetime.date
-_HOST_WAIT, _HOST_START = threading.Condition.wait, threading.Thread.start
+_HOST_WAIT = threading.Condition.wait
+_HOST_START, _HOST_JOIN = threading.Thread.start, threading.Thread.join
+_HOST_LOCK, _HOST_RLOCK = threading.Lock, threading.RLock
 _HOST_SELECT, _HOST_POLL = select.select, selectors.DefaultSelector.select
 _KEPT = frozenset(sys.stdlib_module_names) | {"fedsim", "simpy", "ray"}
 """Packages that keep the host's time."""
@@ -41,13 +45,52 @@ _WAITING = frozenset({"threading", "queue", "concurrent", "asyncio"})
 """Packages of the standard library that read the time to wait for those who call them."""
 _NOT_APPS = frozenset({"fedsim", "simpy", "ray", "flwr", "grpc", "torch"})
 """Packages whose own waits are real."""
+_STARTERS = ("concurrent.futures.thread", "asyncio")
+"""Modules of the standard library that start threads for the code of those who call them."""
+_LIBRARIES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+"""Folders of libraries, whose threads keep the host's time."""
 _PATCHED = ("time", "timeit", "datetime", "select", "queue", "threading", "__main__")
 """Modules of the standard library whose own names are replaced, for code that calls them as ``time.time()``."""
 _PATIENCE, _TICK_NS = 100_000, 10_000_000
 """Readings at one instant after which each further one advances time by a tick: the app is polling, not sleeping."""
 _current = threading.local()
-_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
-"""Threads that the ServerApp has started, which keep the host's time."""
+_helpers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+"""Threads of libraries in the ServerApp, which keep the host's time."""
+Done = Callable[[], bool]
+
+
+class RunEnded(BaseException):
+    """A limit of ``stop`` has been reached; unwinds the ServerApp, which must not catch it."""
+
+
+class Threads(Protocol):
+    """The threads of a ServerApp, which take turns; see :class:`fedsim.flower.turns.Turns`."""
+
+    @property
+    def now_ns(self) -> int:
+        """Simulated nanoseconds since the start."""
+        ...
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the calling thread takes turns."""
+        ...
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether any thread takes turns with the main one."""
+        ...
+
+    def serves(self, thread: threading.Thread) -> bool:
+        """Whether a thread takes turns and has not ended."""
+        ...
+
+    def serve(self, thread: threading.Thread, call: Callable[[], None]) -> None:
+        """Let a thread that has not started take turns; it makes the call."""
+
+    def leave(self) -> bool:
+        """Let the calling thread wait on the host if the run has ended; whether it does."""
+        ...
 
 
 class Node:
@@ -71,12 +114,10 @@ def _apps_frame(frame: FrameType | None) -> FrameType | None:
     return None
 
 
-def _not_simulated(what: str, frame: FrameType) -> UserError:
-    return UserError(
-        f"{what} does not wait in simulated time",
-        where=f"{frame.f_code.co_filename}:{frame.f_lineno}",
-        hint="wait in the ServerApp's own thread, with time.sleep or with a timeout",
-    )
+def _own_frame(frame: FrameType | None) -> FrameType | None:
+    """As :func:`_apps_frame`, but None for code of the app's libraries."""
+    frame = _apps_frame(frame)
+    return None if frame and frame.f_code.co_filename.startswith(_LIBRARIES) else frame
 
 
 def _node() -> Node | None:
@@ -128,81 +169,150 @@ def _reading(name: str) -> Callable[[], float]:
 def _sleep(seconds: float) -> None:
     clock, node = _clock(reads=False), _node()
     if clock is None and node is None:
-        frame = _apps_frame(sys._getframe(1))
-        if frame is not None and threading.current_thread() in _threads:
-            raise _not_simulated("a thread of the ServerApp that sleeps", frame)
         _HOST["sleep"](seconds)
         return
     if seconds < 0:
         raise ValueError("sleep length must be non-negative")
     duration_ns = round(seconds * NS_PER_S)
     if clock is not None:
-        clock.sleep_ns(duration_ns)
+        clock.pass_ns(duration_ns)
     elif node is not None:
         node.slept_ns += duration_ns
 
 
-def _pass_ns(timeout: float | None) -> Callable[[], None] | None:
-    """Lets simulated time pass for a wait of the app's; None if the wait is real."""
+def _waits_on(timeout: float | None) -> SimulatedClock | None:
+    """The clock on which the caller of a function of the standard library waits; None if it waits on the host's."""
     clock: SimulatedClock | None = getattr(_current, "clock", None)
-    if clock is None or timeout is None or timeout <= 0 or not _apps_frame(sys._getframe(2)):
+    if clock is None or (timeout is not None and timeout <= 0):
         return None
-    return lambda: clock.sleep_ns(round(timeout * NS_PER_S))
+    is_apps = _apps_frame(sys._getframe(2)) is not None
+    if clock.threads.is_served:
+        return None if not is_apps and clock.threads.leave() else clock
+    # Without a timeout, only another thread on the clock can end the wait.
+    return clock if is_apps and (timeout is not None or clock.threads.has_threads) else None
 
 
-def _busy() -> bool:
-    """Whether threads of the app are at work, which take the host's time and may end a wait."""
-    return any(thread.is_alive() for thread in _threads)
+def _busy(clock: SimulatedClock) -> bool:
+    """Whether only threads at work on the host's time can end a wait."""
+    return not clock.threads.has_threads and any(thread.is_alive() for thread in _helpers)
 
 
 def _wait(self: threading.Condition, timeout: float | None = None) -> bool:
     """``Condition.wait``, by which events, queues and futures wait."""
-    pass_time = _pass_ns(timeout)
-    if pass_time is None or _busy():
-        notified = _HOST_WAIT(self, timeout)
-        if notified or pass_time is None:
-            return notified
+    clock = _waits_on(timeout)
+    if clock is None:
+        return _HOST_WAIT(self, timeout)
+    if _busy(clock) and _HOST_WAIT(self, timeout):
+        return True
+    # As in the standard library: a lock that notify() releases.
+    waiter, waiters = threading.Lock(), self._waiters  # type: ignore[attr-defined]
+    waiter.acquire()
+    waiters.append(waiter)
     saved = self._release_save()  # type: ignore[attr-defined]
     try:
-        pass_time()
+        clock.wait(lambda: not waiter.locked(), timeout)
+    except RunEnded:
+        if _apps_frame(sys._getframe(1)):
+            raise
+        # An idle thread of a pool goes on waiting, on the host.
     finally:
         self._acquire_restore(saved)  # type: ignore[attr-defined]
-    return False
+        if waiter.locked():
+            waiters.remove(waiter)
+    return not waiter.locked()
 
 
 def _select(readable: Any, writable: Any, other: Any, timeout: float | None = None, /) -> Any:
     """``select.select``."""
-    pass_time = _pass_ns(timeout)
-    if pass_time is None:
+    clock = _waits_on(timeout)
+    if clock is None:
         return _HOST_SELECT(readable, writable, other, timeout)
-    ready = _HOST_SELECT(readable, writable, other, 0)
-    if not any(ready):
-        pass_time()
-        ready = _HOST_SELECT(readable, writable, other, 0)
-    return ready
+    clock.wait(lambda: any(_HOST_SELECT(readable, writable, other, 0)), timeout)
+    return _HOST_SELECT(readable, writable, other, 0)
 
 
 def _poll(self: selectors.DefaultSelector, timeout: float | None = None) -> Any:
     """``DefaultSelector.select``, by which the event loops of ``asyncio`` wait."""
     module = sys._getframe(1).f_globals.get("__name__", "")
-    pass_time = _pass_ns(timeout) if module.startswith("asyncio.") else None
-    if pass_time is None:
+    clock = _waits_on(timeout) if module.startswith("asyncio.") else None
+    if clock is None:
         return _HOST_POLL(self, timeout)
-    ready = _HOST_POLL(self, timeout if _busy() else 0)
+    ready = _HOST_POLL(self, timeout if _busy(clock) else 0)
     if not ready:
-        pass_time()
+        clock.wait(lambda: bool(_HOST_POLL(self, 0)), timeout)
         ready = _HOST_POLL(self, 0)
     return ready
 
 
 def _start(self: threading.Thread) -> None:
-    """``Thread.start``, which notes threads of the app."""
-    frame = _apps_frame(sys._getframe(1))
-    if getattr(_current, "clock", None) is not None and frame is not None:
-        if isinstance(self, threading.Timer):
-            raise _not_simulated("threading.Timer", frame)
-        _threads.add(self)
-    _HOST_START(self)
+    """``Thread.start``: threads of the app take turns, and those of its libraries are noted."""
+    clock: SimulatedClock | None = getattr(_current, "clock", None)
+    starter = sys._getframe(1)
+    if clock is not None and _apps_frame(starter):
+        own, module = _own_frame(starter), starter.f_globals.get("__name__", "")
+        if own is not None and (own is starter or module.startswith(_STARTERS)):
+            clock.threads.serve(self, _on(clock, self.run))
+        else:
+            _helpers.add(self)
+    with thread_on(None):
+        _HOST_START(self)
+
+
+def _on(clock: SimulatedClock, call: Callable[[], None]) -> Callable[[], None]:
+    def run() -> None:
+        with thread_on(clock):
+            call()
+
+    return run
+
+
+def _join(self: threading.Thread, timeout: float | None = None) -> None:
+    """``Thread.join``."""
+    clock: SimulatedClock | None = getattr(_current, "clock", None)
+    if clock is None or not clock.threads.serves(self):
+        _HOST_JOIN(self, timeout)
+    else:
+        clock.wait(lambda: not self.is_alive(), timeout)
+
+
+class _Lock:
+    """A lock of the app: while a thread waits for it, the others take their turns."""
+
+    def __init__(self) -> None:
+        self._lock = _HOST_LOCK()
+        self.locked, self.release = self._lock.locked, self._lock.release
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """As of ``threading.Lock``."""
+        clock: SimulatedClock | None = getattr(_current, "clock", None)
+        if not blocking or clock is None or not clock.threads.has_threads:
+            return self._lock.acquire(blocking, timeout)
+        until_ns = NEVER if timeout < 0 else clock.now_ns() + round(timeout * NS_PER_S)
+        while not self._lock.acquire(False):
+            if clock.now_ns() >= until_ns:
+                return False
+            clock.pass_ns(until_ns - clock.now_ns(), lambda: not self.locked())
+        return True
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+
+def _make_lock() -> Any:
+    """``threading.Lock``."""
+    return _Lock() if _own_frame(sys._getframe(1)) else _HOST_LOCK()
+
+
+def _make_rlock() -> Any:
+    """``threading.RLock``."""
+    if not _own_frame(sys._getframe(1)):
+        return _HOST_RLOCK()
+    lock = threading._PyRLock()  # type: ignore[attr-defined]
+    lock._block = _Lock()
+    return lock
 
 
 def _of_moment(name: str) -> Callable[..., Any]:
@@ -292,10 +402,13 @@ _STAND_INS: dict[Any, Any] = {_HOST[name]: _reading(name) for name in _HOST if n
 _STAND_INS |= {_HOST["sleep"]: _sleep, _HOST_DATETIME: _Datetime, _HOST_DATE: _Date}
 _STAND_INS |= {getattr(time, name): _of_moment(name) for name in ("localtime", "gmtime", "ctime")}
 _STAND_INS |= {time.strftime: _of_moment("strftime"), time.clock_gettime: _clock_gettime}
-_STAND_INS |= {select.select: _select}
+_STAND_INS |= {_HOST_LOCK: _make_lock, _HOST_RLOCK: _make_rlock}
+# Idle threads of a pool wait for work in such a queue, and only the one in Python waits by a condition.
+_STAND_INS |= {select.select: _select, queue.SimpleQueue: queue._PySimpleQueue}  # type: ignore[attr-defined]
 _METHODS: tuple[tuple[type, str, Any], ...] = (
     (threading.Condition, "wait", _wait),
     (threading.Thread, "start", _start),
+    (threading.Thread, "join", _join),
     (selectors.DefaultSelector, "select", _poll),
 )
 
@@ -304,15 +417,27 @@ class SimulatedClock:
     """The clock of one run.
 
     Args:
-        now_ns: returns simulated nanoseconds since the start.
-        sleep_ns: lets simulated time pass.
+        threads: the threads on this clock.
+        pass_ns: lets simulated time pass for the calling thread, for so many nanoseconds or until a condition holds.
     """
 
-    def __init__(self, now_ns: Callable[[], int], sleep_ns: Callable[[int], None]) -> None:
-        self.now_ns = now_ns
-        self.sleep_ns = sleep_ns
+    def __init__(self, threads: Threads, pass_ns: Callable[[int, Done], None]) -> None:
+        self.threads = threads
+        self._pass_ns = pass_ns
         self._read_at_ns = -1
         self._readings = 0
+
+    def now_ns(self) -> int:
+        """Simulated nanoseconds since the start."""
+        return self.threads.now_ns
+
+    def pass_ns(self, duration_ns: int, done: Done = lambda: False) -> None:
+        """Let simulated time pass for the calling thread."""
+        self._pass_ns(duration_ns, done)
+
+    def wait(self, done: Done, timeout: float | None) -> None:
+        """Let simulated time pass until a condition holds or the timeout has passed."""
+        self.pass_ns(NEVER if timeout is None else round(timeout * NS_PER_S), done)
 
     def note_reading(self) -> None:
         """Note that the app reads the time; if it only does that many times in a row, time advances."""
@@ -320,7 +445,7 @@ class SimulatedClock:
             self._readings = 0
         self._readings += 1
         if self._readings > _PATIENCE:
-            self.sleep_ns(_TICK_NS)
+            self.pass_ns(_TICK_NS)
         self._read_at_ns = self.now_ns()
 
     def was_read(self) -> bool:
@@ -348,7 +473,7 @@ class SimulatedClock:
                 continue
             for key, value in list(vars(module).items()):
                 # Compared by identity, because == may do anything for unknown objects.
-                if type(value) in (BuiltinFunctionType, type) and id(value) in _IDS:
+                if type(value) in _KINDS and id(value) in _IDS:
                     replaced.append((module, key, value))
                     setattr(module, key, _STAND_INS[value])
         try:
@@ -359,6 +484,7 @@ class SimulatedClock:
 
 
 _IDS = frozenset(map(id, _STAND_INS))
+_KINDS = (BuiltinFunctionType, FunctionType, type)
 
 
 @contextlib.contextmanager

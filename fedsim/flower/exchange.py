@@ -20,6 +20,7 @@ from typing_extensions import override
 
 from fedsim.devices.population import Population
 from fedsim.flower.client import Answer
+from fedsim.flower.clock import RunEnded
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose, Stream
@@ -295,10 +296,6 @@ class _Parcels:
         """Forget a message that has ended."""
         self._workloads.pop(dispatch.dispatch_id, None)
         return self.of_dispatch.pop(dispatch.dispatch_id)
-
-
-class RunEnded(BaseException):
-    """A limit of ``stop`` has been reached; unwinds the ServerApp, which must not catch it."""
 
 
 class Exchange:

@@ -13,7 +13,7 @@ from typing_extensions import override
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer, Job
-from fedsim.flower.clock import EPOCH_S
+from fedsim.flower.clock import EPOCH_S, Done, SimulatedClock
 from fedsim.flower.exchange import Exchange, Kind, Parcel, State, Work
 from fedsim.flower.turns import Turns
 from fedsim.flower.workers import Workers
@@ -57,6 +57,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
     Args:
         exchange: time, devices and links.
         turns: lets time pass.
+        clock: the clock of the ServerApp.
         nodes: the nodes.
         workers: run the ClientApps.
         params: how work is counted, and which nodes are shown.
@@ -74,6 +75,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         self,
         exchange: Exchange,
         turns: Turns,
+        clock: SimulatedClock,
         nodes: Nodes,
         workers: Workers,
         params: FlowerParams,
@@ -84,6 +86,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
     ) -> None:
         self._exchange = exchange
         self._turns = turns
+        self._clock = clock
         self._nodes = nodes
         self._workers = workers
         self._params = params
@@ -216,6 +219,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
 
     def _push(self, messages: Iterable[fl.Message], *, infer_version: bool = False) -> list[Parcel]:
         """Serialize and send messages; a message to an unknown node is refused, as by a SuperLink."""
+        self._turns.check_in()
         exchange = self._exchange
         self._questions = self._empty_pulls = 0
         self._slept_in_vain = False
@@ -344,7 +348,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         """Let time pass until something happens, but at most one second for an app that watches the clock."""
         exchange = self._exchange
         before = exchange.now_ns
-        until_ns = before + NS_PER_S if self._turns.clock.was_read() else self._next_arrival_ns()
+        until_ns = before + NS_PER_S if self._clock.was_read() else self._next_arrival_ns()
         self._turns.wait(lambda: exchange.now_ns > before, until_ns)
 
     def _next_arrival_ns(self) -> int:
@@ -354,17 +358,17 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             return NEVER
         return exchange.population.availability.next_arrival(exchange.now_ns)
 
-    def sleep_ns(self, duration_ns: int) -> None:
-        """Let the ServerApp sleep.
+    def pass_ns(self, duration_ns: int, done: Done) -> None:
+        """Let the ServerApp sleep, or wait until a condition holds.
 
         An app that waits for nodes looks for them, sleeps and looks again. While no message is under way, such a sleep
         is extended to a multiple of its length, until another node comes online; the result is the same. The sleeps of
-        an app that also watches the clock are not extended, because it may stop waiting earlier. If no other node will
-        ever come online, the wait lasts until the end of the run.
+        an app that also watches the clock, or has threads, are not extended, because it may stop waiting earlier. If no
+        other node will ever come online, the wait lasts until the end of the run.
         """
         exchange = self._exchange
         in_vain = 0 < self._questions <= 2 and not exchange.under_way and duration_ns > 0
-        in_vain = in_vain and not self._turns.clock.was_read()
+        in_vain = in_vain and not (self._clock.was_read() or self._turns.has_threads)
         sleeps = 1
         if in_vain and self._slept_in_vain:
             next_ns = self._next_arrival_ns()
@@ -374,7 +378,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             sleeps = max(1, -(-(next_ns - exchange.now_ns) // duration_ns))
         self._slept_in_vain = in_vain
         self._questions = self._empty_pulls = 0
-        self._turns.wait(lambda: False, exchange.now_ns + sleeps * duration_ns)
+        self._turns.wait(done, exchange.now_ns + sleeps * duration_ns)
 
     def _take(self, message_ids: Iterable[str]) -> list[tuple[Parcel | None, fl.Message]]:
         """The replies, and errors, that the server has for these messages, in order of arrival."""

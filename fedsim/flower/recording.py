@@ -143,7 +143,7 @@ class Recording:
             while manager.num_available() < num_clients:
                 if self._exchange.now_ns >= end_ns:
                     return False
-                clock.sleep_ns(NS_PER_S)
+                clock.pass_ns(NS_PER_S)
             return True
 
         def timed(record: logging.LogRecord) -> bool:
@@ -156,7 +156,9 @@ class Recording:
             patch = mock.patch.object
             stack.enter_context(patch(fl.Result, "__init__", initialize_observed))
             stack.enter_context(patch(fl.SimpleClientManager, "wait_for", wait_for))
-            stack.enter_context(patch(fl.server_module, "concurrent", turns.concurrent(on_joined)))
+            stack.enter_context(
+                patch(fl.server_module, "concurrent", turns.concurrent(clock, on_joined))
+            )
             for name, prefix, is_loss in (
                 ("add_loss_centralized", "", True),
                 ("add_metrics_centralized", "", False),

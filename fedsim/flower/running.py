@@ -27,8 +27,8 @@ from fedsim.devices.population import Population
 from fedsim.errors import FedsimError, UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer, apps_traceback, load_component
-from fedsim.flower.clock import SimulatedClock, thread_on
-from fedsim.flower.exchange import Exchange, Kind, Parcel, RunEnded, Work
+from fedsim.flower.clock import RunEnded, SimulatedClock, thread_on
+from fedsim.flower.exchange import Exchange, Kind, Parcel, Work
 from fedsim.flower.grid import Nodes, SimulatedGrid
 from fedsim.flower.recording import Recording
 from fedsim.flower.settings import load_devices, resolved
@@ -172,11 +172,10 @@ def execute(
     folder.require_free(overwrite)
     with loaded.locating_errors():
         population, evaluating, names = _populations(loaded, params)
-    server_app = (
-        load_component(app.server.reference, app.server.folder, fl.ServerApp)
-        if isinstance(app.server, AppSource)
-        else app.server
-    )
+    server_app = app.server
+    if isinstance(app.server, AppSource):
+        with SimulatedClock.installed():  # For the locks of its modules.
+            server_app = load_component(app.server.reference, app.server.folder, fl.ServerApp)
     nodes = Nodes.make(params.clients, scenario.seed, app.run_config)
     workers = make_workers(params.workers, app.client, params.threads)
     with contextlib.closing(workers), folder.claimed(overwrite=overwrite):
@@ -217,11 +216,12 @@ def execute(
                 }
                 exchange.on_version = lambda: on_progress(_progress(exchange, recording, limits))
             # The grid needs the clock's threads, and the clock sleeps through the grid.
-            clock = SimulatedClock(lambda: exchange.now_ns, lambda span_ns: grid.sleep_ns(span_ns))
-            turns = Turns(exchange, clock)
+            turns = Turns(exchange)
+            clock = SimulatedClock(turns, lambda span_ns, done: grid.pass_ns(span_ns, done))
             grid = SimulatedGrid(
                 exchange,
                 turns,
+                clock,
                 nodes,
                 workers,
                 params,
@@ -232,7 +232,7 @@ def execute(
             try:
                 observing = recording.observing(turns, clock, grid.close_round)
                 with observing, clock.installed(), thread_on(clock):
-                    _serve(server_app, grid, recording, nodes)
+                    _serve(server_app, grid, turns, recording, nodes)
             except BaseException as error:
                 writer.close()
                 interrupted = isinstance(error, KeyboardInterrupt)
@@ -322,9 +322,13 @@ def _notes(errors: int) -> list[str]:
 
 
 def _serve(
-    server_app: fl.ServerApp, grid: SimulatedGrid, recording: Recording, nodes: Nodes
+    server_app: fl.ServerApp,
+    grid: SimulatedGrid,
+    turns: Turns,
+    recording: Recording,
+    nodes: Nodes,
 ) -> None:
-    """Run the ServerApp in this thread until it returns or the run ends."""
+    """Run the ServerApp in this thread until it returns or the run ends; then its other threads are unwound."""
     seed = Stream(nodes.seed, Purpose.FLOWER, 2).hash(0) >> 32
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - the generator that apps use
@@ -356,6 +360,7 @@ def _serve(
             f"the ServerApp failed {after} after the start\n{apps_traceback(error).rstrip()}"
         ) from error
     finally:
+        turns.stop()
         _running.pop()
 
 

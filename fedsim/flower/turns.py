@@ -1,7 +1,10 @@
 """Threads of a ServerApp in simulated time: one at a time, in a fixed order.
 
-Flower's older server sends each message from a thread of a pool and waits for all of them. :class:`Turns` stands in for
-the pool: a thread runs until it waits for simulated time to pass, then the next one; time passes when all of them wait.
+A thread runs until it waits: for replies, for simulated time to pass, or for another thread. Then the next one runs, in
+the order in which they were started, and simulated time passes when all of them wait. So only the main thread, which
+resumes the others while it waits itself, lets events happen, and the same run gives the same bits.
+
+Flower's older server sends each message from a thread of a pool, for which :meth:`Turns.concurrent` stands in.
 """
 
 from __future__ import annotations
@@ -14,37 +17,57 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
-from fedsim.flower.clock import SimulatedClock, thread_on
-from fedsim.flower.exchange import Exchange, RunEnded
+from fedsim.errors import UserError
+from fedsim.flower.clock import Done, RunEnded, SimulatedClock, thread_on
+from fedsim.flower.exchange import Exchange
 from fedsim.units import NEVER
 
-Done = Callable[[], bool]
 _current = threading.local()
 
 
 class _Thread:
-    """One call in a thread that runs only while :meth:`resume` waits for it."""
+    """A thread that runs only while :meth:`resume` waits for it.
 
-    def __init__(self, call: Callable[[], None], clock: SimulatedClock) -> None:
+    Attributes:
+        thread: the thread.
+        is_pooled: whether it sends one message for Flower's older server.
+        done, until_ns: the condition and the time for which it waits.
+        stopped: whether the run has ended.
+        left: whether it takes no more turns, because it has ended or waits on the host.
+        ended: whether its call has returned.
+    """
+
+    def __init__(self, thread: threading.Thread, *, is_pooled: bool) -> None:
+        self.thread, self.is_pooled = thread, is_pooled
         self.done: Done = lambda: True
         self.until_ns = NEVER
-        self.ended = False
-        self._stopped = False
-        self._turn, self._back = threading.Semaphore(0), threading.Semaphore(0)
-        self._thread = threading.Thread(target=self._main, args=(call, clock), daemon=True)
-        self._thread.start()
+        self.stopped = self.left = self.ended = False
+        self._turn, self._back = threading.Lock(), threading.Lock()
+        self._turn.acquire()
+        self._back.acquire()
 
-    def _main(self, call: Callable[[], None], clock: SimulatedClock) -> None:
+    def main(self, call: Callable[[], None]) -> None:
+        """Make the call in the thread."""
         _current.thread = self
         self._turn.acquire()
-        with thread_on(clock):
-            call()
-        self.ended = True
-        self._back.release()
+        try:
+            if not self.stopped:
+                call()
+        except RunEnded:
+            pass
+        finally:
+            self.ended = True
+            self.leave()
+
+    def leave(self) -> None:
+        """Called in the thread: take no more turns."""
+        if not self.left:
+            self.left = True
+            self._back.release()
 
     def resume(self, *, stopped: bool = False) -> None:
-        """Let the thread run until it waits again, or ends."""
-        self._stopped = stopped
+        """Let the thread run until it waits again, or leaves."""
+        self.stopped = stopped
         self._turn.release()
         self._back.acquire()
 
@@ -53,7 +76,7 @@ class _Thread:
         self.done, self.until_ns = done, until_ns
         self._back.release()
         self._turn.acquire()
-        if self._stopped:
+        if self.stopped:
             raise RunEnded
 
 
@@ -62,69 +85,142 @@ class Turns:
 
     Args:
         exchange: the exchange whose time passes.
-        clock: the clock of the threads.
     """
 
-    def __init__(self, exchange: Exchange, clock: SimulatedClock) -> None:
+    def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self.clock = clock
         self._main = threading.get_ident()
+        self._threads: list[_Thread] = []
+
+    @property
+    def now_ns(self) -> int:
+        """Simulated nanoseconds since the start."""
+        return self._exchange.now_ns
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the calling thread takes turns with the main one."""
+        return hasattr(_current, "thread")
 
     @property
     def is_pooled(self) -> bool:
-        """Whether the calling thread is one of a pool."""
-        return hasattr(_current, "thread")
+        """Whether the calling thread is one of the pool of Flower's older server."""
+        return self.is_served and bool(_current.thread.is_pooled)
 
     @property
     def is_foreign(self) -> bool:
         """Whether the calling thread is on host time."""
-        return threading.get_ident() != self._main and not self.is_pooled
+        return threading.get_ident() != self._main and not self.is_served
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether any thread takes turns with the main one."""
+        return bool(self._threads)
+
+    def serves(self, thread: threading.Thread) -> bool:
+        """Whether a thread takes turns and has not ended."""
+        return any(each.thread is thread for each in self._threads)
+
+    def serve(self, thread: threading.Thread, call: Callable[[], None]) -> None:
+        """Let a thread that has not started take turns; it makes the call."""
+        self._serve(thread, call, is_pooled=False)
+
+    def _serve(
+        self, thread: threading.Thread, call: Callable[[], None], *, is_pooled: bool
+    ) -> _Thread:
+        served = _Thread(thread, is_pooled=is_pooled)
+        self._threads.append(served)
+        thread.run = functools.partial(served.main, call)  # type: ignore[method-assign]
+        return served
+
+    def leave(self) -> bool:
+        """Let the calling thread, which takes turns, wait on the host if the run has ended; whether it does."""
+        thread: _Thread = _current.thread
+        if thread.stopped:
+            thread.leave()
+        return thread.stopped
+
+    def check_in(self) -> None:
+        """Called in each thread before it sends messages or waits.
+
+        Raises:
+            RunEnded: the run has ended.
+            UserError: the calling thread is on host time.
+        """
+        if self.is_served and _current.thread.stopped:
+            raise RunEnded
+        if self.is_foreign:
+            raise UserError(
+                "the grid was used from a thread of a library, which does not wait in simulated time",
+                where=threading.current_thread().name,
+                hint="start the threads of the ServerApp with threading.Thread, ThreadPoolExecutor or "
+                "asyncio.to_thread, in the app's own code",
+            )
 
     def wait(self, done: Done, until_ns: int = NEVER) -> None:
         """Let simulated time pass until ``done`` holds or the time is up.
 
         Raises:
             RunEnded: the run has ended.
+            UserError: the calling thread is on host time.
         """
-        thread: _Thread | None = getattr(_current, "thread", None)
-        if thread is None:
-            self._exchange.run_until(done, until_ns)
-        elif not done():
-            thread.wait(done, until_ns)
+        self.check_in()
+        if self.is_served:
+            if not done():
+                _current.thread.wait(done, until_ns)
+            return
+
+        try:
+            while True:
+                for thread in list(self._threads):
+                    if self._is_ready(thread):
+                        self._resume(thread)
+                self._exchange.run_until(
+                    lambda: done() or any(map(self._is_ready, self._threads)),
+                    min([until_ns, *(each.until_ns for each in self._threads)]),
+                )
+                if done() or self.now_ns >= until_ns:
+                    return
+        except RunEnded:
+            self.stop()
+            raise
+
+    def _is_ready(self, thread: _Thread) -> bool:
+        return thread.done() or self.now_ns >= thread.until_ns
+
+    def _resume(self, thread: _Thread, *, stopped: bool = False) -> None:
+        thread.resume(stopped=stopped)
+        if thread.left:
+            self._threads.remove(thread)
+        if thread.ended:
+            thread.thread.join()  # So that it is not alive for the others.
+
+    def stop(self) -> None:
+        """Unwind all threads, one after another."""
+        while self._threads:
+            self._resume(self._threads[0], stopped=True)
 
     def run_all(self, calls: Iterable[Callable[[], None]], limit: int | None) -> None:
-        """Run calls in threads, at most ``limit`` at once, until all have returned.
+        """Run calls in threads of a pool, at most ``limit`` at once, until all have returned.
 
         Raises:
             RunEnded: the run has ended.
         """
-        waiting: list[_Thread] = []
         rest = list(calls)[::-1]
+        running: list[_Thread] = []
+        while running or rest:
+            while rest and (limit is None or len(running) < limit):
+                thread = threading.Thread(daemon=True)
+                running.append(self._serve(thread, rest.pop(), is_pooled=True))
+                thread.start()
+            self.wait(lambda: any(thread.left for thread in running))  # noqa: B023 - called before the loop goes on
+            running = [thread for thread in running if not thread.left]
 
-        def ready(thread: _Thread) -> bool:
-            return thread.done() or self._exchange.now_ns >= thread.until_ns
-
-        def any_ready() -> bool:
-            return any(map(ready, waiting))
-
-        try:
-            while waiting or rest:
-                while rest and (limit is None or len(waiting) < limit):
-                    waiting.append(_Thread(rest.pop(), self.clock))
-                for thread in [thread for thread in waiting if ready(thread)]:
-                    thread.resume()
-                waiting = [thread for thread in waiting if not thread.ended]
-                if waiting and not any_ready():
-                    self.wait(any_ready, min(thread.until_ns for thread in waiting))
-        except RunEnded:
-            for thread in waiting:
-                thread.resume(stopped=True)
-            raise
-
-    def concurrent(self, on_joined: Callable[[], None]) -> Any:
+    def concurrent(self, clock: SimulatedClock, on_joined: Callable[[], None]) -> Any:
         """A stand-in for the module ``concurrent``, with ``futures.ThreadPoolExecutor`` and ``futures.wait``.
 
         Args:
+            clock: the clock of the threads.
             on_joined: called when all threads of a pool have ended.
         """
         turns = self
@@ -148,7 +244,8 @@ class Turns:
 
             def call(future: Future[Any]) -> None:
                 try:
-                    future.set_result(submitted.pop(future)[0]())
+                    with thread_on(clock):
+                        future.set_result(submitted.pop(future)[0]())
                 except RunEnded:
                     return
                 except Exception as error:

@@ -8,6 +8,7 @@ import datetime
 import logging
 import queue
 import select
+import sysconfig
 import threading
 import time
 from collections.abc import Callable
@@ -16,24 +17,32 @@ from concurrent.futures import wait as futures_wait
 from datetime import datetime as imported_datetime
 from time import monotonic as imported_monotonic
 from time import sleep as imported_sleep
+from typing import Any, cast
 
 import pytest
 
-from fedsim.errors import UserError
 from fedsim.flower.clock import EPOCH_S, SimulatedClock, on_node, thread_on
+from fedsim.flower.turns import Turns
 
 S = 1_000_000_000
 
 
 class Time:
+    """An exchange in which nothing happens."""
+
     def __init__(self) -> None:
         self.now_ns = 0
+        self.turns = Turns(cast(Any, self))
 
     def clock(self) -> SimulatedClock:
-        return SimulatedClock(lambda: self.now_ns, self.sleep)
+        return SimulatedClock(
+            self.turns, lambda span_ns, done: self.turns.wait(done, self.now_ns + span_ns)
+        )
 
-    def sleep(self, duration_ns: int) -> None:
-        self.now_ns += duration_ns
+    def run_until(self, done: Callable[[], bool], until_ns: int) -> None:
+        if not done():
+            assert until_ns < 10**6 * S, "nothing will end this wait"
+            self.now_ns = max(self.now_ns, until_ns)
 
 
 def test_every_name_means_simulated_time() -> None:
@@ -70,14 +79,10 @@ def test_instances_and_subclasses_of_datetime_are_what_they_were() -> None:
         assert isinstance(Own(2020, 1, 2), datetime.datetime)
 
 
-def test_other_threads_and_the_standard_library_keep_the_time_of_the_host() -> None:
+def test_the_standard_library_keeps_the_time_of_the_host() -> None:
     real = time.time()
-    clock, seen = Time().clock(), []
+    clock = Time().clock()
     with clock.installed(), thread_on(clock):
-        thread = threading.Thread(target=lambda: seen.append(time.time()))
-        thread.start()
-        thread.join(timeout=30)
-        assert seen[0] == pytest.approx(real, abs=60)
         assert logging.LogRecord("", 0, "", 0, "", (), None).created == pytest.approx(real, abs=60)
         with thread_on(None):
             assert time.time() == pytest.approx(real, abs=60)
@@ -158,14 +163,121 @@ def test_a_wait_that_ends_early_takes_no_time() -> None:
         assert clock.now_ns() == 0
 
 
-def test_what_cannot_wait_in_simulated_time_is_an_error_that_names_the_line() -> None:
+def _sleep_in_threads(note: Callable[[str], None]) -> None:
+    """Sleeps of 2, 3 and 3 s by two threads of a pool."""
+
+    def sleep(name: str, seconds: float) -> None:
+        time.sleep(seconds)
+        note(name)
+
+    with ThreadPoolExecutor(2) as pool:
+        for name, seconds in (("a", 2), ("b", 3), ("c", 3)):
+            pool.submit(sleep, name, seconds)
+
+
+def _pass_items(note: Callable[[str], None]) -> None:
+    """A thread makes an item every 2 s, and another one consumes them."""
+    items = queue.Queue[str]()
+
+    def make() -> None:
+        for item in "abc":
+            imported_sleep(2)
+            items.put(item)
+
+    def consume() -> None:
+        for _ in "abc":
+            note(items.get())
+
+    threads = [threading.Thread(target=target) for target in (consume, make)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _take_turns(note: Callable[[str], None]) -> None:
+    """A timer, a barrier, and a thread that the main one does not wait for long enough."""
+    barrier = threading.Barrier(2)
+    threading.Timer(2, lambda: (barrier.wait(), note("a"))).start()
+    barrier.wait()
+    thread = threading.Thread(target=lambda: (time.sleep(3), note("c")))
+    thread.start()
+    thread.join(1)
+    note("b")
+    assert thread.is_alive()
+    thread.join()
+    assert not thread.is_alive()
+
+
+def _contend(note: Callable[[str], None]) -> None:
+    """Two threads that sleep while they hold a lock, and a third one that gives up."""
+    lock, patient = threading.RLock(), threading.Lock()
+
+    def sleep(name: str) -> None:
+        with patient, lock, lock:
+            time.sleep(2)
+            note(name)
+
+    def give_up() -> None:
+        assert not patient.acquire(timeout=3)
+        note("b")
+
+    with ThreadPoolExecutor() as pool:
+        pool.submit(sleep, "a")
+        pool.submit(sleep, "c")
+        assert pool.submit(give_up).exception() is None
+
+
+def _gather(note: Callable[[str], None]) -> None:
+    """Blocking calls of a coroutine."""
+
+    def block(name: str, seconds: float) -> None:
+        time.sleep(seconds)
+        note(name)
+
+    async def main() -> None:
+        blocking = (asyncio.to_thread(block, name, s) for name, s in (("b", 3), ("a", 2)))
+        await asyncio.gather(*blocking, asyncio.sleep(1))
+        await asyncio.sleep(2)
+        note("c")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("way", "times"),
+    [
+        (_sleep_in_threads, {"a": 2, "b": 3, "c": 5}),
+        (_pass_items, {"a": 2, "b": 4, "c": 6}),
+        (_take_turns, {"a": 2, "b": 3, "c": 5}),
+        (_contend, {"a": 2, "b": 3, "c": 4}),
+        (_gather, {"a": 2, "b": 3, "c": 5}),
+    ],
+)
+def test_threads_of_the_app_take_turns(
+    way: Callable[[Callable[[str], None]], None], times: dict[str, int]
+) -> None:
+    began = time.monotonic()
+    seen: dict[str, float] = {}
     clock = Time().clock()
     with clock.installed(), thread_on(clock):
-        with pytest.raises(UserError, match=r"threading\.Timer does not wait") as caught:
-            threading.Timer(2, print).start()
-        assert str(caught.value.where).startswith(f"{__file__}:")
-        with ThreadPoolExecutor(1) as pool, pytest.raises(UserError, match="thread of the"):
-            pool.submit(lambda: time.sleep(2)).result()
+        way(lambda name: seen.update({name: time.monotonic()}))
+    assert {name: pytest.approx(at, abs=1e-3) for name, at in seen.items()} == times
+    assert list(seen) == sorted(times)
+    assert time.monotonic() - began < 5
+
+
+def test_threads_of_libraries_keep_the_time_of_the_host() -> None:
+    real, seen = time.time(), []
+    path = f"{sysconfig.get_path('purelib')}/library.py"
+    library: dict[str, Any] = {"__name__": "library"}
+    exec(compile("def start(thread):\n    thread.start()", path, "exec"), library)
+    clock = Time().clock()
+    with clock.installed(), thread_on(clock):
+        thread = threading.Thread(target=lambda: seen.append(time.time()))
+        library["start"](thread)
+        thread.join(timeout=30)
+    assert seen[0] == pytest.approx(real, abs=60)
 
 
 def test_every_clock_is_simulated() -> None:
