@@ -47,11 +47,11 @@ def observed_changes(
     counts["after_window"] = int(np.count_nonzero(late))
     out_of_order = (device[1:] == device[:-1]) & (time_us[1:] < time_us[:-1])
     disorder = int(np.count_nonzero(out_of_order))
-    # The first row of each device has its initial states.
+    # A row at time 0 that changes nothing has the initial states.
     present = np.unique(device)
     device, time_us = device[~late], time_us[~late]
     device = np.append(present, device)
-    time_us = np.append(np.full(len(present), min(0, time_us.min(initial=0))), time_us)
+    time_us = np.append(np.zeros(len(present), np.int64), time_us)
     order = np.lexsort((time_us, device))
     device, time_us = device[order], time_us[order]
     states = {}

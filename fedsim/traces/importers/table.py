@@ -72,10 +72,10 @@ class Table(Importer):
     such as ``2024-05-01T08:00:00+02:00``.
 
     Instead of ``start`` and ``end``, a log of changes has ``time`` and a column per state, of any name (``state``,
-    ``charging``, ``network``); a cell is the state from that time on, an empty one leaves it as it was. In a log with
-    one change per row, ``key`` names the state and ``state`` gives its value. The option ``online`` says in which
-    states a device is available. A device is observed from when its states decide this until its last row, which may
-    repeat a state.
+    ``charging``, ``Screen On``, which rules call ``screen_on``); a cell is the state from that time on, an empty one
+    leaves it as it was. In a log with one change per row, ``key`` names the state and ``state`` gives its value. The
+    option ``online`` says in which states a device is available. A device is observed from when its states decide this
+    until its last row, which may repeat a state.
     """
 
     name = "table"
@@ -401,9 +401,9 @@ def _columns(source: SourceFile) -> tuple[dict[str, list[str]], list[int]]:
             if other_separator([column]):
                 hint = "separate the columns by commas"
             raise source.error(f"has the unknown column '{column}'", hint, line=1)
-    columns = {name.lower(): cells for name, cells in columns.items()}
+    columns = {_key(name): cells for name, cells in columns.items()}
     if is_log and {"key", "state"} <= set(columns):
-        keys, states = [key.lower() for key in columns.pop("key")], columns.pop("state")
+        keys, states = [_key(key) for key in columns.pop("key")], columns.pop("state")
         changes = list(zip(keys, states, strict=True))
         columns = {
             name: [state if key == name else "" for key, state in changes]
@@ -420,6 +420,11 @@ def _columns(source: SourceFile) -> tuple[dict[str, list[str]], list[int]]:
     if not lines:
         raise source.error("has no rows")
     return columns, lines
+
+
+def _key(name: str) -> str:
+    """A column's name as a rule can contain it."""
+    return re.sub(r"\W+", "_", name.lower())
 
 
 class _Clock:

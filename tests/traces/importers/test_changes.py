@@ -14,6 +14,7 @@ import pytest
 
 from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.eligibility import INITIAL
 from tests.traces.helpers import import_, intervals, put, refused
 
 US = 1_000_000
@@ -83,7 +84,7 @@ def test_the_window_ends_the_last_state(tmp_path: Path) -> None:
 
 
 PHONES = """\
-device,time,state,charging,Network,battery,model
+device,time,state,charging,Network,Battery-level,model
 a,0,on,no,wifi,50,P1
 a,10,,yes,,,
 a,20,,,cell,,
@@ -100,7 +101,7 @@ a,60,,no,,,
         ("state == on and charging and network == WiFi", [(10, 20), (40, 60)]),
         ("network != wifi or not state", [(20, 40)]),
         ("state and (network == cell or not charging)", [(0, 10), (20, 30)]),
-        ("battery >= 20", [(0, 30)]),
+        ("battery_level >= 20", [(0, 30)]),
     ],
 )
 def test_rules_over_several_states(
@@ -208,7 +209,7 @@ def test_random_logs_agree_with_sampling(tmp_path: Path, seed: int) -> None:
     rows = [
         (
             str(rng.integers(4)),
-            int(rng.integers(0, 25)),
+            int(rng.integers(-5, 25)),
             *rng.choice(["on", "off", ""], 3, p=[0.3, 0.3, 0.4]),
         )
         for _ in range(30)
@@ -251,3 +252,21 @@ def test_random_logs_agree_with_sampling(tmp_path: Path, seed: int) -> None:
             assert {inside} == values[second]
             compared += 1
     assert compared
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize(
+    "rule", ["charging and network == wifi and lock", "network in (wifi, 4g) and not screen"]
+)
+def test_flashs_events_as_a_log(real_traces: Path, tmp_path: Path, rule: str) -> None:
+    """The importer of FLASH's format, which has a different algorithm, finds the same intervals."""
+    file = real_traces / "format_fixtures" / "flash_state_traces.json"
+    flash = import_("flash", file, eligibility=rule)
+    rows = [
+        f"{row['device_id']},{row['time_us']},{row['key']},{row['value']}\n"
+        for row in flash.tables["device_events"].to_pylist()
+    ]
+    log = put(tmp_path / "log.csv", "device,time,key,state\n" + "".join(rows))
+    bundle = import_("table", log, time_unit="us", online=rule, initial=INITIAL)
+    assert sum(map(len, intervals(flash).values())) > 10
+    assert intervals(bundle) == intervals(flash)
