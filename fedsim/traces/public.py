@@ -11,6 +11,8 @@ from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.importers import import_bundle
 from fedsim.vocabulary.formatting import format_names
 
+HOST = "https://raw.githubusercontent.com"
+
 
 @dataclass(frozen=True)
 class PublicTrace:
@@ -25,8 +27,6 @@ class PublicTrace:
         importer: name of the importer.
         license: license of the files, as their repository gives it.
         citation: what to cite.
-        caveat: limits of the data.
-        host: address that serves files of repositories.
     """
 
     description: str
@@ -37,8 +37,6 @@ class PublicTrace:
     importer: str
     license: str
     citation: str
-    caveat: str | None = None
-    host: str = "https://raw.githubusercontent.com"
 
     def fetch(self, name: str, bundle_name: str) -> TraceBundle:
         """The bundle, from files that are downloaded to the cache unless they are there.
@@ -51,7 +49,7 @@ class PublicTrace:
         hint = f"download these files elsewhere, put them into {cache}, and run the command again: {origin}"
         paths = []
         for file, digest in self.files.items():
-            url = f"{self.host}/{self.repository}/{self.commit}/{self.folder}/{file}"
+            url = f"{HOST}/{self.repository}/{self.commit}/{self.folder}/{file}"
             remote = Remote((url,), f"sha256:{digest}")
             paths.append(retrieve(remote, cache, where=f"trace {name}", hint=hint))
         importer = CATALOG.parts("importer")[self.importer]
@@ -60,7 +58,6 @@ class PublicTrace:
             source=origin,
             license=self.license,
             citation=self.citation,
-            caveat=self.caveat,
         )
         return import_bundle(importer, paths, params)
 
@@ -103,7 +100,6 @@ TRACES: Mapping[str, PublicTrace] = {
         "ai_benchmark",
         "BSD-2-Clause",
         f"Ignatov et al.: AI Benchmark: All About Deep Learning on Smartphones in 2019, ICCVW 2019; {_FLASH}",
-        "models are not weighted by how many people own one",
     ),
     "mahimahi": PublicTrace(
         "6 cellular links in the US, up and down, by the millisecond",

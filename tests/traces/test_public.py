@@ -35,12 +35,12 @@ def serve(
     address, folder = server
 
     def serve(name: str, files: dict[str, bytes]) -> public.PublicTrace:
-        trace = replace(public.TRACES[name], host=address.rstrip("/"))
+        trace = public.TRACES[name]
         for file, content in files.items():
             path = folder / trace.repository / trace.commit / trace.folder / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        monkeypatch.setattr(public, "TRACES", {**public.TRACES, name: trace})
+        monkeypatch.setattr(public, "HOST", address.rstrip("/"))
         return trace
 
     return serve
@@ -84,9 +84,9 @@ def test_a_file_put_there_by_hand_needs_no_network(
 ) -> None:
     trace = replace(
         public.TRACES["flash"],
-        host="http://127.0.0.1:9",
         files={"t.json": sha256(TIMERS.encode()).hexdigest()},
     )
+    monkeypatch.setattr(public, "HOST", "http://127.0.0.1:9")
     with pytest.raises(UserError, match="cannot download http://127"):
         trace.fetch("flash", "x")
     (cache / "flash").mkdir(parents=True, exist_ok=True)
