@@ -1,4 +1,4 @@
-"""``fedsim watch``: follow a run or a sweep from another terminal, or another machine."""
+"""``fedsim watch``: follow runs and sweeps from another terminal, or another machine."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from fedsim.cli.progress import LINE_S, diverged_runs
 from fedsim.errors import UserError
 from fedsim.files.locks import is_owned
 from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.listing import contents
 from fedsim.runs.progress import WAITING, Pace, Snapshot, progress_text, snapshot
 from fedsim.runs.sweep import is_sweep
 from fedsim.sweeps.folder import Sweep
@@ -29,10 +30,10 @@ _SILENT_S = 180.0
 
 
 @click.command(name="watch")
-@click.argument("folder", metavar="RUN|SWEEP", type=path_type)
+@click.argument("folder", metavar="FOLDER", type=path_type)
 @click.option("--once", is_flag=True, help="Show the current state and exit.")
 def command(folder: Path, once: bool) -> None:
-    """Follow a run or a sweep through its folder until it ends.
+    """Follow a run, a sweep, or all runs and sweeps below a folder, until they end.
 
     Only the folder is read, so the run may be in another terminal or, on a shared file system, on another machine. The
     display is a few seconds old, because rows reach the disk in batches. Ctrl-C stops watching, not the run.
@@ -59,13 +60,19 @@ def command(folder: Path, once: bool) -> None:
 
 
 def _snapshots(folder: Path) -> Iterator[Snapshot]:
-    """The run of a folder, or the runs of its sweep.
+    """The run of a folder, the runs of its sweep, or those below it, named by their paths in it.
 
     Raises:
-        UserError: the folder contains neither.
+        UserError: the folder contains no run.
     """
     if not is_sweep(folder):
-        yield snapshot(RunFolder(folder))
+        if RunFolder(folder).info.exists():
+            yield snapshot(RunFolder(folder))
+            return
+        for path in contents(folder):
+            above = (path if is_sweep(path) else path.parent).relative_to(folder)
+            for one in _snapshots(path):
+                yield replace(one, name=str(above / one.name))
         return
     sweep = Sweep(folder)
     failures: dict[str, str] = {}
@@ -87,7 +94,9 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
 def _is_going_on(folder: Path, shown: list[Snapshot]) -> bool:
     """Whether a run is in progress, or a running sweep has runs that are waiting."""
     statuses = {one.status for one in shown}
-    return Status.RUNNING in statuses or (WAITING in statuses and is_owned(folder))
+    if Status.RUNNING in statuses or WAITING not in statuses:
+        return Status.RUNNING in statuses
+    return any(map(is_owned, [folder] if is_sweep(folder) else contents(folder)))
 
 
 def _cells(one: Snapshot, paces: dict[str, Pace]) -> tuple[str, str]:
@@ -127,8 +136,9 @@ def _print_next(folder: Path, shown: list[Snapshot]) -> None:
             click.echo("after fixing the cause, repeat the command of the sweep")
         else:
             click.echo("to finish the other runs, repeat the command of the sweep")
+    elif not (run := RunFolder(folder)).info.exists():
+        click.echo(f"list them with: {format_command('ls', folder)}")
     elif statuses == {Status.COMPLETE}:
-        click.echo(f"report: {RunFolder(folder).report}")
+        click.echo(f"report: {run.report}")
     else:
-        run = RunFolder(folder)
         click.echo(run.next_step(run.read_info()))

@@ -184,6 +184,7 @@ def execute(
         info = {"name": scenario.name, "seed": scenario.seed, "timing_only": False, **versions}
         if isinstance(app.server, AppSource):
             info["app"] = app.name
+        info["target"] = dict(scenario.stop.target)
         begun = {**info, "clients": params.clients, "run_config": dict(app.run_config)}
         folder.begin(to_yaml(resolved(loaded)), begun)
         columns = partial(dispatch_columns, population.power)

@@ -341,5 +341,7 @@ class Scenario(Parameters):
     ignore: list[str] = []
     """Rules whose warnings are not given, such as ``[slow-clients]``; ``fedsim describe rules`` lists them. Never
     changes a result."""
+    tags: list[str] = []
+    """Words by which to find the run in ``fedsim ls``, such as ``[paper, draft]``. Never changes a result."""
     sweep: Sweep | None = None
     """Many runs from one scenario, for ``fedsim sweep``."""

@@ -14,7 +14,7 @@ from fedsim.parts.component import Component
 from fedsim.scenario.comparing import flattened
 
 SECONDS_PER_HOUR = 3600.0
-_NOT_PARAMETERS = ("name", "logging", "checkpoint_models", "ignore", "sweep")
+_NOT_PARAMETERS = ("name", "logging", "checkpoint_models", "ignore", "tags", "sweep")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.run import Run
 from fedsim.runs.sweep import SweepEntry, SweepRecord
-from tests.cli.invoking import PARABOLAS, invoke
+from tests.cli.invoking import PARABOLAS, assert_refused, invoke
 from tests.methods.own_method import run_with
 
 
@@ -133,3 +133,15 @@ def test_a_run_of_a_sweep_that_was_refused_before_it_had_a_folder_has_failed(
     ]
     assert "a cohort of 50 cannot be drawn from 3 clients" in lines[1]
     assert last == "after fixing the cause, repeat the command of the sweep"
+
+
+def test_a_folder_has_a_line_per_run_below_it(run: RunFolder) -> None:
+    folder = run.path.parent
+    entries = (SweepEntry("later", 1, {}, ""),)
+    (folder / "sweep").mkdir()
+    SweepRecord("one", None, entries).write(folder / "sweep")
+    first, second, last = invoke("watch", folder).stdout.splitlines()
+    assert first.startswith("run: complete, 100%, ")
+    assert second == "sweep/later: waiting"
+    assert last == f"list them with: fedsim ls {folder}"
+    assert_refused(invoke("watch", folder / "sweep" / "no"), "no such folder")

@@ -19,7 +19,7 @@ from fedsim.scenario.description import with_units
 _OF_VARIANTS = ("server.", "app.", "run_config.")
 _UNRELATED = 20
 """Number of differing keys above which groups have the names of their scenarios: a few values would not tell much."""
-_LEFT_OUT = ("seed", "name", "sweep", "logging", "checkpoint_models", "ignore")
+_LEFT_OUT = ("seed", "name", "sweep", "logging", "checkpoint_models", "ignore", "tags")
 
 
 @dataclass(frozen=True)

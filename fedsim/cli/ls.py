@@ -1,0 +1,110 @@
+"""``fedsim ls``: the runs and sweeps below a folder."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from fedsim.cli.options import json_option, path_type, print_json
+from fedsim.vocabulary.formatting import format_count, format_duration, format_names, natural_order
+
+if TYPE_CHECKING:
+    from fedsim.runs.listing import Listed
+
+_NAMED, _WIDEST = 3, 10_000
+_KEYS: dict[str, Callable[[Listed], Any]] = {
+    "name": lambda row: natural_order(str(row.path)),
+    "status": lambda row: sorted(row.statuses),
+    "scenario": lambda row: natural_order(row.scenario),
+    "method": lambda row: row.methods,
+    "time": lambda row: min(_reached(chain(*row.times_s.values())), default=math.inf),
+    "newest": lambda row: -row.changed,
+}
+"""What rows are sorted by; ties stay in the order of their names."""
+
+
+@click.command(name="ls")
+@click.argument("folder", type=path_type, default="runs")
+@click.option(
+    "--sort", type=click.Choice(list(_KEYS)), default="name", show_default=True, help="Order."
+)
+@click.option("--tag", metavar="TAG", help="Only runs and sweeps whose scenario has this tag.")
+@click.option(
+    "--target",
+    metavar="METRIC=VALUE",
+    help="Show when this target was reached, such as accuracy=0.9, instead of the scenarios' stop.target.",
+)
+@json_option
+def command(folder: Path, sort: str, tag: str | None, target: str | None, as_json: bool) -> None:
+    """List the runs and sweeps below FOLDER (runs, if it is not given); of a sweep, list its runs.
+
+    Each has its status, scenario, method, seed, tags ('tags: [paper]' in the scenario), and the simulated time at which
+    it reached its target; of a sweep, the first and the last of its runs that did.
+    """
+    from fedsim.runs.listing import listed
+
+    goals = None
+    if target is not None:
+        from fedsim.analysis.comparison.targets import Target
+
+        goal = Target.parse(target)
+        goals = {goal.metric: goal.value}
+    rows = sorted(listed(folder, goals), key=_KEYS["name"])
+    rows = sorted((row for row in rows if tag is None or tag in row.tags), key=_KEYS[sort])
+    if as_json:
+        print_json(list(map(_document, rows)))
+        return
+    table = Table(show_edge=False, box=None)
+    for name in ("", "status", "scenario", "method", "seed", "target", "tags"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        name = row.path.name if row.path == folder else str(row.path.relative_to(folder))
+        methods, seeds = format_names(row.methods or ("",), _NAMED), ""
+        if row.seeds:
+            seeds = str(row.seeds[0]) if len(row.seeds) == 1 else f"{len(row.seeds)} seeds"
+        times = "\n".join(_time(*goal, times) for goal, times in row.times_s.items())
+        tags = ", ".join(row.tags)
+        table.add_row(name, _status(row), row.scenario, methods, seeds, times, tags)
+    # Lines of a file stay whole.
+    width = None if sys.stdout.isatty() else _WIDEST
+    Console(highlight=False, markup=False, width=width).print(table)
+
+
+def _status(row: Listed) -> str:
+    """The status of a run; of a sweep, how many of its runs have each."""
+    if sum(row.statuses.values()) == 1:
+        return next(iter(row.statuses))
+    return ", ".join(f"{format_count(count)} {status}" for status, count in row.statuses.items())
+
+
+def _time(metric: str, value: float, times: Sequence[float]) -> str:
+    """A target and when it was reached: ``90% accuracy: 1 h to 2 h (4 of 5)``."""
+    from fedsim.vocabulary.metrics import definition
+
+    reached = _reached(times)
+    text = f"{definition(metric).format_target(value)}: "
+    if not reached:
+        return f"{text}not reached"
+    ends = dict.fromkeys(map(format_duration, (min(reached), max(reached))))
+    text += " to ".join(ends)
+    return text if len(times) == 1 else f"{text} ({len(reached)} of {len(times)})"
+
+
+def _reached(times: Iterable[float]) -> list[float]:
+    return [seconds for seconds in times if not math.isnan(seconds)]
+
+
+def _document(row: Listed) -> dict[str, Any]:
+    times = {
+        f"{metric}={value:g}": [None if math.isnan(seconds) else seconds for seconds in times]
+        for (metric, value), times in row.times_s.items()
+    }
+    return {**vars(row), "path": str(row.path), "statuses": dict(row.statuses), "times_s": times}

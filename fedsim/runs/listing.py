@@ -1,0 +1,147 @@
+"""The runs and sweeps below a folder: what each is, how far it is, and when it reached its targets.
+
+Only ``run.json``, ``sweep.json`` and tables of metrics are read, so that a folder of hundreds of runs is listed fast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from fedsim.errors import UserError
+from fedsim.runs.folder import RunFolder
+from fedsim.runs.progress import WAITING
+from fedsim.runs.run import Run
+from fedsim.runs.sweep import is_sweep, read_sweep
+
+DAMAGED = "damaged"
+"""Status of a run or a sweep whose files cannot be read."""
+Goals = Mapping[str, float]
+"""Targets: a value by metric."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A run or a sweep in a list.
+
+    Attributes:
+        path: its folder.
+        statuses: number of runs by status.
+        scenario: name of the scenario.
+        methods: name of the method, or of the Flower app; the distinct ones of a sweep.
+        seeds: the seed; the distinct ones of a sweep.
+        times_s: simulated seconds at which each run that has begun reached a target, by metric and value; NaN if it has
+            not.
+        tags: the scenario's tags.
+        changed: when ``run.json`` was last written, in seconds since the epoch; the latest one of a sweep.
+    """
+
+    path: Path
+    statuses: Mapping[str, int]
+    scenario: str = ""
+    methods: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    times_s: Mapping[tuple[str, float], Sequence[float]] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    changed: float = 0.0
+
+
+def contents(folder: Path) -> list[Path]:
+    """The folders of the runs and the sweeps below a folder, sorted; the runs of a sweep belong to the sweep.
+
+    Raises:
+        UserError: there is no such folder, or it contains no run.
+    """
+    found = list(_below(folder)) if folder.is_dir() else []
+    if not found:
+        raise UserError(
+            "the folder contains no run" if folder.is_dir() else "no such folder",
+            where=str(folder),
+            hint="give the folder of a run, of a sweep, or one that contains runs",
+        )
+    return found
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.is_dir() and not path.name.startswith("."):
+            if RunFolder(path).info.exists() or is_sweep(path):
+                yield path
+            else:
+                yield from _below(path)
+
+
+def listed(folder: Path, goals: Goals | None = None) -> list[Listed]:
+    """The runs and the sweeps below a folder; if the folder is a sweep, its runs; if it is a run, the run.
+
+    Args:
+        folder: the folder.
+        goals: targets; those of each scenario if None.
+
+    Raises:
+        UserError: there is no such folder, or it contains no run.
+    """
+    if RunFolder(folder).info.exists():
+        return [_run(folder, goals)]
+    if is_sweep(folder):
+        return [_run(folder / entry.run, goals) for entry in read_sweep(folder).runs]
+    return [(_sweep if is_sweep(path) else _run)(path, goals) for path in contents(folder)]
+
+
+def _run(path: Path, goals: Goals | None) -> Listed:
+    folder = RunFolder(path)
+    if not folder.info.exists():
+        return Listed(path, {WAITING: 1})
+    try:
+        run = Run(folder)
+        scenario, seed = run.entry("name"), run.entry("seed")
+    except UserError:
+        return Listed(path, {DAMAGED: 1})
+    chosen = (run.info.get("target") or {}) if goals is None else goals
+    return Listed(
+        path,
+        {str(run.status): 1},
+        scenario,
+        (run.info.get("method") or run.info.get("app") or "",),
+        (seed,),
+        {goal: [_time_s(run, *goal)] for goal in chosen.items()},
+        tuple(run.info.get("tags") or ()),
+        folder.info.stat().st_mtime,
+    )
+
+
+def _time_s(run: Run, metric: str, value: float) -> float:
+    """When a run reached a target; NaN if it has not, or has no such metric."""
+    try:
+        return run.time_to(metric, value) if metric in run.metrics else math.nan
+    except (UserError, OSError, pa.ArrowException):
+        return (
+            math.nan
+        )  # It has no table yet, or is writing it just now; 'fedsim verify' finds damage.
+
+
+def _sweep(path: Path, goals: Goals | None) -> Listed:
+    try:
+        record = read_sweep(path)
+    except UserError:
+        return Listed(path, {DAMAGED: 1})
+    runs = [_run(path / entry.run, goals) for entry in record.runs]
+    times: dict[tuple[str, float], list[float]] = {}
+    for run in runs:
+        for goal, seconds in run.times_s.items():
+            times.setdefault(goal, []).extend(seconds)
+    return Listed(
+        path,
+        Counter(status for run in runs for status in run.statuses),
+        record.name,
+        tuple(dict.fromkeys(name for run in runs for name in run.methods)),
+        tuple(dict.fromkeys(entry.seed for entry in record.runs)),
+        times,
+        tuple(dict.fromkeys(tag for run in runs for tag in run.tags)),
+        max((run.changed for run in runs), default=0.0),
+    )

@@ -1,0 +1,67 @@
+"""The list of a folder: runs, sweeps and what lies between them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from fedsim.errors import UserError
+from fedsim.runs.listing import DAMAGED, contents, listed
+from fedsim.runs.sweep import SweepEntry, SweepRecord
+from tests.runs.synthetic_runs import build_run
+
+
+def made(path: Path, seed: int, **info: object) -> Path:
+    run = build_run(path, hours=6, seed=seed)
+    run.folder.update_info(name="night", seed=seed, **info)
+    return path
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """A run in a folder of its own, and a sweep of which one run of two has begun."""
+    folder = tmp_path / "runs"
+    made(folder / "deep" / "alone", 0, method="fedavg", tags=["paper"])
+    made(folder / "sweep" / "one", 7, method="fedbuff", target={"accuracy": 2.0})
+    entries = tuple(SweepEntry(name, seed, {}, "") for seed, name in ((7, "one"), (8, "two")))
+    SweepRecord("night", None, entries).write(folder / "sweep")
+    (folder / ".hidden").mkdir()
+    return folder
+
+
+def test_a_sweep_is_one_row_and_its_runs_are_those_of_its_folder(runs: Path) -> None:
+    assert contents(runs) == [runs / "deep" / "alone", runs / "sweep"]
+    alone, sweep = listed(runs)
+    assert (alone.statuses, alone.methods, alone.seeds) == ({"complete": 1}, ("fedavg",), (0,))
+    assert (alone.tags, dict(alone.times_s)) == (("paper",), {})
+    assert sweep.statuses == {"complete": 1, "waiting": 1}
+    assert (sweep.methods, sweep.seeds) == (("fedbuff",), (7, 8))
+    assert [row.path.name for row in listed(runs / "sweep")] == ["one", "two"]
+    assert listed(runs / "deep" / "alone")[0] == alone
+
+
+def test_times_are_those_of_the_first_evaluation_that_reached_the_target(runs: Path) -> None:
+    from fedsim.analysis.run import load_run
+
+    metrics = load_run(runs / "deep" / "alone").metrics
+    level = float(metrics["accuracy"].iloc[1])
+    expected = metrics["time_s"][metrics["accuracy"] >= level].iloc[0]
+    alone, sweep = listed(runs, {"accuracy": level, "unknown": 1.0})
+    assert alone.times_s["accuracy", level] == [expected]
+    assert math.isnan(alone.times_s["unknown", 1.0][0])
+    # The scenario's own target is out of reach, and a run that has not begun has no time.
+    assert [math.isnan(s) for s in listed(runs)[1].times_s["accuracy", 2.0]] == [True]
+    assert len(sweep.times_s["accuracy", level]) == 1
+
+
+def test_a_damaged_run_does_not_hide_the_others(runs: Path) -> None:
+    (runs / "deep" / "alone" / "run.json").write_text("{")
+    assert [set(row.statuses) for row in listed(runs)] == [{DAMAGED}, {"complete", "waiting"}]
+
+
+@pytest.mark.parametrize(("folder", "problem"), [("no", "no such"), (".hidden", "contains no run")])
+def test_a_folder_without_runs_is_refused(runs: Path, folder: str, problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        listed(runs / folder)
