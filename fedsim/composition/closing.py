@@ -16,8 +16,9 @@ import pyarrow as pa
 from fedsim.devices.population import Population
 from fedsim.network.base import Direction
 from fedsim.runs.clients import clients_table, sampled_clients
+from fedsim.runs.critical import critical_path
 from fedsim.runs.run import Run
-from fedsim.runs.schema import CLIENTS, ONLINE, PAUSES, PRESENCE
+from fedsim.runs.schema import CLIENTS, CRITICAL, ONLINE, PAUSES, PRESENCE
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.traces.intervals import ranks
 from fedsim.units import NS_PER_S, to_ns
@@ -41,7 +42,7 @@ def write_population(
     measured: ClientMetrics | None = None,
     names: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write ``clients``, ``online``, ``presence`` and ``pauses`` of a run whose other tables are finished.
+    """Write the tables of a run that follow from its streamed ones, which are finished, and from its devices.
 
     Args:
         run: the run, whose ``simulated_s`` is known.
@@ -85,6 +86,8 @@ def write_population(
     write_parquet(folder.parquet(PRESENCE.name), PRESENCE, from_columns(PRESENCE, columns))
     pauses = write_parquet(folder.parquet(PAUSES.name), PAUSES, absences.pauses())
     run.written({PAUSES.name: pauses})
+    columns = {str(name): column.to_numpy() for name, column in critical_path(run).items()}
+    write_parquet(folder.parquet(CRITICAL.name), CRITICAL, from_columns(CRITICAL, columns))
 
 
 class _Absences:

@@ -18,6 +18,7 @@ from fedsim.runs.phases import phases
 from fedsim.runs.schema import (
     AGGREGATIONS,
     CLIENTS,
+    CRITICAL,
     DISPATCHES,
     LABELS,
     METRICS,
@@ -184,6 +185,12 @@ class Run:
         """When clients were offline in the middle of a dispatch and did not work (``dispatch_id``, ``from_s``,
         ``to_s``), by dispatch and time; None if it was not recorded."""
         return self._read(PAUSES) if self._recorded(PAUSES) else None
+
+    @functools.cached_property
+    def critical(self) -> pd.DataFrame | None:
+        """The critical path to the last server update, by time; columns: :data:`fedsim.runs.schema.CRITICAL`. None if
+        it was not recorded."""
+        return self._read(CRITICAL) if self._recorded(CRITICAL) else None
 
     @functools.cached_property
     def partition(self) -> pd.DataFrame | None:

@@ -192,6 +192,23 @@ PAUSES = _table(
     _field("to_s", pa.float64(), "s", "simulated time at which it, or the dispatch, ended"),
 )
 
+CRITICAL = _table(
+    "critical",
+    "The critical path to the last server update: what each second was spent on; one row per interval, without gaps.",
+    ("from_s",),
+    _field("from_s", pa.float64(), "s", "simulated time at which the interval begins"),
+    _field("to_s", pa.float64(), "s", "simulated time at which it ends, and the next begins"),
+    _field(
+        "cause",
+        LABEL_TYPE,
+        "",
+        "download, compute, upload or paused (a dispatch that had to end), deadline, detection (of a failure), "
+        "aggregation, pause (between rounds), nobody_online or too_few_online",
+    ),
+    _field("dispatch_id", pa.int64(), "", "dispatch whose end was awaited; -1 if none"),
+    _field("client_id", pa.int64(), "", "its client; -1 if none"),
+)
+
 PARTITION = _table(
     "partition",
     "How the labels are spread over the clients.",
@@ -204,5 +221,5 @@ PARTITION = _table(
 STREAMED = (DISPATCHES, AGGREGATIONS, METRICS)
 """Tables written while the run is in progress, as ``<name>.arrows``."""
 
-TABLES = (*STREAMED, CLIENTS, ONLINE, PRESENCE, PAUSES, PARTITION)
+TABLES = (*STREAMED, CLIENTS, ONLINE, PRESENCE, PAUSES, CRITICAL, PARTITION)
 """Every table that a run folder may contain, as ``<name>.parquet``."""

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from fedsim.analysis.run import Run, load_run
 from fedsim.runs import RunFolder, RunWriter, Status
 from fedsim.runs.clients import clients_table
+from fedsim.runs.critical import critical_path
 from fedsim.runs.phases import phases
-from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION, PAUSES, PRESENCE
+from fedsim.runs.schema import CLIENTS, CRITICAL, ONLINE, PARTITION, PAUSES, PRESENCE
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import Aggregate, Contribution
@@ -245,6 +246,8 @@ def build_run(
     write_parquet(folder.parquet("presence"), PRESENCE, from_columns(PRESENCE, away))
     nothing: dict[str, list[float]] = {name: [] for name in PAUSES.schema.names}
     write_parquet(folder.parquet("pauses"), PAUSES, from_columns(PAUSES, nothing))
+    columns = {str(name): column.to_numpy() for name, column in critical_path(run).items()}
+    write_parquet(folder.parquet("critical"), CRITICAL, from_columns(CRITICAL, columns))
     shares = random.dirichlet(np.full(classes, 0.3), clients)
     table = {
         "client_id": np.repeat(np.arange(clients), classes),

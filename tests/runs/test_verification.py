@@ -61,7 +61,7 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def read_everything(path: Path) -> None:
     run = fedsim.load(path)
-    names = "dispatches aggregations metrics clients online presence pauses partition"
+    names = "dispatches aggregations metrics clients online presence pauses critical partition"
     assert all(getattr(run, name) is not None for name in names.split())
     assert run.scenario
     assert run.model()
@@ -98,7 +98,7 @@ def test_every_flipped_bit_and_every_missing_file_is_noticed(
         for path in complete.iterdir()
         if path.name not in ("report.html", "notes.txt", ".lock")
     )
-    assert len(names) == 11
+    assert len(names) == 12
     for name in names:
         path = tmp_path / "run"
         content = (complete / name).read_bytes()

@@ -23,11 +23,13 @@ from fedsim.analysis.figures.base import (
     time_bins,
 )
 from fedsim.runs import Run
+from fedsim.runs.critical import CAUSES, waiting_by_cause
 from fedsim.runs.phases import DISPATCH_PARTS, outcome_codes
 from fedsim.vocabulary.formatting import (
     format_bytes,
     format_count,
     format_counted,
+    format_duration,
     format_mean_count,
     format_names,
     format_share,
@@ -60,6 +62,54 @@ _WORK: Columns = (
     ("energy_j", "energy", "energy"),
     ("seconds", "client time", "time"),
 )
+
+
+_FASTER = {
+    "upload": "uplinks twice as fast",
+    "compute": "devices twice as fast",
+    "download": "downlinks twice as fast",
+}
+_COLORS = {
+    "deadline": "late",
+    "detection": "dropped",
+    "aggregation": "waiting",
+    "pause": "idle",
+    "nobody_online": "offline",
+    "too_few_online": "discarded",
+}
+"""Colors of causes that no phase or outcome is called after, by the phase or outcome that has them elsewhere."""
+
+
+def waiting(run: Run) -> Figure | None:
+    """What the server waited for until its last update, by cause; None without an update."""
+    if run.critical is None or not len(run.critical):
+        return None
+    seconds = waiting_by_cause(run.critical)
+    whole, causes = float(seconds.sum()), list(seconds.index)
+    shares = [float(share) for share in seconds / whole]
+    longest = str(seconds.idxmax())
+    finding = (
+        f"Of the {format_duration(whole)} until the last server update, {format_share(max(shares))} went to: "
+        f"{CAUSES[longest]}."
+    )
+    likely = sorted(
+        (-seconds[cause] / whole / 2, words) for cause, words in _FASTER.items() if cause in causes
+    )
+    predictions = [
+        f"{words}: about -{format_share(-share)}" for share, words in likely if share <= -0.01
+    ]
+    if predictions:
+        finding += f" Predictions of its time, until they are run: {'; '.join(predictions)}."
+    return Figure(
+        "waiting",
+        finding,
+        (
+            Column("cause", "waiting for", "text", [CAUSES[cause] for cause in causes]),
+            Column("seconds", "simulated time", "time", list(seconds)),
+            Column("share", "of the time", "share", shares),
+        ),
+        {"parts": [_COLORS.get(cause, cause) for cause in causes], "shares": shares},
+    )
 
 
 def time_spent(run: Run) -> Figure:

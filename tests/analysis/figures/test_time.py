@@ -209,6 +209,22 @@ def test_clients_that_were_never_online_and_default_watts_are_named(tmp_path: Pa
     assert {tile.label: tile.note for tile in tiles(run)}["Energy of the devices"].endswith(" Wh")
 
 
+def test_waiting_is_split_by_cause(tmp_path: Path) -> None:
+    run = simulate(tmp_path, "drop", [(0, 60)])
+    figure = time.waiting(run)
+    assert figure is not None
+    assert run.critical is not None
+    shown = {column.key: list(column.values) for column in figure.columns}
+    assert sum(shown["seconds"]) == pytest.approx(run.aggregations["time_s"].iloc[-1])
+    assert sum(shown["share"]) == pytest.approx(1)
+    spent = (run.critical["to_s"] - run.critical["from_s"])[
+        run.critical["cause"] == "compute"
+    ].sum()
+    faster = format_share(spent / sum(shown["seconds"]) / 2)
+    assert f"devices twice as fast: about -{faster}" in figure.finding
+    assert "What the server waited for" in render(run)
+
+
 def test_pauses_are_neither_work_nor_offline_time(tmp_path: Path) -> None:
     """Online for the first 3 of every 10 s, at work for all of them until the run ends at 28 s."""
     run = simulate(tmp_path, "pause", [(at, at + 3.0) for at in range(0, 200, 10)], until=28)

@@ -1,0 +1,207 @@
+"""The critical path of a run: what each second until a version was spent on.
+
+Starting from the version, the path walks back through what it waited for: the arrival that completed it, or a
+deadline; the dispatch of that work; what made this dispatch possible, which is a version, the end of another dispatch,
+or a client that came online. Its intervals follow one another without gaps from the start to the version, and each has
+one cause.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fedsim.runs.phases import WORK_PHASES, outcome_codes
+from fedsim.runs.run import Run
+from fedsim.vocabulary.outcomes import Outcome
+
+CAUSES = {
+    "download": "download",
+    "compute": "local steps",
+    "upload": "upload",
+    "paused": "client offline in the middle of its work",
+    "deadline": "deadline",
+    "detection": "detection of a failure",
+    "aggregation": "aggregation",
+    "pause": "pause between rounds",
+    "nobody_online": "nobody online",
+    "too_few_online": "too few online",
+}
+"""What the server may wait for, with words for it."""
+_SAME_S = 1e-6
+"""Instants that are closer than this are one instant."""
+
+
+class Interval(NamedTuple):
+    """A part of the path; ``dispatch_id`` is -1 if it is not a part of a dispatch."""
+
+    from_s: float
+    to_s: float
+    cause: str
+    dispatch_id: int = -1
+
+
+def critical_path(run: Run, version: int | None = None) -> pd.DataFrame:
+    """One row per interval, in order of time: ``from_s``, ``to_s``, ``cause``, ``dispatch_id`` and ``client_id``.
+
+    The intervals cover the time from 0 to the version exactly. The causes are those of :data:`CAUSES`; dispatch and
+    client are -1 if an interval is not a part of a dispatch.
+
+    Args:
+        run: a run.
+        version: the version at which the path ends; the last one if None.
+    """
+    last = len(run.aggregations) if version is None else version
+    path = _Path(run)
+    path.walk(last)
+    table = pd.DataFrame(path.intervals[::-1], columns=list(Interval._fields))
+    clients = np.append(run.dispatches["client_id"].to_numpy(), -1)
+    return table.assign(client_id=clients[table["dispatch_id"].to_numpy(np.int64)])
+
+
+def waiting_by_cause(path: pd.DataFrame) -> pd.Series[float]:
+    """Seconds of a critical path by cause, in the order of :data:`CAUSES`, without those that do not occur."""
+    seconds = (path["to_s"] - path["from_s"]).groupby(path["cause"]).sum()
+    return seconds.reindex([cause for cause in CAUSES if cause in seconds.index])
+
+
+class _Path:
+    def __init__(self, run: Run) -> None:
+        table, server = run.dispatches, run.scenario.get("server", {})
+        self.intervals: list[Interval] = []
+        self._made_s = np.r_[0.0, run.aggregations["time_s"].to_numpy()]
+        self._contributors = [np.empty(0, np.int64), *run.aggregations["contributor_ids"]]
+        self._version, self._round = table["version"].to_numpy(), table["round"].to_numpy()
+        used = table["aggregated_version"].notna()
+        self._has_rounds = not table["staleness"][used].gt(0).any()
+        self._dispatched_s, *marks_s = (
+            table[f"{name}_s"].to_numpy() for name in ("dispatched", "downloaded", "computed")
+        )
+        self._ended_s = table["ended_s"].to_numpy()
+        self._marks_s = np.stack([*marks_s, self._ended_s], axis=1)
+        outcome = outcome_codes(table)
+        detection = server.get("failure_detection")
+        lost_s = np.inf if detection == "never" else float(detection or 0)
+        # When the server learns of the end of a dispatch.
+        known_s = self._ended_s + np.where(outcome == Outcome.DROPPED, lost_s, 0.0)
+        known_s[outcome == Outcome.UNFINISHED] = np.inf
+        arrived = table["arrived_s"].notna().to_numpy()
+        known_s[arrived] = self._ended_s[arrived]
+        self._known_s = known_s
+        self._is_cut = outcome == Outcome.CUT
+        self._by_end = np.lexsort((np.arange(len(table)), known_s))
+        self._ends_s = known_s[self._by_end]
+        self._aggregation_s = float(server.get("aggregation_time") or 0)
+        self._pause_s = float(server.get("schedule", {}).get("pause") or 0)
+        self._pauses = np.empty((0, 3)) if run.pauses is None else run.pauses.to_numpy(np.float64)
+        online = run.online
+        self._online = None if online is None else online.to_numpy(np.float64)
+
+    def walk(self, version: int) -> None:
+        """Add the intervals until a version, the last one first."""
+        while version:
+            dispatch = self._trigger(version)
+            if dispatch is None:
+                dispatch = self._first_of_round(version)
+                self._add(self._dispatched_s[dispatch], self._made_s[version], "deadline")
+            else:
+                self._work(dispatch, self._made_s[version])
+            while (earlier := self._before(dispatch)) is not None:
+                dispatch = earlier
+            version = int(self._version[dispatch])
+
+    def _trigger(self, version: int) -> int | None:
+        """The dispatch whose end completed a version; None if a deadline did."""
+        made_s = self._made_s[version]
+        ended = self._ended_around(made_s)
+        ended = ended[(self._dispatched_s[ended] < made_s) & ~self._is_cut[ended]]
+        ended = ended[self._version[ended] < version]
+        used = ended[np.isin(ended, self._contributors[version])]
+        best = used if len(used) else ended
+        return int(best.max()) if len(best) else None
+
+    def _ended_around(self, time_s: float) -> npt.NDArray[np.intp]:
+        """The dispatches of whose ends the server learned at an instant."""
+        begin, end = np.searchsorted(self._ends_s, [time_s - _SAME_S, time_s + _SAME_S])
+        return self._by_end[begin:end]
+
+    def _first_of_round(self, version: int) -> int:
+        """The dispatch that began a round that a deadline has closed."""
+        ids = np.asarray(self._contributors[version], np.int64)
+        if not len(ids):
+            ids = np.arange(*np.searchsorted(self._version, [version - 1, version]))
+        return int(ids[np.argmin(self._dispatched_s[ids])])
+
+    def _before(self, dispatch: int) -> int | None:
+        """Add what delayed a dispatch after the event before it; None if this event is the version handed out, else the
+        dispatch that had ended."""
+        start_s, made_s = self._dispatched_s[dispatch], self._made_s[self._version[dispatch]]
+        ready_s = min(start_s, made_s + self._aggregation_s)
+        resumed_s = min(start_s, max(ready_s, made_s + self._pause_s))
+        # Versions and rounds never decrease from one dispatch to the next.
+        last = int(np.searchsorted(self._round, self._round[dispatch])) - 1
+        if self._has_rounds and last >= np.searchsorted(self._version, self._version[dispatch]):
+            # A round from the same version has made none.
+            earlier = int(np.searchsorted(self._round, self._round[last]))
+            self._add(self._dispatched_s[earlier], start_s, "deadline")
+            return earlier
+        # Between rounds, an update that is late delays nothing unless the round begins with its end.
+        since_s = start_s - _SAME_S if self._has_rounds else made_s + _SAME_S
+        begin, end = np.searchsorted(self._ends_s, [since_s, start_s + _SAME_S])
+        ended = self._by_end[begin:end]
+        ended = ended[ended < dispatch]
+        if start_s - resumed_s < _SAME_S or not len(ended):
+            self._wait(resumed_s, start_s)
+            self._add(ready_s, resumed_s, "pause")
+            self._add(made_s, ready_s, "aggregation")
+            return None
+        earlier = int(ended[-1])
+        known_s = min(self._known_s[earlier], start_s)
+        self._wait(known_s, start_s)
+        self._work(earlier, known_s)
+        return earlier
+
+    def _work(self, dispatch: int, known_s: float) -> None:
+        """Add a dispatch, of whose end the server learned at ``known_s``."""
+        ended_s = min(self._ended_s[dispatch], known_s)
+        self._add(ended_s, known_s, "detection")
+        ends_s = np.fmin(self._marks_s[dispatch], ended_s)
+        ends_s[np.isnan(ends_s)] = ended_s
+        begins_s = [self._dispatched_s[dispatch], *ends_s[:-1]]
+        bounds = np.searchsorted(self._pauses[:, 0], [dispatch, dispatch + 1])
+        for cause, begin_s, end_s in reversed(
+            list(zip(WORK_PHASES, begins_s, ends_s, strict=True))
+        ):
+            at_s = end_s
+            for _, off_s, on_s in self._pauses[slice(*bounds)][::-1]:
+                from_s, to_s = max(off_s, begin_s), min(on_s, end_s)
+                if from_s < to_s:
+                    self._add(to_s, at_s, cause, dispatch)
+                    self._add(from_s, to_s, "paused", dispatch)
+                    at_s = from_s
+            self._add(begin_s, at_s, cause, dispatch)
+
+    def _wait(self, from_s: float, to_s: float) -> None:
+        """Add a time in which the server waited for clients to come online."""
+        if self._online is None or to_s <= from_s:
+            self._add(from_s, to_s, "too_few_online")
+            return
+        times_s, counts = self._online.T
+        inside = (times_s > from_s) & (times_s < to_s)
+        bounds_s = [from_s, *times_s[inside], to_s]
+        for begin_s, end_s in zip(bounds_s[-2::-1], bounds_s[:0:-1], strict=True):
+            before = np.searchsorted(times_s, begin_s, side="right") - 1
+            nobody = before >= 0 and counts[before] == 0
+            self._add(begin_s, end_s, "nobody_online" if nobody else "too_few_online")
+
+    def _add(self, from_s: float, to_s: float, cause: str, dispatch: int = -1) -> None:
+        if to_s <= from_s:
+            return
+        later = self.intervals[-1] if self.intervals else None
+        if later is not None and later.cause == cause and later.dispatch_id == dispatch:
+            self.intervals[-1] = later._replace(from_s=float(from_s))
+        else:
+            self.intervals.append(Interval(float(from_s), float(to_s), cause, dispatch))
