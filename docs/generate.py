@@ -61,6 +61,7 @@ KINDS = {
     "availability": "Availability (`devices.availability`)",
     "network": "Networks (`devices.network`)",
     "transport": "Transports (`devices.network.transport`)",
+    "compression": "Compression (`server.compression.up`, `server.compression.down`)",
     "selection": "Selections (`server.selection`)",
     "schedule": "Schedules (`server.schedule`)",
     "metric": "Metrics (`evaluation.metrics`)",
@@ -90,7 +91,7 @@ def scenario_page() -> str:
             lines += _parts("transport")
         if section == "server":
             lines += ["Methods have a [page of their own](methods.md).\n"]
-            lines += _parts("selection", "schedule")
+            lines += _parts("compression", "selection", "schedule")
         if section == "evaluation":
             lines += _parts("metric")
     tasks: list[str] = ["## `task`\n"]

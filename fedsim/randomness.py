@@ -54,6 +54,7 @@ class Purpose(enum.IntEnum):
     LIMITED_WORK = 20
     METHOD = 21
     FLOWER = 22
+    COMPRESSION = 23
 
 
 def mix64(value: int) -> int:

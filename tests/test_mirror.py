@@ -11,6 +11,7 @@ import fedsim
 PRODUCT, TESTS = Path(fedsim.__file__).parent, Path(__file__).parent
 
 TOGETHER = {
+    "learning/compression": "the same properties of all",
     "learning/metrics": "a few lines per metric",
     "learning/optimizers": "the same oracle, torch, for each",
     "learning/rates": "a few lines per schedule of the learning rate",

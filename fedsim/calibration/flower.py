@@ -65,7 +65,7 @@ def as_timing(
             "schedule": {"name": "sync", "deadline": deadline_s},
             "failure_detection": every["server"]["failure_detection"],
             **(
-                {"compression": sizes["up"] / size, "download_compression": sizes["down"] / size}
+                {"compression": {way: {"factor": sizes[way] / size} for way in ("up", "down")}}
                 if known
                 else {}
             ),

@@ -23,6 +23,7 @@ from fedsim.errors import UserError, combined, further_checks, raise_all
 from fedsim.learning.metrics import Metric, definitions, ways_to_measure
 from fedsim.learning.rates import learning_rate
 from fedsim.methods.base import Method, MethodContext, Prologue
+from fedsim.methods.compression import with_compression
 from fedsim.methods.declarations import check_declarations
 from fedsim.methods.optimizer_state import with_optimizer_state
 from fedsim.network.base import Direction
@@ -110,7 +111,8 @@ class Assembly:
     @property
     def first_download_bytes(self) -> float:
         """Bytes of the download of a client's first dispatch, which includes what training does not change."""
-        sent = [*self.method.download(), *self.method.first_download()]
+        complete = (vector.in_full for vector in self.method.download())
+        sent = [*complete, *self.method.first_download()]
         return self._bytes(Prologue(sent, ()), fixed=(True, False))[0]
 
     @property
@@ -139,13 +141,13 @@ class Assembly:
 
     def _bytes(self, sent: Prologue, fixed: tuple[bool, bool]) -> tuple[float, float]:
         """Bytes of a download and an upload; ``fixed`` says which of them include what training does not change."""
-        item, server = ITEM_BYTES[self.scenario.training.dtype], self.scenario.server
+        item = ITEM_BYTES[self.scenario.training.dtype]
         fixed_bytes = self.task.fixed_elements * item
         down, up = (
             sum(vector.size_bytes(item) for vector in vectors) + included * fixed_bytes
             for vectors, included in zip((sent.download, sent.upload), fixed, strict=True)
         )
-        return down * server.download_compression, up * server.compression
+        return down, up
 
     def expected_duration_s(self, client: int) -> float:
         """Duration of a full dispatch of a client at its nominal speed and rates."""
@@ -335,6 +337,10 @@ def build_method(scenario: Scenario, task: Task, cycle_s: float, *, learns: bool
     part, state = scenario.server.method, training.optimizer_state
     if state != "reset" and training.optimizer.create().buffers:
         part = replace(part, component=with_optimizer_state(part.type, state))
+    wire = scenario.server.compression
+    up, down = wire.up.create(task.layout), wire.down.create(task.layout)
+    if not (up.changes_nothing and down.changes_nothing):
+        part = replace(part, component=with_compression(part.type, up, down))
     method: Method = part.create(
         MethodContext(
             layout=task.layout,

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.learning.compression import Compression
 from fedsim.learning.optimizers import Optimizer
 from fedsim.learning.optimizers.sgd import Sgd, SgdParams
 from fedsim.parts.component import Component, Parameters
@@ -98,15 +99,30 @@ class Vector:
         elements: its length.
         bits: bits per entry as sent, such as 8 after quantization, for bytes and time only; None for the size of the
             training dtype.
+        compression: how it is compressed on the way, as the scenario says; a method leaves it out.
     """
 
     name: str
     elements: int
     bits: float | None = None
+    compression: Compression | None = None
+
+    def raw_bytes(self, item_bytes: int) -> float:
+        """Bytes of the vector without compression; ``item_bytes`` is the size of an entry of the training dtype."""
+        return self.elements * (item_bytes if self.bits is None else self.bits / 8)
 
     def size_bytes(self, item_bytes: int) -> float:
-        """Bytes of the vector as sent; ``item_bytes`` is the size of an entry of the training dtype."""
-        return self.elements * (item_bytes if self.bits is None else self.bits / 8)
+        """Bytes of the vector as sent."""
+        if self.compression is None:
+            return self.raw_bytes(item_bytes)
+        entry_bits = 8 * item_bytes if self.bits is None else self.bits
+        return self.compression.bits(self.elements, entry_bits) / 8
+
+    @property
+    def in_full(self) -> Vector:
+        """The vector as sent to a client that has nothing from which a compressed one could differ."""
+        is_exact = self.compression is None or not self.compression.lossy
+        return self if is_exact else replace(self, compression=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,6 +184,9 @@ CATALOG = Catalog(
             component="fedsim.tasks.model:ModelComponent",
         ),
         "optimizer": _kind("fedsim.learning.optimizers", "fedsim.learning.optimizers:Optimizer"),
+        "compression": _kind(
+            "fedsim.learning.compression", "fedsim.learning.compression:Compression"
+        ),
         "lr_schedule": _kind("fedsim.learning.rates", "fedsim.learning.rates:RateSchedule"),
         "method": _kind("fedsim.methods", "fedsim.methods.base:Method"),
         "selection": _kind("fedsim.scheduling.selections", "fedsim.scheduling.base:Selection"),

@@ -93,6 +93,7 @@ _SECTIONS = {
     "network": "devices.network",
     "transport": "devices.network.transport",
     "method": "server.method",
+    "compression": "server.compression.up",
     "selection": "server.selection",
     "schedule": "server.schedule",
     "metric": "evaluation.metrics",

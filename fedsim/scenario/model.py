@@ -181,6 +181,17 @@ class Devices(Parameters):
     it cannot hold the model, the gradient, the state of optimizer and method, and the activations of a batch."""
 
 
+class WireCompression(Parameters):
+    """How the vectors of a method are compressed on the way, which changes what is learned and how long it takes."""
+
+    up: Annotated[Part[Any], OfKind("compression", "factor")] = BY_DEFAULT
+    """Compression of uploads; by default none. It may keep its errors with the client and add them to the next upload
+    (``error_feedback``). A vector named ``model`` is compressed as the difference to the model received."""
+    down: Annotated[Part[Any], OfKind("compression", "factor")] = BY_DEFAULT
+    """Compression of downloads; by default none. What is compressed is the difference to the client's reference: what
+    it received with its last update that was used, or else the initial model. The first download is complete."""
+
+
 class Server(Parameters):
     """The server's method, selection and schedule."""
 
@@ -202,10 +213,8 @@ class Server(Parameters):
     """Time until the server notices that a client has gone offline during its work; ``never``: it does not notice."""
     aggregation_time: Duration = 0.0
     """Duration of an aggregation at the server."""
-    compression: float = Field(default=1.0, gt=0, le=1)
-    """Factor on the size of every upload."""
-    download_compression: float = Field(default=1.0, gt=0, le=1)
-    """Factor on the size of every download."""
+    compression: WireCompression = _SECTION
+    """Compression of uploads and downloads."""
     transfer: Literal["changed", "all"] = "changed"
     """Content of a transfer if the model has frozen parameters or constant buffers: only what training changes, and the
     rest once, with a client's first dispatch (``changed``); or the whole model, in both directions (``all``)."""

@@ -74,7 +74,7 @@ def test_the_size_of_a_model_that_is_only_timed_may_be_given_in_bytes(tmp_path: 
     world = quadratic([[0]])
     world["task"] = {"name": "timing", "clients": 3}
     world["devices"]["network"] |= {"down": "8Mbps", "up": "4Mbps"}
-    world["server"]["compression"] = 0.1
+    world["server"]["compression"] = {"up": {"factor": 0.1}}
     world["training"] = {"local_steps": 1}
     for dtype in ("float32", "float64"):
         run = fedsim.run(

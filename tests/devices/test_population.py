@@ -149,12 +149,15 @@ def test_activations_of_a_model_are_what_its_backward_pass_needs() -> None:
     [
         ({}, 4000, 4000),
         ({"training": {"dtype": "float64"}}, 8000, 8000),
-        ({"server": {"compression": 0.25}}, 4000, 1000),
-        ({"server": {"download_compression": 0.5, "compression": 0.1}}, 2000, 400),
+        ({"server": {"compression": {"up": {"factor": 0.25}}}}, 4000, 1000),
+        ({"server": {"compression": {"up": {"factor": 0.1}, "down": {"factor": 0.5}}}}, 2000, 400),
         # SCAFFOLD sends model and control variate both ways.
         ({"server": {"method": {"name": "scaffold"}}}, 8000, 8000),
         (
-            {"server": {"method": {"name": "scaffold"}, "compression": 0.5}, "training": {}},
+            {
+                "server": {"method": {"name": "scaffold"}, "compression": {"up": {"factor": 0.5}}},
+                "training": {},
+            },
             8000,
             4000,
         ),

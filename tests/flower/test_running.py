@@ -56,8 +56,10 @@ def test_same_times_as_the_native_scenario(
             "devices": devices,
             "server": {
                 "schedule": "sync",
-                "download_compression": down / 2**20,
-                "compression": up / 2**20,
+                "compression": {
+                    "down": {"factor": down / 2**20},
+                    "up": {"factor": up / 2**20},
+                },
             },
             "stop": {"rounds": 3},
         },

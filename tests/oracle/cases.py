@@ -77,7 +77,7 @@ def random_case(seed: int) -> dict[str, Any]:
         if "deadline" in schedule or "timeout" in schedule:
             server["failure_detection"] = rng.choice([1.0007, 5.0003, "never", "never"])
     if rng.random() < 0.2:
-        server["compression"] = rng.choice([0.5, 0.001])
+        server["compression"] = {"up": {"factor": rng.choice([0.5, 0.001])}}
     if "local_epochs" in training and rng.random() < 0.7:
         server["partial_unit"] = "epoch"
     if schedule["name"] == "sync":
@@ -110,7 +110,8 @@ def random_case(seed: int) -> dict[str, Any]:
         and not tables.get("network")
     ):
         # Often the very instant at which the first client's update arrives if nothing holds it up.
-        bits = [32 * parameters, 32 * parameters * server.get("compression", 1)]
+        up = server.get("compression", {"up": {"factor": 1}})["up"]
+        bits = [32 * parameters, 32 * parameters * up["factor"]]
         transfers = [
             round(SECOND * size / network[key])
             for size, key in zip(bits, ("down", "up"), strict=True)

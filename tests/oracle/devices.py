@@ -211,8 +211,10 @@ class Devices:
         self._read_network(devices["network"], tables)
         server = scenario["server"]
         size = exact(4 * scenario["task"]["parameters"])
-        self.bytes_down = size * exact(server.get("download_compression", 1))
-        self.bytes_up = size * exact(server.get("compression", 1))
+        self.bytes_down = size
+        self.bytes_up = size * exact(
+            server.get("compression", {"up": {"factor": 1}})["up"]["factor"]
+        )
 
     def _slow_spans(self, client: int) -> list[tuple[int, int, Fraction]]:
         spans = self.scenario["devices"]["compute"].get("perturbations", [])

@@ -58,6 +58,7 @@ def catalog() -> Catalog:
                 part("fedavg", Mixing),
                 part("fedbuff", companions={"schedule": {"name": "buffered", "alpha": 3}}),
             ),
+            "compression": CATALOG.kinds["compression"],
             "selection": kind(part("uniform")),
             "schedule": kind(part("sync"), part("buffered", Mixing)),
             "compute": kind(part("trace", Mixing), part("values")),

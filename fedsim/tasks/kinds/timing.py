@@ -24,7 +24,7 @@ class TimingParams(Parameters):
     1,000,000."""
     size: Size | None = Field(default=None, gt=0)
     """Size of the model, instead of ``parameters``: with 25MB, every vector sent has 25 MB before
-    ``server.compression`` and ``download_compression``."""
+    ``server.compression`` (``{up: {factor: 0.5}}``)."""
     names: dict[str, int] = {}
     """Named blocks of the parameters with their lengths, which add up to ``parameters``, so that some may be personal;
     by default one block."""

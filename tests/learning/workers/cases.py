@@ -14,12 +14,14 @@ import torch
 from fedsim.learning.device import Execution
 from fedsim.learning.workers import Station
 from fedsim.methods.base import Cohort, LocalUpdate, Method, Trainer
+from fedsim.methods.compression import with_compression
 from fedsim.methods.fedavg import FedAvg
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.training import Augmentation, Training
 from fedsim.tasks.base import Task
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.kinds.supervised import SupervisedTask
+from fedsim.tasks.layout import Layout
 from fedsim.tasks.models.characters import CharLstm
 from fedsim.tasks.partition import Partition
 from tests.learning.problems import (
@@ -102,7 +104,19 @@ CASES: dict[str, Case] = {
         synchronous,
     ),
     "prologue": (partial(supervised_task, "mlp", own_test=True), "scaffold_p", {}, {}, synchronous),
+    "compression": (partial(supervised_task, "mlp"), "compressed", {}, {}, synchronous),
 }
+
+
+def compressed_scaffold() -> type[Method]:
+    """SCAFFOLD with errors of uploads and references of downloads."""
+    up, down = (CATALOG.parts("compression")[name] for name in ("topk", "qsgd"))
+    layout = Layout.of([("x", (1,))])
+    return with_compression(
+        CATALOG.parts("method")["scaffold"],
+        up(up.Params(share=0.1), layout),
+        down(down.Params(), layout),
+    )
 
 
 def method_of(name: str) -> type[Method]:
@@ -110,6 +124,7 @@ def method_of(name: str) -> type[Method]:
         "remembering": Remembering,
         "failing": Failing,
         "dying": Dying,
+        "compressed": compressed_scaffold(),
     }
     return defined_here.get(name) or CATALOG.parts("method")[name]
 

@@ -1,0 +1,7 @@
+"""Compression of the vectors that cross the network. One file per family."""
+
+from fedsim.learning.compression.base import Compression as Compression
+from fedsim.learning.compression.base import CompressionParams as CompressionParams
+from fedsim.learning.compression.base import Draws as Draws
+from fedsim.learning.compression.base import FeedbackParams as FeedbackParams
+from fedsim.learning.compression.base import WithFeedback as WithFeedback

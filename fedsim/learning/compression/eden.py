@@ -1,0 +1,108 @@
+"""Quantization after a random rotation."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from fedsim.learning.compression.base import Compression, CompressionParams, Draws
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_BLOCK_BITS = 12
+_LLOYD_ITERATIONS = 2000
+
+
+class EdenParams(CompressionParams):
+    """Parameters of EDEN."""
+
+    bits: int = Field(default=1, ge=1, le=8)
+    """Bits per entry."""
+
+
+class Eden(Compression):
+    """Entries quantized after a random rotation, which makes them nearly normal (EDEN, nearly unbiased).
+
+    Blocks of 4,096 entries (of the next power of two, if the vector is shorter) are multiplied by random signs and by a
+    Hadamard matrix, and each entry by the best quantizer of a standard normal number with 2^bits values; 1 bit is
+    DRIVE. The scale ||x||^2 / <R x, Q(R x)> of a block, which is sent with it, makes the mean over rotations x. Signs
+    follow from a seed that both sides know.
+    """
+
+    name = "eden"
+    Params = EdenParams
+
+    def bits(self, elements: int, entry_bits: float) -> float:
+        """The bits of every entry of the blocks, and a scale per block."""
+        blocks, size = _blocks(elements)
+        return float(blocks * (size * self.params.bits + entry_bits))
+
+    def compress(self, rows: Tensor, draws: Draws) -> Tensor:
+        """The rows after quantization and the reverse rotation."""
+        import torch
+
+        elements = rows.shape[1]
+        blocks, size = _blocks(elements)
+        values, bounds = (
+            torch.from_numpy(column).to(rows) for column in normal_quantizer(self.params.bits)
+        )
+        signs = draws.signs(blocks * size, rows.dtype)
+        rotated = torch.nn.functional.pad(rows, (0, blocks * size - elements)).mul_(signs)
+        smallest = torch.finfo(rows.dtype).tiny
+        # Row by row: products of matrices in a batch may depend on its length.
+        for row in rotated.view(len(rows), blocks, size):
+            turned = _hadamard(row)
+            norms = torch.linalg.vector_norm(turned, dim=1, keepdim=True)
+            normal = turned * (math.sqrt(size) / norms.clamp_min(smallest))
+            quantized = values[torch.bucketize(normal, bounds)]
+            products = (turned * quantized).sum(1, keepdim=True).clamp_min(smallest)
+            row.copy_(_hadamard(quantized.mul_(norms.square() / products)))
+        return rotated.mul_(signs)[:, :elements]
+
+
+def _blocks(elements: int) -> tuple[int, int]:
+    """Number of blocks, and entries per block."""
+    size = 1 << min(_BLOCK_BITS, (elements - 1).bit_length())
+    return -(-elements // size), size
+
+
+def _hadamard(rows: Tensor) -> Tensor:
+    """Rows (m, size) times the orthonormal Hadamard matrix, as a Kronecker product of two."""
+    size = rows.shape[1]
+    left = 1 << (size.bit_length() - 1) // 2
+    first, second = (_matrix(one, rows) for one in (left, size // left))
+    return (first @ rows.reshape(-1, left, size // left) @ second).reshape(rows.shape)
+
+
+def _matrix(size: int, like: Tensor) -> Tensor:
+    """The orthonormal Hadamard matrix, (size, size)."""
+    import torch
+
+    matrix = like.new_ones(1, 1)
+    factor = like.new_tensor([[1.0, 1.0], [1.0, -1.0]]) / math.sqrt(2)
+    while len(matrix) < size:
+        matrix = torch.kron(matrix, factor)
+    return matrix
+
+
+@functools.cache
+def normal_quantizer(bits: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The 2**bits values of the best quantizer of a standard normal number, and the bounds between them.
+
+    Lloyd's iteration: a value is the mean of the numbers nearest to it, (pdf(a) - pdf(b)) / (cdf(b) - cdf(a)).
+    """
+    from scipy.special import ndtr, ndtri
+
+    values = ndtri((np.arange(2**bits) + 0.5) / 2**bits)
+    for _ in range(_LLOYD_ITERATIONS):
+        bounds = (values[1:] + values[:-1]) / 2
+        ends = np.concatenate([[-np.inf], bounds, [np.inf]])
+        density = np.exp(-(ends**2) / 2) / math.sqrt(2 * math.pi)
+        values = -np.diff(density) / np.diff(ndtr(ends))
+    return values, bounds

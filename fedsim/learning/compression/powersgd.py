@@ -1,0 +1,67 @@
+"""Matrices of low rank."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from fedsim.learning.compression.base import Draws, FeedbackParams, WithFeedback
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class PowerSgdParams(FeedbackParams):
+    """Parameters of PowerSGD."""
+
+    rank: int = Field(default=2, ge=1)
+    """Rank of what is sent of a matrix."""
+
+
+class PowerSgd(WithFeedback):
+    """Each matrix as a product of two narrow ones, by a step of the power iteration from a random start (PowerSGD).
+
+    An n x m matrix M becomes P P^T M, where the columns of P are the orthonormal basis of M Q and Q is m x rank with
+    normal numbers, drawn afresh for every dispatch from a seed that both sides know. P and P^T M are sent. A tensor of
+    more dimensions is a matrix with its first dimension as rows. Vectors, matrices that would not become smaller, and
+    vectors of the method that have another length than the model are sent as they are. A contraction; biased.
+    """
+
+    name = "powersgd"
+    Params = PowerSgdParams
+
+    def bits(self, elements: int, entry_bits: float) -> float:
+        """The entries of the narrow matrices, and of what is sent as it is."""
+        rank = self.params.rank
+        saved = sum(n * m - (n + m) * rank for _, n, m in self._matrices(elements))
+        return float((elements - saved) * entry_bits)
+
+    def compress(self, rows: Tensor, draws: Draws) -> Tensor:
+        """The rows with matrices of low rank."""
+        import torch
+
+        rank, result = self.params.rank, rows.clone()
+        matrices = list(self._matrices(rows.shape[1]))
+        uniform = draws.uniform(sum(m * rank for *_, m in matrices), rows.dtype)
+        # Moved off zero, where the inverse distribution function is infinite.
+        starts = torch.special.ndtri(uniform.add_(2.0**-25))
+        # Row by row: products of matrices in a batch may depend on its length.
+        for row, start in zip(result, starts, strict=True):
+            for offset, n, m in matrices:
+                matrix = row[offset : offset + n * m].view(n, m)
+                basis = torch.linalg.qr(matrix @ start[: m * rank].view(m, rank)).Q
+                matrix.copy_(basis @ (basis.mT @ matrix))
+                start = start[m * rank :]
+        return result
+
+    def _matrices(self, elements: int) -> Iterator[tuple[int, int, int]]:
+        """Offset, rows and columns of each matrix that becomes smaller."""
+        if elements != self.layout.size:
+            return
+        for offset, shape in zip(self.layout.offsets, self.layout.shapes, strict=False):
+            n, m = (shape[0], math.prod(shape[1:])) if len(shape) > 1 else (1, 1)
+            if (n + m) * self.params.rank < n * m:
+                yield offset, n, m

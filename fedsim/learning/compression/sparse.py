@@ -1,0 +1,166 @@
+"""A few entries of a vector, and the positions at which they are."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from fedsim.learning.compression.base import Draws, FeedbackParams, WithFeedback
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# SparseLoCo's codes, and the standard deviations that they span.
+_CODES = 4
+_SIGMAS = 6
+
+
+class SparseParams(FeedbackParams):
+    """Parameters of sparse vectors."""
+
+    share: float = Field(default=0.01, gt=0, le=1)
+    """Share of the entries that are sent: at least one entry, and the vector itself if it is 1."""
+
+
+class SparseLoCoParams(SparseParams):
+    """Parameters of SparseLoCo."""
+
+    share: float = Field(default=0.03125, gt=0, le=1)
+    """Share of the entries of every chunk that are sent."""
+    chunk: int = Field(default=4096, ge=2)
+    """Entries per chunk; the last may be shorter."""
+    decay: float = Field(default=0.95, gt=0, le=1)
+    """Factor on the error of the last upload before it is added."""
+
+
+def _count(elements: int, share: float) -> int:
+    """Entries that are sent of a vector."""
+    return max(1, round(share * elements))
+
+
+def _index_bits(elements: int) -> int:
+    """Bits of a position among ``elements``."""
+    return math.ceil(math.log2(elements))
+
+
+def _only(rows: Tensor, positions: Tensor) -> Tensor:
+    """The rows with zeros except at ``positions`` (B, k)."""
+    return rows.new_zeros(rows.shape).scatter_(1, positions, rows.gather(1, positions))
+
+
+class TopK(WithFeedback):
+    """The entries of largest magnitude; the receiver takes zero for the others.
+
+    A contraction: ||x - C(x)||^2 <= (1 - k/d) ||x||^2. Biased, so it converges with error feedback alone.
+    """
+
+    name = "topk"
+    Params = SparseParams
+
+    def bits(self, elements: int, entry_bits: float) -> float:
+        """A number and a position per entry that is sent; no positions if all are."""
+        count = _count(elements, self.params.share)
+        return count * (entry_bits + (_index_bits(elements) if count < elements else 0))
+
+    def compress(self, rows: Tensor, draws: Draws) -> Tensor:
+        """The rows without their smaller entries."""
+        count = _count(rows.shape[1], self.params.share)
+        if count == rows.shape[1]:
+            return rows
+        return _only(rows, rows.abs().topk(count, dim=1, sorted=False).indices)
+
+
+class RandKParams(SparseParams):
+    """Parameters of random entries."""
+
+    shared_seed: bool = False
+    """Whether the receiver draws the positions itself, from a seed that both sides know, so that none are sent."""
+
+
+class RandK(WithFeedback):
+    """Entries at random positions, drawn afresh for every dispatch; the receiver takes zero for the others.
+
+    Without error feedback, entries are multiplied by d/k, so that the mean over draws is the vector (unbiased); with
+    it, which downloads also need, they are sent as they are (a contraction in expectation).
+    """
+
+    name = "randk"
+    Params = RandKParams
+
+    def bits(self, elements: int, entry_bits: float) -> float:
+        """A number and, unless they follow from a shared seed, a position per entry that is sent."""
+        count = _count(elements, self.params.share)
+        with_positions = count < elements and not self.params.shared_seed
+        return count * (entry_bits + (_index_bits(elements) if with_positions else 0))
+
+    def compress(self, rows: Tensor, draws: Draws) -> Tensor:
+        """The rows without most of their entries."""
+        elements = rows.shape[1]
+        count = _count(elements, self.params.share)
+        if count == elements:
+            return rows
+        chosen = _only(rows, draws.bits(elements).topk(count, dim=1, sorted=False).indices)
+        return chosen if self.params.error_feedback else chosen.mul_(elements / count)
+
+
+class SparseLoCo(WithFeedback):
+    """The entries of largest magnitude of every chunk, in 2 bits, with errors that decay (SparseLoCo).
+
+    With the mean and the standard deviation s of the entries that are sent, an entry's code is its distance from the
+    mean in units of 1.5 s, plus 2, rounded and cut to 0, ..., 3; the receiver takes the mean of the entries with this
+    code. The paper's outer step is that of ``diloco`` without momentum: ``{name: diloco, momentum: 0}``.
+    """
+
+    name = "sparseloco"
+    Params = SparseLoCoParams
+
+    @property
+    def error_decay(self) -> float | None:
+        """The decay, with error feedback."""
+        return self.params.decay if self.params.error_feedback else None
+
+    def bits(self, elements: int, entry_bits: float) -> float:
+        """2 bits and a position within the chunk per entry that is sent, and the four values."""
+        chunk, share = self.params.chunk, self.params.share
+        whole, rest = divmod(elements, chunk)
+        count = whole * _count(chunk, share) + (_count(rest, share) if rest else 0)
+        return float(count * (2 + _index_bits(chunk)) + _CODES * entry_bits)
+
+    def compress(self, rows: Tensor, draws: Draws) -> Tensor:
+        """The rows without their smaller entries, the others rounded."""
+        import torch
+
+        chunk, elements = self.params.chunk, rows.shape[1]
+        within = elements - elements % chunk
+        chunks = [rows[:, :within].reshape(-1, chunk), rows[:, within:]]
+        sent = torch.cat([self._largest(one).view(len(rows), -1) for one in chunks], 1)
+        result = torch.zeros_like(rows)
+        for row, mask, decoded in zip(rows, sent, result, strict=True):
+            decoded[mask] = _in_two_bits(row[mask])
+        return result
+
+    def _largest(self, rows: Tensor) -> Tensor:
+        """Which entries of the rows are sent."""
+        import torch
+
+        mask = torch.zeros_like(rows, dtype=torch.bool)
+        if not rows.numel():
+            return mask
+        count = _count(rows.shape[1], self.params.share)
+        return mask.scatter_(1, rows.abs().topk(count, dim=1, sorted=False).indices, True)
+
+
+def _in_two_bits(values: Tensor) -> Tensor:
+    """What the receiver decodes of values (k,)."""
+    import torch
+
+    centered = values - values.mean()
+    spread = torch.linalg.vector_norm(centered) / math.sqrt(max(1, len(values) - 1))
+    unit = spread.mul_(_SIGMAS / _CODES).clamp_min_(torch.finfo(values.dtype).tiny)
+    codes = (centered / unit + _CODES // 2).round_().clamp_(0, _CODES - 1)
+    for code in range(_CODES):
+        same = codes == code
+        values = values.where(~same, (values * same).sum() / same.sum())
+    return values

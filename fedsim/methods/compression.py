@@ -1,0 +1,180 @@
+"""What becomes of a method's vectors on the way between server and clients (``server.compression``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from fedsim.errors import UserError
+from fedsim.learning.compression import Compression, Draws
+from fedsim.methods.base import (
+    Cohort,
+    LocalUpdate,
+    Memory,
+    Method,
+    Prologue,
+    ServerState,
+    Tensor,
+    Trainer,
+    Vector,
+)
+from fedsim.methods.optimizer_state import STATE
+from fedsim.randomness import Purpose, Stream
+from fedsim.vocabulary.formatting import format_names
+
+Way = Literal["up", "down"]
+# Entries that are compressed at once: on a CPU, as many as its caches hold.
+_CPU_ENTRIES = 1 << 20
+_CUDA_ENTRIES = 1 << 27
+
+
+class _Compressed(Method):
+    """A method whose vectors are compressed on the way.
+
+    A client replaces what it sends, and the errors that it keeps for its next upload are a memory, as is its reference:
+    what it received last, to which compressed downloads are differences.
+    """
+
+    ways: ClassVar[Mapping[Way, Compression]]
+
+    def __init__(self, params: Any, context: Any) -> None:
+        super().__init__(params, context)
+        self._initial: ServerState = {}
+        vectors = {"up": super().upload(), "down": super().download()}
+        for way, compression in self.ways.items():
+            sent = [vector.name for vector in vectors[way]]
+            for name in compression.params.vectors or ():
+                if name not in sent:
+                    raise UserError(
+                        f"{self.title or self.name} sends no vector '{name}' {way}",
+                        where=f"server.compression.{way}.vectors",
+                        hint=f"it sends {format_names(sent)}",
+                    )
+
+    # -- traffic and memories -----------------------------------------------------------------------------------------
+
+    def download(self) -> Sequence[Vector]:
+        """Those of the method, compressed."""
+        return self._on_the_way("down", super().download())
+
+    def upload(self) -> Sequence[Vector]:
+        """Those of the method, compressed."""
+        return self._on_the_way("up", super().upload())
+
+    def prologue(self) -> Prologue | None:
+        """That of the method; its downloads are complete, because they are the first."""
+        prologue = super().prologue()
+        if prologue is None:
+            return None
+        return replace(prologue, upload=self._on_the_way("up", prologue.upload))
+
+    def memories(self) -> Mapping[str, Memory]:
+        """Those of the method, the errors of uploads and the references of downloads."""
+        errors = {_error(vector): Memory(vector.elements) for vector in self._with_feedback()}
+        references = {
+            _reference(vector): Memory(vector.elements, partial(self._initial_row, vector.name))
+            for vector in self.download()
+            if _is_lossy(vector)
+        }
+        return {**super().memories(), **errors, **references}
+
+    def initial_state(self, model: Tensor) -> ServerState:
+        """That of the method, from which the clients' references start."""
+        self._initial = super().initial_state(model)
+        return self._initial
+
+    # -- the rules ----------------------------------------------------------------------------------------------------
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """That of the method, from what the client decodes; sent is what the server decodes."""
+        down, memory = dict(cohort.down), {}
+        complete = cohort.column(cohort.sequences == 0, cohort.learning_rates).bool()
+        for number, vector in enumerate(self.download()):
+            if _is_lossy(vector):
+                exact = cohort.down[vector.name]
+                reference = cohort.memory[_reference(vector)]
+                received = self._differing("down", number, exact, reference, cohort)
+                received = exact.where(complete, received)
+                down[vector.name] = memory[_reference(vector)] = received
+        update = super().local_update(replace(cohort, down=down), trainer)
+        vectors = dict(update.vectors)
+        for number, vector in enumerate(self.upload()):
+            if _is_lossy(vector) and vector.name in vectors:
+                value, decay = vectors[vector.name], self.ways["up"].error_decay
+                if decay is not None:
+                    value = value + cohort.memory[_error(vector)].mul(decay)
+                base = down["model"] if vector.name == "model" else None
+                sent = self._differing("up", number, value, base, cohort)
+                if decay is not None:
+                    memory[_error(vector)] = value - sent
+                vectors[vector.name] = sent
+        return replace(update, vectors=vectors, memory={**update.memory, **memory})
+
+    def _initial_row(self, name: str, model: Tensor) -> Tensor:
+        return self._initial[name]
+
+    # -- helpers ------------------------------------------------------------------------------------------------------
+
+    def _on_the_way(self, way: Way, vectors: Sequence[Vector]) -> list[Vector]:
+        compression = self.ways[way]
+        names = compression.params.vectors
+        return [
+            replace(vector, compression=compression)
+            if (vector.name != STATE if names is None else vector.name in names)
+            else vector
+            for vector in vectors
+        ]
+
+    def _with_feedback(self) -> list[Vector]:
+        """Vectors whose errors a client keeps."""
+        feedback = self.ways["up"].error_decay is not None
+        return [vector for vector in self.upload() if feedback and _is_lossy(vector)]
+
+    def _differing(
+        self, way: Way, number: int, rows: Tensor, base: Tensor | None, cohort: Cohort
+    ) -> Tensor:
+        """What the receiver decodes of ``rows``, sent as their difference to ``base``, which it has; zero if None."""
+        if base is None:
+            return self._decoded(way, number, rows, cohort)
+        difference = rows - base
+        decoded = self._decoded(way, number, difference, cohort)
+        # The rounding of two sums must not change an entry that is sent exactly.
+        return rows.where(decoded == difference, base + decoded)
+
+    def _decoded(self, way: Way, number: int, rows: Tensor, cohort: Cohort) -> Tensor:
+        import torch
+
+        stream = Stream(self.context.seed, Purpose.COMPRESSION, way == "down", number)
+        keys = stream.keys(cohort.clients, cohort.sequences).view(np.int64)
+        streams = torch.from_numpy(keys).to(rows.device)
+        entries = _CPU_ENTRIES if rows.device.type == "cpu" else _CUDA_ENTRIES
+        most = max(1, entries // rows.shape[1])
+        pieces = zip(torch.split(rows, most), torch.split(streams, most), strict=True)
+        return torch.cat([self.ways[way].compress(piece, Draws(keys)) for piece, keys in pieces])
+
+
+def _is_lossy(vector: Vector) -> bool:
+    return vector.compression is not None and vector.compression.lossy
+
+
+def _error(vector: Vector) -> str:
+    """Name of the memory that holds the error of an upload."""
+    return f"error of {vector.name}"
+
+
+def _reference(vector: Vector) -> str:
+    """Name of the memory that holds what was received last."""
+    return f"reference of {vector.name}"
+
+
+def with_compression(method: type[Method], up: Compression, down: Compression) -> type[Method]:
+    """The method whose uploads and downloads are compressed."""
+    names = {"__module__": method.__module__, "__qualname__": method.__qualname__}
+    ways = {"ways": {"up": up, "down": down}}
+    return type(
+        method.__name__, (_Compressed, method), {**names, **ways, "__doc__": method.__doc__}
+    )

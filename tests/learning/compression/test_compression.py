@@ -1,0 +1,273 @@
+"""Every compression: its size, its bias, its error, and that rows do not depend on their group."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fedsim.errors import UserError
+from fedsim.learning.compression import Compression, Draws
+from fedsim.learning.compression.eden import normal_quantizer
+from fedsim.parts.catalog import CATALOG
+from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.loading import load_scenario_dict
+from fedsim.tasks.layout import Layout
+
+LAYOUT = Layout.of(
+    [("weight", (30, 20)), ("bias", (30,)), ("kernel", (8, 4, 3, 3)), ("last", (82,))]
+)
+"""1,000 parameters: a matrix of 600, a kernel that is an 8 x 36 matrix, and vectors of 30 and 82."""
+
+EVERY: list[tuple[str, dict[str, Any]]] = [
+    ("none", {}),
+    ("factor", {"factor": 0.25}),
+    ("cast", {"dtype": "float16"}),
+    ("cast", {"dtype": "bfloat16"}),
+    ("qsgd", {"levels": 7, "bucket": 512}),
+    ("qsgd", {"levels": 1, "bucket": 64, "norm": "max"}),
+    ("eden", {"bits": 1}),
+    ("eden", {"bits": 3}),
+    ("topk", {"share": 0.05}),
+    ("randk", {"share": 0.05}),
+    ("randk", {"share": 0.05, "error_feedback": False}),
+    ("signsgd", {}),
+    ("signsgd", {"magnitude": 0.01, "error_feedback": False}),
+    ("powersgd", {"rank": 2}),
+    ("sparseloco", {"share": 0.05, "chunk": 300}),
+]
+"""Every compression, with parameters that leave something to compress of 1,000 entries."""
+
+
+def made(name: str, **params: Any) -> Compression:
+    kind = CATALOG.parts("compression")[name]
+    part: Compression = kind(kind.Params(**params), LAYOUT)
+    return part
+
+
+def draws(count: int, first: int = 0) -> Draws:
+    """The random numbers of as many rows."""
+    keys = Stream(1, Purpose.COMPRESSION).keys(np.arange(first, first + count)).view(np.int64)
+    return Draws(torch.from_numpy(keys))
+
+
+def rows(count: int, elements: int = 1000, dtype: torch.dtype = torch.float32) -> Tensor:
+    values = np.random.default_rng(3).standard_t(3, (count, elements))
+    return torch.from_numpy(values).to(dtype)
+
+
+def test_every_compression_is_tested() -> None:
+    assert {name for name, _ in EVERY} == set(CATALOG.parts("compression"))
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "bits"),
+    [
+        ("none", {}, 32_000),
+        ("factor", {"factor": 0.25}, 8_000),
+        ("cast", {}, 16_000),
+        # A sign and 3 bits per entry, and 2 norms.
+        ("qsgd", {"levels": 7, "bucket": 512}, 4 * 1000 + 2 * 32),
+        # A sign and a bit per entry, and 16 norms.
+        ("qsgd", {"levels": 1, "bucket": 64}, 2 * 1000 + 16 * 32),
+        # A block of 1,024 and a scale.
+        ("eden", {"bits": 3}, 3 * 1024 + 32),
+        # 50 numbers and positions of 10 bits.
+        ("topk", {"share": 0.05}, 50 * 42),
+        ("topk", {"share": 1e-9}, 42),
+        ("topk", {"share": 1}, 32_000),
+        ("randk", {"share": 0.05}, 50 * 42),
+        ("randk", {"share": 0.05, "shared_seed": True}, 50 * 32),
+        ("signsgd", {}, 1032),
+        ("signsgd", {"magnitude": 0.1}, 1000),
+        # (30 + 20) x 2 and (8 + 36) x 2 numbers, and 112 that are not part of a matrix.
+        ("powersgd", {"rank": 2}, (100 + 88 + 112) * 32),
+        # Of rank 7, the kernel is sent as it is.
+        ("powersgd", {"rank": 7}, (350 + 288 + 112) * 32),
+        # 3 chunks with 15 entries and one with 5, with positions of 9 bits, and 4 numbers.
+        ("sparseloco", {"share": 0.05, "chunk": 300}, 50 * 11 + 4 * 32),
+    ],
+)
+def test_sizes_are_those_of_the_formula(name: str, params: dict[str, Any], bits: int) -> None:
+    assert made(name, **params).bits(1000, 32) == bits
+
+
+def test_eden_sends_blocks_of_4096() -> None:
+    assert made("eden", bits=2).bits(4097, 32) == 2 * (2 * 4096 + 32)
+
+
+@pytest.mark.parametrize(("name", "params"), EVERY)
+def test_a_row_depends_on_itself_alone(name: str, params: dict[str, Any]) -> None:
+    part, values = made(name, **params), rows(7)
+    before = values.clone()
+    together = part.compress(values, draws(7))
+    assert torch.equal(values, before)
+    assert together.shape == values.shape
+    for index in range(7):
+        alone = part.compress(values[index : index + 1], draws(1, index))
+        assert torch.equal(alone[0], together[index])
+    assert torch.equal(together, values) != part.lossy
+
+
+@pytest.mark.parametrize(("name", "params"), EVERY)
+def test_zeros_stay_finite_and_small(name: str, params: dict[str, Any]) -> None:
+    sent = made(name, **params).compress(torch.zeros(2, 1000), draws(2))
+    assert float(sent.abs().max()) <= (0.01 if name == "signsgd" else 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("none", {}),
+        ("factor", {"factor": 0.1}),
+        ("topk", {"share": 1}),
+        ("randk", {"share": 1, "error_feedback": False}),
+        ("powersgd", {"rank": 16}),
+    ],
+)
+def test_the_full_rate_is_the_identity(name: str, params: dict[str, Any]) -> None:
+    values = rows(3)
+    assert torch.equal(made(name, **params).compress(values, draws(3)), values)
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "variance"),
+    [
+        # Rounding between 0 and the norm of the bucket has the variance norm |v| - v^2.
+        (
+            "qsgd",
+            {"levels": 1, "bucket": 1000},
+            lambda v: v.norm() * v.abs().sum() - v.square().sum(),
+        ),
+        ("qsgd", {"levels": 7, "bucket": 100}, None),
+        ("qsgd", {"levels": 7, "bucket": 300, "norm": "max"}, None),
+        # d/k - 1 times the square.
+        ("randk", {"share": 0.05, "error_feedback": False}, lambda v: 19 * v.square().sum()),
+        ("eden", {"bits": 1}, lambda v: (math.pi / 2 - 1) * v.square().sum()),
+        ("eden", {"bits": 4}, None),
+    ],
+)
+def test_the_mean_over_draws_is_the_vector(
+    name: str, params: dict[str, Any], variance: Any
+) -> None:
+    count, vector = 4000, rows(1, dtype=torch.float64)[0]
+    sent = made(name, **params).compress(vector.expand(count, -1), draws(count))
+    errors = sent - vector
+    spread = errors.square().sum(1).mean()
+    # The mean of the errors has a squared norm of spread / count in expectation if there is no bias.
+    assert float(errors.mean(0).square().sum()) < 1.2 * float(spread) / count
+    if variance is not None:
+        assert float(spread) == pytest.approx(float(variance(vector)), rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("bits", "distortion"), [(1, 1 - 2 / math.pi), (2, 0.11748), (3, 0.03454), (4, 0.009497)]
+)
+def test_the_quantizer_of_a_normal_number_is_that_of_max(bits: int, distortion: float) -> None:
+    """Max, Quantizing for Minimum Distortion, IRE Trans. Inf. Theory 1960, table I."""
+    values, bounds = normal_quantizer(bits)
+    sample = np.linspace(-8, 8, 400_001)
+    weights = np.exp(-(sample**2) / 2)
+    errors = (sample - values[np.searchsorted(bounds, sample)]) ** 2
+    assert np.average(errors, weights=weights) == pytest.approx(distortion, rel=1e-3)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.9])
+def test_contraction_factor_of_topk(share: float) -> None:
+    values = rows(50, dtype=torch.float64)
+    part = made("topk", share=share)
+    errors = (values - part.compress(values, draws(50))).square().sum(1)
+    squares = values.square()
+    assert bool((errors <= (1 - share) * squares.sum(1)).all())
+    # Exactly the smaller entries are lost, and the bound is met if all have one magnitude.
+    kept = round(share * 1000)
+    torch.testing.assert_close(errors, squares.sort(1).values[:, : 1000 - kept].sum(1))
+    flat = torch.ones(1, 1000) - part.compress(torch.ones(1, 1000), draws(1))
+    assert float(flat.square().sum()) == 1000 - kept
+
+
+def test_randk_contracts_in_the_mean() -> None:
+    values = rows(1, dtype=torch.float64).expand(4000, -1)
+    errors = values - made("randk", share=0.05).compress(values, draws(4000))
+    ratio = errors.square().sum(1).mean() / values[0].square().sum()
+    assert float(ratio) == pytest.approx(0.95, rel=0.005)
+
+
+def test_signs_contract_as_their_norms_say() -> None:
+    values = rows(5, dtype=torch.float64)
+    sent = made("signsgd").compress(values, draws(5))
+    norms = values.norm(1, dim=1).square() / (1000 * values.norm(2, dim=1).square())
+    ratio = (values - sent).square().sum(1) / values.square().sum(1)
+    torch.testing.assert_close(ratio, 1 - norms)
+    assert torch.equal(sent.sign(), values.sign())
+
+
+def test_powersgd_sends_a_matrix_of_low_rank_exactly() -> None:
+    left, right = rows(1, 60)[0].double().view(30, 2), rows(1, 40)[0].double().view(2, 20)
+    values = rows(2, dtype=torch.float64)
+    values[0, :600] = (left @ right).flatten()
+    sent = made("powersgd", rank=2).compress(values, draws(2))
+    torch.testing.assert_close(sent[0, :600], values[0, :600])
+    assert torch.linalg.matrix_rank(sent[1, :600].view(30, 20)) == 2
+    # A projection: it contracts, and what is no matrix is untouched.
+    assert float((values[1] - sent[1]).norm()) < float(values[1].norm())
+    assert torch.equal(sent[:, 600:630], values[:, 600:630])
+    assert torch.equal(sent[:, -82:], values[:, -82:])
+
+
+def test_powersgd_leaves_other_vectors_as_they_are() -> None:
+    values = rows(2, 999)
+    part = made("powersgd")
+    assert torch.equal(part.compress(values, draws(2)), values)
+    assert part.bits(999, 32) == 999 * 32
+
+
+def test_sparseloco_by_hand() -> None:
+    """Two chunks of five; of each, the two largest are sent, with their mean and spread over all four."""
+    values = torch.tensor([[9.0, 1, -2, -8, 0, 7, 0.5, 0, 6, 1]], dtype=torch.float64)
+    sent = made("sparseloco", share=0.4, chunk=5).compress(values, draws(1))
+    # The mean of 9, -8, 7, 6 is 3.5, their standard deviation 7.767, a unit 11.65: the codes are 2, 1, 2, 2.
+    expected = torch.tensor([[22 / 3, 0, 0, -8, 0, 22 / 3, 0, 0, 22 / 3, 0]], dtype=torch.float64)
+    torch.testing.assert_close(sent, expected)
+
+
+def test_casts_round_to_nearest() -> None:
+    values = torch.tensor([[1 + 2**-9, 1 + 2**-7, 70_000.0, -3.0]])
+    assert made("cast", dtype="bfloat16").compress(values, draws(1)).tolist() == [
+        [1, 1 + 2**-7, 70_144, -3]
+    ]
+    assert made("cast", dtype="float16").compress(values, draws(1)).tolist() == [
+        [1 + 2**-9, 1 + 2**-7, math.inf, -3]
+    ]
+
+
+def test_random_bits_are_fair_and_independent() -> None:
+    bits = draws(200).bits(1001)
+    assert bits.shape == (200, 1001)
+    assert len(set(bits.flatten().tolist())) > 0.9999 * bits.numel()
+    uniform = draws(200).uniform(1001, torch.float64)
+    assert 0 <= float(uniform.min()) < 1e-4
+    assert 1 - 1e-4 < float(uniform.max()) < 1
+    assert float(uniform.mean()) == pytest.approx(0.5, abs=0.003)
+    signs = draws(200).signs(1001, torch.float64)
+    assert set(signs.flatten().tolist()) == {-1.0, 1.0}
+    assert float(signs.mean()) == pytest.approx(0, abs=0.01)
+    correlations = torch.corrcoef(uniform[:40])
+    assert float((correlations - torch.eye(40)).abs().max()) < 0.15
+
+
+@pytest.mark.parametrize("share", [0, 1.01])
+def test_a_share_of_nothing_or_more_than_all_is_refused(tmp_path: Path, share: float) -> None:
+    scenario = {
+        "task": {"name": "timing", "clients": 1},
+        "server": {"compression": {"up": {"name": "topk", "share": share}}},
+        "stop": {"rounds": 1},
+    }
+    with pytest.raises(UserError) as caught:
+        load_scenario_dict(scenario, tmp_path)
+    assert "server.compression.up.share" in str(caught.value)

@@ -1,0 +1,327 @@
+"""Compressed vectors in a run: iterates by hand, errors that clients keep, references of downloads, bytes, bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+import fedsim
+from fedsim.composition.assembly import assemble
+from fedsim.errors import UserError
+from fedsim.learning.compression import Draws
+from fedsim.parts.catalog import CATALOG
+from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.loading import load_scenario_dict
+from fedsim.tasks.layout import Layout
+from tests.composition.interrupting import interrupted_with_checkpoint
+from tests.composition.worlds import digests, digits
+
+pytestmark = pytest.mark.usefixtures("without_reports")
+
+Array = npt.NDArray[np.float64]
+CENTERS = np.array([[4.0, -3.0, 1.0, 0.5], [-2.0, 1.0, 0.25, 3.5]])
+START = np.array([1.0, 2.0, -1.0, 0.0])
+SEED, RATE = 5, 0.25
+
+LOSSY: dict[str, dict[str, Any]] = {
+    "cast": {"dtype": "bfloat16"},
+    "qsgd": {"levels": 3, "bucket": 2},
+    "eden": {"bits": 2},
+    "topk": {"share": 0.25},
+    "randk": {"share": 0.5},
+    "signsgd": {},
+    "sparseloco": {"share": 0.5, "chunk": 2},
+}
+"""Compressions of four numbers; PowerSGD needs matrices."""
+
+
+def scenario(up: Any = "none", down: Any = "none", **server: Any) -> dict[str, Any]:
+    """Two clients with f_i(x) = |x - b_i|^2 / 2, whose one step of 1/4 is exact; three rounds."""
+    return {
+        "name": "wire",
+        "seed": SEED,
+        "task": {
+            "name": "quadratic",
+            "centers": CENTERS.tolist(),
+            "curvatures": 1.0,
+            "initial": START.tolist(),
+        },
+        "training": {"optimizer": {"lr": RATE}, "local_steps": 1, "dtype": "float64"},
+        "devices": {
+            "compute": {"name": "values", "step": "1s"},
+            "network": {"down": "1Gbps", "up": "1Gbps"},
+        },
+        "server": {
+            "method": {"name": "fedavg", "weights": "uniform"},
+            "compression": {"up": up, "down": down},
+            **server,
+        },
+        "stop": {"rounds": 3},
+    }
+
+
+def final_model(folder: Path, content: dict[str, Any]) -> Array:
+    from safetensors.numpy import load_file
+
+    (values,) = load_file(fedsim.run(content, folder).path / "model.safetensors").values()
+    return np.asarray(values)
+
+
+def compressed(part: dict[str, Any], way: str, client: int, sequence: int, vector: Array) -> Array:
+    """What the receiver decodes; each compression has its own tests."""
+    name, params = part["name"], {key: value for key, value in part.items() if key != "name"}
+    kind = CATALOG.parts("compression")[name]
+    stream = Stream(SEED, Purpose.COMPRESSION, way == "down", 0)
+    keys = torch.from_numpy(stream.keys([client], [sequence]).view(np.int64))
+    compression = kind(kind.Params(**params), Layout.of([("x", (4,))]))
+    return np.asarray(compression.compress(torch.from_numpy(vector)[None], Draws(keys))[0])
+
+
+@pytest.mark.parametrize("feedback", [True, False])
+@pytest.mark.parametrize("name", LOSSY)
+def test_uploads_by_hand(tmp_path: Path, name: str, feedback: bool) -> None:
+    part = {"name": name, **LOSSY[name]}
+    has_feedback = "error_feedback" in CATALOG.parts("compression")[name].Params.model_fields
+    if has_feedback:
+        part["error_feedback"] = feedback
+    decay = (0.95 if name == "sparseloco" else 1.0) if has_feedback and feedback else 0.0
+    x, errors = START, np.zeros((2, 4))
+    for round_ in range(3):
+        change = np.zeros(4)
+        for client in range(2):
+            value = -0.3 * (x - CENTERS[client]) + decay * errors[client]
+            sent = compressed(part, "up", client, round_, value)
+            errors[client] = value - sent
+            change += sent / 2
+        x = x + change
+    content = scenario(part)
+    content["training"]["optimizer"]["lr"] = 0.3
+    result = final_model(tmp_path / "run", content)
+    np.testing.assert_allclose(result, x, rtol=1e-12)
+    content["server"]["compression"] = {}
+    assert result.tolist() != final_model(tmp_path / "exact", content).tolist()
+
+
+def test_topk_by_hand_to_the_last_number(tmp_path: Path) -> None:
+    """One number of four, errors kept, all numbers dyadic: nothing of it uses the code under test."""
+    # Round 1: changes (3/4, -5/4, 1/2, 1/8) and (-3/4, -1/4, 5/16, 7/8).
+    x = START + np.array([0, -5 / 8, 0, 7 / 16])
+    # Round 2: errors (3/4, 0, 1/2, 1/8) and (-3/4, -1/4, 5/16, 0), x = (1, 11/8, -1, 7/16).
+    first = (CENTERS[0] - x) / 4 + [3 / 4, 0, 1 / 2, 1 / 8]
+    second = (CENTERS[1] - x) / 4 + [-3 / 4, -1 / 4, 5 / 16, 0]
+    assert (np.abs(first).argmax(), np.abs(second).argmax()) == (0, 0)
+    x = x + np.array([(first[0] + second[0]) / 2, 0, 0, 0])
+    # Round 3: what was left.
+    first, second = first * [0, 1, 1, 1], second * [0, 1, 1, 1]
+    first, second = first + (CENTERS[0] - x) / 4, second + (CENTERS[1] - x) / 4
+    assert (np.abs(first).argmax(), np.abs(second).argmax()) == (1, 3)
+    x = x + np.array([0, first[1] / 2, 0, second[3] / 2])
+    result = final_model(tmp_path / "run", scenario({"name": "topk", "share": 0.25}))
+    assert result.tolist() == x.tolist()
+
+
+def test_errors_telescope(tmp_path: Path) -> None:
+    """With slopes alone, changes are constant: in 12 rounds all of them arrive but for the last errors."""
+    content = scenario({"name": "topk", "share": 0.25})
+    slopes = np.random.default_rng(0).integers(1, 2**12, (2, 4)) / 64
+    content["task"] = {"name": "quadratic", "slopes": slopes.tolist(), "initial": 0.0}
+    content["stop"] = {"rounds": 12}
+    result = final_model(tmp_path / "run", content)
+    sums, sent = np.zeros((2, 4)), np.zeros((2, 4))
+    for _ in range(12):
+        sums -= RATE * slopes
+        largest = np.abs(sums - sent).argmax(1)
+        sent[[0, 1], largest] = sums[[0, 1], largest]
+    assert result.tolist() == (sent.mean(0)).tolist()
+    assert np.abs(sums - sent).max() <= 4 * RATE * slopes.max()
+
+
+@pytest.mark.parametrize("name", [*LOSSY, "powersgd"])
+def test_downloads_by_hand(tmp_path: Path, name: str) -> None:
+    """The first is complete; others are differences to what the client received before."""
+    part = {"name": name, **LOSSY.get(name, {})}
+    x, references = START, np.zeros((2, 4))
+    for round_ in range(3):
+        change = np.zeros(4)
+        for client in range(2):
+            sent = compressed(part, "down", client, round_, x - references[client])
+            references[client] = references[client] + sent if round_ else x
+            change -= RATE * (references[client] - CENTERS[client]) / 2
+        x = x + change
+    result = final_model(tmp_path / "run", scenario("none", part))
+    np.testing.assert_allclose(result, x, rtol=1e-12)
+
+
+def test_a_client_whose_updates_are_not_used_has_the_initial_model(tmp_path: Path) -> None:
+    """Client 1 is always late; when it is not, its reference is still the initial model."""
+    content = scenario("none", {"name": "topk", "share": 0.25})
+    content["devices"]["compute"] = {
+        "name": "values",
+        "step": ["1s", "1s"],
+        "perturbations": [{"at": 0, "until": "2s", "factor": 5, "clients": [1]}],
+    }
+    content["server"]["schedule"] = {"name": "sync", "deadline": "1.5s"}
+    content["stop"] = {"rounds": 8}
+    run = fedsim.run(content, tmp_path / "run")
+    late = run.dispatches[run.dispatches["client_id"] == 1]
+    assert late["aggregated_version"].isna().iloc[0]
+    assert late["aggregated_version"].notna().iloc[-1]
+    x, references = START, np.array([START, START])
+    used = run.dispatches.dropna(subset=["aggregated_version"])
+    for _, round_ in used.groupby("aggregated_version"):
+        change = np.zeros(4)
+        for client, sequence in zip(round_["client_id"], round_["sequence"], strict=True):
+            difference = x - references[client]
+            sent = np.where(np.arange(4) == np.abs(difference).argmax(), difference, 0)
+            references[client] = references[client] + sent if sequence else x
+            change -= RATE * (references[client] - CENTERS[client]) / len(round_)
+        x = x + change
+    from safetensors.numpy import load_file
+
+    (values,) = load_file(run.path / "model.safetensors").values()
+    np.testing.assert_allclose(values, x, rtol=1e-12)
+
+
+def test_a_model_is_sent_as_its_difference(tmp_path: Path) -> None:
+    """FedAsync sends models; the largest entry of the change is sent, not of the model."""
+    content = scenario({"name": "topk", "share": 0.25, "error_feedback": False})
+    content["server"] |= {"method": {"name": "fedasync", "alpha": 0.5}, "schedule": "async"}
+    content["server"]["selection"] = {"name": "uniform", "cohort": 1}
+    content["stop"] = {"rounds": 1}
+    run = fedsim.run(content, tmp_path / "run")
+    client = int(run.dispatches["client_id"].iloc[0])
+    change = RATE * (CENTERS[client] - START)
+    change[np.arange(4) != np.abs(change).argmax()] = 0
+    from safetensors.numpy import load_file
+
+    (values,) = load_file(run.path / "model.safetensors").values()
+    np.testing.assert_allclose(values, START + change / 2, rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["scaffold", "fedasync", "fedvarp"])
+def test_the_full_rate_gives_the_bits_of_no_compression(tmp_path: Path, method: str) -> None:
+    all_of_it = {"name": "topk", "share": 1}
+    schedule = {"name": "buffered", "buffer_size": 3} if method == "fedasync" else "sync"
+    server = {"method": method, "selection": {"cohort": 4}, "schedule": schedule}
+    results = [
+        digests(fedsim.run(digits(server={**server, **more}), tmp_path / str(number)).path)
+        for number, more in enumerate(({}, {"compression": {"up": all_of_it, "down": all_of_it}}))
+    ]
+    assert results[0] == results[1]
+
+
+COMPRESSED = {
+    "up": {"name": "topk", "share": 0.05},
+    "down": {"name": "qsgd", "levels": 15},
+}
+
+
+@pytest.mark.parametrize(
+    "up", ["cast", "qsgd", "eden", "randk", "signsgd", "powersgd", "sparseloco"]
+)
+def test_groups_threads_and_deferral_do_not_change_bits(tmp_path: Path, up: str) -> None:
+    server = {**digits()["server"], "compression": {**COMPRESSED, "up": up}}
+    results = []
+    for number, training in enumerate(({}, {"verify": "eager"}, {"threads": 3})):
+        content = digits(server=server)
+        content["training"] |= training
+        results.append(digests(fedsim.run(content, tmp_path / str(number)).path))
+    assert results[0] == results[1] == results[2]
+
+
+def test_a_resumed_run_has_the_same_bits(tmp_path: Path) -> None:
+    content = digits(server={**digits()["server"], "compression": COMPRESSED})
+    complete = fedsim.run(content, tmp_path / "complete")
+    interrupted_with_checkpoint(tmp_path / "resumed", content, 2)
+    assert digests(fedsim.resume(tmp_path / "resumed").path) == digests(complete.path)
+
+
+@pytest.mark.parametrize("state", ["kept", "sent"])
+def test_states_of_optimizers_cross_as_they_are(tmp_path: Path, state: str) -> None:
+    content = scenario("signsgd", "qsgd")
+    content["training"] |= {"optimizer": {"name": "adam", "lr": RATE}, "optimizer_state": state}
+    (down, up) = assemble(load_scenario_dict(content, tmp_path)).traffic_bytes
+    # 4 numbers, compressed to 4 bits with one norm, or to signs with one magnitude; 9 numbers of the optimizer.
+    extra = 72 if state == "sent" else 0
+    assert (down, up) == (2 + 8 + extra, 0.5 + 8 + extra)
+    assert np.isfinite(final_model(tmp_path / "run", content)).all()
+
+
+@pytest.mark.parametrize(
+    ("compression", "down", "first", "up"),
+    [
+        ({}, 64, 64, 64),
+        ({"up": {"factor": 0.5}, "down": {"factor": 0.25}}, 16, 16, 32),
+        # 4 entries of 16 bits instead of 64, twice; the first download is complete.
+        ({"up": "cast", "down": "cast"}, 16, 64, 16),
+        ({"up": {"name": "cast", "vectors": ["delta"]}}, 64, 64, 40),
+        ({"down": {"name": "cast", "vectors": ["control"]}}, 40, 64, 64),
+    ],
+)
+def test_bytes_by_vector(
+    tmp_path: Path, compression: dict[str, Any], down: int, first: int, up: int
+) -> None:
+    content = scenario(method="scaffold", compression=compression)
+    table = fedsim.run(content, tmp_path / "run").dispatches
+    assert set(table["bytes_up"]) == {up}
+    assert set(table[table["sequence"] == 0]["bytes_down"]) == {first}
+    assert set(table[table["sequence"] > 0]["bytes_down"]) == {down}
+
+
+def test_vectors_that_are_not_named_stay_exact(tmp_path: Path) -> None:
+    """With no name, results are those without compression."""
+    part = {"name": "signsgd", "vectors": []}
+    assert (
+        final_model(tmp_path / "none", scenario(part, part)).tolist()
+        == final_model(tmp_path / "exact", scenario()).tolist()
+    )
+
+
+@pytest.mark.parametrize(("way", "sends"), [("up", "delta"), ("down", "model")])
+def test_a_vector_that_the_method_does_not_send_is_refused(
+    tmp_path: Path, way: str, sends: str
+) -> None:
+    content = scenario(**{way: {"name": "topk", "vectors": ["control"]}})
+    with pytest.raises(UserError, match="FedAvg sends no vector 'control'") as caught:
+        assemble(load_scenario_dict(content, tmp_path))
+    assert caught.value.where is not None
+    assert f"server.compression.{way}.vectors" in caught.value.where
+    assert sends in str(caught.value.hint)
+
+
+def test_a_prologue_is_compressed(tmp_path: Path) -> None:
+    content = scenario({"name": "topk", "share": 0.25}, "cast", method="mifa")
+    run = fedsim.run(content, tmp_path / "run")
+    # One number with a position of 2 bits.
+    assert set(run.dispatches["bytes_up"]) == {8}
+    assert set(run.dispatches[run.dispatches["sequence"] == 0]["bytes_down"]) == {32}
+
+
+USERS = """
+import torch
+from fedsim.learning.compression import Compression
+
+
+class Halves(Compression):
+    '''Every entry becomes a half of itself.'''
+
+    def bits(self, elements, entry_bits):
+        return elements * 10
+
+    def compress(self, rows, draws):
+        return rows / 2
+"""
+
+
+def test_a_users_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(USERS)
+    content = scenario(f"{tmp_path / 'mine.py'}:Halves")
+    x = START
+    for _ in range(3):
+        x = x - RATE / 2 * (x - CENTERS.mean(0))
+    np.testing.assert_allclose(final_model(tmp_path / "run", content), x, rtol=1e-12)
