@@ -99,13 +99,16 @@ class Vector:
         elements: its length.
         bits: bits per entry as sent, such as 8 after quantization, for bytes and time only; None for the size of the
             training dtype.
+        varies: whether dispatches send different parts of what it stands for, so that the errors and references of
+            earlier ones are of no use.
         compression: how it is compressed on the way, as the scenario says; a method leaves it out.
     """
 
     name: str
     elements: int
     bits: float | None = None
-    compression: Compression | None = None
+    varies: bool = field(default=False, repr=False)
+    compression: Compression | None = field(default=None, repr=False)
 
     def raw_bytes(self, item_bytes: int) -> float:
         """Bytes of the vector without compression; ``item_bytes`` is the size of an entry of the training dtype."""

@@ -68,11 +68,12 @@ class StreamingDiLoCo(DiLoCo):
         return (self._share_of_model(rest),) if rest else ()
 
     def _share_of_model(self, share: float) -> Vector:
-        return Vector("model", self.context.layout.size, 8 * self.context.dtype.itemsize * share)
+        bits = 8 * self.context.dtype.itemsize * share
+        return Vector("model", self.context.layout.size, bits, varies=self.params.fragments > 1)
 
     def upload(self) -> Sequence[Vector]:
         """The change of a fragment."""
-        return (Vector("delta", self._length),)
+        return (Vector("delta", self._length, varies=self.params.fragments > 1),)
 
     def memories(self) -> Mapping[str, Memory]:
         """A client's model, and the fragments as they were last synchronized."""

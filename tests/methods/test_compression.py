@@ -294,6 +294,28 @@ def test_a_vector_that_the_method_does_not_send_is_refused(
     assert sends in str(caught.value.hint)
 
 
+@pytest.mark.parametrize(
+    ("compression", "where"),
+    [
+        ({"up": {"name": "topk"}}, "server.compression.up"),
+        ({"down": {"name": "cast"}}, "server.compression.down"),
+        ({"up": {"name": "topk", "error_feedback": False}}, None),
+        ({"up": {"name": "qsgd"}, "down": {"factor": 0.5}}, None),
+    ],
+)
+def test_fragments_have_no_errors_and_no_references(
+    tmp_path: Path, compression: dict[str, Any], where: str | None
+) -> None:
+    method = {"name": "streaming_diloco", "fragments": 2, "overlap": 0}
+    content = scenario(method=method, compression=compression)
+    if where is None:
+        final_model(tmp_path / "run", content)
+        return
+    with pytest.raises(UserError, match="another part of") as caught:
+        assemble(load_scenario_dict(content, tmp_path))
+    assert where in str(caught.value.where)
+
+
 def test_a_prologue_is_compressed(tmp_path: Path) -> None:
     content = scenario({"name": "topk", "share": 0.25}, "cast", method="mifa")
     run = fedsim.run(content, tmp_path / "run")
