@@ -45,6 +45,13 @@ def print_summary(run: Run, *, as_json: bool = False) -> None:
         f"{format_count(counts[label])} {label}" for label in OUTCOME_LABELS if counts[label]
     )
     table.add_row("dispatches", format_count(dispatches) + (f" ({outcomes})" if outcomes else ""))
+    if run.messages is not None:
+        counted = (run.messages[name].value_counts() for name in ("kind", "outcome"))
+        kinds, ends = (
+            ", ".join(f"{format_count(n)} {name}" for name, n in each.items()) for each in counted
+        )
+        shown = f" ({kinds}; {ends})" if kinds else ""
+        table.add_row("messages", format_count(len(run.messages)) + shown)
     given = participation_counts(run.dispatches, len(run.clients))
     contributed = f"{format_count((given > 0).sum())} of {format_count(len(given))}"
     table.add_row("clients that contributed", contributed)

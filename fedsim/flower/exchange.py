@@ -21,6 +21,7 @@ from typing_extensions import override
 from fedsim.devices.population import Population
 from fedsim.flower.client import Answer
 from fedsim.flower.clock import RunEnded
+from fedsim.flower.messages import Sent
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose, Stream
@@ -93,6 +94,7 @@ class Parcel:
         state: its state.
         order: number of its latest change of state, counted over all messages.
         dispatch: set when the node gets the message.
+        sent: its record.
         late: whether the ServerApp has stopped waiting.
         answer: the result of the ClientApp.
         wait: returned by ``start``, if the ClientApp was started before the download had ended.
@@ -109,6 +111,7 @@ class Parcel:
     version: int
     start: Callable[[Parcel], Callable[[], Work]]
     commit: Callable[[Parcel], None]
+    sent: Sent
     state: State = State.UNDER_WAY
     order: int = 0
     dispatch: Dispatch | None = None
@@ -314,6 +317,7 @@ class Exchange:
         version, rounds, dispatched, arrived: numbers of versions made, rounds closed, training messages delivered, and
             their replies.
         refused: messages refused because their node was offline.
+        messages: records of all messages, in order of sending.
         on_version: called after each new version.
     """
 
@@ -332,6 +336,7 @@ class Exchange:
         self.population = population
         self.engine = engine = Engine()
         self.version = self.rounds = self.dispatched = self.arrived = self.refused = 0
+        self.messages: list[Sent] = []
         self.on_version: Callable[[], None] = lambda: None
         self._limits = limits
         self._detection_ns = detection_ns
@@ -413,8 +418,10 @@ class Exchange:
     def send(self, parcel: Parcel) -> None:
         """Send a message; its node gets it when it is online and has handled earlier ones."""
         client = parcel.client
+        self.messages.append(parcel.sent)
         if not self._waits_for_offline and not self.is_online(client):
             self.refused += 1
+            parcel.sent.outcome = "refused"
             self._change(parcel, State.UNAVAILABLE)
             return
         self._queues.setdefault(client, deque()).append(parcel)
@@ -427,6 +434,7 @@ class Exchange:
     ) -> None:
         queue = self._queues[client]
         while queue and queue[0].expires_ns <= now:
+            queue[0].sent.outcome = "expired"
             self._change(queue.popleft(), State.LOST)
         if not queue:
             self._next(client)
@@ -436,6 +444,7 @@ class Exchange:
             dispatch_id, sequence = self.dispatched, self._sequences[client]
             self._sequences[client] += 1
             self.dispatched += 1
+            parcel.sent.dispatch_id = dispatch_id
         else:
             dispatch_id, sequence = _NOT_RECORDED + self._others, self._other_sequences[client]
             sequence += _NOT_RECORDED
@@ -454,6 +463,7 @@ class Exchange:
     def _on_end(self, dispatch: Dispatch, plan: Plan) -> None:
         parcel = self._parcels.remove(dispatch)
         plan = plan._replace(steps_done=min(plan.steps_done, dispatch.steps))
+        parcel.sent.follow(plan)
         if plan.computed_ns >= 0:
             parcel.commit(parcel)
         self._release(dispatch.client, plan)
@@ -465,12 +475,15 @@ class Exchange:
                 dispatch.staleness = self.version - dispatch.version
                 self._updates.held[dispatch] = plan
             expired = plan.end_ns > parcel.expires_ns
+            parcel.sent.replied_ns = plan.end_ns
+            parcel.sent.outcome = "late" if parcel.late or expired else "replied"
             if trained and (parcel.late or expired):
                 self._discard(dispatch, late=True)
             self._change(parcel, State.LOST if expired else State.REPLIED)
             if trained and self.arrived == self._limits.arrivals:
                 self.stop()
         else:
+            parcel.sent.outcome = "dropped"
             if trained:
                 self._updates.close(dispatch, plan, Outcome.DROPPED, self.now_ns)
             if self._detection_ns is None:
@@ -510,8 +523,10 @@ class Exchange:
         """Stop waiting for messages; replies that still arrive are late."""
         for parcel in parcels:
             parcel.late = True
-            if parcel.state is State.REPLIED and parcel.dispatch in self._updates.held:
-                self._discard(parcel.dispatch, late=True)
+            if parcel.state is State.REPLIED:
+                parcel.sent.outcome = "late"
+                if parcel.dispatch in self._updates.held:
+                    self._discard(parcel.dispatch, late=True)
 
     def discard(self, parcel: Parcel) -> None:
         """Record that a reply to a training message brings no update."""
@@ -543,21 +558,13 @@ class Exchange:
         if self.rounds == self._limits.rounds:
             self._over = True
 
-    def finish(self, unused: Iterable[Parcel]) -> None:
-        """Record the messages that are still under way, and the replies that entered no version.
-
-        Args:
-            unused: replies that the ServerApp has received; the others arrived too close to the end of the run.
-        """
+    def finish(self) -> None:
+        """Record the messages that are still under way, and the replies that entered no version."""
         now = self.now_ns
         for dispatch, plan in self._dispatches.stop_all():
+            self._parcels.of_dispatch[dispatch.dispatch_id].sent.follow(plan)
             if dispatch.dispatch_id < _NOT_RECORDED:
                 plan = plan._replace(steps_done=min(plan.steps_done, dispatch.steps))
                 self._updates.close(dispatch, plan, Outcome.UNFINISHED, now)
-        taken = {parcel.dispatch for parcel in unused}
         for dispatch in list(self._updates.held):
-            if dispatch in taken:
-                self._discard(dispatch)
-            else:
-                plan = self._updates.held.pop(dispatch)
-                self._updates.close(dispatch, plan, Outcome.UNFINISHED, now)
+            self._discard(dispatch)

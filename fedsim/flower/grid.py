@@ -15,6 +15,7 @@ from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer, Job
 from fedsim.flower.clock import EPOCH_S, Done, SimulatedClock
 from fedsim.flower.exchange import Exchange, Kind, Parcel, State, Work
+from fedsim.flower.messages import Sent
 from fedsim.flower.turns import Turns
 from fedsim.flower.workers import Workers
 from fedsim.randomness import Purpose, Stream
@@ -68,7 +69,6 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
     Attributes:
         samples: examples per client, as its replies report them.
         waited_for_nodes: whether the app waited for more nodes than will ever be online.
-        unused: replies to training messages that the app has received but no version has used, by message id.
     """
 
     def __init__(
@@ -110,7 +110,8 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         # Whether nodes keep state; None until a ClientApp has run.
         self._stateful: bool | None = None
         self.waited_for_nodes = False
-        self.unused: dict[str, Parcel] = {}
+        # Replies to training messages that the app has received but no version has used, by message id.
+        self._unused: dict[str, Parcel] = {}
         self.samples: dict[int, int] = {}
 
     @property
@@ -176,7 +177,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
                 # The app polls without a pause, so that only an event can change the answer.
                 self._pass_time()
                 replies = self._take(ids)
-        self.unused |= {
+        self._unused |= {
             reply.metadata.reply_to_message_id: parcel
             for parcel, reply in replies
             if _trained(parcel, reply)
@@ -244,17 +245,20 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             metadata.__dict__["_message_id"] = message_id
             head = fl.MessageProto(metadata=fl.metadata_to_proto(metadata)).SerializeToString()
             kind, units = self._units(message)
+            stage = fl.secure_stage(message)
+            shown = metadata.message_type if stage is None else f"{metadata.message_type}.{stage}"
             parcel = Parcel(
                 metadata,
                 head + content,
                 client,
                 kind,
-                fl.secure_stage(message),
+                stage,
                 round((metadata.created_at - EPOCH_S + metadata.ttl) * NS_PER_S),
                 units,
                 exchange.version,
                 self._start,
                 self._commit,
+                Sent(shown, client, exchange.now_ns),
             )
             self._parcels[message_id] = parcel
             parcels.append(parcel)
@@ -318,6 +322,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         if self._stateful is None or answer.state:
             self._stateful = bool(answer.state)
         if answer.problem is not None:
+            parcel.sent.failed = True
             self._on_error(parcel, answer.problem)
 
     def _commit(self, parcel: Parcel) -> None:
@@ -450,17 +455,17 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             for array in record.values():
                 digest.update(array.data)
         if digest.digest() != self._model:
-            self._make_version(list(self.unused))
+            self._make_version(list(self._unused))
         self._model = digest.digest()
 
     def mark_version(self, replies: Iterable[fl.Message] | None) -> None:
         """Record a model version made from replies; None for all that were taken since the last version."""
         self._marked = True
         ids = [reply.metadata.reply_to_message_id for reply in replies or ()]
-        self._make_version(list(self.unused) if replies is None else ids)
+        self._make_version(list(self._unused) if replies is None else ids)
 
     def _make_version(self, message_ids: Iterable[str]) -> None:
-        parcels = [self.unused.pop(one) for one in message_ids if one in self.unused]
+        parcels = [self._unused.pop(one) for one in message_ids if one in self._unused]
         self._exchange.make_version(parcels)
 
 

@@ -30,6 +30,7 @@ from fedsim.flower.client import Answer, apps_traceback, load_component
 from fedsim.flower.clock import RunEnded, SimulatedClock, thread_on
 from fedsim.flower.exchange import Exchange, Kind, Parcel, Work
 from fedsim.flower.grid import Nodes, SimulatedGrid
+from fedsim.flower.messages import messages_table
 from fedsim.flower.recording import Recording
 from fedsim.flower.settings import load_devices, resolved
 from fedsim.flower.turns import Turns
@@ -41,6 +42,8 @@ from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
 from fedsim.runs.progress import Progress, share_done
+from fedsim.runs.schema import MESSAGES
+from fedsim.runs.tables import write_parquet
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import from_python
@@ -245,7 +248,9 @@ def execute(
                     Run(folder).report()
                 raise
             recording.flush()
-            exchange.finish(grid.unused.values())
+            exchange.finish()
+            messages = messages_table(exchange.messages)
+            write_parquet(folder.parquet(MESSAGES.name), MESSAGES, messages)
             finished = Run(folder)
             finished.written(writer.finish())
             samples = np.zeros(params.clients, dtype=np.int64)

@@ -21,6 +21,7 @@ from fedsim.runs.schema import (
     CRITICAL,
     DISPATCHES,
     LABELS,
+    MESSAGES,
     METRICS,
     ONLINE,
     PARTITION,
@@ -196,6 +197,13 @@ class Run:
     def partition(self) -> pd.DataFrame | None:
         """Labels of the clients' data (``client_id``, ``label``, ``count``); None if it was not recorded."""
         return self._read(PARTITION) if self._recorded(PARTITION) else None
+
+    @functools.cached_property
+    def messages(self) -> pd.DataFrame | None:
+        """One row per message of a Flower app; columns: :data:`fedsim.runs.schema.MESSAGES`. None for a scenario."""
+        if not self._recorded(MESSAGES):
+            return None
+        return self._read(MESSAGES).astype({"dispatch_id": "Int64"})
 
     def _recorded(self, table: Table) -> bool:
         path = self.folder.parquet(table.name)

@@ -218,8 +218,32 @@ PARTITION = _table(
     _field("count", pa.int64(), "samples", "training samples of this label"),
 )
 
+MESSAGE_OUTCOMES = ("replied", "failed", "late", "refused", "dropped", "expired", "unfinished")
+MESSAGES = _table(
+    "messages",
+    "One row per message of a Flower app to a node; its training messages are dispatches, too.",
+    ("message_id",),
+    _field("message_id", pa.int64(), "", "number of the message, in order of sending"),
+    _field("kind", pa.string(), "", "its type, and its stage of secure aggregation"),
+    _field("client_id", pa.int64(), "", "client to which it was sent"),
+    _field("dispatch_id", pa.int64(), "", "its dispatch; null if it has none"),
+    _field("sent_s", pa.float64(), "s", "simulated time at which the ServerApp sent it"),
+    _field("delivered_s", pa.float64(), "s", "end of its download; NaN if never"),
+    _field("replied_s", pa.float64(), "s", "arrival of its reply; NaN if never"),
+    _field("bytes_down", pa.int64(), "B", "bytes sent to the client before it ended"),
+    _field("bytes_up", pa.int64(), "B", "bytes sent by the client before it ended"),
+    _field(
+        "outcome",
+        pa.string(),
+        "",
+        f"one of {', '.join(MESSAGE_OUTCOMES)}; failed: the ClientApp raised an error; late: the ServerApp had given "
+        "up; refused: the node was offline when it was sent; dropped: no reply came; expired: it waited beyond its "
+        "time to live",
+    ),
+)
+
 STREAMED = (DISPATCHES, AGGREGATIONS, METRICS)
 """Tables written while the run is in progress, as ``<name>.arrows``."""
 
-TABLES = (*STREAMED, CLIENTS, ONLINE, PRESENCE, PAUSES, CRITICAL, PARTITION)
+TABLES = (*STREAMED, CLIENTS, ONLINE, PRESENCE, PAUSES, CRITICAL, PARTITION, MESSAGES)
 """Every table that a run folder may contain, as ``<name>.parquet``."""

@@ -15,7 +15,7 @@ import pytest
 
 from fedsim.analysis.run import load_run
 from fedsim.runs import RunWriter, Status
-from fedsim.runs.schema import DISPATCHES, TABLES
+from fedsim.runs.schema import DISPATCHES, MESSAGES, TABLES
 from fedsim.vocabulary.outcomes import CAUSE_LABELS, OUTCOME_LABELS, Outcome
 from fedsim.vocabulary.timeline import Aggregate, Contribution
 from tests.runs.synthetic_runs import build_run
@@ -84,7 +84,7 @@ def test_delay_is_that_of_the_client_absent_for_longest(tmp_path: Path) -> None:
 def test_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
         build_run(tmp_path / name, clients=10, hours=4, cohort=5)
-    for file in (f"{table.name}.parquet" for table in TABLES):
+    for file in (f"{table.name}.parquet" for table in TABLES if table is not MESSAGES):
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
 
 

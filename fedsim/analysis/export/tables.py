@@ -26,6 +26,7 @@ def write_csv(run: Run, path: Path) -> None:
         "presence": run.presence,
         "pauses": run.pauses,
         "partition": run.partition,
+        "messages": run.messages,
     }
     for name, table in tables.items():
         if table is not None:
