@@ -54,17 +54,16 @@ class _Compressed(Method):
                         where=f"server.compression.{way}.vectors",
                         hint=f"it sends {format_names(sent)}",
                     )
-        for way, sent_vectors in (("up", self._with_feedback()), ("down", self.download())):
-            for vector in sent_vectors:
-                if vector.varies and _is_lossy(vector):
-                    raise UserError(
-                        f"{self.title or self.name} sends another part of '{vector.name}' in every dispatch, so nothing "
-                        "of earlier dispatches can be used",
-                        where=f"server.compression.{way}",
-                        hint="set error_feedback: false"
-                        if way == "up"
-                        else "compress uploads only",
-                    )
+        rules = {"up": self._with_feedback(), "down": self.download()}
+        hints = {"up": "set error_feedback: false", "down": "compress uploads only"}
+        for direction, kept in rules.items():
+            if names := [vector.name for vector in kept if vector.varies and _is_lossy(vector)]:
+                raise UserError(
+                    f"{self.title or self.name} sends another part of '{names[0]}' in every dispatch, so nothing of "
+                    "earlier dispatches can be used",
+                    where=f"server.compression.{direction}",
+                    hint=hints[direction],
+                )
 
     # -- traffic and memories -----------------------------------------------------------------------------------------
 
