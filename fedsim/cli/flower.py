@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from fedsim.cli.options import (
+    ignore_option,
     json_option,
     output_option,
     override_option,
@@ -33,6 +34,7 @@ from fedsim.cli.summary import print_summary
     help='Override the app\'s configuration, such as --run-config "num-server-rounds=5".',
 )
 @override_option
+@ignore_option
 @user_code_option
 @output_option("Run folder; runs/<app>-seed<seed> by default.")
 @overwrite_option("Replace an existing run.")
@@ -42,6 +44,7 @@ def command(
     devices: Path | None,
     run_config: str,
     overrides: tuple[str, ...],
+    ignore: tuple[str, ...],
     output: Path | None,
     overwrite: bool,
     as_json: bool,
@@ -57,7 +60,7 @@ def command(
     from fedsim.flower.settings import load_devices
 
     source = App.read(app, run_config)
-    scenario = load_devices(devices, source.name, overrides)
+    scenario = load_devices(devices, source.name, overrides).ignoring(ignore)
     folder = output or default_folder(scenario)
     again = same_command(*([] if overwrite else ["--overwrite"]))
     # Lines, because the app writes to the terminal as well.

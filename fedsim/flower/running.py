@@ -18,9 +18,12 @@ import torch
 from typing_extensions import override
 
 from fedsim.analysis.run import Run
+from fedsim.composition.assembly import Assembly
 from fedsim.composition.closing import write_population
 from fedsim.composition.execution import OnProgress, default_folder, log_warning
 from fedsim.composition.rules.finished import FINISHED, FinishedRun
+from fedsim.composition.rules.names import check_names
+from fedsim.composition.rules.planned import OF_DEVICES, PLANNED
 from fedsim.composition.shared import Shared
 from fedsim.composition.world import World
 from fedsim.devices.population import Population
@@ -278,18 +281,11 @@ def execute(
             **{DEFINITIONS_KEY: to_document(recording.definitions())},
         )
         Checkpoints(folder.checkpoint).remove()
-        warnings = list(FINISHED.warnings(FinishedRun(finished), ignored=()))
-        if grid.waited_for_nodes:
-            warnings.append(
-                UserError(
-                    "the ServerApp waited until the end of the run for more nodes than there will be: of "
-                    f"{format_counted(params.clients, 'node')}, {len(exchange.online_clients())} were online",
-                    where="task.clients",
-                    hint="lower min_available_nodes and the like in the app, or simulate more nodes",
-                )
-            )
-        for warning in warnings:
-            log_warning(warning)
+        online = len(exchange.online_clients()) if grid.waited_for_nodes else None
+        for warning in FINISHED.warnings(
+            FinishedRun(finished, nodes_online=online), scenario.ignore
+        ):
+            log_warning(loaded.located(warning))
         finished.report()
         return finished
 
@@ -381,6 +377,14 @@ class _UnitOfWork(FedAvg):
     def compute_factor(self) -> float:
         return self._factor
 
+    @override
+    def download(self) -> tuple[()]:
+        return ()  # Sizes of messages are known when they are sent.
+
+    @override
+    def upload(self) -> tuple[()]:
+        return ()
+
 
 def _populations(
     loaded: LoadedScenario, params: FlowerParams
@@ -400,12 +404,17 @@ def _populations(
         )
     task = FlowerTask(params, scenario.training.batch_size)
     steps = FullWork(np.ones(params.clients, dtype=np.int64))
+    check_names(scenario.ignore)
     world = World(scenario, loaded.folder, Shared(), task, steps)
     if params.unit == "host_seconds":
         training = evaluating = 1 / _UNITS_PER_HOST_S
     else:
         training, evaluating = 1.0, 1 / FORWARD_PASSES_PER_STEP
-    population = world.population(_UnitOfWork(training))
+    method = _UnitOfWork(training)
+    population = world.population(method)
+    assembly = Assembly(loaded, world, False, method, (), {}, population)
+    for warning in PLANNED.warnings(assembly, scenario.ignore, only=OF_DEVICES):
+        log_warning(loaded.located(warning))
     compute = world.population(_UnitOfWork(evaluating)).compute
     return population, replace(population, compute=compute), world.names()
 

@@ -21,6 +21,7 @@ _SECTIONS = {
     "stop": None,
     "training": ("batch_size",),
     "server": ("failure_detection", "aggregation_time"),
+    "ignore": None,
 }
 """The sections of a scenario that apply to a Flower app, each with its keys that apply; None if all do."""
 DEFAULT_COMPUTE = {"name": "values", "step": "100ms"}
@@ -61,7 +62,7 @@ def load_devices(
                 f"'{'.'.join(path)}' has no effect on a Flower app, which decides that itself",
                 where=source.key_place(path),
                 hint="remove it; a device file may have the sections name, seed, task, devices, stop, "
-                "training.batch_size, server.failure_detection and server.aggregation_time",
+                "training.batch_size, server.failure_detection, server.aggregation_time and ignore",
             )
     data.setdefault("name", name)
     data.setdefault("stop", dict(DEFAULT_STOP))

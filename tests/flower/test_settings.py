@@ -10,6 +10,7 @@ import pytest
 import fedsim
 from fedsim.errors import UserError
 from tests.flower import apps
+from tests.flower.worlds import devices
 
 
 def test_wrong_use_gives_one_message(run_app: Callable[..., Any]) -> None:
@@ -31,3 +32,21 @@ def test_wrong_use_gives_one_message(run_app: Callable[..., Any]) -> None:
     with pytest.raises(UserError, match="took no step of a PyTorch optimizer") as caught:
         run_app(apps.sklearn_server(), apps.sklearn_client())
     assert "devices.compute.unit=example" in str(caught.value)
+
+
+def test_rules_about_devices_and_the_run_can_be_ignored(
+    run_app: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """40 s of latency that were meant as milliseconds, and an app that waits for a fifth node."""
+    section = devices()
+    section["network"] = {"name": "static", "latency": 40, "down": "1Mbps", "up": "1Mbps"}
+    server = apps.strategy_server(rounds=1, min_available_nodes=5)
+    scenario = {"devices": section, "stop": {"simulated_time": "1d"}}
+    rules = ["long-latency", "waited-for-nodes"]
+    for ignored in ([], rules[:1], rules):
+        caplog.clear()
+        run = run_app(server, apps.torch_client(), {**scenario, "ignore": ignored})
+        assert [rule for rule in rules if f"[{rule}]" in caplog.text] == rules[len(ignored) :]
+        assert run.scenario["ignore"] == ignored
+    with pytest.raises(UserError, match="there is no rule 'long-latencies'"):
+        run_app(server, apps.torch_client(), {**scenario, "ignore": ["long-latencies"]})

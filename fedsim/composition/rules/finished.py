@@ -43,12 +43,14 @@ class FinishedRun:
         assembly: what was run; None for a Flower app, which selects and trains by itself.
         ran_out: whether the run ended before its limits, because no work was left.
         drew_nobody: whether a user's selection has drawn nobody although clients were available.
+        nodes_online: nodes online at the end, if a Flower app has waited until then for more of them.
     """
 
     run: Run
     assembly: Assembly | None = None
     ran_out: bool = False
     drew_nobody: bool = False
+    nodes_online: int | None = None
 
     def in_schedule(self, function: str, fix: str, otherwise: str) -> tuple[str | None, str]:
         """Where a rule applies and how to fix it: in a function of the user's schedule, or in its settings."""
@@ -149,6 +151,18 @@ def no_work_left(finished: FinishedRun) -> Iterator[UserError]:
         where=where,
         hint=hint,
     )
+
+
+@FINISHED
+def waited_for_nodes(finished: FinishedRun) -> Iterator[UserError]:
+    """A Flower app waited until the end of the run for more nodes than there will ever be."""
+    if finished.nodes_online is not None:
+        yield UserError(
+            "the ServerApp waited until the end of the run for more nodes than there will be: of "
+            f"{format_counted(len(finished.run.clients), 'node')}, {finished.nodes_online} were online",
+            where="task.clients",
+            hint="lower min_available_nodes and the like in the app, or simulate more nodes",
+        )
 
 
 @FINISHED

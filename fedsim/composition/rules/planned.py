@@ -48,6 +48,16 @@ UNITS = (
 )
 """Rules about values in a wrong unit, which may be why a run cannot succeed."""
 
+OF_DEVICES = (
+    *UNITS,
+    "unmatched-names",
+    "unused-latency",
+    "invalid-devices",
+    "frequent-crashes",
+    "drifting-hours",
+)
+"""Rules about devices alone, which apply to a Flower app, too."""
+
 _HOUR_S = 3600.0
 _RARELY = 1e-3
 _MANY = 0.1

@@ -89,6 +89,10 @@ EXAMPLES: dict[str, tuple[FinishedRun, FinishedRun]] = {
         finished(table_of(AGGREGATED), ran_out=True),
         finished(table_of(AGGREGATED)),
     ),
+    "waited-for-nodes": (
+        FinishedRun(table_of(AGGREGATED), nodes_online=1),
+        FinishedRun(table_of(AGGREGATED)),
+    ),
     "small-rounds": (
         finished(table_of(["aggregated"] * 4, [0, 1, 2, 2])),
         finished(table_of(["aggregated"] * 7, [0, 1, 1, 1, 2, 2, 2])),
