@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from fedsim.analysis.figures import Figure, learning, participation, time, timeline
 from fedsim.analysis.headline import headline, notice, subtitle, tiles
 from fedsim.analysis.pages import embedded, environment, write_page
 from fedsim.runs import Run
+from fedsim.scenario.comparing import flattened
 
 
 def figures(run: Run) -> dict[str, Figure]:
@@ -79,14 +79,7 @@ def write_report(run: Run, path: Path, refresh_s: int | None = None) -> None:
 
 def _facts(run: Run) -> list[tuple[str, str]]:
     """Entries of run.json as dotted names and values."""
-    rows: list[tuple[str, str]] = []
-
-    def walk(prefix: str, value: Any) -> None:
-        if isinstance(value, dict):
-            for key in sorted(value):
-                walk(f"{prefix}.{key}" if prefix else str(key), value[key])
-        else:
-            rows.append((prefix, value if isinstance(value, str) else json.dumps(value)))
-
-    walk("", run.info)
-    return rows
+    return [
+        (name, value if isinstance(value, str) else json.dumps(value))
+        for name, value in sorted(flattened(run.info))
+    ]

@@ -1,6 +1,6 @@
 """A comparison as a LaTeX table, which needs only the package booktabs.
 
-Numbers are rounded as on the page. Variants are rows, grouped by setting; headings have at most two lines.
+Numbers are rounded as on the page. Variants are rows, after their setting if there are several.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -38,18 +38,8 @@ _SPECIAL = str.maketrans(
 )
 
 
-class _Column(NamedTuple):
-    """A column: the second line of its heading, and a cell per group."""
-
-    heading: str
-    cells: Sequence[str]
-
-
-class _Columns(NamedTuple):
-    """Neighboring columns with a common first line of their headings."""
-
-    heading: str
-    columns: Sequence[_Column]
+Cells = dict[tuple[str, str], Sequence[str]]
+"""A cell per group, by the two lines of a column's heading; neighboring columns may share the first."""
 
 
 def latex(comparison: ComparisonTables) -> str:
@@ -61,58 +51,39 @@ def latex(comparison: ComparisonTables) -> str:
     at their targets, because then they do not rank the variants.
     """
     if not comparison.metrics:
-        return _tabular(
-            comparison, _timing(comparison), ["Mean and standard deviation over seeds."]
-        )
-    captions, parts = [], []
+        captions, cells = ["Mean and standard deviation over seeds."], _timing(comparison)
+        return _tabular(comparison, cells, captions)
+    captions, cells = [], {}
     if comparison.goals:
         captions.append(_caption_of_times(comparison))
-        parts += [_times(comparison, goal) for goal in comparison.goals]
+        for goal in comparison.goals:
+            cells |= _times(comparison, goal)
     if not any(run.stopped_at for run in comparison.facts):
         captions.append("Final values: mean and standard deviation over seeds.")
-        parts.append(_finals(comparison))
-    return _tabular(comparison, parts, captions)
+        cells |= _finals(comparison)
+    return _tabular(comparison, cells, captions)
 
 
-def _tabular(comparison: ComparisonTables, parts: Sequence[_Columns], captions: list[str]) -> str:
+def _tabular(comparison: ComparisonTables, cells: Cells, captions: list[str]) -> str:
     """The table, with its captions as a comment."""
-    columns = [column for part in parts for column in part.columns]
-    width = 1 + len(columns)
-    first, rules, begin = [""], [], 2
-    for part in parts:
-        span, heading = len(part.columns), _escaped(part.heading)
-        first.append(rf"\multicolumn{{{span}}}{{c}}{{{heading}}}" if span > 1 else heading)
-        if span > 1:
-            rules.append(rf"\cmidrule(lr){{{begin}-{begin + span - 1}}}")
-        begin += span
-    second = ["", *(_escaped(column.heading) for column in columns)]
-    lines = [rf"\begin{{tabular}}{{l{'r' * len(columns)}}}", r"\toprule"]
-    lines += [_row(first), *filter(None, [" ".join(rules)]), _row(second)]
-    setting = None
-    for number, group in enumerate(comparison.groups):
-        if group.setting != setting:
-            setting = group.setting
-            lines.append(r"\midrule")
-            if setting:
-                name = rf"\textit{{{_escaped(setting)}}}"
-                lines.append(_row([rf"\multicolumn{{{width}}}{{l}}{{{name}}}"]))
-        lines.append(_row([_escaped(group.label), *(column.cells[number] for column in columns)]))
-    lines += [r"\bottomrule", r"\end{tabular}", ""]
-    return "\n".join([f"% {' '.join(captions)}", *lines])
-
-
-def _row(cells: Sequence[str]) -> str:
-    text = " & ".join(cells)
-    # After the end of a line, a bracket or a star would be an argument of the command.
-    return rf"{'{}' if text.startswith(('[', '*')) else ''}{text} \\"
+    headings = {tuple(map(_escaped, heading)): texts for heading, texts in cells.items()}
+    names = [list(map(_escaped, group.names.values())) for group in comparison.groups]
+    rows = pd.MultiIndex.from_arrays(
+        list(zip(*names, strict=True))[len(comparison.grouping.settings) == 1 :]
+    )
+    columns = "l" * rows.nlevels + "r" * len(cells)
+    table = pd.DataFrame(headings, rows).to_latex(
+        escape=False, multirow=False, multicolumn_format="c", column_format=columns
+    )
+    return f"% {' '.join(captions)}\n{table}"
 
 
 def _escaped(text: str) -> str:
     """Text for LaTeX; formulas between dollar signs stay as they are, as in the figure."""
     pieces = re.split(r"(\$[^$]*\$)", text)
-    return "".join(
-        piece if number % 2 else piece.translate(_SPECIAL) for number, piece in enumerate(pieces)
-    )
+    escaped = [p if number % 2 else p.translate(_SPECIAL) for number, p in enumerate(pieces)]
+    # After the end of a line, a bracket or a star would be an argument of the command.
+    return f"{'{}' if text.startswith(('[', '*')) else ''}{''.join(escaped)}"
 
 
 def _in_latex(text: str) -> str:
@@ -122,22 +93,20 @@ def _in_latex(text: str) -> str:
     return text
 
 
-def _times(comparison: ComparisonTables, goal: Target) -> _Columns:
+def _times(comparison: ComparisonTables, goal: Target) -> Cells:
     """The times to a target, and the client updates up to it if it is the only one."""
-    rows = comparison.targets_of(goal).to_dict("records")
+    rows, title = comparison.targets_of(goal).to_dict("records"), comparison.title(goal)
     scale, unit = axis_unit(float(comparison.targets["time_s"].median()), "time")
     decimals = _decimals(comparison.targets["time_s"] / scale)
-    columns = [_Column(f"time ({unit})", [_time(row, scale, decimals) for row in rows])]
+    cells: Cells = {(title, f"time ({unit})"): [_time(row, scale, decimals) for row in rows]}
     relative = [_in_latex(format_ratio(row["relative"])) for row in rows]
     if set(relative) != {_ABSENT}:
-        columns.append(_Column("relative", relative))
+        cells[title, "relative"] = relative
     if len(comparison.goals) == 1 and any(math.isfinite(row["client_updates"]) for row in rows):
-        for heading, name, written in (
-            ("client updates", "client_updates", format_mean_count),
-            ("updates per hour", "client_updates_per_h", format_number),
-        ):
-            columns.append(_Column(heading, [_in_latex(written(row[name])) for row in rows]))
-    return _Columns(comparison.title(goal), columns)
+        updates = [_in_latex(format_mean_count(row["client_updates"])) for row in rows]
+        rates = [_in_latex(format_number(row["client_updates_per_h"])) for row in rows]
+        cells |= {(title, "client updates"): updates, (title, "updates per hour"): rates}
+    return cells
 
 
 def _decimals(times: pd.Series[float]) -> int:
@@ -160,33 +129,30 @@ def _time(row: dict[Any, Any], scale: float, decimals: int) -> str:
     return rf"{mean} {{\scriptsize {' '.join(notes)}}}" if notes else mean
 
 
-def _finals(comparison: ComparisonTables) -> _Columns:
+def _finals(comparison: ComparisonTables) -> Cells:
     """Means and standard deviations of the last values."""
     names = comparison.main_metrics if comparison.goals else comparison.metrics
-    columns = []
+    cells: Cells = {}
     for metric in map(comparison.definition, names):
-        ends = (comparison.summary[f"final_{metric.name}{suffix}"] for suffix in ("", "_sd"))
+        means, spreads = (comparison.summary[f"final_{metric.name}{end}"] for end in ("", "_sd"))
         heading = f"{metric.label}{' (%)' if metric.unit == 'share' else ''}"
-        pairs = zip(*ends, strict=True)
-        cells = [_in_latex(format_mean(mean, spread, metric.unit)) for mean, spread in pairs]
-        columns.append(_Column(heading, cells))
-    return _Columns("final", columns)
+        cells["final", heading] = [
+            _in_latex(format_mean(mean, spread, metric.unit))
+            for mean, spread in zip(means, spreads, strict=True)
+        ]
+    return cells
 
 
-def _timing(comparison: ComparisonTables) -> list[_Columns]:
+def _timing(comparison: ComparisonTables) -> Cells:
     """The main figures of timing-only runs."""
-    frame = comparison.summary
-    parts = []
+    frame, cells = comparison.summary, Cells()
     for name, (label, kind) in TIMING.items():
         scale, unit = (1.0, "%") if kind == "share" else axis_unit(frame[name].median(), kind)
         pairs = zip(frame[name] / scale, frame[f"{name}_sd"] / scale, strict=True)
         written: Kind = "share" if kind == "share" else "number"
-        cells = [_in_latex(format_mean(*pair, written)) for pair in pairs]
-        words = [*label.split(), *([f"({unit})"] if unit else [])]
-        lines = [(" ".join(words[:end]), " ".join(words[end:])) for end in range(1, len(words))]
-        first, second = min(lines, key=lambda pair: max(map(len, pair)))
-        parts.append(_Columns(first, [_Column(second, cells)]))
-    return parts
+        texts = [_in_latex(format_mean(*pair, written)) for pair in pairs]
+        cells[label, f"({unit})" if unit else ""] = texts
+    return cells
 
 
 def _caption_of_times(comparison: ComparisonTables) -> str:

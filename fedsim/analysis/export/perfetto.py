@@ -44,8 +44,6 @@ _ARGUMENTS = (
     "cause",
 )
 
-_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
-
 Nanoseconds = npt.NDArray[np.int64]
 Event = dict[str, Any]
 
@@ -59,7 +57,7 @@ def write_perfetto(run: Run, path: Path) -> None:
         file.write(',\n"traceEvents": [\n')
         for number, event in enumerate(_events(run)):
             file.write(",\n" if number else "")
-            file.write(_text(event))
+            json.dump(event, file, separators=(",", ":"), allow_nan=False)
         file.write("\n]}\n")
 
 
@@ -146,7 +144,7 @@ def _versions(run: Run) -> Iterator[Event]:
 def _counters(run: Run) -> Iterator[Event]:
     def counter(process: int, name: str, at: int, value: float) -> Event:
         # Viewers show the name of the counter and that of the value together.
-        return {"ph": "C", "name": name, "pid": process, "ts": at, "args": {"": value}}
+        return {"ph": "C", "name": name, "pid": process, "ts": at / 1000, "args": {"": value}}
 
     begun, ended = map(_ns, work_changes(run.dispatches, run.pauses))
     times, position = np.unique(np.concatenate([begun, ended]), return_inverse=True)
@@ -183,8 +181,8 @@ def _slice(
         "cat": kind,
         "pid": track[0],
         "tid": track[1],
-        "ts": span[0],
-        "dur": span[1] - span[0],
+        "ts": span[0] / 1000,
+        "dur": (span[1] - span[0]) / 1000,
         "args": arguments,
     }
 
@@ -199,14 +197,3 @@ def _rows(table: pd.DataFrame, columns: Sequence[str]) -> Iterator[dict[str, Any
 def _ns(seconds: npt.NDArray[np.float64]) -> Nanoseconds:
     """Whole nanoseconds; -1 for absent ones."""
     return np.round(np.nan_to_num(seconds * 1e9, nan=-1.0)).astype(np.int64)
-
-
-def _text(event: Event) -> str:
-    """One event as JSON; its times are converted exactly from nanoseconds to microseconds with three decimals."""
-    times = "".join(
-        f',"{key}":{event[key] // 1000}.{event[key] % 1000:03d}'
-        for key in ("ts", "dur")
-        if key in event
-    )
-    rest = _ENCODER.encode({key: value for key, value in event.items() if key not in ("ts", "dur")})
-    return f"{rest[:-1]}{times}}}"

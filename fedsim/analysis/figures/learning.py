@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.analysis.figures.base import (
-    COMPRESSED,
-    LATE,
     Column,
     Figure,
     costs_by,
@@ -100,59 +98,23 @@ def learning(run: Run) -> Figure | None:
 def target_levels(
     metric: MetricDefinition, values: Sequence[float], stated: float | None
 ) -> list[float]:
-    """Levels to list: round ones between the first value and the best, and the stated one.
+    """Levels to list: those between the first value and the best one, and the stated one.
 
-    Those of a share are multiples of 5%. Other metrics have levels from the worst value of their late part on, if the
-    early part would compress it; if higher is better, they are evenly spaced and above 0 if the best value is, else
-    denser near the best value.
+    Those of a share are multiples of 5%; others are closer to each other near the best value, and rounded.
     """
     finite = [value for value in values if math.isfinite(value)]
-    if not finite:
-        return [stated] if stated is not None else []
-    first = finite[0]
-    best = metric.best(finite)
+    first, best = (finite[0], metric.best(finite)) if finite else (0.0, 0.0)
     if metric.unit == "share":
         levels = [level / 20 for level in range(1, 20) if first < level / 20 <= best][-6:]
     else:
-        late = finite[math.ceil(LATE * len(finite)) :]
-        if late and 0 < np.ptp(late) <= COMPRESSED * np.ptp(finite):
-            first = min(late) if metric.higher_is_better else max(late)
-        if metric.higher_is_better:
-            levels = _even_levels(max(first, 0.0) if best > 0 else first, best)
-        else:
-            between = [first + (best - first) * share for share in (0.5, 0.75, 0.9, 0.95, 0.99)]
-            # Between two neighboring numbers there is none.
-            levels = [_round_level(value, best) for value in between if value != best]
+        left = [abs(best - first) * share for share in (0.5, 0.25, 0.1, 0.05, 0.01)]
+        sign = -1 if metric.higher_is_better else 1
+        levels = [round(best + sign * size, -math.floor(math.log10(size))) for size in left if size]
         # Of those, the ones that the page can show exactly.
         exact = [level for level in levels if level == float(f"{level:.4g}")]
-        levels = [level for level in exact if not metric.reached(first, level)]
-    if stated is not None:
-        levels.append(stated)
-    return sorted(set(levels), reverse=not metric.higher_is_better)
-
-
-def _even_levels(first: float, best: float) -> list[float]:
-    """At most six multiples of a round step up to the best value, at least four if there are as many numbers."""
-    if best <= first:
-        return []
-    power = math.floor(math.log10(best - first))
-    steps = [(digit, power - down) for down in (0, 1) for digit in (5, 2, 1)]
-    for digit, exponent in steps:
-        step = digit * 10.0**exponent
-        counts = range(math.floor(first / step + 1e-9) + 1, math.floor(best / step + 1e-9) + 1)
-        if len(counts) >= 4:
-            break
-    return [float(f"{count * digit}e{exponent}") for count in counts[-6:]]
-
-
-def _round_level(value: float, best: float) -> float:
-    """A round number near a value that is worse than the best one: on its far side, the rounder the farther away."""
-    size = abs(value - best)
-    power = math.floor(math.log10(size))
-    step = next(digit for digit in (5, 2, 1) if digit * 10.0**power <= size * (1 + 1e-9))
-    count = value / (step * 10.0**power)
-    whole = math.floor(count + 1e-9) if value < best else math.ceil(count - 1e-9)
-    return float(f"{whole * step}e{power}")
+        levels = [v for v in exact if metric.reached(best, v) and not metric.reached(first, v)]
+    stated_too = levels if stated is None else [*levels, stated]
+    return sorted(set(stated_too), reverse=not metric.higher_is_better)
 
 
 def time_to_targets(run: Run) -> Figure | None:

@@ -34,10 +34,8 @@ from fedsim.vocabulary.formatting import (
     format_names,
     format_share,
 )
-from fedsim.vocabulary.outcomes import LOST_LABELS, OUTCOME_LABELS, Ending
+from fedsim.vocabulary.outcomes import LOST_LABELS, OUTCOME_LABELS
 
-_SHORTEST_PAUSE = 0.1
-"""Share of the time from one round to the next from which a pause is shown."""
 _PERCENTILES = (5, 50, 90, 95, 99)
 
 PHASE_LABELS = {
@@ -208,7 +206,7 @@ def work(run: Run) -> Figure:
     else:
         finding = (
             f"{format_share(lost['steps'] / steps)} of the local steps and {format_share(lost['bytes'] / moved)} of "
-            f"the bytes ({format_bytes(lost['bytes'])}) went into updates that were never aggregated.{_spare(run)}"
+            f"the bytes ({format_bytes(lost['bytes'])}) went into updates that were never aggregated."
         )
     amounts = (("Local steps", by_outcome["steps"]), ("Data moved", by_outcome["bytes"]))
     return Figure(
@@ -225,23 +223,6 @@ def work(run: Run) -> Figure:
     )
 
 
-def _spare(run: Run) -> str:
-    """A sentence about late updates that were in time for the deadline, but that over-selection made superfluous."""
-    schedule = section(run, "server", "schedule")
-    table = run.dispatches
-    late = table[table["outcome"] == "late"]
-    if not len(late) or (schedule.get("over_selection") or 1) == 1:
-        return ""
-    waited_s = late["arrived_s"] - late["round"].map(_began_s(run))
-    count = int((waited_s <= (schedule.get("deadline") or math.inf)).sum())
-    if not count:
-        return ""
-    return (
-        f" {format_count(count)} of {format_counted(len(late), 'late update')} arrived before the deadline, in rounds "
-        "that over-selection had filled earlier."
-    )
-
-
 def _began_s(run: Run) -> pd.Series[float]:
     """When each round began."""
     return run.dispatches.groupby("round")["dispatched_s"].min()
@@ -253,7 +234,7 @@ def outcomes(run: Run) -> Figure | None:
     if not len(table):
         return None
     begun = table["dispatched_s"].to_numpy()
-    edges = _intervals(begun, _closed_s(run), run.simulated_s)
+    edges = _intervals(begun, run.simulated_s)
     codes = outcome_codes(table)
     # A dispatch at the very end belongs to the last bin.
     counts = [counts_in(begun[codes == code], edges) for code in range(len(OUTCOME_LABELS))]
@@ -279,77 +260,32 @@ def outcomes(run: Run) -> Figure | None:
     )
 
 
-_CAUSES = {
-    Ending.OFFLINE: "the client went offline",
-    Ending.CRASH: "the client crashed",
-    Ending.LOST_UPLOAD: "the upload was lost",
-    Ending.BATTERY: "the battery ran out",
-    Ending.DECLINED: "the client declined",
-}
-
-
 def _causes(dispatches: pd.DataFrame) -> str:
     """A sentence about the causes of drops; empty if none was recorded."""
     counts = statistics.cause_counts(dispatches)
-    if not counts:
-        return ""
-    clauses = {ending.label: clause for ending, clause in _CAUSES.items()}
-    total = sum(counts.values())
-    dropped = f" {format_count(total)} {'was' if total == 1 else 'were'} dropped"
-    if len(counts) == 1:
-        (cause,) = counts
-        who = {1: "", 2: "both "}.get(total, "all ")
-        return f"{dropped}, {who}because {clauses[cause]}."
-    shares = [f"{format_share(n / total)} because {clauses[cause]}" for cause, n in counts.items()]
-    return f"{dropped}: {format_names(shares)}."
+    causes = [f"{cause} {format_count(count)}" for cause, count in counts.items()]
+    return f" Causes of drops: {format_names(causes)}." if causes else ""
 
 
-def _closed_s(run: Run) -> npt.NDArray[np.float64]:
-    """When each dispatch was aggregated, (dispatches,); minus infinity if it was not."""
-    # Of a run in progress, the row of the newest version may follow that of a dispatch that it contains.
-    times_s = run.aggregations["time_s"].to_numpy()
-    version = run.dispatches["aggregated_version"].fillna(0).to_numpy().astype(np.int64)
-    used = (version > 0) & (version <= len(times_s))
-    closed_s = np.full(len(used), -np.inf)
-    closed_s[used] = times_s[version[used] - 1]
-    return closed_s
-
-
-def _intervals(
-    begun_s: npt.NDArray[np.float64], closed_s: npt.NDArray[np.float64], duration_s: float
-) -> npt.NDArray[np.float64]:
+def _intervals(begun_s: npt.NDArray[np.float64], duration_s: float) -> npt.NDArray[np.float64]:
     """Edges of the intervals of time in which dispatches are counted.
 
     If many clients are dispatched at once, as in rounds, an interval goes from one such moment to the next (or to a
-    later one): bins of equal width would hold one, two or no rounds. If that takes much longer than usual although all
-    updates were aggregated long before, as in a night without clients or after the last round while late work goes on,
-    the interval ends early and an empty one follows.
+    later one): bins of equal width would hold one, two or no rounds.
 
     Args:
         begun_s: when each dispatch was handed out.
-        closed_s: when it was aggregated; minus infinity if it was not.
         duration_s: duration of the run.
     """
     moments, counts = np.unique(begun_s, return_counts=True)
-    usual = float(np.median(np.repeat(counts, counts))) if len(counts) else 0.0
     # A few dispatches between two rounds are not a round.
-    many = counts >= max(usual / 4, 2.0)
+    many = counts >= max(float(np.median(np.repeat(counts, counts))) / 4, 2.0)
     if many.sum() < 2 or counts[many].sum() < 0.9 * len(begun_s):
         return time_bins(duration_s)
     starts = moments[many][:: math.ceil(many.sum() / MAX_BINS)]
-    # Dispatches before the first such moment belong to it; until then, nothing was dispatched.
-    starts[0] = moments[0]
-    edges = np.append(starts, max(duration_s, np.nextafter(starts[-1], np.inf)))
-    bins = np.maximum(np.searchsorted(starts, begun_s, side="right") - 1, 0)
-    last_s = np.full(len(starts), -np.inf)
-    np.maximum.at(last_s, bins, closed_s)
-    widths = np.diff(edges)
-    usual_s = float(np.median(widths[:-1] if len(widths) > 1 else widths))
-    ends = np.maximum(last_s, edges[:-1] + usual_s)
-    is_early = (widths > 2 * usual_s) & (edges[1:] - ends > _SHORTEST_PAUSE * widths)
-    is_early &= last_s > edges[:-1]
-    begin = [0.0] if starts[0] > 0 else []
-    return np.sort(np.concatenate([begin, edges, ends[is_early]]))
+    # Dispatches before the first such moment belong to it.
+    starts[0] = 0.0
+    return np.append(starts, max(duration_s, np.nextafter(starts[-1], np.inf)))
 
 
 def online(run: Run) -> Figure | None:

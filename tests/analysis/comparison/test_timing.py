@@ -92,23 +92,14 @@ def test_the_terminal_shows_the_numbers_that_matter(folder: Path, tmp_path: Path
     assert all((tmp_path / "out" / name).stat().st_size for name in names)
 
 
-def test_the_latex_table_has_one_row_per_variant_below_its_setting() -> None:
-    lines = latex(_made()).splitlines()
-    assert lines[1] == r"\begin{tabular}{lrrrr}"
-    assert lines[3:5] == [
-        r" & time per server & client updates & local steps & data \\",
-        r" & update (s) & per hour & lost (\%) & moved (GB) \\",
-    ]
-    names = [line.split(" & ")[0] for line in lines if line.startswith((r"\multi", "a", "b"))]
-    assert names == [
-        name
-        for setting in (0.5, 2)
-        for name in (rf"\multicolumn{{5}}{{l}}{{\textit{{rate\_factor={setting}}}}} \\", "a", "b")
-    ]
-    assert lines[7].split(" & ")[1] == r"63.0 $\pm$ 4.2"
+def test_the_latex_table_has_the_main_figures() -> None:
     one = latex(_made(settings=(2,), seeds=(0,))).splitlines()
-    assert one[1] == r"\begin{tabular}{lrrrr}"
-    assert [line for line in one if line.startswith("a")] == [r"a & 60 & 100 & 25.0 & 4 \\"]
+    assert one[3:5] == [
+        r" & time per server update & client updates per hour & local steps lost & data moved \\",
+        r" & (s) &  & (\%) & (GB) \\",
+    ]
+    assert one[6] == r"a & 60 & 100 & 25.0 & 4 \\"
+    assert r"rate\_factor=0.5 & a & 63.0 $\pm$ 4.2 &" in latex(_made())
 
 
 def test_the_figure_has_a_bar_per_setting_and_variant() -> None:

@@ -56,19 +56,16 @@ def test_target_levels() -> None:
         0.9,
     ]
     assert target_levels(definition("accuracy"), [0.1, 0.3], 0.8) == [0.15, 0.2, 0.25, 0.3, 0.8]
-    # Metrics without natural levels have round ones, closer to each other near the best value.
-    assert target_levels(definition("loss"), [2.3, 0.21, math.nan], None) == [2, 1, 0.6, 0.4, 0.24]
-    # Where higher is better, they are even, and above 0 if the metric began below.
-    assert target_levels(definition("r2"), [-44.1, 0.9713], 0.9) == [0.2, 0.4, 0.6, 0.8, 0.9]
-    assert target_levels(definition("r2"), [-5.0, -0.03], None) == [-4, -3, -2, -1]
-    # An early part that would compress the others has no levels.
-    early = [-19.4, 0.458, 0.494, 0.551, 0.571, 0.646, 0.702]
-    assert target_levels(definition("r2"), early, 0.7) == [0.5, 0.55, 0.6, 0.65, 0.7]
-    assert target_levels(definition("loss"), [24.9, 0.66, 0.61, 0.5, 0.36], None) == [
-        *(0.6, 0.45, 0.4, 0.38, 0.364)
+    # Those of other metrics are rounded, and closer to each other near the best value.
+    assert target_levels(definition("loss"), [2.3, 0.21, math.nan], None) == [
+        1,
+        0.7,
+        0.4,
+        0.3,
+        0.23,
     ]
+    assert target_levels(definition("r2"), [-44.1, 0.9713], 0.9) == [-20, -10, -4, -1, 0.5, 0.9]
     assert target_levels(definition("loss"), [2.29005, 2.29004], None) == []
     assert target_levels(definition("loss"), [1.0, 1.0], None) == []
     assert target_levels(definition("loss"), [1.0, math.nextafter(1.0, 0)], None) == []
-    assert target_levels(definition("loss"), [1.0], None) == []
     assert target_levels(definition("loss"), [], 0.5) == [0.5]
