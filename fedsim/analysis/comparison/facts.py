@@ -279,10 +279,9 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
 
 def _percentiles(name: str, seconds: Floats) -> dict[str, float]:
     """The :data:`PERCENTILES` of durations; NaN if there are none."""
-    values = np.percentile(seconds, PERCENTILES) if len(seconds) else [np.nan] * len(PERCENTILES)
+    values = pd.Series(seconds)
     return {
-        f"{name}_p{percent}_s": float(value)
-        for percent, value in zip(PERCENTILES, values, strict=True)
+        f"{name}_p{percent}_s": float(values.quantile(percent / 100)) for percent in PERCENTILES
     }
 
 

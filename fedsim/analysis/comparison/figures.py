@@ -150,19 +150,11 @@ def quality(comparison: ComparisonTables) -> Figure | None:
     )
 
 
-def target_figure(
-    comparison: ComparisonTables,
-    target: Target,
-    number: int,
-) -> Figure:
-    """The times at which groups reached a target, with the finding on it and the explanations of the leads."""
+def target_figure(comparison: ComparisonTables, target: Target, number: int) -> Figure:
+    """The times at which groups reached a target, with the sentences on it."""
     frame = comparison.targets_of(target)
     times = frame[["time_low_s", "time_s", "time_high_s"]]
-    top = (
-        float(np.nanmax(frame[["time_s", "time_high_s", "time_median_s"]]))
-        if frame["time_s"].notna().any()
-        else 1.0
-    )
+    top = float(frame[["time_s", "time_high_s", "time_median_s"]].max().max())
     ranges = (times / top).set_axis(["low", "mean", "high"], axis=1).to_dict("records")
 
     def interval(low: str, high: str, written: Callable[[float], str]) -> list[str]:
@@ -177,16 +169,14 @@ def target_figure(
     )
     without = ""
     if frame["relative"].isna().all() and frame["time_s"].notna().any():
-        without = (
-            f" The baseline {comparison.baseline} did not reach it, so there are no relative times."
-        )
+        without = f" There are no times relative to {comparison.baseline}, which did not reach it."
     return Figure(
         f"target-{number}",
         f"{' '.join(on(comparison, target))}{without}",
         _table(comparison, shown, _TARGET),
         {
             "title": f"Time to {comparison.phrase(target)}",
-            "note": f"{_small_sample(comparison)} {relative_times(comparison)}.",
+            "note": f" {_small_sample(comparison)}{relative_times(comparison)}.",
             "ranges": ranges,
             "top": format_duration(top),
         },
@@ -199,59 +189,50 @@ def relative_times(comparison: ComparisonTables) -> str:
 
 
 def _small_sample(comparison: ComparisonTables) -> str:
-    """A caution on intervals of few seeds; empty if there are enough."""
+    """A sentence on intervals of few seeds; empty if there are enough."""
     runs = min(len(group.runs) for group in comparison.groups)
-    if runs < INTERVAL_RUNS:
-        return f" An interval needs at least {INTERVAL_RUNS} runs."
-    if runs <= _FEW:
-        return f" With {runs} seeds an interval is little more than the range of the runs."
-    return ""
+    if runs > _FEW:
+        return ""
+    return (
+        f"With {INTERVAL_RUNS} to {_FEW} seeds an interval is little more than the range of the runs, "
+        "and with fewer there is none. "
+    )
 
 
 def pairs(comparison: ComparisonTables) -> Figure | None:
     """Differences between variants per seed."""
-    main = [f"time to {target}" for target in comparison.goals]
-    main += [f"final {name}" for name in comparison.main_metrics]
-    frame = comparison.pairs
-    frame = frame[frame["quantity"].isin(main) & (frame["seeds"] > 0)]
-    if not len(frame):
-        return None
-    fewest = int(frame["seeds"].min())
-    clear = int(((frame["low"] > 0) | (frame["high"] < 0)).sum())
-    have = "has" if clear == 1 else "have"
-    finding = (
-        f"{format_count(clear)} of {format_counted(len(frame), 'difference')} {have} an interval that excludes zero."
-        if frame["low"].notna().any()
-        else f"Fewer than {INTERVAL_RUNS} seeds: there are no intervals, so every difference is uncertain."
-    )
-    chance = (
-        f" With {fewest} seeds an interval that excludes zero means little more than that all seeds agree, which "
-        f"happens by chance in one of {2 ** (fewest - 1)} pairs."
-        if INTERVAL_RUNS <= fewest <= _FEW
-        else ""
-    )
     quantities: dict[str, tuple[str, Kind]] = {
         f"time to {target}": (f"time to {comparison.phrase(target)}", "time")
         for target in comparison.goals
     }
-    for metric in map(comparison.definition, comparison.metrics):
+    for metric in map(comparison.definition, comparison.main_metrics):
         quantities[f"final {metric.name}"] = (f"final {metric.label}", metric.unit)
+    frame = comparison.pairs
+    frame = frame[frame["quantity"].isin(list(quantities)) & (frame["seeds"] > 0)]
+    if not len(frame):
+        return None
+    clear = int(((frame["low"] > 0) | (frame["high"] < 0)).sum())
 
     def written(row: Mapping[Hashable, Any], key: str) -> str:
         return format_difference(row[key], quantities[row["quantity"]][1])
 
     rows = frame.to_dict("records")
-    ranges = [
-        f"{written(row, 'low')} to {written(row, 'high')}" if math.isfinite(row["low"]) else ABSENT
-        for row in rows
-    ]
     shown = frame.assign(
         quantity=[quantities[row["quantity"]][0] for row in rows],
         difference=[written(row, "difference") for row in rows],
-        range=ranges,
+        range=[
+            f"{written(row, 'low')} to {written(row, 'high')}"
+            if math.isfinite(row["low"])
+            else ABSENT
+            for row in rows
+        ],
     )
-    columns = columns_of(shown, _PAIRS if len(comparison.grouping.settings) > 1 else _PAIRS[1:])
-    return Figure("pairs", finding, columns, {"note": chance})
+    return Figure(
+        "pairs",
+        f"Differences with an interval that excludes zero: {clear} of {format_count(len(frame))}.",
+        columns_of(shown, _PAIRS if len(comparison.grouping.settings) > 1 else _PAIRS[1:]),
+        {"note": f" {_small_sample(comparison)}"},
+    )
 
 
 def reference_figure(
@@ -359,10 +340,9 @@ def durations(comparison: ComparisonTables) -> Figure:
 
 def work(comparison: ComparisonTables) -> Figure:
     """Work done and work lost."""
-    frame = comparison.summary
-    lost = ahead(frame, "lost_steps", format_share)
+    lost = ahead(comparison.summary, "lost_steps", format_share)
     finding = f"Most local steps in updates that never entered the model: {lost}."
-    return Figure("work", finding, _table(comparison, frame, _WORK))
+    return Figure("work", finding, _table(comparison, comparison.summary, _WORK))
 
 
 def participation(comparison: ComparisonTables) -> Figure:

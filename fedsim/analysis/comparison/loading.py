@@ -105,46 +105,21 @@ def load(
 
 
 def _nothing_to_compare(named: Sequence[Path], left_out: Sequence[LeftOut]) -> UserError:
-    """The error for runs none of which is complete; says how to finish them, or the first of them."""
+    """The error for runs none of which is complete: the reasons, and how to finish the first one."""
     message = "there is no complete run to compare"
     if not left_out:
         return UserError(message)
-    if len(named) == 1 and is_sweep(named[0]):
-        return UserError(message, where=str(named[0]), hint=_hint_for_sweep(named[0], left_out))
     first = left_out[0]
     if first.has_failed:
         remedy = "fix the cause and run it again"
-    elif first.scenario is None:
-        remedy = f"repeat the sweep: {_sweep_again(first.path.parent)}"
-    else:
+    elif first.scenario is not None:
         remedy = f"finish it: {format_command('resume', first.path)}"
-    where = format_names([str(item.path) for item in left_out], _NAMED)
-    return UserError(message, where=where, hint=f"{first.path} {first.reason}; {remedy}")
-
-
-def _hint_for_sweep(sweep: Path, left_out: Sequence[LeftOut]) -> str:
-    """The runs of a sweep by the reason why they are not complete, and how to finish them."""
-    names: dict[str, list[str]] = {}
-    for item in left_out:
-        reason = item.reason.removeprefix("was ").removeprefix("is ")
-        names.setdefault(reason, []).append(item.path.name)
-    reasons = [f"{reason}: {format_names(runs, _NAMED)}" for reason, runs in names.items()]
-    if any(item.reason == _UNFINISHED[Status.RUNNING] for item in left_out):
-        remedy = f"wait until a run is complete: {format_command('watch', sweep)}"
-    elif any(item.has_failed for item in left_out):
-        remedy = "fix the cause, and repeat the command of the sweep"
     else:
-        remedy = f"repeat the sweep: {_sweep_again(sweep)}"
-    return "\n  ".join([*reasons, remedy])
-
-
-def _sweep_again(sweep: Path) -> str:
-    """The command that runs what is not complete in the folder of a sweep, whatever the options of the first one."""
-    runs = (RunFolder(sweep / entry.run) for entry in read_sweep(sweep).runs)
-    begun = next((run for run in runs if run.info.exists()), None)
-    timing_only = begun is not None and begun.read_info().get("timing_only")
-    options = ["--timing-only"] if timing_only else []
-    return format_command("sweep", sweep / SCENARIO, "-o", sweep, *options)
+        sweep = first.path.parent
+        again = format_command("sweep", sweep / SCENARIO, "-o", sweep)
+        remedy = f"repeat the sweep with its options: {again}"
+    where = format_names([str(path) for path in named], _NAMED)
+    return UserError(message, where=where, hint=f"{first.path} {first.reason}; {remedy}")
 
 
 def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:

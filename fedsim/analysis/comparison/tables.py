@@ -478,15 +478,10 @@ def _check_setting(key: str, grouping: Grouping) -> None:
     if any(is_below(path, key) for path in grouping.of_settings):
         return
     if any(is_below(path, key) for path in grouping.differing):
-        if all(is_below(path, key) for path in grouping.differing):
-            reason, remedy = "no other key differs", ""
-        else:
-            reason = "not every variant was run with every one of its values"
-            remedy = "; or run the missing combinations"
         raise UserError(
-            f"'{key}' does not name settings, because {reason}",
+            f"'{key}' cannot name settings: another key must differ, and every variant have every value of it",
             where="settings",
-            hint=f"leave it out: its values then name variants{remedy}",
+            hint="leave it out, so that its values name variants, or run the missing combinations",
         )
     every = f"keys that differ: {format_names(grouping.differing) or 'none'}"
     raise UserError(

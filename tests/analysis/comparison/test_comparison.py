@@ -78,12 +78,10 @@ def test_a_sweep_without_runs_is_to_be_started_again(sweep: Sweep, tmp_path: Pat
         shutil.rmtree(tmp_path / "sweep" / entry.run)
     with pytest.raises(UserError, match="no complete run") as refusal:
         compare(tmp_path / "sweep")
-    path, names = tmp_path / "sweep", [entry.run for entry in sweep.record.runs]
+    path = tmp_path / "sweep"
     assert refusal.value.where == str(path)
-    assert refusal.value.hint == (
-        f"not started: {names[0]}, {names[1]}, {names[2]} and {len(names) - 3} more\n"
-        f"  repeat the sweep: fedsim sweep {path / 'scenario.yaml'} -o {path}"
-    )
+    again = f"repeat the sweep with its options: fedsim sweep {path / 'scenario.yaml'} -o {path}"
+    assert refusal.value.hint == f"{path / sweep.record.runs[0].run} was not started; {again}"
 
 
 def test_folders_without_runs_are_refused(tmp_path: Path) -> None:

@@ -81,36 +81,23 @@ def test_pauses_are_a_part_of_their_own(tmp_path: Path) -> None:
 def test_a_baseline_that_never_got_there_is_named() -> None:
     comparison = of(run("fedavg", accuracy=(0.1, 0.2)), run("mifa"), goals=(GOAL,))
     assert comparison.targets["relative"].isna().all()
-    assert "The baseline fedavg did not reach it, so there are no relative times" in (
-        figures.target_figure(comparison, GOAL, 0).finding
-    )
+    without = "no times relative to fedavg"
+    assert without in figures.target_figure(comparison, GOAL, 0).finding
     reached = of(run("fedavg"), run("mifa"), goals=(GOAL,))
-    assert "baseline" not in figures.target_figure(reached, GOAL, 0).finding
+    assert without not in figures.target_figure(reached, GOAL, 0).finding
 
 
-@pytest.mark.parametrize(
-    ("seeds", "times", "differences"),
-    [
-        (2, "An interval needs at least 3 runs.", "Fewer than 3 seeds: there are no intervals"),
-        (
-            3,
-            "With 3 seeds an interval is little more than the range of the runs.",
-            "one of 4 pairs",
-        ),
-        (6, "", ""),
-    ],
-)
-def test_few_seeds_are_told_of(seeds: int, times: str, differences: str) -> None:
-    runs = [run(m, seed) for m in ("fedavg", "mifa") for seed in range(seeds)]
+@pytest.mark.parametrize(("seeds", "clear"), [(2, 0), (3, 2), (6, 2)])
+def test_few_seeds_are_a_note(seeds: int, clear: int) -> None:
+    """mifa is later by 10 s and better by 0.05, with every seed."""
+    runs = [run("fedavg", seed) for seed in range(seeds)]
+    runs += [run("mifa", seed, (0.1, 0.1, 0.95)) for seed in range(seeds)]
     comparison = of(*runs, goals=(GOAL,))
-    assert times in figures.target_figure(comparison, GOAL, 0).extra["note"]
-    pairs = figures.pairs(comparison)
+    target, pairs = figures.target_figure(comparison, GOAL, 0), figures.pairs(comparison)
     assert pairs is not None
-    assert differences in pairs.finding + pairs.extra["note"]
-    assert comparison.targets["time_low_s"].isna().all() == (seeds < 3)
-    if seeds == 6:
-        assert "little more" not in figures.target_figure(comparison, GOAL, 0).extra["note"]
-        assert "chance" not in pairs.finding + pairs.extra["note"]
+    for figure in (target, pairs):
+        assert ("little more than the range" in figure.extra["note"]) == (seeds < 6)
+    assert pairs.finding.endswith(f"{clear} of 2.")
 
 
 def test_pairs_have_the_baseline_first_in_order_and_second_in_place() -> None:
