@@ -267,30 +267,25 @@ def _picture(every: Sequence[BundleStatistics], panels: list[Panel]) -> Any:
         if panel.ticks:
             axes.set_xticks(panel.ticks)
         for line in panel.lines:
-            look = LOOKS[line.look % len(LOOKS)]
-            style = ":" if line.fit else "--" if line.thin else "-"
+            name = "best fit" if line.fit else "uplink" if line.thin else every[line.look].name
             axes.plot(
                 panel.x,
                 100 * line.values,
-                style,
+                ":" if line.fit else "--" if line.thin else "-",
                 # In the color of its data, a good fit could not be seen.
-                color="black" if line.fit else look.light,
+                color="black" if line.fit else LOOKS[line.look % len(LOOKS)].light,
                 linewidth=1 if line.fit else 1.5,
+                label=name,
             )
         axes.set_ylim(bottom=0)
         label_plainly(axes)
-    handles = [
-        picture.axes[0].plot([], [], color=LOOKS[n % len(LOOKS)].light, label=each.name)[0]
-        for n, each in enumerate(every)
-        if picture.axes
-    ]
-    if handles and any(line.fit for panel in panels for line in panel.lines):
-        fit = picture.axes[0].plot([], [], ":", color="black", linewidth=1, label="best fit")[0]
-        handles.append(fit)
-    if handles and any(line.thin for panel in panels for line in panel.lines):
-        handles.append(picture.axes[0].plot([], [], "--", color="gray", label="uplink")[0])
-    if handles:
-        picture.legend(
-            handles=handles, loc="outside upper center", ncols=len(handles), frameon=False
-        )
+    drawn = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in picture.axes]
+    handles = {label: handle for axes in drawn for handle, label in axes}
+    picture.legend(
+        handles.values(),
+        handles,
+        loc="outside upper center",
+        ncols=max(1, len(handles)),
+        frameon=False,
+    )
     return picture

@@ -25,7 +25,6 @@ from fedsim.vocabulary.formatting import (
     format_number,
     format_share,
 )
-from fedsim.vocabulary.outcomes import Outcome
 
 MAX_CELLS = 6000
 
@@ -62,24 +61,17 @@ def contribution(run: Run) -> Figure | None:
         counted.index = pd.Index(["all"])
     contributed = counted.get(_CONTRIBUTED, pd.Series(0, counted.index))
     clients = counted.sum(axis=1)
-    shares = contributed / clients
     reasons = [str(name) for name in counted if name != _CONTRIBUTED]
     reasons.sort(key=lambda name: [*_NO_WORK, name].index(name))
-    numbers = [(int(counted[name].iloc[-1]), name) for name in reasons]
-    finding = "; ".join(
-        f"{format_count(n)} {'was' if n == 1 else 'were'} {name}" for n, name in numbers
-    )
-    if len(counted) > 1:
-        least = str(shares.iloc[:-1].idxmin())
-        finding += f". Of the clients of kind {least}, {format_share(shares[least])} contributed"
+    others = "; ".join(f"{name}: {format_count(counted[name].iloc[-1])}" for name in reasons)
     return Figure(
         "contribution",
-        f"{format_count(contributed['all'])} of {format_counted(clients['all'], 'client')} contributed; {finding}.",
+        f"{format_count(contributed['all'])} of {format_counted(clients['all'], 'client')} contributed; {others}.",
         (
             Column("kind", "kind of device", "text", counted.index.tolist()),
             Column("clients", "clients", "count", clients.to_numpy()),
             Column("contributed", "contributed", "count", contributed.to_numpy()),
-            Column("share", "share", "share", shares.to_numpy()),
+            Column("share", "share", "share", (contributed / clients).to_numpy()),
             *(Column(name, name, "count", counted[name].to_numpy()) for name in reasons),
         ),
     )
@@ -91,28 +83,17 @@ _MOST_KINDS = 12
 
 
 def _reasons(run: Run) -> pd.Series:
-    """For each client, that it contributed, or why not: no work, or the most frequent outcome of its dispatches, with
-    the most frequent cause if they were dropped."""
+    """For each client, that it contributed, or why not: no work, or the most frequent end of its dispatches."""
     clients, dispatches = run.clients, run.dispatches
     contributes = clients["aggregated"].to_numpy() > 0
     is_away = clients["online_fraction"].to_numpy() == 0
     reason = np.where(contributes, _CONTRIBUTED, np.where(is_away, *_NO_WORK)).astype(object)
     lost = dispatches[~contributes[dispatches["client_id"].to_numpy()]]
-    usual = _most_frequent(lost, "outcome")
-    reason[usual.index.to_numpy()] = [f"mostly {outcome}" for outcome in usual]
-    is_dropped = lost["client_id"].map(usual) == Outcome.DROPPED.label
-    causes = _most_frequent(lost[is_dropped & lost["cause"].notna()], "cause")
-    dropped = f"mostly {Outcome.DROPPED.label}"
-    reason[causes.index.to_numpy()] = [f"{dropped} ({cause})" for cause in causes]
+    if len(lost):
+        cause = (" (" + lost["cause"].astype(object) + ")").fillna("")
+        counted = pd.crosstab(lost["client_id"], lost["outcome"].astype(str) + cause)
+        reason[counted.index] = [f"mostly {end}" for end in counted.idxmax(axis=1)]
     return pd.Series(reason, clients.index)
-
-
-def _most_frequent(dispatches: pd.DataFrame, column: str) -> pd.Series[str]:
-    """The most frequent value of a column in the dispatches of each client that has any."""
-    if dispatches.empty:
-        return pd.Series([], dispatches.index[:0], dtype=str)
-    counted = pd.crosstab(dispatches["client_id"], dispatches[column].astype(str))
-    return counted.idxmax(axis=1).astype(str)
 
 
 def inequality(run: Run) -> Figure | None:
@@ -174,36 +155,18 @@ def delay(run: Run) -> Figure | None:
         return None
     delays = statistics.delays(run.dispatches, population(run), updates)
     rows = thin(updates)
-    never = int((statistics.participation_counts(run.dispatches, population(run)) == 0).sum())
     columns = [Column("tau", "absence in server updates", "count", delays.tau[rows])]
-    if never:
-        columns.append(
-            Column("tau_seen", "among clients that participated", "count", delays.tau_seen[rows])
-        )
+    mean, largest = format_mean_count(delays.tau_avg), format_count(delays.tau_max)
+    finding = f"{mean} server updates on average (tau avg), at most {largest} (tau max)"
+    if (statistics.participation_counts(run.dispatches, population(run)) == 0).any():
+        seen = delays.tau_seen
+        columns.append(Column("tau_seen", "among clients that participated", "count", seen[rows]))
+        mean, largest = format_mean_count(seen.mean()), format_count(seen.max())
+        finding += f"; among the clients that participated, {mean} on average, at most {largest}"
     if np.array_equal(columns[-1].values, rows + 1):
         return None
-    largest, mean = format_count(delays.tau_max), format_mean_count(delays.tau_avg)
-    finding = f"At most {largest} server updates (tau max), {mean} on average (tau avg)."
-    if never:
-        seen = delays.tau_seen
-        counting = f"counting {format_counted(never, 'client')} that never participated"
-        finding = (
-            f"The longest absence among the clients that participated was {format_mean_count(seen.mean())} on average "
-            f"and at most {format_counted(seen.max(), 'server update')}; {counting}, it was {mean} (tau avg) and at "
-            f"most {largest} (tau max)."
-            if seen.any()
-            else "The clients that participated were part of every server update; "
-            f"{counting}, the longest absence was {mean} on average (tau avg) and at most {largest} (tau max)."
-        )
-    return Figure(
-        "delay",
-        finding,
-        (
-            Column("version", "server update", "count", rows + 1),
-            *columns,
-        ),
-        {"tau_max": delays.tau_max, "tau_avg": delays.tau_avg},
-    )
+    versions = Column("version", "server update", "count", rows + 1)
+    return Figure("delay", f"{finding}.", (versions, *columns))
 
 
 def regularity(run: Run) -> Figure | None:
