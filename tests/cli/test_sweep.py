@@ -91,9 +91,7 @@ def test_the_comparison_of_an_interrupted_sweep_continues_it(tmp_path: Path) -> 
     again = f"fedsim sweep {out / 'scenario.yaml'} -o {out}"
     assert refused.stderr.splitlines() == [
         f"error: {out}: there is no complete run to compare",
-        "  interrupted: Broken_seed0",
-        "  not started: Broken_seed1, Broken_seed2, Broken_seed3 and 1 more",
-        f"  repeat the sweep: {again}",
+        f"  {out / 'Broken_seed0'} was interrupted; repeat the sweep with its options: {again}",
     ]
     broken(tmp_path, "return super().aggregate(server, updates)")
     for module in [module for module in sys.modules if module.startswith("fedsim_user_broken")]:

@@ -109,15 +109,16 @@ def _nothing_to_compare(named: Sequence[Path], left_out: Sequence[LeftOut]) -> U
     message = "there is no complete run to compare"
     if not left_out:
         return UserError(message)
-    first = left_out[0]
+    first, sweep = left_out[0], left_out[0].path.parent
     if first.has_failed:
         remedy = "fix the cause and run it again"
-    elif first.scenario is not None:
-        remedy = f"finish it: {format_command('resume', first.path)}"
-    else:
-        sweep = first.path.parent
+    elif first.reason == _UNFINISHED[Status.RUNNING]:
+        remedy = f"wait until it is complete: {format_command('watch', first.path)}"
+    elif is_sweep(sweep):
         again = format_command("sweep", sweep / SCENARIO, "-o", sweep)
         remedy = f"repeat the sweep with its options: {again}"
+    else:
+        remedy = f"finish it: {format_command('resume', first.path)}"
     where = format_names([str(path) for path in named], _NAMED)
     return UserError(message, where=where, hint=f"{first.path} {first.reason}; {remedy}")
 
