@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,10 +22,22 @@ from fedsim.errors import UserError
 from fedsim.runs.divergence import has_diverged
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.progress import progress_text, snapshot
-from fedsim.vocabulary.formatting import format_command, format_counted, format_names
+from fedsim.units import share_of
+from fedsim.vocabulary.formatting import (
+    format_command,
+    format_counted,
+    format_duration,
+    format_interval,
+    format_names,
+    format_ratio,
+    format_share,
+)
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fedsim.sweeps.execution import SweepOutcome, SweepProgress
+    from fedsim.sweeps.precision import Precision
 
 _NAMED = 3
 
@@ -47,6 +60,24 @@ _NAMED = 3
     help="Processes on this machine, or a Ray cluster (needs the extra 'ray').",
 )
 @click.option("--address", metavar="ADDRESS", help="Address of a Ray cluster: auto, or host:port.")
+@click.option(
+    "--until-halfwidth",
+    "half_width",
+    metavar="SHARE",
+    help="Add seeds until the 95% interval of each variant's ratio to the baseline has this half-width, such as 5%.",
+)
+@click.option(
+    "--metric",
+    metavar="NAME",
+    help="Quantity of the ratios: time_to:accuracy=0.8, final:accuracy, or client_updates_per_h of timing-only runs.",
+)
+@click.option(
+    "--max-seeds",
+    type=click.IntRange(min=3),
+    default=30,
+    show_default=True,
+    help="Largest number of seeds for --until-halfwidth.",
+)
 @json_option
 def command(
     scenario: Path,
@@ -54,12 +85,18 @@ def command(
     ignore: tuple[str, ...],
     output: Path | None,
     as_json: bool,
+    half_width: str | None,
+    metric: str | None,
+    max_seeds: int,
     **settings: Any,
 ) -> int:
     """Run every combination of values and seeds in the sweep section of SCENARIO.
 
     Complete runs are skipped, killed runs are resumed, and failed runs are tried again: after an interruption, repeat
     the same command. 'fedsim compare' reads the folder.
+
+    With --until-halfwidth, the sweep begins with at least ten seeds and adds more until every ratio is precise, or
+    --max-seeds is reached. Runs that miss a target count with the time at which the first of them ended.
 
     Exit code 2 means that runs failed because of the scenario, 1 that one failed because of a bug in fedsim.
     """
@@ -72,6 +109,7 @@ def command(
 
     loaded = load_scenario(scenario, overrides=overrides).ignoring(ignore)
     folder = output or default_sweep_folder(loaded)
+    precision, ratios = _precision(half_width, metric, max_seeds), None
     with (
         next_command(folder, same_command()),
         following(
@@ -84,18 +122,73 @@ def command(
             parts_of=_parts,
         ) as on_progress,
     ):
-        outcome = sweep(loaded, folder, on_progress=on_progress, **settings)
-    _print(outcome, as_json)
+        settings["on_progress"] = on_progress
+        if precision is None:
+            outcome = sweep(loaded, folder, **settings)
+        else:
+            from fedsim.sweeps.precision import sweep_to_precision
+
+            outcome, ratios = sweep_to_precision(loaded, folder, precision, **settings)
+    _print(outcome, as_json, ratios)
+    if precision is not None and ratios is not None and len(ratios) and not as_json:
+        _print_ratios(ratios, precision)
     if not outcome.failures:
         return 0
     return 2 if all(result.users for result in outcome.failures) else 1
 
 
-def _print(outcome: SweepOutcome, as_json: bool) -> None:
+def _precision(half_width: str | None, metric: str | None, most: int) -> Precision | None:
+    """The precision that the options ask for; None without them."""
+    if half_width is None and metric is None:
+        return None
+    from fedsim.sweeps.precision import Precision
+
+    try:
+        width = float(share_of(half_width) or half_width or "")
+    except ValueError:
+        width = 0.0
+    if not 0 < width < 1 or metric is None:
+        raise UserError(
+            "needs a half-width between 0% and 100%, and a metric",
+            where=f"--until-halfwidth {half_width or ''}".rstrip(),
+            hint="for example --until-halfwidth 5% --metric time_to:accuracy=0.8",
+        )
+    return Precision(width, metric, most)
+
+
+def _print_ratios(ratios: pd.DataFrame, precision: Precision) -> None:
+    """The ratio of each variant to the baseline, and how many seeds it took."""
+    import pandas as pd
+    from rich.console import Console
+    from rich.table import Table
+
+    console, table = Console(highlight=False, markup=False), Table(show_edge=False)
+    names = ["setting"] * (ratios["setting"].nunique() > 1) + ["label"]
+    for name in (*names, "ratio", "95% interval", "seeds needed", "missed the target"):
+        table.add_column("variant" if name == "label" else name, overflow="fold")
+    rows = ratios.to_dict("records")
+    for row in rows:
+        needed = f"more than {row['seeds']}" if pd.isna(row["needed"]) else str(row["needed"])
+        missed = f"{row['missed']} of {row['seeds']} (baseline {row['baseline_missed']})"
+        interval = format_interval(row["low"], row["high"], format_ratio)
+        cells = (format_ratio(row["ratio"]), f"{interval} (±{format_share(row['half_width'])})")
+        table.add_row(*(str(row[name]) for name in names), *cells, needed, missed)
+    console.print(f"{precision.metric}, relative to {rows[0]['baseline']}:", style="bold")
+    console.print(table)
+    times = {row["censored_s"] for row in rows if not pd.isna(row["censored_s"])}
+    if times:
+        console.print(f"runs that missed count with {format_duration(min(times))}, when one ended")
+    if ratios["needed"].isna().any():
+        console.print(f"not as precise as wanted: raise --max-seeds above {precision.most}")
+
+
+def _print(outcome: SweepOutcome, as_json: bool, ratios: pd.DataFrame | None) -> None:
     path = outcome.sweep.path
     if as_json:
+        more = {} if ratios is None else {"ratios": json.loads(ratios.to_json(orient="records"))}
         print_json(
             {
+                **more,
                 "path": str(path),
                 "runs": [str(path / entry.run) for entry in outcome.sweep.record.runs],
                 "ran": outcome.ran,

@@ -2,5 +2,6 @@
 
 from fedsim.sweeps.execution import SweepProgress, sweep
 from fedsim.sweeps.folder import Sweep
+from fedsim.sweeps.precision import Precision, sweep_to_precision
 
-__all__ = ["Sweep", "SweepProgress", "sweep"]
+__all__ = ["Precision", "Sweep", "SweepProgress", "sweep", "sweep_to_precision"]

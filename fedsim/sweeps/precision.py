@@ -1,0 +1,188 @@
+"""A sweep to a precision: seeds are added until the ratio of each variant to the baseline is known well enough."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fedsim.analysis.comparison.facts import TIMING_TABLE, RunFacts
+from fedsim.analysis.comparison.tables import ComparisonTables
+from fedsim.analysis.comparison.targets import Target, reaching
+from fedsim.analysis.precision import paired_ratio, restricted, seeds_to_run
+from fedsim.errors import UserError, nearest_or_all
+from fedsim.files.durable import write_text
+from fedsim.runs.sweep import is_sweep, read_sweep
+from fedsim.runs.tables import csv_text
+from fedsim.scenario.comparing import text
+from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.overrides import Override
+from fedsim.sweeps.execution import SweepOutcome, default_sweep_folder, sweep
+from fedsim.sweeps.plan import plan_runs
+
+PRECISION = "precision.csv"
+"""File in the sweep's folder with the table of the ratios."""
+_TIME_TO, _FINAL = "time_to:", "final:"
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Precision:
+    """The precision that is wanted.
+
+    Attributes:
+        half_width: relative half-width of the 95% interval of each ratio, such as 0.05.
+        metric: the quantity whose ratios are taken: ``time_to:accuracy=0.8``, ``final:accuracy``, or a key of
+            :data:`~fedsim.analysis.comparison.facts.TIMING_TABLE`.
+        most: the largest number of seeds.
+
+    Raises:
+        UserError: there is no such metric.
+    """
+
+    half_width: float
+    metric: str
+    most: int = 30
+
+    def __post_init__(self) -> None:
+        if self.metric.startswith(_TIME_TO):
+            Target.parse(self.metric.removeprefix(_TIME_TO))
+        elif not self.metric.startswith(_FINAL) and self.metric not in TIMING_TABLE:
+            forms = (f"{_TIME_TO}METRIC=VALUE", f"{_FINAL}METRIC", *TIMING_TABLE)
+            hint = nearest_or_all(self.metric, TIMING_TABLE, f"write one of {', '.join(forms)}")
+            raise UserError(f"there is no metric '{self.metric}'", where="metric", hint=hint)
+
+    @property
+    def target(self) -> Target | None:
+        """The target whose time is taken; None for another quantity."""
+        is_time = self.metric.startswith(_TIME_TO)
+        return Target.parse(self.metric.removeprefix(_TIME_TO)) if is_time else None
+
+
+def sweep_to_precision(
+    loaded: LoadedScenario, output: Path | None, precision: Precision, **settings: Any
+) -> tuple[SweepOutcome, pd.DataFrame]:
+    """Perform a sweep, adding seeds as :mod:`fedsim.analysis.precision` says until every ratio is precise.
+
+    The first seeds are those of the scenario, and those of an earlier call in the same folder; the following ones count
+    up from the largest. A run that fails ends the sweep with the seeds that it has.
+
+    Args:
+        loaded, output, settings: as for :func:`fedsim.sweeps.execution.sweep`.
+        precision: the precision that is wanted.
+
+    Returns:
+        The outcome, and a table with one row per variant other than the baseline, which is empty if runs failed.
+        Columns: ``setting``, ``label``, ``baseline``, ``missed`` and ``baseline_missed`` (runs that did not reach the
+        target), ``censored_s`` (the time with which they count; null if there are none), ``ratio``, ``half_width``,
+        ``seeds``, ``needed`` (seeds after which this ratio was precise; null if it is not), ``low`` and ``high``.
+
+    Raises:
+        UserError: as for a sweep; there is only one variant, runs stopped before the target, or a value has no
+            logarithm.
+    """
+    folder = output if output is not None else default_sweep_folder(loaded)
+    planned = plan_runs(loaded)
+    if len({text(run.values) for run in planned}) < 2:
+        raise UserError(
+            "there is only one variant, so there is no ratio to a baseline",
+            where="sweep",
+            hint="vary something with sweep.grid or sweep.zip, such as server.method",
+        )
+    earlier = [run.seed for run in read_sweep(folder).runs] if is_sweep(folder) else []
+    seeds = list(dict.fromkeys([*(run.seed for run in planned), *earlier]))
+    wanted, ran = seeds_to_run(np.zeros(0), precision.half_width, precision.most), 0
+    while True:
+        following = itertools.count(max(seeds) + 1)
+        seeds += itertools.islice(following, max(0, wanted - len(seeds)))
+        more = loaded.changed([Override("sweep.seeds", seeds, "option --until-halfwidth")])
+        outcome = sweep(more, folder, **settings)
+        ran += outcome.ran
+        outcome = dataclasses.replace(outcome, ran=ran, skipped=outcome.skipped + outcome.ran - ran)
+        if outcome.failures:
+            return outcome, pd.DataFrame()
+        targets = [] if precision.target is None else [str(precision.target)]
+        pairs = logarithms(outcome.sweep.compare(targets=targets), precision)
+        wanted = max(seeds_to_run(pair[1], precision.half_width, precision.most) for pair in pairs)
+        if wanted <= len(seeds):
+            rows = [{**names, **_row(logs, precision)} for names, logs in pairs]
+            table = pd.DataFrame(rows).astype({"needed": "Int64"})
+            write_text(folder / PRECISION, csv_text(table))
+            return outcome, table
+
+
+def _row(logs: Floats, precision: Precision) -> dict[str, Any]:
+    ratio = paired_ratio(logs, precision.half_width)
+    return {**vars(ratio), "low": ratio.low, "high": ratio.high}
+
+
+def logarithms(
+    comparison: ComparisonTables, precision: Precision
+) -> list[tuple[dict[str, Any], Floats]]:
+    """Each variant (its columns of the table), with the logarithms of its ratios to the baseline, by seed.
+
+    Raises:
+        UserError: runs stopped before the target, or a value has no logarithm.
+    """
+    target, pairs = precision.target, []
+    if target is not None and (stopped := comparison.stopped_before(target)):
+        raise UserError(
+            f"runs of {stopped[0].name} ended at their stop.target before they reached {target}",
+            where="metric",
+            hint="make stop.target as hard as this target, or remove it, and choose another folder with -o",
+        )
+    for setting in comparison.grouping.settings:
+        groups = comparison.grouping.of(setting)
+        values, missed, censored_s = _values(
+            [run for group in groups for run in group.runs], precision
+        )
+        # Every variant is run with every seed.
+        by_group = np.split(values, np.cumsum([len(group.runs) for group in groups])[:-1])
+        base = next(n for n, group in enumerate(groups) if group.label == comparison.baseline)
+        counts = [sum(run.path in missed for run in group.runs) for group in groups]
+        for number, group in enumerate(groups):
+            if number != base:
+                names = {**group.names, "baseline": groups[base].label, "missed": counts[number]}
+                names |= {"baseline_missed": counts[base], "censored_s": censored_s}
+                pairs.append((names, np.log(by_group[number] / by_group[base])))
+    return pairs
+
+
+def _values(
+    runs: Sequence[RunFacts], precision: Precision
+) -> tuple[Floats, set[Path], float | None]:
+    """The quantity of each run, the runs that missed the target, and the time at which they are censored."""
+    target, name = precision.target, precision.metric
+    missed, censored_s = set[Path](), math.inf
+    if target is not None:
+        times_s = np.array([reaching(run, target)["time_s"] for run in runs])
+        ends_s = np.array([run.figures["simulated_s"] for run in runs])
+        missed = {run.path for run, time_s in zip(runs, times_s, strict=True) if np.isnan(time_s)}
+        if len(missed) == len(runs):
+            raise UserError(
+                f"no run reached {target}, so there is no ratio of times",
+                where="metric",
+                hint="choose an easier target, or let the runs last longer and choose another folder with -o",
+            )
+        values, censored_s = restricted(times_s, ends_s)
+    elif name.startswith(_FINAL):
+        values = np.array([run.final(name.removeprefix(_FINAL)) for run in runs])
+    else:
+        values = np.array([run.figures[name] for run in runs])
+    for run, value in zip(runs, values.tolist(), strict=True):
+        if not value > 0:
+            raise UserError(
+                f"{precision.metric} is {value:g}, of which there is no ratio",
+                where=str(run.path),
+                hint="choose a quantity that is positive in every run, such as the time to a harder target",
+            )
+    return values, missed, censored_s if math.isfinite(censored_s) else None

@@ -1,0 +1,129 @@
+"""Sweeps to a precision: which seeds are run, what is compared, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedsim.analysis.comparison.facts import RunFacts
+from fedsim.errors import UserError
+from fedsim.scenario.loading import load_scenario_dict
+from fedsim.sweeps.precision import Precision, logarithms, sweep_to_precision
+from tests.analysis.comparison.made import GOAL, of, racers
+from tests.sweeps.worlds import broken, command, scenario, write
+
+TIME = Precision(0.05, "time_to:accuracy=0.8")
+
+
+def ended(runs: list[RunFacts]) -> list[RunFacts]:
+    ends = [float(run.progress["time_s"].iloc[-1]) for run in runs]
+    return [
+        dataclasses.replace(run, figures={"simulated_s": end, "client_updates_per_h": end})
+        for run, end in zip(runs, ends, strict=True)
+    ]
+
+
+def test_ratios_are_those_of_restricted_times_by_seed() -> None:
+    """The run that missed ended after 600 s; so a run that reached the target after 700 s counts with 600 s, too."""
+    runs = ended(racers(fedavg=(100.0, 200.0, 700.0), fedbuff=(50.0, 400.0, None)))
+    [(names, logs)] = logarithms(of(*runs, goals=(GOAL,)), TIME)
+    assert logs.tolist() == [math.log(0.5), math.log(2), 0.0]
+    assert list(names.values()) == ["", "fedbuff", "fedavg", 1, 0, 600.0]
+    [(_, logs)] = logarithms(of(*runs, goals=(GOAL,)), Precision(0.05, "final:accuracy"))
+    assert logs.tolist() == [0.0, 0.0, pytest.approx(math.log(0.5 / 0.9))]
+    [(names, logs)] = logarithms(of(*runs), Precision(0.05, "client_updates_per_h"))
+    assert logs.tolist() == [math.log(0.5), math.log(2), pytest.approx(math.log(600 / 700))]
+    assert names["censored_s"] is None
+
+
+def test_runs_that_stopped_before_the_target_are_refused() -> None:
+    runs = ended(racers(fedavg=(100.0, 100.0), fedbuff=(50.0, None)))
+    for run in runs:
+        run.scenario["stop"] = {"target": {"accuracy": 0.4}}
+    with pytest.raises(UserError, match=r"runs of fedbuff ended at their stop.target before"):
+        logarithms(of(*runs, goals=(GOAL,)), TIME)
+
+
+def test_a_value_without_a_logarithm_is_refused() -> None:
+    runs = ended(racers(fedavg=(100.0,), fedbuff=(50.0,)))
+    runs[1].progress.loc[:, "time_s"] = 0.0
+    with pytest.raises(UserError, match=r"/runs/fedbuff0-0: .* is 0, of which"):
+        logarithms(of(*runs, goals=(GOAL,)), TIME)
+
+
+@pytest.mark.parametrize("metric", ["time_to:accuracy", "accuracy", "client_updates_per_hour"])
+def test_an_unknown_metric_is_refused(metric: str) -> None:
+    with pytest.raises(UserError):
+        Precision(0.05, metric)
+
+
+def swept(**more: Any) -> dict[str, Any]:
+    """Two variants whose times to the same loss vary by seed with the jitter of the devices."""
+    return scenario(grid={"training.local_steps": [2, 3]}, **more)
+
+
+def test_seeds_are_added_until_the_ratio_is_precise(tmp_path: Path) -> None:
+    loaded, out = load_scenario_dict(swept(seeds=[5]), tmp_path), tmp_path / "out"
+    wide = Precision(0.5, "time_to:loss=4")
+    outcome, table = sweep_to_precision(loaded, out, wide, jobs=1, timing_only=False)
+    assert [entry.seed for entry in outcome.sweep.record.runs] == [*range(5, 15)] * 2
+    assert (outcome.ran, outcome.skipped) == (20, 0)
+    [row] = table.to_dict("records")
+    assert (row["label"], row["seeds"], row["needed"]) == ("local_steps=3", 10, 10)
+    assert row["low"] == pytest.approx(row["ratio"] / 1.5)
+    assert (out / "precision.csv").read_text().startswith("setting,label,baseline,")
+    # A narrower interval goes on with the seeds that are there, and ends with the budget.
+    narrow = dataclasses.replace(wide, half_width=1e-6, most=12)
+    outcome, table = sweep_to_precision(loaded, out, narrow, jobs=1)
+    assert (outcome.ran, outcome.skipped) == (4, 20)
+    assert table["needed"].isna().all()
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    path = write(tmp_path / "s.yaml", swept())
+    args = ["sweep", path, "-j", 1, "-o", tmp_path / "out", "--until-halfwidth"]
+    shown = command(*args, "50%", "--metric", "time_to:loss=4")
+    assert shown.exit_code == 0, shown.output
+    assert "time_to:loss=4, relative to local_steps=2:" in shown.stdout
+    again = command(*args, "0.5", "--metric", "time_to:loss=4", "--json")
+    document = json.loads(again.stdout)
+    assert (document["ran"], document["skipped"]) == (0, 20)
+    assert document["ratios"][0]["seeds"] == 10
+    few = command(*args, "0.01%", "--metric", "time_to:loss=3.75", "--max-seeds", 3)
+    missed = [
+        int(number) for number in re.findall(r"(\d+) of 10 \(baseline (\d+)\)", few.stdout)[0]
+    ]
+    assert 0 < sum(missed) < 20
+    assert "more than 10" in few.stdout
+    assert "runs that missed count with " in few.stdout
+    assert few.stdout.endswith("not as precise as wanted: raise --max-seeds above 3\n")
+    none = command(*args, "50%", "--metric", "time_to:loss=-1")
+    assert none.exit_code == 2
+    assert "no run reached loss=-1" in none.stderr
+
+
+@pytest.mark.parametrize("width", ["5%", "5", "few"])
+def test_options_that_make_no_sense(tmp_path: Path, width: str) -> None:
+    path = write(tmp_path / "s.yaml", swept())
+    refused = command("sweep", path, "--until-halfwidth", width)
+    assert refused.exit_code == 2
+    assert "for example --until-halfwidth 5% --metric" in refused.stderr
+    only = write(tmp_path / "one.yaml", scenario(seeds=[0, 1]))
+    refused = command("sweep", only, "-j", 1, "--until-halfwidth", "5%", "--metric", "final:loss")
+    assert "there is only one variant" in refused.stderr
+
+
+def test_a_failed_run_ends_the_sweep(tmp_path: Path) -> None:
+    methods = [{"name": broken(tmp_path, "return 1 / 0")}, {"name": "fedavg"}]
+    path = write(tmp_path / "s.yaml", scenario(grid={"server.method": methods}))
+    args = ("sweep", path, "-j", 1, "-o", tmp_path / "out", "--until-halfwidth", "5%")
+    result = command(*args, "--metric", "final:loss")
+    assert result.exit_code == 2
+    assert "10 runs done, 10 failed" in result.stdout
