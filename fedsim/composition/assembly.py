@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -114,6 +114,26 @@ class Assembly:
         complete = (vector.in_full for vector in self.method.download())
         sent = [*complete, *self.method.first_download()]
         return self._bytes(Prologue(sent, ()), fixed=(True, False))[0]
+
+    @property
+    def vectors(self) -> list[dict[str, Any]]:
+        """The vectors of a dispatch and their bytes: without compression, as sent, and in a client's first dispatch."""
+        item = ITEM_BYTES[self.scenario.training.dtype]
+        ways = (("down", self.method.download()), ("up", self.method.upload()))
+        return [
+            {
+                "direction": direction,
+                "vector": vector.name,
+                "compression": vector.compression.name or type(vector.compression).__name__
+                if vector.compression
+                else "none",
+                "bytes_raw": vector.raw_bytes(item),
+                "bytes": vector.size_bytes(item),
+                "bytes_first": (vector.in_full if direction == "down" else vector).size_bytes(item),
+            }
+            for direction, vectors in ways
+            for vector in vectors
+        ]
 
     @property
     def keeps_lost_work(self) -> bool:

@@ -286,13 +286,14 @@ def test_every_figure_of_the_report_is_explained(tmp_path: Path) -> None:
         {"compute": STEPS, "network": LINKS},
         server={"selection": {"name": "scripted", "rounds": [[0]]}},
     )
+    scenario["server"]["compression"] = {"up": {"factor": 0.5}}
     pages = [
         render(fedsim_run(scenario, tmp_path / "run")),
         render(fedsim_run(one_of_four, tmp_path / "one")),
     ]
     headings = re.findall(r'<h3 id="title-.*?">(.*?)</h3>', "".join(pages))
     titles = set(map(html.unescape, headings))
-    assert len(titles) == 17
+    assert len(titles) == 19
     text = (CHECKOUT / "docs" / "runs.md").read_text(encoding="utf-8")
     explained = set(re.findall(r"^- \*\*(.+?)\*\*:", text, flags=re.MULTILINE))
     assert "### The life of clients\n" in text

@@ -114,7 +114,12 @@ class Draws:
 
     def signs(self, count: int, dtype: torch.dtype) -> Tensor:
         """-1 or 1 with equal probability, (B, count)."""
-        return self.bits(count).lt(0).to(dtype).mul_(-2).add_(1)
+        import torch
+
+        words = self.bits(-(-count // 32)).contiguous().view(torch.uint8)
+        masks = 2 ** torch.arange(8, dtype=torch.uint8, device=words.device)
+        ones = words.unsqueeze(2).bitwise_and(masks).ne(0).view(len(words), -1)
+        return ones[:, :count].to(dtype).mul_(-2).add_(1)
 
     def uniform(self, count: int, dtype: torch.dtype) -> Tensor:
         """Uniform numbers: multiples of 2**-24 from 0 to below 1, (B, count)."""

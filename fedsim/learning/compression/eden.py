@@ -22,7 +22,7 @@ _LLOYD_ITERATIONS = 2000
 class EdenParams(CompressionParams):
     """Parameters of EDEN."""
 
-    bits: int = Field(default=1, ge=1, le=8)
+    bits: int = Field(default=1, ge=1, le=4)
     """Bits per entry."""
 
 
@@ -49,9 +49,7 @@ class Eden(Compression):
 
         elements = rows.shape[1]
         blocks, size = _blocks(elements)
-        values, bounds = (
-            torch.from_numpy(column).to(rows) for column in normal_quantizer(self.params.bits)
-        )
+        values, bounds = normal_quantizer(self.params.bits)
         signs = draws.signs(blocks * size, rows.dtype)
         rotated = torch.nn.functional.pad(rows, (0, blocks * size - elements)).mul_(signs)
         smallest = torch.finfo(rows.dtype).tiny
@@ -59,8 +57,11 @@ class Eden(Compression):
         for row in rotated.view(len(rows), blocks, size):
             turned = _hadamard(row)
             norms = torch.linalg.vector_norm(turned, dim=1, keepdim=True)
-            normal = turned * (math.sqrt(size) / norms.clamp_min(smallest))
-            quantized = values[torch.bucketize(normal, bounds)]
+            normal = turned.abs().mul_(math.sqrt(size) / norms.clamp_min(smallest))
+            quantized = torch.full_like(normal, values[0])
+            for bound, difference in zip(bounds, np.diff(values), strict=True):
+                quantized.add_(normal > bound, alpha=float(difference))
+            quantized.copysign_(turned)
             products = (turned * quantized).sum(1, keepdim=True).clamp_min(smallest)
             row.copy_(_hadamard(quantized.mul_(norms.square() / products)))
         return rotated.mul_(signs)[:, :elements]
@@ -93,7 +94,7 @@ def _matrix(size: int, like: Tensor) -> Tensor:
 
 @functools.cache
 def normal_quantizer(bits: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The 2**bits values of the best quantizer of a standard normal number, and the bounds between them.
+    """The positive values of the best quantizer of a standard normal number with 2**bits, and the bounds between them.
 
     Lloyd's iteration: a value is the mean of the numbers nearest to it, (pdf(a) - pdf(b)) / (cdf(b) - cdf(a)).
     """
@@ -105,4 +106,5 @@ def normal_quantizer(bits: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np
         ends = np.concatenate([[-np.inf], bounds, [np.inf]])
         density = np.exp(-(ends**2) / 2) / math.sqrt(2 * math.pi)
         values = -np.diff(density) / np.diff(ndtr(ends))
-    return values, bounds
+    half = len(values) // 2
+    return values[half:], bounds[half:]
