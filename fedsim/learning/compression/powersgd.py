@@ -46,8 +46,8 @@ class PowerSgd(WithFeedback):
         rank, result = self.params.rank, rows.clone()
         matrices = list(self._matrices(rows.shape[1]))
         uniform = draws.uniform(sum(m * rank for *_, m in matrices), rows.dtype)
-        # Moved off zero, where the inverse distribution function is infinite.
-        starts = torch.special.ndtri(uniform.add_(2.0**-25))
+        # At zero, the inverse distribution function is infinite.
+        starts = torch.special.ndtri(uniform.clamp_min_(2.0**-25))
         # Row by row: products of matrices in a batch may depend on its length.
         for row, start in zip(result, starts, strict=True):
             for offset, n, m in matrices:

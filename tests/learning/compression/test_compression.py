@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -218,6 +219,12 @@ def test_powersgd_sends_a_matrix_of_low_rank_exactly() -> None:
     assert float((values[1] - sent[1]).norm()) < float(values[1].norm())
     assert torch.equal(sent[:, 600:630], values[:, 600:630])
     assert torch.equal(sent[:, -82:], values[:, -82:])
+
+
+def test_powersgd_starts_from_finite_numbers() -> None:
+    extremes = torch.tensor([0.0, 1 - 2**-24]).repeat(1, 56)
+    ends = Mock(uniform=lambda count, dtype: extremes[:, :count].clone())
+    assert bool(made("powersgd", rank=2).compress(rows(1), ends).isfinite().all())
 
 
 def test_powersgd_leaves_other_vectors_as_they_are() -> None:
