@@ -42,12 +42,16 @@ def command() -> None:
     is_flag=True,
     help="Also run its beginning three times, which finds parts of yours whose results cannot be repeated.",
 )
+@click.option(
+    "--devices", type=path_type, metavar="YAML", help="Devices file, if SCENARIO is a Flower app."
+)
 @json_option
 def check(
     scenario: Path,
     overrides: tuple[str, ...],
     ignore: tuple[str, ...],
     replay: bool,
+    devices: Path | None,
     as_json: bool,
 ) -> None:
     """Check a scenario file, and whether its parts, traces and data fit together.
@@ -59,7 +63,12 @@ def check(
     With --replay, at least 50 dispatches and two server updates are run in two processes with different seeds of the
     global random generators and of string hashes, and once more one dispatch at a time, resumed from a checkpoint. The
     first difference is shown with the part that caused it. Of a sweep, the first run is taken.
+
+    SCENARIO may also be the folder of a Flower app. With --replay, its beginning is run in two processes.
     """
+    if scenario.is_dir():
+        _check_app(scenario, devices, overrides, ignore, replay=replay, as_json=as_json)
+        return
     from fedsim.composition.assembly import check as check_run
     from fedsim.composition.shared import Shared
     from fedsim.tasks.reading.files import NotOnDisk, no_downloads
@@ -109,6 +118,33 @@ def check(
         click.echo(f"  {name}")
     if len(runs) > _LISTED:
         click.echo(f"  and {format_count(len(runs) - _LISTED)} more")
+
+
+def _check_app(
+    app: Path,
+    devices: Path | None,
+    overrides: tuple[str, ...],
+    ignore: tuple[str, ...],
+    *,
+    replay: bool,
+    as_json: bool,
+) -> None:
+    from fedsim.flower.replay import replay as replay_app
+    from fedsim.flower.running import App, check_devices
+    from fedsim.flower.settings import load_devices
+
+    name = App.read(app).name
+    notes = [
+        f"warning: {each}"
+        for each in check_devices(load_devices(devices, name, overrides).ignoring(ignore))
+    ]
+    replayed = {"replay": str(replay_app(app, devices, overrides))} if replay else {}
+    if as_json:
+        print_json({"scenario": str(app), "notes": notes, **replayed})
+        return
+    for line in (*notes, *(f"replay: {text}" for text in replayed.values())):
+        click.echo(line)
+    click.echo(f"{app}: app '{name}' is valid")
 
 
 @command.command()

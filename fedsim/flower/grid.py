@@ -15,7 +15,7 @@ from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer, Job
 from fedsim.flower.clock import EPOCH_S, Done, SimulatedClock
 from fedsim.flower.exchange import Exchange, Kind, Parcel, State, Work
-from fedsim.flower.messages import Sent
+from fedsim.flower.messages import Sent, hash_of
 from fedsim.flower.turns import Turns
 from fedsim.flower.workers import Workers
 from fedsim.randomness import Purpose, Stream
@@ -226,7 +226,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         self._slept_in_vain = False
         parcels = []
         # Messages of one call often share their content, which is then serialized once.
-        contents: dict[int, tuple[fl.RecordDict, bytes]] = {}
+        contents: dict[int, tuple[fl.RecordDict, bytes, str]] = {}
         for message in messages:
             metadata = message.metadata
             client = self._client_of.get(metadata.dst_node_id)
@@ -236,10 +236,11 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             key = id(message.content)
             if key not in contents:
                 proto = fl.MessageProto(content=fl.recorddict_to_proto(message.content))
-                contents[key] = message.content, proto.SerializeToString()
+                serialized = proto.SerializeToString()
+                contents[key] = message.content, serialized, hash_of(serialized)
                 if infer_version and self._units(message)[0] is Kind.TRAIN:
                     self._note_model(message.content)
-            content = contents[key][1]
+            _, content, content_hash = contents[key]
             self._pushed += 1
             message_id = str(uuid.UUID(int=self._pushed))
             metadata.__dict__["_message_id"] = message_id
@@ -258,7 +259,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
                 exchange.version,
                 self._start,
                 self._commit,
-                Sent(shown, client, exchange.now_ns),
+                Sent(shown, client, exchange.now_ns, content_hash),
             )
             self._parcels[message_id] = parcel
             parcels.append(parcel)
@@ -321,6 +322,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         parcel.answer = answer
         if self._stateful is None or answer.state:
             self._stateful = bool(answer.state)
+        parcel.sent.reply_hash = hash_of(answer.reply)
         if answer.problem is not None:
             parcel.sent.failed = True
             self._on_error(parcel, answer.problem)

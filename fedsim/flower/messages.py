@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ class Sent:
     kind: str
     client: int
     sent_ns: int
+    sent_hash: str
+    reply_hash: str | None = None
     dispatch_id: int = -1
     delivered_ns: int = -1
     replied_ns: int = -1
@@ -33,6 +36,11 @@ class Sent:
         """Record the course of the message up to now."""
         self.delivered_ns = plan.downloaded_ns
         self.bytes_down, self.bytes_up = plan.bytes_down, plan.bytes_up
+
+
+def hash_of(content: bytes) -> str:
+    """The hash of a serialized message."""
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
 def messages_table(sent: Sequence[Sent]) -> pa.Table:
@@ -52,5 +60,8 @@ def messages_table(sent: Sequence[Sent]) -> pa.Table:
         "outcome": [
             "failed" if each.failed and each.outcome == "replied" else each.outcome for each in sent
         ],
+    }
+    columns |= {
+        name: [getattr(each, name) for each in sent] for name in ("sent_hash", "reply_hash")
     }
     return from_columns(MESSAGES, columns)

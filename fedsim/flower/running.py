@@ -169,7 +169,8 @@ def execute(
 ) -> Run:
     """Run an app into a run folder; see :func:`run`.
 
-    ``on_progress`` is called after each new version.
+    ``on_progress`` is called after each new version; it ends the run by raising
+    :class:`~fedsim.flower.clock.RunEnded`.
     """
     began = time.perf_counter()
     scenario = loaded.scenario
@@ -177,7 +178,9 @@ def execute(
     folder = RunFolder(output or default_folder(loaded))
     folder.require_free(overwrite)
     with loaded.locating_errors():
-        population, evaluating, names = _populations(loaded, params)
+        population, evaluating, names, warnings = _populations(loaded)
+    for warning in warnings:
+        log_warning(warning)
     server_app = app.server
     if isinstance(app.server, AppSource):
         with SimulatedClock.installed():  # For the locks of its modules.
@@ -221,7 +224,14 @@ def execute(
                     **stop.model_dump(),
                     "rounds": stop.rounds or app.run_config.get("num-server-rounds"),
                 }
-                exchange.on_version = lambda: on_progress(_progress(exchange, recording, limits))
+
+                def on_version() -> None:
+                    try:
+                        on_progress(_progress(exchange, recording, limits))
+                    except RunEnded:
+                        exchange.stop()
+
+                exchange.on_version = on_version
             # The grid needs the clock's threads, and the clock sleeps through the grid.
             turns = Turns(exchange)
             clock = SimulatedClock(turns, lambda span_ns, done: grid.pass_ns(span_ns, done))
@@ -386,11 +396,22 @@ class _UnitOfWork(FedAvg):
         return ()
 
 
+def check_devices(loaded: LoadedScenario) -> list[UserError]:
+    """The warnings of a device file.
+
+    Raises:
+        UserError: an app cannot run on these devices.
+    """
+    with loaded.locating_errors():
+        return _populations(loaded)[-1]
+
+
 def _populations(
-    loaded: LoadedScenario, params: FlowerParams
-) -> tuple[Population, Population, dict[str, Any]]:
-    """The nodes' devices, with the time of a unit of training and with that of one of evaluation; and their names."""
+    loaded: LoadedScenario,
+) -> tuple[Population, Population, dict[str, Any], list[UserError]]:
+    """The nodes' devices, with the time of a unit of training and with that of one of evaluation; names; warnings."""
     scenario = loaded.scenario
+    params: FlowerParams = scenario.task.params
     if scenario.devices.availability.params.on_disconnect == "send_partial":
         raise UserError(
             "a ClientApp cannot send partial work",
@@ -413,10 +434,10 @@ def _populations(
     method = _UnitOfWork(training)
     population = world.population(method)
     assembly = Assembly(loaded, world, False, method, (), {}, population)
-    for warning in PLANNED.warnings(assembly, scenario.ignore, only=OF_DEVICES):
-        log_warning(loaded.located(warning))
+    warnings = PLANNED.warnings(assembly, scenario.ignore, only=OF_DEVICES)
+    located = [loaded.located(warning) for warning in warnings]
     compute = world.population(_UnitOfWork(evaluating)).compute
-    return population, replace(population, compute=compute), world.names()
+    return population, replace(population, compute=compute), world.names(), located
 
 
 def _work_of(params: FlowerParams) -> Callable[[Parcel, Answer], Work]:
