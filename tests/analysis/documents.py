@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedsim.analysis.run import Run
+from fedsim.runs import Run
 
 
 def embedded(page: str) -> dict[str, Any]:

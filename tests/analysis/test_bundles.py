@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +13,7 @@ from fedsim.errors import UserError
 from fedsim.traces.statistics import BundleStatistics, describe
 from fedsim.traces.synthesis import Synthesis, synthesize
 from tests.analysis.browser import Page
+from tests.analysis.documents import embedded
 from tests.traces.cases import HOUR, bundle_of
 
 
@@ -29,13 +28,6 @@ def described() -> list[BundleStatistics]:
     ]
 
 
-def data_of(page: str) -> dict[str, Any]:
-    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
-    assert match
-    data: dict[str, Any] = json.loads(match.group(1))
-    return data
-
-
 def test_only_what_the_bundles_hold_is_drawn(
     described: list[BundleStatistics], tmp_path: Path
 ) -> None:
@@ -44,7 +36,7 @@ def test_only_what_the_bundles_hold_is_drawn(
     # The hours have a chart, and bars of characters would squeeze the names of a narrow table.
     assert "█" not in page
     # The bundle made by hand has neither compute nor network.
-    drawn = data_of(page)
+    drawn = embedded(page)
     assert {"hour", "share", "sessions_s", "gaps_s"} <= set(drawn)
     # As in the terminal.
     assert re.search(r"[Mm]ost online at \d\d:00 \(.*?\), fewest at \d\d:00", page)

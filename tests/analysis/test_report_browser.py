@@ -38,48 +38,6 @@ def unchanged(chromium: Page, run: Run) -> Page:
     return chromium
 
 
-def test_loads_in_silence_and_without_network(unchanged: Page, run: Run) -> None:
-    assert unchanged.complaints == []
-    page_url = run.folder.report.as_uri()
-    assert [url for url in unchanged.urls if url != page_url and not url.startswith("data:")] == []
-    assert (
-        unchanged.run("document.querySelectorAll('.chart svg path, .chart svg rect').length") > 20
-    )
-    assert unchanged.run("document.title") == "night-shift – fedsim"
-
-
-def test_nothing_moves_while_it_is_drawn(unchanged: Page) -> None:
-    shift = unchanged.run(
-        """new Promise((done) => {
-            let total = 0;
-            new PerformanceObserver((list) => list.getEntries().forEach((e) => { total += e.value; }))
-                .observe({ type: "layout-shift", buffered: true });
-            setTimeout(() => done(total), 300);
-        })"""
-    )
-    assert shift < 0.01
-
-
-WIDEST = """[...document.querySelectorAll("main *")].filter((e) => !e.closest(".scroll, pre"))
-    .reduce((most, e) => Math.max(most, e.getBoundingClientRect().right), 0)"""
-
-
-def test_fits_every_width_and_clips_no_table_on_a_laptop(unchanged: Page) -> None:
-    for width in (400, 700, 1100, 1220, 1300, 1600):
-        unchanged.resize(width)
-        unchanged.settle()
-        assert unchanged.run("document.documentElement.scrollWidth") <= width
-        assert unchanged.run(WIDEST) <= width
-        drawn = unchanged.run("document.querySelector('#chart-learning svg').width.baseVal.value")
-        shown = unchanged.run("document.querySelector('#chart-learning').clientWidth")
-        assert drawn == shown
-        clipped = unchanged.run(
-            """[...document.querySelectorAll("figure .scroll")]
-                .filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.ariaLabel)"""
-        )
-        assert clipped == [] or width < 1100
-
-
 def test_a_value_holds_until_the_next_evaluation(unchanged: Page) -> None:
     """As on the page of a comparison: the global model does not change gradually between evaluations."""
     series = "fedsim.charts.get(document.getElementById('chart-learning')).option.series[0]"
@@ -130,61 +88,6 @@ def test_bars_of_the_page_can_be_saved_as_pictures(unchanged: Page, run: Run) ->
             f"[...document.querySelectorAll('#figure-{name} .save button')].map((b) => b.textContent)"
         )
         assert labels == ["SVG", "PNG", "CSV"]
-
-
-CONTRASTS = r"""(() => {
-    const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-    const rgba = (text) => {
-        canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1);
-        return [...canvas.getImageData(0, 0, 1, 1).data];
-    };
-    const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
-        .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-    const ground = (element) => {
-        for (let e = element; e; e = e.parentElement) {
-            const colour = rgba(getComputedStyle(e).backgroundColor);
-            if (colour[3] === 255) return colour;
-        }
-        return rgba(getComputedStyle(document.body).backgroundColor);
-    };
-    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-    const poor = [];
-    let checked = 0;
-    while (walker.nextNode()) {
-        const element = walker.currentNode.parentElement;
-        if (!walker.currentNode.textContent.trim() || !element.checkVisibility({ visibilityProperty: true })) continue;
-        if (element.closest(".unseen, script, style, option")) continue;
-        const style = getComputedStyle(element);
-        const ink = rgba(element instanceof SVGElement ? style.fill : style.color);
-        const [a, b] = [light(ink), light(ground(element))].sort((x, y) => y - x);
-        const ratio = (a + 0.05) / (b + 0.05);
-        checked += 1;
-        if (ratio < 4.5) poor.push(`${walker.currentNode.textContent.trim()}: ${ratio.toFixed(2)}`);
-    }
-    return { poor, checked };
-})()"""
-
-
-def test_contrast_in_both_themes(unchanged: Page) -> None:
-    for scheme in ("light", "dark"):
-        unchanged.prefer(scheme)
-        dark = unchanged.run("getComputedStyle(document.body).backgroundColor") == "rgb(15, 19, 24)"
-        assert dark == (scheme == "dark")
-        contrasts = unchanged.run(CONTRASTS)
-        assert contrasts["checked"] > 150, scheme
-        assert contrasts["poor"] == [], scheme
-
-
-def test_prints_in_light_without_controls(unchanged: Page) -> None:
-    unchanged.prefer("dark")
-    unchanged.call("Emulation.setEmulatedMedia", media="print", features=[])
-    assert unchanged.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert unchanged.run("getComputedStyle(document.querySelector('.top')).display") == "none"
-    unchanged.call("Emulation.setEmulatedMedia", media="", features=[])
-    pdf = unchanged.call("Page.printToPDF", printBackground=True)["data"]
-    assert len(pdf) > 50_000
-    assert unchanged.complaints == []
 
 
 def test_arrow_keys_read_the_chart(unchanged: Page, run: Run) -> None:
@@ -249,18 +152,6 @@ def test_scenario_can_be_searched(unchanged: Page) -> None:
     unchanged.run("document.getElementById('scenario-text').open = false")
 
 
-def test_theme_can_be_switched(unchanged: Page) -> None:
-    unchanged.prefer("light")
-    for label, scheme in [
-        ("light", "rgb(244, 246, 248)"),
-        ("dark", "rgb(15, 19, 24)"),
-        ("auto", "rgb(244, 246, 248)"),
-    ]:
-        unchanged.run("document.getElementById('theme').click()")
-        assert unchanged.run("document.getElementById('theme').textContent") == f"Theme: {label}"
-        assert unchanged.run("getComputedStyle(document.body).backgroundColor") == scheme
-
-
 @pytest.mark.parametrize("kind", ["timing-only", "killed", "empty"])
 def test_lesser_runs_have_a_page_too(chromium: Page, tmp_path: Path, kind: str) -> None:
     settings = {
@@ -314,39 +205,6 @@ def test_the_curve_does_not_run_through_words(
         chromium.settle()
         crossings = chromium.run(CROSSED)
         assert crossings == {"notes": 1, "crossed": [], "touching": []}, width
-
-
-def test_tab_reaches_every_control(page: Page) -> None:
-    expected = page.run(
-        """(() => {
-            const all = "a[href], button, select, input, summary, .chart[tabindex]";
-            const visible = [...document.querySelectorAll(all)]
-                .filter((e) => e.checkVisibility({ visibilityProperty: true }) && !(e.type === "radio" && !e.checked));
-            visible.forEach((e, number) => { e.dataset.stop = number; });
-            return visible.length;
-        })()"""
-    )
-    reached: set[int] = set()
-    presses = 0
-    while len(reached) < expected and presses < expected + 40:
-        presses += 1
-        page.press("Tab")
-        stop, outlined = page.run(
-            """[document.activeElement.dataset.stop ?? null,
-                getComputedStyle(document.activeElement).outlineStyle !== "none"]"""
-        )
-        if stop is not None:
-            reached.add(int(stop))
-            assert outlined, stop
-    assert expected > 25
-    assert reached == set(range(expected))
-
-
-def test_skip_link_comes_first_and_works(page: Page) -> None:
-    page.press("Tab")
-    assert page.run("document.activeElement.className") == "skip"
-    page.press("Enter")
-    assert page.run("document.activeElement.id") == "main"
 
 
 def test_x_axis_and_metric_can_be_chosen(page: Page) -> None:

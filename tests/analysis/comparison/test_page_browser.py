@@ -18,7 +18,6 @@ from fedsim.sweeps import Sweep
 from tests.analysis.browser import Page
 from tests.analysis.comparison import compared
 from tests.analysis.comparison.compared import folders
-from tests.analysis.test_report_browser import CONTRASTS, WIDEST
 
 pytestmark = pytest.mark.browser
 
@@ -59,24 +58,6 @@ def unchanged(chromium: Page, written: Path) -> Page:
     return chromium
 
 
-def test_loads_in_silence_and_without_network(unchanged: Page, written: Path) -> None:
-    assert unchanged.complaints == []
-    page_url = written.as_uri()
-    assert [url for url in unchanged.urls if url != page_url and not url.startswith("data:")] == []
-    assert unchanged.run("document.querySelectorAll('.chart svg path').length") > 12
-    text = unchanged.run("document.body.innerText")
-    assert "undefined" not in text
-    assert "NaN" not in text
-
-
-def test_fits_every_width(unchanged: Page) -> None:
-    for width in (400, 1100, 1600):
-        unchanged.resize(width)
-        unchanged.settle()
-        assert unchanged.run("document.documentElement.scrollWidth") <= width
-        assert unchanged.run(WIDEST) <= width
-
-
 def test_long_tables_are_printed_whole(unchanged: Page) -> None:
     height = "getComputedStyle(document.querySelector('#figure-pairs .scroll')).maxHeight"
     assert unchanged.run(height) != "none"
@@ -85,69 +66,12 @@ def test_long_tables_are_printed_whole(unchanged: Page) -> None:
     unchanged.call("Emulation.setEmulatedMedia", media="", features=[])
 
 
-def test_contrast_in_both_themes(unchanged: Page) -> None:
-    for scheme in ("light", "dark"):
-        unchanged.prefer(scheme)
-        contrasts = unchanged.run(CONTRASTS)
-        assert contrasts["checked"] > 200, scheme
-        assert contrasts["poor"] == [], scheme
-
-
-LINES = r"""(() => {
-    const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-    const light = (text) => {
-        canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1);
-        return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3).map((v) => v / 255)
-            .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-            .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-    };
-    const probe = document.createElement("span");
-    document.body.append(probe);
-    const of = (name) => { probe.style.color = `var(--${name})`; return light(getComputedStyle(probe).color); };
-    const card = of("card"), inks = Array.from({ length: 8 }, (_, k) => of(`g${k}`));
-    probe.remove();
-    return inks
-        .map((ink) => (Math.max(ink, card) + 0.05) / (Math.min(ink, card) + 0.05));
-})()"""
-
-
-def test_lines_stand_out_from_their_ground(unchanged: Page) -> None:
-    for scheme in ("light", "dark"):
-        unchanged.prefer(scheme)
-        assert min(unchanged.run(LINES)) >= 3.0, scheme
-
-
-def test_prints_in_light_without_controls(unchanged: Page) -> None:
-    unchanged.call("Emulation.setEmulatedMedia", media="print", features=[])
-    assert unchanged.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert unchanged.run("getComputedStyle(document.querySelector('.top')).display") == "none"
-    unchanged.call("Emulation.setEmulatedMedia", media="", features=[])
-    assert len(unchanged.call("Page.printToPDF", printBackground=True)["data"]) > 50_000
-    assert unchanged.complaints == []
-
-
 def test_timing_only_runs_have_a_page_too(chromium: Page, tmp_path: Path) -> None:
     runs = [build_run(tmp_path / f"{seed}", hours=6, learning=False, seed=seed) for seed in (0, 1)]
     chromium.open(compare(runs).write(tmp_path / "out"))
     assert chromium.complaints == []
     assert chromium.run("document.getElementById('learning')") is None
     assert "NaN" not in chromium.run("document.body.innerText")
-
-
-def test_the_table_of_times_fits_a_laptop_and_has_no_gap_above_it_on_a_phone(
-    chromium: Page, sweep: Sweep, tmp_path: Path
-) -> None:
-    labels = {"fedavg": "x" * 36, "fedbuff": "another variant"}
-    comparison = compare(sweep.path, targets=["accuracy=0.5"], labels=labels)
-    chromium.open(page_of(comparison, tmp_path))
-    chromium.resize(1300)
-    chromium.settle()
-    table = "document.querySelector('#figure-target-0 .scroll')"
-    assert chromium.run(f"{table}.scrollWidth <= {table}.clientWidth")
-    chromium.resize(390)
-    chromium.settle()
-    one_line = 40
-    assert chromium.run(f"{table}.querySelector('thead').offsetHeight") < one_line
 
 
 def test_tables_of_several_settings_fit_a_laptop_and_show_a_value_on_a_phone(
@@ -183,32 +107,6 @@ def test_a_long_word_of_the_headline_wraps_on_a_phone(
     chromium.settle()
     headline = "document.getElementById('headline')"
     assert chromium.run(f"{headline}.scrollWidth <= {headline}.clientWidth")
-
-
-def test_tab_reaches_every_control(page: Page) -> None:
-    expected = page.run(
-        """(() => {
-            const all = "a[href], button, select, input, summary, .chart[tabindex], .scroll";
-            const visible = [...document.querySelectorAll(all)]
-                .filter((e) => e.checkVisibility({ visibilityProperty: true }) && !(e.type === "radio" && !e.checked));
-            visible.forEach((e, number) => { e.dataset.stop = number; });
-            return visible.length;
-        })()"""
-    )
-    reached: set[int] = set()
-    presses = 0
-    while len(reached) < expected and presses < expected + 10:
-        presses += 1
-        page.press("Tab")
-        stop, outlined = page.run(
-            """[document.activeElement.dataset.stop ?? null,
-                getComputedStyle(document.activeElement).outlineStyle !== "none"]"""
-        )
-        if stop is not None:
-            reached.add(int(stop))
-            assert outlined, stop
-    assert expected > 25
-    assert reached == set(range(expected))
 
 
 def test_arrow_keys_read_the_curves(page: Page, comparison: Comparison) -> None:

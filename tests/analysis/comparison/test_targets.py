@@ -63,35 +63,6 @@ def test_half_of_the_runs_are_enough(values: list[float], is_enough: bool, media
     assert math.isnan(median) is not is_enough
 
 
-def test_intervals_of_the_mean() -> None:
-    estimate = mean_of_reached(np.array([1.0, 2.0, 3.0, NAN]))
-    assert estimate.mean == 2.0
-    assert 1.0 <= estimate.low < 2.0 < estimate.high <= 3.0
-    alone = mean_of_reached(np.array([5.0]))
-    assert (alone.mean, math.isnan(alone.low)) == (5.0, True)
-    assert math.isnan(mean_of_reached(np.array([NAN, NAN])).mean)
-
-
-def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
-    """Percentile intervals of ten normal values are a little short: near 0.9 for a nominal 0.95."""
-    random = np.random.default_rng(5)
-    samples = random.normal(10.0, 2.0, (300, 10))
-    estimates = [mean_of_reached(sample) for sample in samples]
-    covered = np.mean([estimate.low <= 10.0 <= estimate.high for estimate in estimates])
-    assert 0.85 <= covered <= 0.97
-
-
-def test_pairing_removes_what_the_seeds_have_in_common() -> None:
-    """Times of two variants that move together: the interval of the ratio is narrow."""
-    days = np.array([1.0, 5.0, 9.0, 13.0, 17.0, 21.0])
-    slow = 2.0 * days + np.array([0.1, -0.1, 0.05, 0.0, -0.05, 0.1])
-    ratio = ratio_of_means(slow, days)
-    assert ratio.mean == pytest.approx(slow.mean() / days.mean())
-    assert ratio.high - ratio.low < 0.05
-    gap = mean_of_reached(slow - 2.0 * days)
-    assert -0.06 < gap.low < gap.mean < gap.high < 0.1
-
-
 def test_a_ratio_is_over_the_seeds_that_both_have() -> None:
     ratio = ratio_of_means(np.array([NAN, 3.0, 30.0, 4.0]), np.array([1.0, 2.0, NAN, 2.0]))
     assert (ratio.mean, math.isnan(ratio.low)) == (1.75, True)

@@ -6,10 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from fedsim.runs import Run
-
 
 def read_trace(path: Path) -> list[dict[str, Any]]:
     """The events of a Chrome trace."""
@@ -69,7 +65,3 @@ def check_format(events: list[dict[str, Any]]) -> dict[tuple[int, int], int]:
         around.append(end)
         depth[track] = max(depth.get(track, 0), len(around))
     return depth
-
-
-def parquet(run: Run, table: str) -> pd.DataFrame:
-    return pd.read_parquet(run.path / f"{table}.parquet")

@@ -10,7 +10,7 @@ import pandas as pd
 from fedsim.analysis.export import export
 from fedsim.runs import Run
 from fedsim.runs.schema import LABELS
-from tests.analysis.export.reading import parquet
+from tests.analysis.documents import parquet
 
 
 def test_csv_holds_every_table(run: Run, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from fedsim.analysis.export import export
 from fedsim.runs import Run
 from fedsim.tracking.events import record
-from tests.analysis.export.reading import parquet
+from tests.analysis.documents import parquet
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
