@@ -124,29 +124,23 @@ def tiles(run: Run) -> list[Tile]:
             notes.append(f"in total, {resumed}")
         note = "; ".join(notes)
         shown.append(Tile("Wall time", format_duration(wall_s), note))
-    updates = len(run.aggregations)
-    per_update = table["aggregated_version"].notna().sum() / updates if updates else math.nan
-    each = (
-        "one client update"
-        if per_update == 1
-        else f"{format_mean_count(per_update)} client updates"
-    )
-    note = f"{each} each" if updates else ""
+    updates, entered = len(run.aggregations), int(table["aggregated_version"].notna().sum())
+    note = f"client updates in each: {format_mean_count(entered / updates)}" if updates else ""
     shown.append(Tile("Server updates", format_count(updates), note))
     counts = statistics.outcome_counts(table)
     note = f"{format_share(counts['aggregated'] / len(table))} aggregated" if len(table) else ""
     shown.append(Tile("Dispatches", format_count(len(table)), note))
     given = statistics.participation_counts(table, population(run))
-    note = f"of {format_count(len(given))}"
     ineligible = int(run.info.get("ineligible_clients") or 0)
-    if ineligible:
-        note += f"; {format_count(ineligible)} {'lacks' if ineligible == 1 else 'lack'} the memory to train"
     # Clients that lack the memory count as offline.
     away = int((run.clients["online_fraction"] == 0).sum()) if run.has_clients else 0
-    away -= min(away, ineligible)
-    if away:
-        note += f"; {format_count(away)} never online"
-    shown.append(Tile("Clients that contributed", format_count(int((given > 0).sum())), note))
+    notes = [f"of {format_count(len(given))}"]
+    if ineligible:
+        notes.append(f"{format_count(ineligible)} without the memory to train")
+    if away > ineligible:
+        notes.append(f"{format_count(away - ineligible)} never online")
+    contributed = format_count(int((given > 0).sum()))
+    shown.append(Tile("Clients that contributed", contributed, "; ".join(notes)))
     down, up = int(table["bytes_down"].sum()), int(table["bytes_up"].sum())
     note = f"{format_bytes(down)} down, {format_bytes(up)} up"
     shown.append(Tile("Data moved", format_bytes(down + up), note))

@@ -101,10 +101,10 @@ def test_devices_without_the_memory_for_model_and_batch_take_no_work(tmp_path: P
     assert sorted(run.dispatches["client_id"].unique()) == [0, 3]
     assert run.info["ineligible_clients"] == 2
     # The two count once, although they are never online.
-    assert "of 4; 2 lack the memory to train<" in run.report().read_text(encoding="utf-8")
+    assert "of 4; 2 without the memory to train<" in run.report().read_text(encoding="utf-8")
     run.info["ineligible_clients"] = 1
     (note,) = (tile.note for tile in tiles(run) if tile.label == "Clients that contributed")
-    assert note == "of 4; 1 lacks the memory to train; 1 never online"
+    assert note == "of 4; 1 without the memory to train; 1 never online"
     # A smaller batch, a longer one that the clients cannot fill, another optimizer.
     for training, able in (
         ({"batch_size": 15}, [0, 1, 2, 3]),

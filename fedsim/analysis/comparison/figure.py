@@ -24,7 +24,7 @@ from fedsim.analysis.comparison.facts import COSTS, TIMING, require_cost
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.lines import label_plainly
 from fedsim.analysis.palette import Look, looks
-from fedsim.errors import UserError, nearest_or_all, similar
+from fedsim.errors import UserError, nearest_or_all
 from fedsim.files.durable import replacing
 from fedsim.units import parse_duration_s, parse_size_bytes, share_of, without_comma
 from fedsim.vocabulary.formatting import Kind, axis_unit, format_value
@@ -153,28 +153,24 @@ def limits(value: Any, kind: Kind, where: str, top: float | None = None) -> Limi
         UserError: it is not two values of the axis' kind, the lower first, or the axis cannot show them.
     """
     example = {"time": "0:2d", "bytes": "0:500MB", "share": "85%:95%"}.get(kind, "0:100")
-    hint = f"write two values, the lower first: {example}"
     try:
         ends = value.split(":") if isinstance(value, str) else value or (None, None)
-        low, high = (_number(end, kind) for end in ends)
+        low, high = (_number(end, kind, free) for end, free in zip(ends, _FREE, strict=True))
+        if not low < high:
+            raise ValueError("the lower end comes first")
     except (ValueError, TypeError) as error:
+        hint = f"write two values, the lower first: {example}"
         raise UserError(f"'{value}' is not a range: {error}", where=where, hint=hint) from error
-    low, high = -math.inf if low is None else low, math.inf if high is None else high
-    # A little above 1 is room above the curves.
-    beyond = kind == "share" and max(end for end in (low, high, 0) if math.isfinite(end)) >= 2
-    if beyond or not low < high:
-        noun = "range of shares, which end at 100%" if beyond else "range"
-        raise UserError(f"'{value}' is not a {noun}", where=where, hint=hint)
     for end in (low, high) if top is not None else ():
         if math.isfinite(end) and not 0 < end < (top or 0):
             raise UserError(f"--log cannot show {end:g}", where=where, hint="leave out that end")
     return low, high
 
 
-def _number(end: Any, kind: Kind) -> float | None:
-    """An end of a range, None if it is left out; ValueError if it is not a value of the axis."""
+def _number(end: Any, kind: Kind, free: float) -> float:
+    """An end of a range, ``free`` if it is left out; ValueError if it is not a value of the axis."""
     if not isinstance(end, str) or not end.strip():
-        return None if end in (None, "") else float(end)
+        return free if end in (None, "") else float(end)
     if kind not in ("time", "bytes"):
         return float(share_of(end) or end)
     number = parse_duration_s(end) if kind == "time" else parse_size_bytes(end)
@@ -198,9 +194,10 @@ def inches(value: str | float | None, where: str) -> float | None:
         return length
     hint = "write 0.5 to 100 inches, such as 84mm, 8.4cm, 3.25in or 240pt"
     if where == "width":
-        hint += f", or name a venue: {', '.join(VENUES)}; ieee-text is the width of its text"
-        if venue := similar(text.removesuffix("-text"), VENUES):
-            hint = f"did you mean '{venue}{'-text' * text.endswith('-text')}'?"
+        venues = (
+            f"{hint}, or name a venue: {', '.join(VENUES)}, with -text for the width of its text"
+        )
+        hint = nearest_or_all(text.removesuffix("-text"), VENUES, venues)
     raise UserError(f"'{value}' is not a length", where=where, hint=without_comma(text) or hint)
 
 

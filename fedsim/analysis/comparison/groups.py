@@ -44,20 +44,9 @@ class Group:
         return f"{self.label} ({self.setting})" if self.setting else self.label
 
     @property
-    def replicates(self) -> tuple[Replicate, ...]:
-        """Seeds of the runs."""
-        return tuple(run.replicate for run in self.runs)
-
-    @property
     def names(self) -> dict[str, str]:
         """Setting and label, the columns that name the group in a table."""
         return {"setting": self.setting, "label": self.label}
-
-    def same_results(self, other: Group) -> bool:
-        """Whether both were run with the same seeds, with identical results for each."""
-        return self.replicates == other.replicates and all(
-            a.digest == b.digest for a, b in zip(self.runs, other.runs, strict=True)
-        )
 
 
 @dataclass(frozen=True)

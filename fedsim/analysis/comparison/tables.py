@@ -6,7 +6,8 @@ import functools
 import itertools
 import math
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -195,17 +196,11 @@ class ComparisonTables:
     @functools.cached_property
     def alike(self) -> list[tuple[Group, ...]]:
         """Variants of a setting with bit-identical results for every seed, two or more each time."""
-        alike: list[list[Group]] = []
+        alike: dict[Hashable, list[Group]] = defaultdict(list)
         for group in self.groups:
-            same = next(
-                (s for s in alike if s[0].setting == group.setting and s[0].same_results(group)),
-                None,
-            )
-            if same is None:
-                alike.append([group])
-            else:
-                same.append(group)
-        return [tuple(groups) for groups in alike if len(groups) > 1]
+            results = tuple((run.replicate, run.digest) for run in group.runs)
+            alike[group.setting, results].append(group)
+        return [tuple(groups) for groups in alike.values() if len(groups) > 1]
 
     # -- tables -----------------------------------------------------------------------------------------------------
 

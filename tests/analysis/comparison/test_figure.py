@@ -53,8 +53,6 @@ def test_ranges(text: Any, kind: Any, expected: tuple[float, float]) -> None:
         ("0:500", "bytes", "'500' has no unit, as 500MB has"),
         ("0:2parsecs", "time", "'2parsecs' has no known unit of a duration: use one of"),
         ("a:b", "share", "is not a range"),
-        ("85:95", "share", "is not a range of shares, which end at 100%\n.*: 85%:95%"),
-        ("200%:300%", "share", "shares, which end at 100%"),
     ],
 )
 def test_ranges_that_are_none(text: Any, kind: Any, message: str) -> None:
@@ -78,7 +76,7 @@ def test_lengths(text: str | float, expected: float) -> None:
         ("9m", "width", "or name a venue: acm, "),
         ("ieee", "height", "write 0.5"),
         ("ieeee", "width", "did you mean 'ieee'?"),
-        ("neurip-text", "width", "did you mean 'neurips-text'?"),
+        ("neurip-text", "width", "did you mean 'neurips'?"),
         ("3,5in", "width", "decimal numbers are written with a point: 3.5in"),
     ],
 )
