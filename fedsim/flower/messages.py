@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,8 +39,8 @@ class Sent:
 
 
 def hash_of(content: bytes) -> str:
-    """The hash of a serialized message."""
-    return hashlib.blake2b(content, digest_size=8).hexdigest()
+    """The CRC-32 of a serialized message, which takes less time than its serialization."""
+    return f"{zlib.crc32(content):08x}"
 
 
 def messages_table(sent: Sequence[Sent]) -> pa.Table:

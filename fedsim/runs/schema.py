@@ -240,8 +240,8 @@ MESSAGES = _table(
         "up; refused: the node was offline when it was sent; dropped: no reply came; expired: it waited beyond its "
         "time to live",
     ),
-    _field("sent_hash", pa.string(), "", "hash of its content, by which runs can be compared"),
-    _field("reply_hash", pa.string(), "", "hash of its reply; null if its ClientApp did not run"),
+    _field("sent_hash", pa.string(), "", "CRC-32 of its content, by which runs can be compared"),
+    _field("reply_hash", pa.string(), "", "CRC-32 of its reply; null if its ClientApp did not run"),
 )
 
 STREAMED = (DISPATCHES, AGGREGATIONS, METRICS)
