@@ -50,7 +50,7 @@ _COSTS = ("time_s", "version", "round", "bytes", "compute_s")
     "--settings",
     multiple=True,
     metavar="KEY",
-    help="Key of the server section, such as server.selection.cohort, whose values name settings instead of variants; "
+    help="Key, such as server.selection.cohort or devices.network, whose values name settings instead of variants; "
     "variants are compared within each; may be repeated.",
 )
 @click.option(
@@ -93,7 +93,7 @@ _COSTS = ("time_s", "version", "round", "bytes", "compute_s")
 @click.option(
     "--bound",
     is_flag=True,
-    help="Also draw, dotted, the least time in which these devices can compute as many updates, at fixed speeds.",
+    help="Also draw, pale, the least time in which these devices can compute as many updates, at fixed speeds.",
 )
 @click.option(
     "--width",

@@ -144,7 +144,8 @@ def _traffic(method: Any) -> dict[str, Any]:
 
     def sent(vector: Vector) -> str:
         bits = "" if vector.bits is None else f" at {vector.bits:g} bits per entry"
-        return sized(vector.name, vector.elements) + bits
+        share = "" if vector.share == 1 else f", {vector.share:.0%} of it"
+        return sized(vector.name, vector.elements) + share + bits
 
     def kept(*, at_server: bool) -> list[str]:
         return [

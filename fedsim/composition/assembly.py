@@ -492,6 +492,7 @@ def _workloads(assembly: Assembly) -> Workloads:
         workload(down, up),
         prologue=None if prologue is None else workload(*prologue),
         first=workload(first_down, up) if first_down > down else None,
+        continues=assembly.method.continues_models,
     )
 
 

@@ -24,7 +24,7 @@ class AsyncSgdParams(GradientParams):
 class AsyncSgd(FedAvg):
     """Every update moves the model by the whole change: x - gamma(tau) x gradient for a delay of tau versions.
 
-    With ``staleness: reciprocal`` and its ``delay`` the number of clients at work, gamma(tau) = gamma min(1, delay /
+    With ``staleness: reciprocal`` and its ``delay`` the concurrency, gamma(tau) = gamma min(1, delay /
     tau): the convergence is then independent of the longest delay. Koloskova et al. also allow gamma = 0 above the
     delay, which is ``max_staleness`` of the schedule.
     """

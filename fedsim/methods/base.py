@@ -10,6 +10,7 @@ not import torch: import it inside functions; :data:`Tensor` serves annotations.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -102,24 +103,27 @@ class Vector:
         varies: whether dispatches send different parts of what it stands for, so that the errors and references of
             earlier ones are of no use.
         compression: how it is compressed on the way, as the scenario says; a method leaves it out.
+        share: share of the entries that is sent, for bytes and time only.
     """
 
     name: str
     elements: int
     bits: float | None = None
+    share: float = 1.0
     varies: bool = field(default=False, repr=False)
     compression: Compression | None = field(default=None, repr=False)
 
     def raw_bytes(self, item_bytes: int) -> float:
         """Bytes of the vector without compression; ``item_bytes`` is the size of an entry of the training dtype."""
-        return self.elements * (item_bytes if self.bits is None else self.bits / 8)
+        entry_bytes = item_bytes if self.bits is None else self.bits / 8
+        return self.elements * self.share * entry_bytes
 
     def size_bytes(self, item_bytes: int) -> float:
         """Bytes of the vector as sent."""
         if self.compression is None:
             return self.raw_bytes(item_bytes)
         entry_bits = 8 * item_bytes if self.bits is None else self.bits
-        return self.compression.bits(self.elements, entry_bits) / 8
+        return self.compression.bits(math.ceil(self.elements * self.share), entry_bits) / 8
 
     @property
     def in_full(self) -> Vector:
@@ -393,6 +397,7 @@ class Method(Component, ABC):
         needs_plain_sgd: why local steps must be SGD without momentum and weight decay; empty if they need not be.
         needs_sgd: why local steps must be SGD, with or without momentum; empty if they need not be.
         needs_no_momentum: why local steps must be SGD without momentum; empty if they need not be.
+        continues_models: whether clients that have finished their work in the round before continue their own models.
         personal: whether each client has a personal part of the model.
         weight_of_absent: a clause that says how offline clients keep a weight in the model; empty if they have none.
     """
@@ -404,6 +409,7 @@ class Method(Component, ABC):
     needs_plain_sgd: str = ""
     needs_sgd: str = ""
     needs_no_momentum: str = ""
+    continues_models: ClassVar[bool] = False
     personal: ClassVar[bool] = False
     weight_of_absent: str = ""
 
@@ -418,7 +424,8 @@ class Method(Component, ABC):
         return (Vector("model", self.context.layout.size),)
 
     def first_download(self) -> Sequence[Vector]:
-        """Vectors sent in addition with a client's first dispatch; only their bytes count."""
+        """Vectors sent in addition with a client's first dispatch, and with one after a round that it has missed if the
+        method :attr:`continues_models`; only their bytes count."""
         return ()
 
     def upload(self) -> Sequence[Vector]:

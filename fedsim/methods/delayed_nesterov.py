@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fedsim.methods.base import ServerState, Tensor
 from fedsim.methods.diloco import DiLoCo, DiLoCoParams
@@ -20,9 +20,17 @@ class DelayedNesterovParams(DiLoCoParams):
     activation: float = Field(default=0.0, ge=0)
     """Share of the momentum that every update applies (c), at most 1 / ``momentum_every``."""
 
+    @model_validator(mode="after")
+    def _shares_add_up_to_at_most_one(self) -> DelayedNesterovParams:
+        if self.activation * self.momentum_every > 1:
+            raise ValueError(
+                f"activation is above 1 / momentum_every; give at most {1 / self.momentum_every:g}"
+            )
+        return self
+
 
 class DelayedNesterov(DiLoCo):
-    """Every update moves the model by its N-th part; every N updates, the momentum is refreshed and applied.
+    """Every update moves the model by 1/N of its change; every N updates, the momentum is refreshed and applied.
 
     With D the change that arrives and S the sum of the changes since the last refresh: the model moves by lr (c beta m
     + D / N) and, at every N-th update, by lr ((1 - c N + c) beta m + D / N) after m = beta m + S / N. With N = 1 it is

@@ -22,8 +22,8 @@ class FadasParams(Parameters):
     epsilon: float = Field(default=1e-8, gt=0)
     """Added to the root of the second moment."""
     delay: int | None = Field(default=None, ge=1)
-    """Largest delay in a buffer up to which the server learning rate is ``server_lr`` (tau_c); beyond, it is at most
-    1 / delay. Default: it does not depend on the delay."""
+    """Delay threshold (tau_c): if the largest delay in a buffer exceeds it, the rate is min(server_lr, 1 / that delay).
+    Default: the rate does not depend on the delay."""
 
 
 class Fadas(Method):

@@ -48,6 +48,13 @@ class LatestUpdates(Method):
             updates.remember("latest", index, latest)
             yield fresh
 
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """Refresh the mean, then step along it."""
+        mean = server["mean"].clone()
+        for fresh in self.refreshed(updates):
+            mean[: len(fresh)].add_(fresh, alpha=1 / self.context.clients)
+        return self.stepped(server, updates, mean, mean)
+
     def stepped(
         self, server: ServerState, updates: Updates, change: Tensor, mean: Tensor
     ) -> ServerState:
@@ -81,10 +88,3 @@ class Mifa(LatestUpdates):
         if self.params.first_round == "sampled":
             return None
         return Prologue(self.download(), self.upload())
-
-    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """Refresh the mean, then step along it."""
-        mean = server["mean"].clone()
-        for fresh in self.refreshed(updates):
-            mean[: len(fresh)].add_(fresh, alpha=1 / self.context.clients)
-        return self.stepped(server, updates, mean, mean)

@@ -11,7 +11,7 @@ from fedsim.methods.rennala import GradientParams
 
 
 class Ringmaster(AsyncSgd):
-    """Every update that the schedule lets through moves the model by its whole change.
+    """Every update that the schedule accepts is applied in full, without a discount for its staleness.
 
     With an unlimited threshold it is asynchronous SGD with constant steps.
     """

@@ -62,7 +62,7 @@ class ReciprocalStaleness(Parameters):
     name: Literal["reciprocal"]
     """Kind of weight."""
     delay: float = Field(default=10.0, gt=0)
-    """Staleness up to which the weight is 1; in the theory the number of clients at work."""
+    """Staleness up to which the weight is 1; in the theory the concurrency."""
 
     def factor(self, staleness: FloatArray, version: int) -> FloatArray:
         """Weights for staleness counted in versions, elementwise, in the update to a version."""
@@ -113,8 +113,8 @@ class StalenessParams(Parameters):
     alpha: float = Field(default=0.9, gt=0, le=1)
     """Weight of a fresh update."""
     staleness: Staleness = PolynomialStaleness()
-    """How the weight decreases with the number of versions made between dispatch and arrival: polynomial, constant or
-    hinge."""
+    """How the weight decreases with the number of versions made between dispatch and arrival: polynomial, constant,
+    hinge, reciprocal or fedasmu."""
     staleness_at: Literal["arrival", "aggregation"] = "arrival"
     """When staleness is counted: when the update arrives, or when it is aggregated."""
 

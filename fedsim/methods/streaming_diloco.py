@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from pydantic import Field
 
+from fedsim.errors import UserError
 from fedsim.methods.aggregation import with_moved_buffers
 from fedsim.methods.base import (
     Cohort,
@@ -41,8 +42,9 @@ class StreamingDiLoCo(DiLoCo):
     In round r, counted from 0, a client merges fragment r - 1 as the server has made it, theta = alpha theta + (1 -
     alpha) fragment, after its first ``overlap`` local steps, and sends the change of fragment r since that was last
     synchronized. The round's ``local_steps`` are thus H / P in the paper's terms. The first ``overlap`` of them are
-    done while the update of the round before and the new fragment are on their way, if the client stays online. With
-    one fragment, no overlap and ``own_share: 0`` it is DiLoCo.
+    done while the update of the round before and the new fragment are on their way, if the client stays online. A
+    client that has not finished its work in the round before gets the whole model and begins with it. With one
+    fragment, no overlap and ``own_share: 0`` it is DiLoCo.
     """
 
     name = "streaming_diloco"
@@ -52,14 +54,21 @@ class StreamingDiLoCo(DiLoCo):
         "arXiv:2501.18512, Algorithm 2"
     )
     only_synchronous = "all clients send the same fragment in a round"
+    continues_models = True
     Params = StreamingDiLoCoParams
 
     def __init__(self, params: StreamingDiLoCoParams, context: MethodContext) -> None:
         super().__init__(params, context)
         self._length = -(-context.layout.size // params.fragments)
+        if params.overlap >= context.local_steps.min():
+            raise UserError(
+                f"overlap is {params.overlap}, but a dispatch may have {context.local_steps.min()} local steps",
+                where="server.method.overlap",
+                hint="give fewer than training.local_steps",
+            )
 
     def download(self) -> Sequence[Vector]:
-        """The fragment; a client uses the rest of the model only in its first dispatch."""
+        """The fragment; a client uses the rest of the model only if it has not been in the round before."""
         return (self._share_of_model(1 / self.params.fragments),)
 
     def first_download(self) -> Sequence[Vector]:
@@ -68,17 +77,18 @@ class StreamingDiLoCo(DiLoCo):
         return (self._share_of_model(rest),) if rest else ()
 
     def _share_of_model(self, share: float) -> Vector:
-        bits = 8 * self.context.dtype.itemsize * share
-        return Vector("model", self.context.layout.size, bits, varies=self.params.fragments > 1)
+        varies = self.params.fragments > 1
+        return Vector("model", self.context.layout.size, share=share, varies=varies)
 
     def upload(self) -> Sequence[Vector]:
         """The change of a fragment."""
         return (Vector("delta", self._length, varies=self.params.fragments > 1),)
 
     def memories(self) -> Mapping[str, Memory]:
-        """A client's model, and the fragments as they were last synchronized."""
+        """A client's model, the fragments as they were last synchronized, and the version that continues them."""
         memory = Memory(self.context.layout.size, initial=lambda model: model, kept_when_lost=True)
-        return {"local": memory, "synchronized": memory}
+        version = Memory(1, initial=lambda model: model.new_full((1,), -1), kept_when_lost=True)
+        return {"local": memory, "synchronized": memory, "next_version": version}
 
     def steps_ahead(self) -> int:
         """The overlap."""
@@ -90,7 +100,8 @@ class StreamingDiLoCo(DiLoCo):
 
         overlap, own_share = self.params.overlap, self.params.own_share
         model = cohort.down["model"]
-        is_first = cohort.column(cohort.sequences == 0, model).bool()
+        versions = cohort.column(cohort.versions, model)
+        is_first = cohort.memory["next_version"] != versions
         fragment = torch.arange(model.shape[1], device=model.device) // self._length
         count = self.params.fragments
         received = fragment == cohort.column((cohort.versions - 1) % count, fragment)
@@ -113,7 +124,11 @@ class StreamingDiLoCo(DiLoCo):
         change = torch.nn.functional.pad(trained.model - synchronized, (0, padding))
         fragments = change.view(-1, count, self._length)
         delta = fragments[np.arange(len(change)), cohort.versions % count]
-        memory = {"local": trained.model, "synchronized": synchronized}
+        memory = {
+            "local": trained.model,
+            "synchronized": synchronized,
+            "next_version": versions + 1,
+        }
         return LocalUpdate({"delta": delta}, trained.loss, memory)
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:

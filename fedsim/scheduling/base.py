@@ -40,6 +40,8 @@ class Dispatch:
         multiplicity: number of times the client was drawn, above 1 only with replacement; the client works only once.
         open: whether it has no outcome yet.
         used: whether its update has entered an aggregation.
+        rejoins: whether the client, whose method continues local models, has not finished its work in the round before,
+            so that it gets the whole model.
         free_ns: end of the local steps of the client's previous dispatch, if its method works ahead and the client has
             been online since; -1 otherwise.
     """
@@ -57,6 +59,7 @@ class Dispatch:
     multiplicity: int = field(default=1, init=False)
     open: bool = field(default=True, init=False)
     used: bool = field(default=False, init=False)
+    rejoins: bool = field(default=False, init=False)
     free_ns: int = field(default=-1, init=False)
 
 
@@ -126,6 +129,10 @@ class ServerPort(Protocol):
         measure it."""
         ...
 
+    def step_s(self, client: int) -> float:
+        """Duration of a client's local step at its nominal speed, as a profiling run would measure it."""
+        ...
+
     def training_losses(self, dispatches: Sequence[Dispatch]) -> npt.NDArray[np.float64]:
         """Training losses that came with these (aggregated) updates; executes pending training.
 
@@ -181,7 +188,7 @@ class ServerPort(Protocol):
         """Send a busy client the message to stop, which takes the latency of its downlink.
 
         Until then it works and uses energy. Its update is then lost, and ``on_stopped`` is called; neither happens if
-        the dispatch ends before.
+        its update arrives, or the server notices its failure, before. A failure not noticed by then is not reported.
         """
         ...
 

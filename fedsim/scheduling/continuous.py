@@ -102,8 +102,8 @@ class SlotParams(ContinuousParams):
     """Which client gets the next dispatch when one ends: a client newly drawn by the selection, or the same client when
     it next checks in, as with silos that always participate."""
     local_steps: Literal["full", "by_speed"] = "full"
-    """Local steps of a dispatch: those of the client's full workload, or, so that all dispatches take about the same
-    time, in proportion to its speed, with the full workload for the fastest (dynamic local updates of Liu et al.,
+    """Local steps of a dispatch: those of the client's full workload, or in proportion to its steps per second, with
+    the full workload for the fastest, so that all compute for about as long (dynamic local updates of Liu et al.,
     arXiv:2401.09135)."""
 
 
@@ -224,7 +224,7 @@ class Concurrent(Continuous):
 
 def steps_by_speed(server: ServerPort) -> npt.NDArray[np.int64]:
     """Local steps of each client in proportion to its steps per second, (N,): all for the fastest, at least one."""
-    expected_s = np.array([server.expected_duration_s(client) for client in range(server.clients)])
-    speeds = server.default_steps / np.maximum(expected_s, np.finfo(float).tiny)
+    step_s = np.array([server.step_s(client) for client in range(server.clients)])
+    speeds = 1 / np.maximum(step_s, np.finfo(float).tiny)
     steps: npt.NDArray[np.int64] = np.floor(server.default_steps * speeds / speeds.max() + 1e-9)
     return np.maximum(steps, 1).astype(np.int64)

@@ -89,11 +89,16 @@ class Facts:
         self.prologue_updates = rules.prologue_updates
         self.detects_failures = rules.failure_detection_ns is not None
         self._expected_duration_s = clients.expected_duration_s
+        self._step_s = clients.population.compute.step_s
         self._seed = seed
 
     def expected_duration_s(self, client: int) -> float:
         """Duration of a client's full workload at nominal speed and rates."""
         return self._expected_duration_s(client)
+
+    def step_s(self, client: int) -> float:
+        """Duration of a client's local step at its nominal speed."""
+        return float(self._step_s[client])
 
     def stream(self, purpose: Purpose, *keys: int) -> Stream:
         """A random stream of this run."""

@@ -105,8 +105,9 @@ class Server(Facts, ServerPort):
         steps = clients.work.steps
         self._same_steps = int(steps[0]) if steps.min() == steps.max() else None
         self._sequences = [0] * population.clients
-        self._works_ahead = workloads.usual.steps_ahead > 0
-        self._free_ns: dict[int, int] = {}
+        self._continues = workloads.continues
+        # Version of, and end of the local steps in, each client's last dispatch whose steps it has done.
+        self._finished: dict[int, tuple[int, int]] = {}
         self._limits = limits
         self._last_dispatch = -1 if limits.dispatches is None else limits.dispatches
         self._last_arrival = -1 if limits.arrivals is None else limits.arrivals
@@ -118,6 +119,8 @@ class Server(Facts, ServerPort):
         self._stall_check = min(self._stalled_after, self._clock_check)
         self._round_check, self._round_ns = ROUNDS_AT_ONCE, 0
         self._dispatched_at_aggregation = 0
+        # Dispatches that were dropped, which the server has not noticed.
+        self._undetected: set[int] = set()
         # The last round has closed, and the run ends after the other ends of dispatches of this instant.
         self._is_over = False
         self.ran_out = False
@@ -235,9 +238,11 @@ class Server(Facts, ServerPort):
         if self._selection_counts:
             dispatch.multiplicity = self._selection.multiplicity(client)
         self.dispatched = dispatch_id + 1
-        if self._works_ahead:
-            free_ns = self._free_ns.pop(client, -1)
-            if self._population.availability.online_until(client, free_ns) >= now:
+        if self._continues:
+            version, free_ns = self._finished.get(client, (-1, -1))
+            dispatch.rejoins = version != self.version - 1
+            online_until = self._population.availability.online_until
+            if not dispatch.rejoins and online_until(client, free_ns) >= now:
                 dispatch.free_ns = free_ns
         if self._batteries is not None:
             self._batteries.begin(client, now)
@@ -279,6 +284,8 @@ class Server(Facts, ServerPort):
 
     def _on_end(self, dispatch: Dispatch, plan: Plan) -> None:
         client = dispatch.client
+        if self._continues and plan.computed_ns >= 0:
+            self._finished[client] = dispatch.version, plan.computed_ns
         if self._batteries is None:
             self._handouts.release(client)
         else:
@@ -290,8 +297,6 @@ class Server(Facts, ServerPort):
             self.arrived += 1
             dispatch.arrived_ns = plan.end_ns
             dispatch.steps_done = plan.steps_done
-            if self._works_ahead:
-                self._free_ns[client] = plan.computed_ns
             dispatch.staleness = self.version - dispatch.version
             self._updates.held[dispatch] = plan
             if self._selection_listens:
@@ -301,6 +306,7 @@ class Server(Facts, ServerPort):
                 self._engine.stop()
         else:
             self._updates.close(dispatch, plan, Outcome.DROPPED, self._clock.now)
+            self._undetected.add(dispatch.dispatch_id)
             detection_ns = self._rules.failure_detection_ns
             if detection_ns is not None:
                 self._engine.call_at(
@@ -318,6 +324,9 @@ class Server(Facts, ServerPort):
         self._updates.close(dispatch, plan, outcome, self._clock.now)
 
     def _on_failure(self, dispatch: Dispatch) -> None:
+        if dispatch.dispatch_id not in self._undetected:
+            return  # the schedule has stopped it in the meantime
+        self._undetected.remove(dispatch.dispatch_id)
         self._selection.on_failure(dispatch)
         self._schedule.on_failure(dispatch)
 
@@ -326,6 +335,8 @@ class Server(Facts, ServerPort):
         if not dispatch.open:
             return
         plan = self._dispatches.stop(dispatch)
+        if self._continues and plan.computed_ns >= 0:
+            self._finished[dispatch.client] = dispatch.version, plan.computed_ns
         self._release(dispatch.client, plan)
         self._updates.close(dispatch, plan, Outcome.CUT, self._clock.now)
         self._handouts.look_again(dispatch.client)
@@ -335,6 +346,9 @@ class Server(Facts, ServerPort):
         def stop() -> None:
             if dispatch.open and dispatch.arrived_ns < 0:
                 self.cut(dispatch)
+                on_stopped()
+            elif dispatch.dispatch_id in self._undetected:
+                self._undetected.remove(dispatch.dispatch_id)
                 on_stopped()
 
         latency_ns = self._population.network.latency_ns(dispatch.client)

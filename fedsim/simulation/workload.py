@@ -264,12 +264,20 @@ class Workloads:
         usual: for all dispatches that are not named below.
         prologue: for the dispatches of the method's prologue, which hand out version 0; None without a prologue.
         first: for each client's first dispatch, if its download is larger.
+        continues: whether clients continue their own models, so that one that has missed a round downloads as if for
+            the first time.
     """
 
     def __init__(
-        self, usual: Workload, prologue: Workload | None = None, first: Workload | None = None
+        self,
+        usual: Workload,
+        prologue: Workload | None = None,
+        first: Workload | None = None,
+        *,
+        continues: bool = False,
     ) -> None:
         self.usual = usual
+        self.continues = continues
         self.prologue = prologue
         self.first = first
 
@@ -282,4 +290,5 @@ class Workloads:
         """The workload of a dispatch."""
         if self.prologue is not None and not dispatch.version:
             return self.prologue
-        return self.usual if self.first is None or dispatch.sequence else self.first
+        is_first = dispatch.sequence == 0 or dispatch.rejoins
+        return self.first if self.first is not None and is_first else self.usual

@@ -19,7 +19,7 @@ from tests.methods.own_method import run_with
         (
             "upload",
             '(__import__("fedsim.methods.base").methods.base.Vector("delta", 3, bits=0),)',
-            "bits=0)\n  its bits are those of one entry, more than 0",
+            "share=1.0)\n  its bits are those of one entry, more than 0",
         ),
         ("compute_factor", "-1", "Mine.compute_factor: returns -1\n  return a number"),
         ("extra_passes", "float('nan')", "Mine.extra_passes: returns nan"),

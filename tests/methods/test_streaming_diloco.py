@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fedsim
+from fedsim.errors import UserError
 from tests.methods.driver import play, quadratic
 from tests.methods.problems import LOG, q2
 
@@ -17,7 +18,7 @@ CURVATURES = np.array([1.0, 3.0])
 FULL = [[0, 1]] * 7
 
 
-@pytest.mark.parametrize(("fragments", "overlap"), [(2, 0), (2, 2), (3, 1), (5, 4)])
+@pytest.mark.parametrize(("fragments", "overlap"), [(2, 0), (2, 2), (3, 1), (5, 3)])
 def test_iterates(fragments: int, overlap: int) -> None:
     """Algorithm 2 of the paper in global steps: a fragment is sent every K steps and merged ``overlap`` steps later."""
     steps, lr, beta, outer, alpha = 4, 0.1, 0.6, 0.5, 0.3
@@ -53,6 +54,27 @@ def test_iterates(fragments: int, overlap: int) -> None:
             pending.append((t + overlap, sent % fragments))
             sent += 1
             np.testing.assert_allclose(played.models[sent], model, rtol=1e-12, atol=1e-14)
+
+
+def test_clients_that_have_missed_a_round_begin_with_the_whole_model() -> None:
+    """Clients in turn: each trains the model sent, and the change of one fragment moves it."""
+    log = [[0], [1], [0], [1], [0]]
+    played = play(
+        "streaming_diloco", quadratic(CENTERS, CURVATURES), log, steps=2, fragments=5, overlap=1
+    )
+    model, momentum = np.zeros(5), np.zeros(5)
+    for version, (client,) in enumerate(log):
+        shrunk = (1 - 0.1 * CURVATURES[client]) ** 2
+        change = (shrunk - 1) * (model - CENTERS[client])
+        part = version % 5
+        momentum[part] = 0.9 * momentum[part] + change[part]
+        model[part] += 0.7 * (change[part] + 0.9 * momentum[part])
+        np.testing.assert_allclose(played.models[version + 1], model, rtol=1e-12)
+
+
+def test_an_overlap_of_all_local_steps_is_refused() -> None:
+    with pytest.raises(UserError, match="overlap is 3"):
+        play("streaming_diloco", q2(), LOG, steps=3, overlap=3)
 
 
 def test_one_fragment_without_overlap_is_diloco() -> None:
@@ -96,6 +118,16 @@ def test_transfers_hide_behind_local_steps(tmp_path: Path) -> None:
     assert run.dispatches["compute_s"].unique().tolist() == [4]
     plain = fedsim.run(scenario({"name": "diloco"}), tmp_path / "diloco")
     assert plain.aggregations["time_s"].tolist() == [8, 16, 24, 32, 40]
+    bound = fedsim.compare([run]).curves(bound=True)
+    assert bound["x"].max() <= 23
+    # A client of a cohort downloads the whole model after a round that it has missed.
+    sampled = scenario(streaming)
+    sampled["server"]["selection"] = {"name": "uniform", "cohort": 1}
+    sampled["stop"] = {"rounds": 12}
+    rows = fedsim.run(sampled, tmp_path / "sampled").dispatches
+    repeats = rows["client_id"].diff().eq(0)
+    assert 0 < repeats.sum() < 11
+    assert rows["bytes_down"].tolist() == np.where(repeats, 16, 32).tolist()
     again = scenario(streaming)
     again["training"]["verify"] = "eager"
     eager = fedsim.run(again, tmp_path / "eager")

@@ -27,17 +27,21 @@ def bounded(run: RunFacts) -> RunFacts:
 
 
 def durations_s(run: Run) -> Floats:
-    """The time of an update of each client at its nominal speed and rates, (N,): the mean work of a dispatch."""
-    clients, dispatches = run.clients, run.dispatches
-    steps = dispatches.groupby("client_id")["steps_assigned"].mean()
-    steps = steps.reindex(clients["client_id"]).fillna(dispatches["steps_assigned"].mean())
-    total: Floats = clients["step_s"].to_numpy(float) * steps.to_numpy(float)
+    """The least time of an update of each client at its nominal speed and rates, (N,): with the fewest steps and bytes
+    of its updates that were used, or of all clients' if none was."""
+    clients, used = run.clients, run.dispatches[run.dispatches["aggregated_version"].notna()]
+    least = used.groupby("client_id")[["steps_done", "bytes_down", "bytes_up"]].min()
+    least = least.reindex(clients["client_id"]).fillna(least.min())
+    compute_s: Floats = clients["step_s"].to_numpy(float) * least["steps_done"].to_numpy(float)
+    transfers_s = np.zeros_like(compute_s)
     for way in ("down", "up"):
-        size_bytes = dispatches[f"bytes_{way}"].max()
+        size_bytes = least[f"bytes_{way}"].to_numpy(float)
         rate_bps = clients[f"{way}_bps"].to_numpy(float)
         # Without a nominal rate, transfers do not count.
-        total = total + np.nan_to_num(8 * size_bytes / np.where(rate_bps > 0, rate_bps, np.inf))
-    return total
+        transfers_s += np.nan_to_num(8 * size_bytes / np.where(rate_bps > 0, rate_bps, np.inf))
+    if run.info.get("steps_ahead"):
+        return np.maximum(compute_s, transfers_s)  # they overlap
+    return compute_s + transfers_s
 
 
 def earliest_s(durations_s: Floats, counts: npt.NDArray[np.int64]) -> Floats:

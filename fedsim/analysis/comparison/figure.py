@@ -77,7 +77,7 @@ class FigureStyle:
             curves if the rest would compress it.
         log: which axes are logarithmic, or ``logit`` for a vertical axis that spreads shares near 0 and 1.
         bands: whether bands of one standard deviation are drawn; up to five variants if None.
-        bound: whether the lower bounds of the curves on time are drawn, dotted; see
+        bound: whether the lower bounds of the curves on time are drawn, thin and pale; see
             :mod:`fedsim.analysis.comparison.bound`.
         width, height: size of the whole figure, in inches or as ``"84mm"``; the width also as a key of :data:`VENUES`.
     """
@@ -292,11 +292,11 @@ def _curves(
             hidden += [] if rows["mean"].between(bottom, top).any() else [str(label)]
             _line(axes, rows, str(label), variants[str(label)], bands=bands)
         for label, rows in bound[bound["setting"] == setting].groupby("label", sort=False):
-            dotted = {"color": variants[str(label)].light, "linestyle": ":", "linewidth": 0.8}
+            pale = {"color": variants[str(label)].light, "linewidth": 0.6, "alpha": 0.6}
             steps = rows["x"] / per_unit, rows["mean"] * scale
-            axes.plot(*steps, drawstyle="steps-post", **dotted)
+            axes.plot(*steps, drawstyle="steps-post", **pale)
         if style.bound:
-            axes.plot([], [], color="gray", linestyle=":", linewidth=0.8, label=_BOUND)
+            axes.plot([], [], color="gray", linewidth=0.6, alpha=0.6, label=_BOUND)
         if hidden:
             y, va = (0.03, "bottom") if definition.higher_is_better else (0.97, "top")
             note = f"not shown: {', '.join(hidden)}"

@@ -31,7 +31,8 @@ class Ata(Schedule):
     time m max(0, 1 - 2 spread max(sqrt(L / K), L / K)), L = ln(2 k^2), a lower confidence bound; one that was never
     observed as one of time 0. Tasks are assigned one by one to the client that would finish its tasks first, which
     minimizes the latest end. The time of a task is the duration of the dispatch, with its transfers, divided by its
-    steps. A round waits for all its clients.
+    steps. A round waits for all its clients. With as many tasks as clients, tasks are spread evenly until a client has
+    been observed more than 4 ln(2 k^2) times, for 32 rounds with a spread of 1.
     """
 
     name = "ata"

@@ -16,10 +16,10 @@ class MindFlayerParams(Parameters):
     """Parameters of the schedule of MindFlayer SGD."""
 
     limit: Duration | None = Field(default=None, gt=0)
-    """Longest trial of every client (t_i), from the server's request to the arrival; default: ``limit_factor`` times
+    """Time limit of a trial, from the server's request to the arrival; default: ``limit_factor`` times
     the client's expected duration."""
     limit_factor: float = Field(default=1.5, gt=0)
-    """Longest trial of a client, as a multiple of its expected duration."""
+    """Time limit of a trial, as a multiple of the client's expected duration."""
     horizon: Duration | None = Field(default=None, gt=0)
     """Clients get as many trials per version as their limits fit into this time (B_i), none if not even one does;
     default: one trial each."""

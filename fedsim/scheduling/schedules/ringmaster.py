@@ -17,8 +17,9 @@ class RingmasterParams(SlotParams):
     """Parameters of the schedule of Ringmaster ASGD."""
 
     threshold: int | None = Field(default=None, ge=1)
-    """Number of versions created since its dispatch from which an update is not used (R); default: the number of
-    clients kept busy. (In the theory: the variance of a gradient divided by the squared gradient norm wanted.)"""
+    """Delay threshold (R): an update is used only if fewer than R versions were created since its dispatch; default:
+    the number of clients kept busy. (In the theory: the variance of a gradient divided by the squared gradient norm
+    wanted.)"""
     stale: Literal["ignore", "stop"] = "ignore"
     """Treatment of work that has become too old: its update is ignored when it arrives (the paper's Algorithm 4), or
     the client is told to stop, which takes the latency of its downlink, and starts again (Algorithm 5)."""
@@ -72,5 +73,8 @@ class Ringmaster(Concurrent):
 
     def _stopped(self, dispatch: Dispatch) -> None:
         if self._timeout_ns is not None:
-            self._timers.pop(dispatch.dispatch_id).cancel()
+            timer = self._timers.pop(dispatch.dispatch_id, None)
+            if timer is None:
+                return  # the timeout had passed
+            timer.cancel()
         self.lost(dispatch)

@@ -20,11 +20,11 @@ class TimelyParams(SyncParams):
 
 
 class Timely(Sync):
-    """Rounds as long as the k-th fastest of their clients expects to need, with local steps in proportion to speed.
+    """Rounds as long as the k-th fastest of their clients expects to need, with the local steps that fit into them.
 
-    A client that expects to need the time t for its full workload of E steps, in a round of length T, is assigned
-    E T / t steps, rounded down, at least one: more than its workload if it is fast. The paper gives slow clients a part
-    of the model instead; here they do fewer steps on all of it. An update that arrives after T is late.
+    In a round of length T, a client whose transfers take c is assigned (T - c) / s steps of its nominal duration s,
+    rounded down, at least one: more than its full workload if it is fast. The paper gives slow clients a part of the
+    model instead; here they do fewer steps on all of it. An update that arrives after T is late.
     """
 
     name = "timely"
@@ -52,6 +52,7 @@ class Timely(Sync):
         expected_s = self.server.expected_duration_s(client)
         if not 0 < expected_s < math.inf:
             return None
-        # A client that expects to need exactly the length of the round does its full workload.
-        share = self._length_s / expected_s
-        return max(1, math.floor(int(self.server.default_steps[client]) * share + 1e-9))
+        full, step_s = int(self.server.default_steps[client]), self.server.step_s(client)
+        # The client that expects to need exactly the length of the round does its full workload.
+        more = (self._length_s - expected_s) / step_s if step_s else 0.0
+        return max(1, full + math.floor(more + 1e-9))

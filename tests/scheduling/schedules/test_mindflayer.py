@@ -39,6 +39,21 @@ def test_a_client_that_is_never_expected_to_end_has_no_trial() -> None:
         assert versions(book) == [(10, [0], [0])]
 
 
+@pytest.mark.parametrize("detection", [0.0, 100.0, "never"])
+def test_a_failure_that_the_server_has_not_noticed_is_a_failed_trial(detection: object) -> None:
+    # Client 1 leaves at 5 s in the middle of its first trial, which ends at the limit of 20 s.
+    book = run(
+        [1.0, 1.5],
+        {"name": "mindflayer", "limit": "20s"},
+        availability=online([(0.0, 1e4)], [(0.0, 5.0), (15.0, 1e4)]),
+        failure_detection=detection,
+        rounds=3,
+    )
+    # It is back at 15 s, and needs 15 s for a trial.
+    times_s = [10, 30, 45] if detection == 0.0 else [20, 35, 50]
+    assert [time for time, *_ in versions(book)] == times_s
+
+
 def test_a_trial_ends_when_the_message_arrives() -> None:
     book = simulate(
         step_s=[1.0, 10.0],

@@ -8,18 +8,19 @@ from tests.scheduling.stories import run, versions
 
 
 @pytest.mark.parametrize(
-    ("share", "length_s", "steps"), [(0.25, 1.0, [10, 6, 5, 2]), (0.5, 1.5, [15, 10, 7, 3])]
+    ("share", "length_s", "steps"), [(0.25, 1.2, [10, 6, 5, 2]), (0.5, 1.7, [15, 10, 7, 3])]
 )
 def test_steps_fit_into_the_round(share: float, length_s: float, steps: list[int]) -> None:
-    # The harness expects 1, 1.5, 2 and 4 s for a dispatch: a step takes a tenth of that.
-    expected_s = [1.0, 1.5, 2.0, 4.0]
+    # Ten steps, and 0.2 s of transfers, which leave 1 or 1.5 s of the round.
+    step_s = [0.1, 0.15, 0.2, 0.4]
     kept = []
     book = run(
-        expected_s,
+        step_s,
         {"name": "timely", "share": share},
         rounds=1,
         observe=lambda schedule, server: kept.append(schedule),
         until_s=1000,
+        expected_s=[10 * each + 0.2 for each in step_s],
     )
     assert [row["steps_assigned"] for row in sorted(book.rows, key=lambda r: r["client"])] == steps
     (schedule,) = kept
