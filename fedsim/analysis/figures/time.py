@@ -206,7 +206,7 @@ def work(run: Run) -> Figure:
     else:
         finding = (
             f"{format_share(lost['steps'] / steps)} of the local steps and {format_share(lost['bytes'] / moved)} of "
-            f"the bytes ({format_bytes(lost['bytes'])}) went into updates that were never aggregated."
+            f"the bytes ({format_bytes(lost['bytes'])}) went into updates that were never aggregated.{_spare(run)}"
         )
     amounts = (("Local steps", by_outcome["steps"]), ("Data moved", by_outcome["bytes"]))
     return Figure(
@@ -220,6 +220,23 @@ def work(run: Run) -> Figure:
                 if amount.sum()
             ]
         },
+    )
+
+
+def _spare(run: Run) -> str:
+    """A sentence about late updates that were in time for the deadline, but that over-selection made superfluous."""
+    schedule = section(run, "server", "schedule")
+    table = run.dispatches
+    late = table[table["outcome"] == "late"]
+    if not len(late) or (schedule.get("over_selection") or 1) == 1:
+        return ""
+    waited_s = late["arrived_s"] - late["round"].map(_began_s(run))
+    count = int((waited_s <= (schedule.get("deadline") or math.inf)).sum())
+    if not count:
+        return ""
+    return (
+        f" {format_count(count)} of {format_counted(len(late), 'late update')} arrived before the deadline, in rounds "
+        "that over-selection had filled earlier."
     )
 
 

@@ -94,18 +94,6 @@ def test_folders_without_runs_are_refused(tmp_path: Path) -> None:
         compare(tmp_path)
 
 
-def test_timing_only_runs_are_compared_without_learning(tmp_path: Path) -> None:
-    runs = [build_run(tmp_path / f"{seed}", hours=6, learning=False, seed=seed) for seed in (0, 1)]
-    comparison = compare(runs)
-    page = comparison.write(tmp_path / "out").read_text()
-    assert "timing-only runs" in page
-    assert not (tmp_path / "out" / "curves.pdf").exists()
-    assert (tmp_path / "out" / "timing.pdf").exists()
-    assert comparison.summary["runs"].tolist() == [2]
-    with pytest.raises(UserError, match="timing-only"):
-        comparison.plot("accuracy")
-
-
 def test_figures_and_files_take_the_labels_of_the_command(tmp_path: Path) -> None:
     comparison = of(run("fedavg"), run("fedbuff"), baseline="fedbuff")
     labels = {"fedavg": r"FedAvg $\alpha_1$", "fedbuff": "50% & more"}

@@ -214,48 +214,45 @@ def test_other_names_can_be_given() -> None:
     ]
 
 
-def test_copies_of_a_users_file_are_one_variant_and_its_versions_are_not(tmp_path: Path) -> None:
-    """Two copies with two seeds, and the same file after an edit, in the folder of the first."""
+def _of_code(path: Path, version: int) -> dict[str, Any]:
     code = "from fedsim.methods.fedavg import FedAvg\nclass Mine(FedAvg):\n    name = ''\n"
-    runs = []
-    for number, (folder, text) in enumerate(
-        [("a", code), ("b", code), ("a", f"{code}    x = 1\n")]
-    ):
-        (tmp_path / folder).mkdir(exist_ok=True)
-        file = tmp_path / folder / "mine.py"
-        file.write_text(text)
-        world = digits(seed=number, stop={"rounds": 1})
-        world["server"]["method"] = {"name": f"{file}:Mine"}
-        runs.append(fedsim.run(world, tmp_path / f"run{number}").path)
-    copies = compare(runs[:2])
-    assert [(group.label, len(group.runs)) for group in copies.groups] == [("Mine", 2)]
-    versions = compare(runs)
-    assert [len(group.runs) for group in versions.groups] == [2, 1]
-    assert versions.grouping.differing == ("server.method.code",)
+    path.with_suffix(".py").write_text(code + "    x = 1\n" * version)
+    world = digits(stop={"rounds": 1})
+    world["server"]["method"] = {"name": f"{path.with_suffix('.py')}:Mine"}
+    return world
 
 
-def test_copies_of_a_data_file_are_one_variant_and_its_versions_are_not(tmp_path: Path) -> None:
-    """Two copies with two seeds, and other data of the same name."""
+def _of_data(path: Path, version: int) -> dict[str, Any]:
+    rows = np.arange(96)
+    x = np.stack([rows, rows % 5], 1).astype(np.float32)
+    np.savez(path, x=x, y=rows % (2 + version), is_test=rows % 4 == 0)
+    world = digits(stop={"rounds": 1})
+    world["task"]["dataset"] = {"name": "npz", "path": str(path)}
+    return world
+
+
+@pytest.mark.parametrize(
+    ("world", "differing"),
+    [(_of_code, "server.method.code"), (_of_data, "task.dataset.path_digest")],
+)
+def test_copies_of_a_users_file_are_one_variant_and_its_versions_are_not(
+    world: Any, differing: str, tmp_path: Path
+) -> None:
+    """Two copies in two folders with two seeds, and another version of the same name."""
     runs = []
-    for number, classes in enumerate((2, 2, 3)):
+    for number, version in enumerate((0, 0, 1)):
         (tmp_path / str(number)).mkdir()
-        file = tmp_path / str(number) / "data.npz"
-        rows = np.arange(96)
-        x = np.stack([rows, rows % 5], 1).astype(np.float32)
-        np.savez(file, x=x, y=rows % classes, is_test=rows % 4 == 0)
-        world = digits(seed=number, stop={"rounds": 1})
-        world["task"]["dataset"] = {"name": "npz", "path": str(file)}
-        runs.append(fedsim.run(world, tmp_path / f"run{number}").path)
-    copies = compare(runs[:2])
+        scenario = world(tmp_path / str(number) / "mine.npz", version)
+        runs.append(fedsim.run({**scenario, "seed": number}, tmp_path / f"run{number}").path)
+    copies, versions = compare(runs[:2]), compare(runs)
     assert [len(group.runs) for group in copies.groups] == [2]
-    assert copies.grouping.differing == ()
-    assert cautions(copies) == []
-    versions = compare(runs)
+    assert (copies.grouping.differing, cautions(copies)) == ((), [])
     assert [len(group.runs) for group in versions.groups] == [2, 1]
-    assert versions.grouping.differing == ("task.dataset.path_digest",)
-    assert "learn from different data" in cautions(versions)[0]
-    digest = file_sha256(tmp_path / "0" / "data.npz")
-    assert fedsim.load(runs[0]).info["data_files"] == {str(tmp_path / "0" / "data.npz"): digest}
+    assert versions.grouping.differing == (differing,)
+    if world is _of_data:
+        assert "different data: task.dataset.path_digest" in cautions(versions)[0]
+        data = tmp_path / "0" / "mine.npz"
+        assert fedsim.load(runs[0]).info["data_files"] == {str(data): file_sha256(data)}
 
 
 @pytest.mark.parametrize(("keys", "labels"), [(19, ["a", "b"]), (20, ["fp", "big"])])

@@ -88,6 +88,8 @@ def test_the_terminal_shows_the_numbers_that_matter(folder: Path, tmp_path: Path
     for share in frame["lost_steps"]:
         assert f"{share:.1%}"[:3] in result.output
     assert "±" in result.output
+    assert "timing-only runs" in (tmp_path / "out" / "compare.html").read_text()
+    assert not (tmp_path / "out" / "curves.pdf").exists()
     names = ("timing.pdf", "timing.png", "timing.svg", "table.tex", "compare.html")
     assert all((tmp_path / "out" / name).stat().st_size for name in names)
 

@@ -129,6 +129,24 @@ def three_clients(
     }
 
 
+def test_late_updates_of_over_selection_are_told_from_those_after_the_deadline(
+    tmp_path: Path,
+) -> None:
+    """Three clients that take 1, 2 and 400 s for one update: the second is spare, the third misses the 10 s."""
+    schedule = {"name": "sync", "deadline": "10s", "over_selection": 3, "pause": "500s"}
+    scenario = three_clients("400s", 1, schedule, {"simulated_time": "450s"})
+    figure = time.work(fedsim.run(scenario, tmp_path / "run")).finding
+    assert figure.endswith(
+        "1 of 2 late updates arrived before the deadline, in rounds that over-selection had filled earlier."
+    )
+    # Two of three clients are aggregated, so only the one after the deadline is late.
+    two = three_clients("400s", 2, {**schedule, "over_selection": 1.5}, {"simulated_time": "450s"})
+    assert time.work(fedsim.run(two, tmp_path / "two")).finding.endswith("never aggregated.")
+    scenario["server"]["schedule"] |= {"over_selection": 1}
+    scenario["server"]["selection"]["cohort"] = 3
+    assert time.work(fedsim.run(scenario, tmp_path / "all")).finding.endswith("never aggregated.")
+
+
 def test_rounds_that_last_until_their_deadline_are_counted(tmp_path: Path) -> None:
     """Steps of 1, 2 and 20 s, two clients per round, 10 s: a round lasts so long if the third client is drawn."""
     schedule = {"name": "sync", "deadline": "10s", "pause": "60s"}

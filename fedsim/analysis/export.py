@@ -1,0 +1,107 @@
+"""Runs for other tools: trace viewers, spreadsheets, TensorBoard."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+
+from fedsim.analysis.perfetto import write_perfetto
+from fedsim.errors import UserError, writing
+from fedsim.runs import Run
+from fedsim.runs.tables import csv_text
+from fedsim.tracking.events import FILE_NAME, FILE_VERSION, event, record
+
+
+def export(run: Run, name: str, path: Path | None = None) -> Path:
+    """Write a run in another format.
+
+    Args:
+        run: the run. If it is in progress or was killed, the rows that reached the disk are written.
+        name: one of :data:`FORMATS`.
+        path: file or folder; the default one in the run folder if None.
+
+    Returns:
+        The path of the file or folder.
+
+    Raises:
+        UserError: there is no such format, or the path exists.
+    """
+    if name not in FORMATS:
+        raise UserError(f"there is no format '{name}'", hint=f"formats: {', '.join(FORMATS)}")
+    default, write = FORMATS[name]
+    target = path if path is not None else run.path / default
+    if target.exists():
+        raise UserError(
+            "already exists",
+            where=str(target),
+            hint="remove it, or choose another path with -o",
+        )
+    with writing(target):
+        write(run, target)
+    return target
+
+
+def write_csv(run: Run, path: Path) -> None:
+    """Write every table that the run has.
+
+    Absent values are empty. Lists (``contributor_ids``) are numbers with spaces between, ``attributes`` is JSON.
+    """
+    path.mkdir(parents=True)
+    tables: dict[str, pd.DataFrame | None] = {
+        "dispatches": run.dispatches,
+        "aggregations": run.aggregations,
+        "metrics": run.metrics,
+        "clients": run.clients if run.has_clients else None,
+        "online": run.online,
+        "presence": run.presence,
+        "pauses": run.pauses,
+        "partition": run.partition,
+        "messages": run.messages,
+    }
+    for name, table in tables.items():
+        if table is not None:
+            (path / f"{name}.csv").write_text(csv_text(_plain(table)), encoding="utf-8")
+
+
+def _plain(table: pd.DataFrame) -> pd.DataFrame:
+    table = table.copy(deep=False)
+    for name in ("contributor_ids", "multiplicities"):
+        if name in table:
+            table[name] = [
+                None if values is None else " ".join(map(str, values)) for values in table[name]
+            ]
+    if "attributes" in table:
+        table["attributes"] = [json.dumps(values) for values in table["attributes"]]
+    return table
+
+
+def write_tensorboard(run: Run, path: Path) -> None:
+    """Write the metrics of a run, and the contributors and staleness of its server updates, to a folder.
+
+    Steps are server versions; the wall time of an event is simulated time, so that TensorBoard's *relative* axis shows
+    it.
+    """
+    path.mkdir(parents=True)
+    events = [event(0.0, file_version=FILE_VERSION)]
+    metrics = run.metrics
+    for row in metrics.to_dict("records"):
+        values = {
+            str(name): float(row[name]) for name in metrics.columns[3:] if row[name] == row[name]
+        }
+        events.append(event(float(row["time_s"]), step=int(row["version"]), values=values))
+    for row in run.aggregations.to_dict("records"):
+        values = {"server/contributors": float(row["contributors"])}
+        if row["contributors"]:
+            values["server/staleness_mean"] = float(row["staleness_mean"])
+        events.append(event(float(row["time_s"]), step=int(row["version"]), values=values))
+    (path / FILE_NAME).write_bytes(b"".join(map(record, events)))
+
+
+FORMATS = {
+    "perfetto": ("timeline.json", write_perfetto),
+    "csv": ("csv", write_csv),
+    "tensorboard": ("tensorboard", write_tensorboard),
+}
+"""By name of the format, the default file or folder, and the function that writes a run."""
