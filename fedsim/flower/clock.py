@@ -185,16 +185,24 @@ def _waits_on(timeout: float | None) -> SimulatedClock | None:
     clock: SimulatedClock | None = getattr(_current, "clock", None)
     if clock is None or (timeout is not None and timeout <= 0):
         return None
-    is_apps = _apps_frame(sys._getframe(2)) is not None
+    frame = sys._getframe(2)
+    is_apps = _apps_frame(frame) is not None
+    if is_apps and not _own_frame(frame) and _has_helpers():
+        return None
     if clock.threads.is_served:
         return None if not is_apps and clock.threads.leave() else clock
     # Without a timeout, only another thread on the clock can end the wait.
     return clock if is_apps and (timeout is not None or clock.threads.has_threads) else None
 
 
+def _has_helpers() -> bool:
+    """Whether threads of libraries are at work, which take the host's time."""
+    return any(thread.is_alive() for thread in _helpers)
+
+
 def _busy(clock: SimulatedClock) -> bool:
     """Whether only threads at work on the host's time can end a wait."""
-    return not clock.threads.has_threads and any(thread.is_alive() for thread in _helpers)
+    return not clock.threads.has_threads and _has_helpers()
 
 
 def _wait(self: threading.Condition, timeout: float | None = None) -> bool:

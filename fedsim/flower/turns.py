@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
-from fedsim.errors import UserError
+from fedsim.errors import FedsimError, UserError
 from fedsim.flower.clock import Done, RunEnded, SimulatedClock, thread_on
 from fedsim.flower.exchange import Exchange
 from fedsim.units import NEVER
@@ -35,6 +35,7 @@ class _Thread:
         stopped: whether the run has ended.
         left: whether it takes no more turns, because it has ended or waits on the host.
         ended: whether its call has returned.
+        error: fedsim's error that ended it.
     """
 
     def __init__(self, thread: threading.Thread, *, is_pooled: bool) -> None:
@@ -42,6 +43,7 @@ class _Thread:
         self.done: Done = lambda: True
         self.until_ns = NEVER
         self.stopped = self.left = self.ended = False
+        self.error: FedsimError | None = None
         self._turn, self._back = threading.Lock(), threading.Lock()
         self._turn.acquire()
         self._back.acquire()
@@ -55,6 +57,8 @@ class _Thread:
                 call()
         except RunEnded:
             pass
+        except FedsimError as error:
+            self.error = error
         finally:
             self.ended = True
             self.leave()
@@ -68,7 +72,8 @@ class _Thread:
     def resume(self, *, stopped: bool = False) -> None:
         """Let the thread run until it waits again, or leaves."""
         self.stopped = stopped
-        self._turn.release()
+        if self._turn.locked():  # It is not if Ctrl-C has interrupted an earlier turn.
+            self._turn.release()
         self._back.acquire()
 
     def wait(self, done: Done, until_ns: int) -> None:
@@ -181,7 +186,8 @@ class Turns:
                 )
                 if done() or self.now_ns >= until_ns:
                     return
-        except RunEnded:
+        except BaseException:
+            # Otherwise a pool of the app, which is left now, would wait for its threads.
             self.stop()
             raise
 
@@ -194,6 +200,8 @@ class Turns:
             self._threads.remove(thread)
         if thread.ended:
             thread.thread.join()  # So that it is not alive for the others.
+        if thread.error is not None and not stopped:
+            raise thread.error
 
     def stop(self) -> None:
         """Unwind all threads, one after another."""

@@ -271,13 +271,25 @@ def test_threads_of_libraries_keep_the_time_of_the_host() -> None:
     real, seen = time.time(), []
     path = f"{sysconfig.get_path('purelib')}/library.py"
     library: dict[str, Any] = {"__name__": "library"}
-    exec(compile("def start(thread):\n    thread.start()", path, "exec"), library)
+    code = "def run(thread, event):\n    thread.start()\n    return event.wait(60)"
+    exec(compile(code, path, "exec"), library)
+
+    def work(event: threading.Event) -> None:
+        time.sleep(0.1)
+        seen.append(time.time())
+        event.set()
+
+    def call() -> None:
+        event = threading.Event()
+        assert library["run"](threading.Thread(target=work, args=(event,)), event)
+
     clock = Time().clock()
     with clock.installed(), thread_on(clock):
-        thread = threading.Thread(target=lambda: seen.append(time.time()))
-        library["start"](thread)
-        thread.join(timeout=30)
-    assert seen[0] == pytest.approx(real, abs=60)
+        call()
+        with ThreadPoolExecutor() as pool:
+            assert [one.result() for one in [pool.submit(call) for _ in range(2)]] == [None, None]
+        assert clock.now_ns() == 0
+    assert seen == [pytest.approx(real, abs=60)] * 3
 
 
 def test_every_clock_is_simulated() -> None:

@@ -15,7 +15,7 @@ from flwr.serverapp import Grid
 
 from fedsim.errors import UserError
 from tests.flower import apps
-from tests.flower.worlds import ask, devices, own_loop
+from tests.flower.worlds import Counting, ask, devices, own_loop
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
@@ -149,3 +149,17 @@ def test_threads_of_libraries_may_not_use_the_grid(run_app: Callable[..., Any]) 
     with pytest.raises(UserError, match="used from a thread of a library") as caught:
         run_app(node_loops([], 1, start), apps.torch_client(), STEPS_OF_1_2_AND_3_S)
     assert "ThreadPoolExecutor" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("start", [in_a_pool, in_threads])
+def test_an_error_of_fedsim_in_a_thread_ends_the_run(
+    run_app: Callable[..., Any], start: Any
+) -> None:
+    """Whether it is found in the thread, which sends a message of undeclared work, or while time passes."""
+    scenario = {"task": {"clients": 3, "work": {"train": {"fit": 5}, "reply": "1kB"}}}
+    with pytest.raises(UserError, match="no units for the kind 'default'"):
+        run_app(node_loops([], 3, start), apps.torch_client(), scenario)
+    client = Counting()
+    with pytest.raises(UserError, match="took no step"):
+        run_app(node_loops([], 3, start), client.app, {"task": {"clients": 3}})
+    assert len(client.nodes) == 1
