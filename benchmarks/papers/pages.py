@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.papers import (
+    compression,
     fedcompass,
     fedlga,
     fedsum,
@@ -27,6 +28,7 @@ CLAIMS = {
     "Generalized FedAvg": generalized_fedavg.CLAIMS,
     "FedAvg-P, Scaffold-P": partial_personalization.CLAIMS,
     "Optimal time, DiLoCo": optimal_time.CLAIMS,
+    "Compression": compression.CLAIMS,
 }
 TABLES: Tables = {
     **fedcompass.TABLES,
@@ -35,6 +37,7 @@ TABLES: Tables = {
     **generalized_fedavg.TABLES,
     **partial_personalization.TABLES,
     **optimal_time.TABLES,
+    **compression.TABLES,
 }
 
 

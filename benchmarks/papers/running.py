@@ -20,6 +20,7 @@ SMALL = (
     *(f"time/{world}_small" for world in ("speeds", "straggler", "tails", "changing")),
     "time/network_small",
     "time/links_small",
+    "compression/links_small",
     "fedlga/tau_max_small",
     "fedlga/deadline_small",
     "partial_personalization/steps_small",
