@@ -138,7 +138,7 @@ def _check_app(
         f"warning: {each}"
         for each in check_devices(load_devices(devices, name, overrides).ignoring(ignore))
     ]
-    replayed = {"replay": str(replay_app(app, devices, overrides))} if replay else {}
+    replayed = {"replay": replay_app(app, devices, overrides)} if replay else {}
     if as_json:
         print_json({"scenario": str(app), "notes": notes, **replayed})
         return

@@ -24,9 +24,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from fedsim.units import NEVER, NS_PER_S
+
+if TYPE_CHECKING:
+    from fedsim.flower.turns import Turns
 
 EPOCH_S = 1_767_225_600
 """Value of ``time.time()`` at the start of every run: 1 January 2026, 0:00 UTC."""
@@ -61,36 +64,6 @@ Done = Callable[[], bool]
 
 class RunEnded(BaseException):
     """A limit of ``stop`` has been reached; unwinds the ServerApp, which must not catch it."""
-
-
-class Threads(Protocol):
-    """The threads of a ServerApp, which take turns; see :class:`fedsim.flower.turns.Turns`."""
-
-    @property
-    def now_ns(self) -> int:
-        """Simulated nanoseconds since the start."""
-        ...
-
-    @property
-    def is_served(self) -> bool:
-        """Whether the calling thread takes turns."""
-        ...
-
-    @property
-    def has_threads(self) -> bool:
-        """Whether any thread takes turns with the main one."""
-        ...
-
-    def serves(self, thread: threading.Thread) -> bool:
-        """Whether a thread takes turns and has not ended."""
-        ...
-
-    def serve(self, thread: threading.Thread, call: Callable[[], None]) -> None:
-        """Let a thread that has not started take turns; it makes the call."""
-
-    def leave(self) -> bool:
-        """Let the calling thread wait on the host if the run has ended; whether it does."""
-        ...
 
 
 class Node:
@@ -429,7 +402,7 @@ class SimulatedClock:
         pass_ns: lets simulated time pass for the calling thread, for so many nanoseconds or until a condition holds.
     """
 
-    def __init__(self, threads: Threads, pass_ns: Callable[[int, Done], None]) -> None:
+    def __init__(self, threads: Turns, pass_ns: Callable[[int, Done], None]) -> None:
         self.threads = threads
         self._pass_ns = pass_ns
         self._read_at_ns = -1

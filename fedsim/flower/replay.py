@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -44,31 +43,16 @@ _DIFFERS = {
 """A difference in a column, in the order of causes."""
 
 
-@dataclass(frozen=True)
-class AppReplay:
-    """The beginning of an app, the same in both runs.
-
-    Attributes:
-        messages: messages that were sent in it.
-        versions: its model versions.
-    """
-
-    messages: int
-    versions: int
-
-    def __str__(self) -> str:
-        messages = format_counted(self.messages, "message")
-        versions = format_counted(self.versions, "model version")
-        return f"{messages} and {versions} are the same in two runs"
-
-
-def replay(app: Path, devices: Path | None, overrides: Iterable[str] = ()) -> AppReplay:
+def replay(app: Path, devices: Path | None, overrides: Iterable[str] = ()) -> str:
     """Run the beginning of an app twice: at least 50 dispatches and two versions, unless it ends before.
 
     Args:
         app: the app's folder.
         devices: the device file; ten nodes that are always online if None.
         overrides: values of the device file by dotted path.
+
+    Returns:
+        What is the same in both runs, in words.
 
     Raises:
         UserError: the runs differ, or one of them fails.
@@ -99,7 +83,9 @@ def replay(app: Path, devices: Path | None, overrides: Iterable[str] = ()) -> Ap
         difference = first_difference(first, other)
         if difference is not None:
             raise UserError(f"{difference} in a second run", where=str(app), hint=_SEED)
-        return AppReplay(len(_messages(first)), len(first.aggregations))
+        messages = format_counted(len(_messages(first)), "message")
+        versions = format_counted(len(first.aggregations), "model version")
+        return f"{messages} and {versions} are the same in two runs"
 
 
 def _messages(run: Run) -> pd.DataFrame:

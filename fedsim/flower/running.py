@@ -285,6 +285,7 @@ def execute(
             metrics=recording.last,
             wall_s=time.perf_counter() - began,
             client_errors=recording.errors,
+            messages=len(exchange.messages),
             offline_messages=exchange.refused,
             timing_only=not exchange.dispatched and not recording.last,
             notes=_notes(recording.errors),
