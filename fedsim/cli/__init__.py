@@ -27,6 +27,7 @@ COMMANDS = {
     "watch": "Follow a run, a sweep, or a folder of them.",
     "report": "Rebuild a run's report page.",
     "compare": "Compare runs on one page.",
+    "what-if": "Run a run again with a change.",
     "flower": "Run a Flower app on simulated devices.",
     "sweep": "Run every combination of a scenario's sweep.",
     "verify": "Check the files of runs, sweeps and trace bundles.",
@@ -79,7 +80,9 @@ class Commands(Suggesting):
         """The command of this name, if there is one."""
         if cmd_name not in COMMANDS:
             return None
-        module, name = ("run", cmd_name) if cmd_name in _OF_RUN else (cmd_name, "command")
+        module, name = (
+            ("run", cmd_name) if cmd_name in _OF_RUN else (cmd_name.replace("-", "_"), "command")
+        )
         command: click.Command = getattr(importlib.import_module(f"{__name__}.{module}"), name)
         return command
 

@@ -140,6 +140,16 @@ class World:
         everybody = np.ones(clients, dtype=np.bool_)
         memory = self._memory()
         eligible = everybody if memory is None else memory >= self._memory_needed(method)
+        if devices.exclude:
+            wrong = [client for client in devices.exclude if not 0 <= client < clients]
+            if wrong:
+                raise UserError(
+                    f"there is no client {wrong[0]}",
+                    where="devices.exclude",
+                    hint=f"clients are 0 to {clients - 1}",
+                )
+            eligible = eligible.copy()
+            eligible[list(devices.exclude)] = False
         raise_all(
             problem
             for part in get_args(PartName)

@@ -97,7 +97,7 @@ def waiting(run: Run) -> Figure | None:
         f"{words}: about -{format_share(-share)}" for share, words in likely if share <= -0.01
     ]
     if predictions:
-        finding += f" Predictions of its time, until they are run: {'; '.join(predictions)}."
+        finding += f" Predictions, which fedsim what-if checks: {'; '.join(predictions)}."
     return Figure(
         "waiting",
         finding,
