@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import html
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pandas as pd
 
 from fedsim.runs import Run as RunTables
 from fedsim.runs import RunFolder
@@ -63,11 +64,7 @@ class Run(RunTables):
             for name in self.metrics.columns[3:]:
                 metric = self.metric_definition(name)
                 rows[metric.label] = metric.format(last[name])
-        body = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
-            for name, value in rows.items()
-        )
-        return f"<table><caption><b>{html.escape(self.name)}</b></caption><tbody>{body}</tbody></table>"
+        return str(pd.Series(rows, name=self.name).to_frame().to_html())
 
 
 def load_run(path: str | os.PathLike[str]) -> Run:

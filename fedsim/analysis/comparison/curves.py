@@ -82,22 +82,18 @@ def late_range(
         metric: their metric.
         bands: whether the bands are in the range, too.
     """
-    late, every = [], []
-    for _, of_setting in curves.groupby("setting", sort=False):
-        first, last = of_setting["x"].min(), of_setting["x"].max()
-        for _, rows in of_setting.groupby("label", sort=False):
-            for column in ("mean", "low", "high") if bands else ("mean",):
-                known = rows[rows[column].notna()]
-                values = known[column].to_numpy()
-                if len(values):
-                    every.append(values)
-                    late.append(values[known["x"] >= first + LATE * (last - first)])
-                    late.append(np.array([values[-1], metric.best(values)]))
-    if not every:
+    x = curves.groupby("setting")["x"]
+    first, last = x.transform("min"), x.transform("max")
+    rows = curves.assign(late=curves["x"] >= first + LATE * (last - first)).melt(
+        ["setting", "label", "late"], ["mean", "low", "high"] if bands else ["mean"]
+    )
+    rows = rows.dropna(subset="value")
+    values, by_curve = rows["value"], rows.groupby(["setting", "label", "variable"])["value"]
+    ends = np.concatenate([values[rows["late"]], by_curve.last(), by_curve.agg(metric.best)])
+    if not len(ends):
         return None
-    ends, whole = np.concatenate(late), np.concatenate(every)
     size = float(np.ptp(ends))
-    if not 0 < size <= COMPRESSED * float(np.ptp(whole)):
+    if not 0 < size <= COMPRESSED * float(np.ptp(values)):
         return None
     low, high = float(ends.min()), float(ends.max())
     # Room above and below, but not beyond the possible values.

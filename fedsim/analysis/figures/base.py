@@ -229,10 +229,7 @@ def integer_bins(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 def counts_in(values: npt.NDArray[Any], edges: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Number of values in each bin; values beyond the last bin are counted in it."""
-    bins = np.searchsorted(edges, values, side="right") - 1
-    counted: npt.NDArray[np.int64] = np.bincount(
-        np.minimum(bins, len(edges) - 2), minlength=len(edges) - 1
-    )
+    counted: npt.NDArray[np.int64] = np.histogram(np.minimum(values, edges[-1]), edges)[0]
     return counted
 
 
