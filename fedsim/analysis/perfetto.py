@@ -2,9 +2,9 @@
 
 Each client has a track with one slice per dispatch, named after its outcome, from the dispatch to the aggregation or
 the loss of the update. The slice contains the phases download, compute, upload and waiting; if the client was offline
-and did not work, a phase is interrupted by a slice named "paused". The server's track holds its model versions, each
-from the update that made it to the next. Counters show clients online, clients working, and the metrics. Simulated time
-zero is the trace's time zero.
+and did not work, a phase is interrupted by a slice named "paused". The server's tracks hold its model versions, each
+from the update that made it to the next, and the critical path to the last one. Counters show clients online, clients
+working, and the metrics. Simulated time zero is the trace's time zero.
 
 Format: Trace Event Format (Google, 2016); ``ts`` and ``dur`` are microseconds, written to the nanosecond.
 """
@@ -22,11 +22,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.runs import Run
+from fedsim.runs.critical import CAUSES
 from fedsim.runs.phases import INSTANTS, WORK_PHASES, work_changes
 
 SERVER, CLIENTS = 1, 3
 """Process numbers of the tracks; viewers take 2 for the Linux kernel."""
-VERSIONS, FIRST_CLIENT = 2, 10_000_000
+VERSIONS, CRITICAL, FIRST_CLIENT = 2, 3, 10_000_000
 """Track numbers. Viewers treat track 0, and a track with the number of its process, as the process itself, and show
 the number after the name. The large numbers of clients' tracks end with the client's number."""
 _PHASE_ARGUMENT = {"download": "bytes_down", "compute": "steps_done", "upload": "bytes_up"}
@@ -65,6 +66,7 @@ def _events(run: Run) -> Iterator[Event]:
     yield from _names(run)
     yield from _dispatches(run)
     yield from _versions(run)
+    yield from _critical(run)
     yield from _counters(run)
 
 
@@ -77,6 +79,7 @@ def _names(run: Run) -> Iterator[Event]:
     yield name("process_sort_index", SERVER, VERSIONS, {"sort_index": 0})
     yield name("process_sort_index", CLIENTS, FIRST_CLIENT, {"sort_index": 1})
     yield name("thread_name", SERVER, VERSIONS, {"name": "model versions"})
+    yield name("thread_name", SERVER, CRITICAL, {"name": "critical path"})
     for client in np.unique(run.dispatches["client_id"]).tolist():
         track = FIRST_CLIENT + client
         yield name("thread_name", CLIENTS, track, {"name": f"client {client}"})
@@ -139,6 +142,18 @@ def _versions(run: Run) -> Iterator[Event]:
         table["version"].tolist(), facts, times, [*times, until][1:], strict=True
     ):
         yield _slice("version", f"version {version}", track, (begin, end), arguments)
+
+
+def _critical(run: Run) -> Iterator[Event]:
+    """What the server waited for, as slices without gaps."""
+    if run.critical is None:
+        return
+    table = run.critical
+    spans = zip(*(_ns(table[name].to_numpy()).tolist() for name in ("from_s", "to_s")), strict=True)
+    columns = (table[name].tolist() for name in ("cause", "dispatch_id", "client_id"))
+    for span, cause, dispatch_id, client in zip(spans, *columns, strict=True):
+        arguments = {"dispatch_id": dispatch_id, "client": client} if dispatch_id >= 0 else {}
+        yield _slice("critical", CAUSES[cause], (SERVER, CRITICAL), span, arguments)
 
 
 def _counters(run: Run) -> Iterator[Event]:

@@ -108,7 +108,7 @@ def test_slices_are_the_phases_of_the_dispatches(run: Run, trace: list[dict[str,
         "steps_done",
     ]
     arguments += ["bytes_down", "bytes_up", "energy_j", "cause"]
-    of_clients = [event for event in trace if event["ph"] == "X" and event["cat"] != "version"]
+    of_clients = [event for event in trace if event["ph"] == "X" and event["pid"] == 3]
     dispatches: dict[int, list[dict[str, Any]]] = {}
     for event in of_clients:
         if event["cat"] == "dispatch":
@@ -147,9 +147,17 @@ def test_slices_are_the_phases_of_the_dispatches(run: Run, trace: list[dict[str,
 
 def test_the_trace_keeps_to_its_format(trace: list[dict[str, Any]]) -> None:
     depth = check_format(trace)
-    assert len(depth) == 26
-    assert depth.pop((1, 2)) == 1
+    assert len(depth) == 27
+    assert depth.pop((1, 2)) == depth.pop((1, 3)) == 1
     assert set(depth.values()) == {2}
+
+
+def test_the_critical_path_is_a_track(run: Run, trace: list[dict[str, Any]]) -> None:
+    path = [event for event in trace if event.get("cat") == "critical"]
+    assert run.critical is not None
+    assert len(path) == len(run.critical)
+    assert path[-1]["ts"] + path[-1]["dur"] == run.aggregations["time_s"].iloc[-1] * 1e6
+    assert sum(event["dur"] for event in path) == pytest.approx(path[-1]["ts"] + path[-1]["dur"])
 
 
 def test_versions_and_names(run: Run, trace: list[dict[str, Any]]) -> None:

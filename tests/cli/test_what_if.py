@@ -53,9 +53,7 @@ def test_predictions_hold(before: Path, cause: str, change: str, seconds: float)
     assert figures["simulated time"] == {"before": 40, "after": pytest.approx(predicted)}
     assert predicted == pytest.approx(seconds)
     # The order of arrival does not matter to the mean.
-    assert figures["final loss"]["after"] == pytest.approx(
-        figures["final loss"]["before"]
-    )
+    assert figures["final loss"]["after"] == pytest.approx(figures["final loss"]["before"])
     figure = waiting(run)
     assert figure is not None
     assert "devices twice as fast: about -37.5%" in figure.finding
