@@ -9,7 +9,10 @@ has no closed form, is the mean of ten million pairs. Two other rules are compar
 least three seeds whose interval is narrow, one seed at a time; the *confidence sequence* is the always-valid interval
 of a t test with a normal mixture (Lai, On confidence sequences, Annals of Statistics 4, 1976).
 
-Prints the table of docs/tutorials/compare.md.
+The second table is about :mod:`fedsim.analysis.steady`: autoregressions around 10 whose beginning is too low, of which
+half has decayed after a number of values.
+
+Prints the tables of docs/tutorials/compare.md.
 """
 
 from __future__ import annotations
@@ -20,15 +23,18 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
+from scipy.signal import lfilter
 
 from benchmarks.tables import markdown
 from fedsim.analysis.precision import CONFIDENCE, paired_ratio, restricted, seeds_to_run
+from fedsim.analysis.steady import batch_half_width, warm_up
 
 Floats = npt.NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Floats]
 
 HALF_WIDTH = 0.05
 BUDGETS = (30, 300)
+HALF_LIVES = (1, 10, 30)
 TRUTH_PAIRS = 10_000_000
 _SHARED_SD, _MEAN_S = 0.5, 100.0
 
@@ -127,8 +133,27 @@ def measure(name: str, repetitions: int) -> list[str]:
     return [*row, f"{share:.1%}", f"{np.mean(list(map(sequential, few))):.1f}"]
 
 
+def measure_steady(half_life: int, repetitions: int) -> list[str]:
+    """A row of the second table."""
+    random, length = np.random.default_rng(1), 1000
+    decay = 0.5 ** (np.arange(length) / half_life)
+    errors, widths, dropped = [], [], []
+    for _ in range(repetitions):
+        values = 10 + lfilter([1], [1, -0.5], random.normal(size=length)) - 10 * decay
+        dropped.append(warm_up(values) or 0)
+        kept = (values[dropped[-1] :], values)
+        errors.append([part.mean() - 10 for part in kept])
+        widths.append([batch_half_width(part) for part in kept])
+    right = np.mean(np.abs(errors) <= widths, axis=0)
+    bias, width = np.mean(errors, axis=0), np.mean(widths, axis=0)
+    cells = [f"{half_life}", f"{np.mean(dropped):.0f}"]
+    for number in range(2):
+        cells += [f"{right[number]:.1%}", f"{bias[number]:+.3f}", f"±{width[number]:.3f}"]
+    return cells
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -139,6 +164,10 @@ def main() -> None:
         header += [f"coverage, at most {budget} seeds", "seeds", "narrow"]
     header += ["coverage, naive", "seeds, confidence sequence"]
     print(markdown(header, (measure(name, options.repetitions) for name in CASES)))
+    kinds = ("MSER-5", "whole series")
+    header = ["half-life of the warm-up", "values dropped"]
+    header += [f"{name}, {kind}" for kind in kinds for name in ("coverage", "bias", "interval")]
+    print(markdown(header, (measure_steady(life, options.repetitions) for life in HALF_LIVES)))
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def paired_ratio(logs: Floats, half_width: float) -> PairedRatio:
         half_width: the relative half-width that is wanted, such as 0.05.
     """
     seeds = len(logs)
-    reached = [_half_width(logs[:n]) for n in range(min(LEAST_SEEDS, seeds), seeds + 1)]
+    reached = [_relative(logs[:n]) for n in range(min(LEAST_SEEDS, seeds), seeds + 1)]
     narrow = [number for number, width in enumerate(reached, LEAST_SEEDS) if width <= half_width]
     needed = next(iter(narrow), None) if seeds >= LEAST_SEEDS else None
     return PairedRatio(math.exp(float(logs.mean())), max(half_width, reached[-1]), seeds, needed)
@@ -100,15 +100,19 @@ def seeds_to_run(logs: Floats, half_width: float, most: int) -> int:
     seeds = len(logs)
     if seeds < LEAST_SEEDS:
         return min(LEAST_SEEDS, most)
-    width = _half_width(logs)
+    width = _relative(logs)
     if width <= half_width or seeds >= most:
         return seeds
     enough = math.ceil(seeds * (math.log1p(width) / math.log1p(half_width)) ** 2)
     return min(enough, math.floor(_GROWTH * seeds), most)
 
 
-def _half_width(logs: Floats) -> float:
-    """Relative half-width of Student's interval."""
-    seeds = len(logs)
-    quantile = float(stdtrit(seeds - 1, (1 + CONFIDENCE) / 2))
-    return math.expm1(quantile * float(logs.std(ddof=1)) / math.sqrt(seeds))
+def students_half_width(values: Floats) -> float:
+    """Half-width of Student's interval of the mean of at least two values."""
+    quantile = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
+    return quantile * float(values.std(ddof=1)) / math.sqrt(len(values))
+
+
+def _relative(logs: Floats) -> float:
+    """Relative half-width of the interval of a ratio."""
+    return math.expm1(students_half_width(logs))

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from fedsim.cli.cost import announce
 from fedsim.cli.options import (
     json_option,
     live_option,
@@ -64,6 +65,8 @@ def run(
     if loaded.user_code() and not as_json:
         tried = format_command("scenario", "check", "--replay", scenario)
         click.echo(f"to test whether results of your own code can be repeated: {tried}", err=True)
+    if timeline is None and not as_json:
+        announce([loaded], timing_only=settings["timing_only"])
     with (
         next_command(folder, format_command("resume", folder)),
         following(loaded.scenario.name, folder, quiet=as_json) as on_progress,

@@ -10,6 +10,7 @@ import click
 
 from fedsim import bundled
 from fedsim.cli import Suggesting
+from fedsim.cli.cost import cost_lines, known_cost, variants_of
 from fedsim.cli.options import (
     json_option,
     override_option,
@@ -45,6 +46,11 @@ def command() -> None:
 @click.option(
     "--devices", type=path_type, metavar="YAML", help="Devices file, if SCENARIO is a Flower app."
 )
+@click.option(
+    "--measure",
+    is_flag=True,
+    help="Also train a few updates, to say how long the run will take.",
+)
 @json_option
 def check(
     scenario: Path,
@@ -52,6 +58,7 @@ def check(
     ignore: tuple[str, ...],
     replay: bool,
     devices: Path | None,
+    measure: bool,
     as_json: bool,
 ) -> None:
     """Check a scenario file, and whether its parts, traces and data fit together.
@@ -59,6 +66,9 @@ def check(
     Everything that 'fedsim run' refuses before its first event is refused here with the same message, and the same
     rules warn about settings that are probably not intended ('fedsim describe rules' lists the rules). Nothing is
     downloaded: a data set that is not on the disk is named, and anything that depends on it is not checked.
+
+    At its end, the check says what the run will cost: rounds, dispatches, updates to train and local steps, from a
+    simulation of at most a second without training, and with --measure, the wall time.
 
     With --replay, at least 50 dispatches and two server updates are run in two processes with different seeds of the
     global random generators and of string hashes, and once more one dispatch at a time, resumed from a checkpoint. The
@@ -78,11 +88,12 @@ def check(
     runs_with, texts = dict[str, list[str]](), dict[str, str]()
     with no_downloads():
         loaded = load_scenario(scenario, overrides=overrides).ignoring(ignore)
-        runs = {loaded.scenario.name: loaded}
+        runs, variants = {loaded.scenario.name: loaded}, [loaded]
         if loaded.scenario.sweep is not None:
             from fedsim.sweeps.plan import plan_runs
 
-            runs = {planned.name: planned.loaded for planned in plan_runs(loaded)}
+            planned = plan_runs(loaded)
+            runs, variants = {run.name: run.loaded for run in planned}, variants_of(planned)
         for name, run in runs.items():
             try:
                 notes = [f"warning: {warning}" for warning in check_run(run, shared)]
@@ -93,6 +104,7 @@ def check(
                 key = without_numbers(note)
                 texts.setdefault(key, note)
                 runs_with.setdefault(key, []).append(name)
+        cost = known_cost(variants, len(runs), measures=measure)
     replayed = {}
     if replay:
         from fedsim.composition.replay import replay as replay_beginning
@@ -101,7 +113,8 @@ def check(
     if as_json:
         of_sweep = {} if loaded.scenario.sweep is None else {"runs": list(runs)}
         notes = list(texts.values())
-        print_json({"scenario": str(scenario), "notes": notes, **of_sweep, **replayed})
+        costs = {"cost": None if cost is None else vars(cost)}
+        print_json({"scenario": str(scenario), "notes": notes, **of_sweep, **costs, **replayed})
         return
     for key, note in texts.items():
         names = runs_with[key]
@@ -110,14 +123,15 @@ def check(
     for text in replayed.values():
         click.echo(f"replay: {text}")
     valid = f"{scenario}: scenario '{loaded.scenario.name}' is valid"
-    if loaded.scenario.sweep is None:
-        click.echo(valid)
-        return
-    click.echo(f"{valid}: a sweep of {format_counted(len(runs), 'run')}")
-    for name in [*runs][:_LISTED]:
-        click.echo(f"  {name}")
-    if len(runs) > _LISTED:
-        click.echo(f"  and {format_count(len(runs) - _LISTED)} more")
+    swept = None if loaded.scenario.sweep is None else len(runs)
+    click.echo(valid if swept is None else f"{valid}: a sweep of {format_counted(swept, 'run')}")
+    if swept is not None:
+        for name in [*runs][:_LISTED]:
+            click.echo(f"  {name}")
+        if swept > _LISTED:
+            click.echo(f"  and {format_count(swept - _LISTED)} more")
+    for line in () if cost is None else cost_lines(cost, loaded, swept):
+        click.echo(line)
 
 
 def _check_app(

@@ -11,10 +11,11 @@ from rich.table import Table
 
 from fedsim.analysis.headline import resumptions
 from fedsim.analysis.statistics import participation_counts
+from fedsim.analysis.steady import throughput
 from fedsim.parts.catalog import CATALOG
 from fedsim.runs.run import Run
 from fedsim.scheduling.continuous import Continuous
-from fedsim.vocabulary.formatting import format_count, format_duration
+from fedsim.vocabulary.formatting import format_count, format_duration, format_mean
 from fedsim.vocabulary.outcomes import OUTCOME_LABELS
 
 _OCCASIONAL = {
@@ -55,6 +56,13 @@ def print_summary(run: Run, *, as_json: bool = False) -> None:
     given = participation_counts(run.dispatches, len(run.clients))
     contributed = f"{format_count((given > 0).sum())} of {format_count(len(given))}"
     table.add_row("clients that contributed", contributed)
+    steady = throughput(run) if run.entry("timing_only") else None
+    if steady is not None:
+        value = format_mean(steady.per_h, steady.half_width, "number")
+        after = (
+            f", after a warm-up of {format_duration(steady.warm_up_s)}" if steady.warm_up_s else ""
+        )
+        table.add_row("client updates per hour", f"{value} (95% interval{after})")
     for label, key in _OCCASIONAL.items():
         if count := run.info.get(key):
             table.add_row(label, format_count(count))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fedsim.cli.cost import announce, variants_of
 from fedsim.cli.options import (
     json_option,
     output_option,
@@ -22,6 +23,7 @@ from fedsim.errors import UserError
 from fedsim.runs.divergence import has_diverged
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.progress import progress_text, snapshot
+from fedsim.scenario.comparing import text
 from fedsim.units import share_of
 from fedsim.vocabulary.formatting import (
     format_command,
@@ -36,6 +38,7 @@ from fedsim.vocabulary.formatting import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fedsim.scenario.loading import LoadedScenario
     from fedsim.sweeps.execution import SweepOutcome, SweepProgress
     from fedsim.sweeps.precision import Precision
 
@@ -69,7 +72,7 @@ _NAMED = 3
 @click.option(
     "--metric",
     metavar="NAME",
-    help="Quantity of the ratios: time_to:accuracy=0.8, final:accuracy, or client_updates_per_h of timing-only runs.",
+    help="Quantity of the ratios: time_to:accuracy=0.8, final:accuracy, or throughput of timing-only runs.",
 )
 @click.option(
     "--max-seeds",
@@ -110,6 +113,8 @@ def command(
     loaded = load_scenario(scenario, overrides=overrides).ignoring(ignore)
     folder = output or default_sweep_folder(loaded)
     precision, ratios = _precision(half_width, metric, max_seeds), None
+    if not as_json:
+        _announce(loaded, folder, precision, **settings)
     with (
         next_command(folder, same_command()),
         following(
@@ -135,6 +140,31 @@ def command(
     if not outcome.failures:
         return 0
     return 2 if all(result.users for result in outcome.failures) else 1
+
+
+def _announce(
+    loaded: LoadedScenario,
+    folder: Path,
+    precision: Precision | None,
+    *,
+    timing_only: bool,
+    jobs: int | None,
+    **_: Any,
+) -> None:
+    """Say what the runs that are not complete will cost, if they take long."""
+    from fedsim.analysis.precision import LEAST_SEEDS
+    from fedsim.processes.cluster import usable_cores
+    from fedsim.sweeps.plan import plan_runs
+    from fedsim.sweeps.task import is_done
+
+    planned = plan_runs(loaded)
+    runs = sum(not is_done(folder / run.name) for run in planned)
+    if precision is not None:
+        runs = max(runs, LEAST_SEEDS * len({text(run.values) for run in planned}))
+    if runs:
+        jobs = min(jobs or usable_cores(), runs)
+        threads = None if jobs == 1 else 1
+        announce(variants_of(planned), runs, jobs=jobs, timing_only=timing_only, threads=threads)
 
 
 def _precision(half_width: str | None, metric: str | None, most: int) -> Precision | None:

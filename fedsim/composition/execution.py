@@ -38,11 +38,11 @@ from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
 from fedsim.runs.progress import Progress as Progress
-from fedsim.runs.progress import share_done
 from fedsim.runs.schema import PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.model import share_done
 from fedsim.scenario.overrides import Override
 from fedsim.scenario.own_code import write_sources
 from fedsim.simulation.rows import dispatch_columns

@@ -44,11 +44,12 @@ from fedsim.runs.checkpoint import Checkpoints, save_model
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
-from fedsim.runs.progress import Progress, share_done
+from fedsim.runs.progress import Progress
 from fedsim.runs.schema import MESSAGES
 from fedsim.runs.tables import write_parquet
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.model import share_done
 from fedsim.scenario.overrides import from_python
 from fedsim.scenario.source import to_yaml
 from fedsim.simulation.facts import Work as FullWork

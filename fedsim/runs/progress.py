@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -18,6 +17,7 @@ from fedsim.runs.divergence import has_diverged
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.run import Run
 from fedsim.runs.schema import AGGREGATIONS, METRICS
+from fedsim.scenario.model import share_done
 from fedsim.vocabulary.formatting import format_count, format_duration
 from fedsim.vocabulary.metrics import MetricDefinition, definition
 
@@ -45,20 +45,6 @@ class Progress:
     dispatched: int
     share: float
     metrics: Mapping[str, float]
-
-
-def share_done(
-    stop: Mapping[str, Any], *, simulated_s: float, rounds: int, dispatches: int, arrivals: int
-) -> float:
-    """Completed share of a run according to the limits of its ``stop`` section, 0 to 1."""
-    done = {
-        "simulated_time": simulated_s,
-        "rounds": rounds,
-        "dispatches": dispatches,
-        "arrivals": arrivals,
-    }
-    shares = [count / float(stop[key]) for key, count in done.items() if stop.get(key)]
-    return min(1.0, max(shares))
 
 
 def progress_text(

@@ -249,6 +249,20 @@ class Stop(Parameters):
         return self
 
 
+def share_done(
+    stop: Mapping[str, Any], *, simulated_s: float, rounds: int, dispatches: int, arrivals: int
+) -> float:
+    """Completed share of a run according to the limits of its ``stop`` section, 0 to 1."""
+    done = {
+        "simulated_time": simulated_s,
+        "rounds": rounds,
+        "dispatches": dispatches,
+        "arrivals": arrivals,
+    }
+    shares = [count / float(stop[key]) for key, count in done.items() if stop.get(key)]
+    return min(1.0, max(shares))
+
+
 class Evaluation(Parameters):
     """When and how the global model is evaluated."""
 

@@ -18,6 +18,8 @@ from fedsim.analysis.comparison.facts import TIMING_TABLE, RunFacts
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target, reaching
 from fedsim.analysis.precision import paired_ratio, restricted, seeds_to_run
+from fedsim.analysis.run import load_run
+from fedsim.analysis.steady import throughput
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.files.durable import write_text
 from fedsim.runs.sweep import is_sweep, read_sweep
@@ -30,7 +32,8 @@ from fedsim.sweeps.plan import plan_runs
 
 PRECISION = "precision.csv"
 """File in the sweep's folder with the table of the ratios."""
-_TIME_TO, _FINAL = "time_to:", "final:"
+_TIME_TO, _FINAL, _THROUGHPUT = "time_to:", "final:", "throughput"
+_FIGURES = (_THROUGHPUT, *TIMING_TABLE)
 
 Floats = npt.NDArray[np.float64]
 
@@ -41,8 +44,8 @@ class Precision:
 
     Attributes:
         half_width: relative half-width of the 95% interval of each ratio, such as 0.05.
-        metric: the quantity whose ratios are taken: ``time_to:accuracy=0.8``, ``final:accuracy``, or a key of
-            :data:`~fedsim.analysis.comparison.facts.TIMING_TABLE`.
+        metric: the quantity whose ratios are taken: ``time_to:accuracy=0.8``, ``final:accuracy``, ``throughput`` (of
+            :mod:`fedsim.analysis.steady`), or a key of :data:`~fedsim.analysis.comparison.facts.TIMING_TABLE`.
         most: the largest number of seeds.
 
     Raises:
@@ -56,9 +59,9 @@ class Precision:
     def __post_init__(self) -> None:
         if self.metric.startswith(_TIME_TO):
             Target.parse(self.metric.removeprefix(_TIME_TO))
-        elif not self.metric.startswith(_FINAL) and self.metric not in TIMING_TABLE:
-            forms = (f"{_TIME_TO}METRIC=VALUE", f"{_FINAL}METRIC", *TIMING_TABLE)
-            hint = nearest_or_all(self.metric, TIMING_TABLE, f"write one of {', '.join(forms)}")
+        elif not self.metric.startswith(_FINAL) and self.metric not in _FIGURES:
+            forms = (f"{_TIME_TO}METRIC=VALUE", f"{_FINAL}METRIC", *_FIGURES)
+            hint = nearest_or_all(self.metric, _FIGURES, f"write one of {', '.join(forms)}")
             raise UserError(f"there is no metric '{self.metric}'", where="metric", hint=hint)
 
     @property
@@ -176,6 +179,9 @@ def _values(
         values, censored_s = restricted(times_s, ends_s)
     elif name.startswith(_FINAL):
         values = np.array([run.final(name.removeprefix(_FINAL)) for run in runs])
+    elif name == _THROUGHPUT:
+        steady = (throughput(load_run(run.path)) for run in runs)
+        values = np.array([np.nan if one is None else one.per_h for one in steady])
     else:
         values = np.array([run.figures[name] for run in runs])
     for run, value in zip(runs, values.tolist(), strict=True):
@@ -183,6 +189,7 @@ def _values(
             raise UserError(
                 f"{precision.metric} is {value:g}, of which there is no ratio",
                 where=str(run.path),
-                hint="choose a quantity that is positive in every run, such as the time to a harder target",
+                hint="choose a quantity that is positive in every run, such as the time to a harder target; "
+                "a throughput needs 100 server updates, and a warm-up of less than half of the run",
             )
     return values, missed, censored_s if math.isfinite(censored_s) else None

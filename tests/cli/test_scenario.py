@@ -27,7 +27,8 @@ def scenario(tmp_path: Path) -> Path:
 def test_check_says_that_all_is_well(scenario: Path) -> None:
     result = run("scenario", "check", str(scenario))
     assert result.exit_code == 0, result.output
-    assert result.output == f"{scenario}: scenario 'two' is valid\n"
+    cost = "cost: 3 rounds, 6 dispatches, 6 updates to train, 60 local steps"
+    assert result.output == f"{scenario}: scenario 'two' is valid\n{cost}\n"
 
 
 @pytest.mark.parametrize(
@@ -78,10 +79,11 @@ def test_warnings_name_the_runs_of_a_sweep(tmp_path: Path) -> None:
     assert checked.count("warning: ") == 1
     assert "\n  in 2 of 4 runs: 30s_seed0 and 30s_seed1\n" in checked
     names = ["30s_seed0", "30s_seed1", "300s_seed0", "300s_seed1"]
-    assert checked.endswith(" is valid: a sweep of 4 runs\n  " + "\n  ".join(names) + "\n")
+    listed = " is valid: a sweep of 4 runs\n  " + "\n  ".join(names) + "\n"
+    assert checked.partition("cost of 4 runs: ")[0].endswith(listed)
     assert json.loads(run("scenario", "check", str(path), "--json").stdout)["runs"] == names
     long = run("scenario", "check", str(path), "-s", f"sweep.seeds={list(range(14))}").stdout
-    assert long.endswith("\n  300s_seed9\n  and 4 more\n")
+    assert "\n  300s_seed9\n  and 4 more\ncost of 28 runs: " in long
     swept = run("sweep", str(path), "-j", "1", "-o", str(tmp_path / "out")).stderr
     assert swept.count("warning: ") == 1
     last_line = len(path.read_text().splitlines())

@@ -99,3 +99,10 @@ def test_a_users_method_is_named_if_the_model_is_not_finite(run: Callable[..., R
     result = run(DIGITS, "-s", "server.method={name: own.py:Nan}")
     assert result.exit_code == 0, result.output
     assert "own.py:Nan returns finite numbers, or try a smaller learning rate" in result.stderr
+
+
+def test_a_timing_only_run_has_its_steady_throughput(run: Callable[..., Result]) -> None:
+    """Every round takes two steps of 1 s, and 64 µs of transfers, for three updates."""
+    result = run(PARABOLAS.replace("rounds: 2", "rounds: 200"), "--timing-only")
+    assert re.search(r"client updates per hour +│ 5,399.83 ± 0.00 \(95% interval\)", result.stdout)
+    assert "client updates per hour" not in run(PARABOLAS, "--timing-only", "--overwrite").stdout

@@ -16,20 +16,13 @@ from fedsim.runs import RunFolder
 from fedsim.runs import progress as module
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import Status
-from fedsim.runs.progress import Pace, share_done, snapshot
+from fedsim.runs.progress import Pace, snapshot
 from tests.tracking.listening import SCENARIO as TRACKED
 
 SCENARIO: dict[str, Any] = {
     key: value for key, value in TRACKED.items() if key not in ("name", "evaluation")
 }
 SCENARIO["training"] = {"local_steps": 2, "verify": "eager"}
-
-
-def test_the_share_is_that_of_the_limit_that_is_nearest() -> None:
-    stop = {"simulated_time": 100.0, "rounds": 10, "dispatches": None}
-    done = {"simulated_s": 20.0, "rounds": 5, "dispatches": 70, "arrivals": 60}
-    assert share_done(stop, **done) == 0.5
-    assert share_done({"rounds": 4}, **done) == 1.0
 
 
 def test_the_time_left_is_exact_at_a_constant_pace(monkeypatch: pytest.MonkeyPatch) -> None:

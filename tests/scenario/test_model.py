@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from fedsim.parts.catalog import Catalog
+from fedsim.scenario.model import share_done
 from tests.scenario.minimal import MINIMAL, load
 
 
@@ -63,3 +65,10 @@ def test_a_target_may_be_a_percentage(tmp_path: Path, catalog: Catalog) -> None:
     option = "stop.target.loss=0.2"
     stop = load(tmp_path, catalog, text, option, "stop.target.r2=70%").resolved()["stop"]
     assert stop["target"] == {"accuracy": 0.583, "macro_f1": 0.9, "loss": 0.2, "r2": 0.7}
+
+
+def test_the_share_is_that_of_the_limit_that_is_nearest() -> None:
+    stop = {"simulated_time": 100.0, "rounds": 10, "dispatches": None}
+    done: dict[str, Any] = {"simulated_s": 20.0, "rounds": 5, "dispatches": 70, "arrivals": 60}
+    assert share_done(stop, **done) == 0.5
+    assert share_done({"rounds": 4}, **done) == 1.0

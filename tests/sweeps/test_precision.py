@@ -127,3 +127,18 @@ def test_a_failed_run_ends_the_sweep(tmp_path: Path) -> None:
     result = command(*args, "--metric", "final:loss")
     assert result.exit_code == 2
     assert "10 runs done, 10 failed" in result.stdout
+
+
+def test_throughput_is_that_of_the_steady_state(tmp_path: Path) -> None:
+    """Local steps of half the time: almost twice the updates per hour, as transfers take next to no time."""
+    given = scenario(grid={"devices.compute.step": [2.0, 1.0]})
+    given["server"] = {"schedule": {"name": "async"}, "method": {"name": "fedasync"}}
+    given["stop"] = {"arrivals": 200}
+    loaded = load_scenario_dict(given, tmp_path)
+    precision = Precision(0.05, "throughput")
+    _, table = sweep_to_precision(loaded, tmp_path / "out", precision, jobs=1, timing_only=True)
+    [ratio] = table["ratio"]
+    assert 1.9 < ratio < 2.1
+    short = loaded.changed(["stop.arrivals=50"])
+    with pytest.raises(UserError, match="throughput is nan, of which there is no ratio"):
+        sweep_to_precision(short, tmp_path / "short", precision, jobs=1, timing_only=True)

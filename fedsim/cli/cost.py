@@ -1,0 +1,100 @@
+"""What runs will cost, in words, before they begin."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fedsim.scenario.comparing import text
+from fedsim.vocabulary.formatting import format_counted, format_duration, format_share
+
+if TYPE_CHECKING:
+    from fedsim.composition.cost import Cost
+    from fedsim.scenario.loading import LoadedScenario
+    from fedsim.sweeps.plan import PlannedRun
+
+_LONG_S = 30.0
+"""Wall seconds from which a cost is announced."""
+_VARIANTS = 8
+"""Number of variants of a sweep from which its cost is estimated."""
+
+
+def variants_of(planned: Sequence[PlannedRun]) -> list[LoadedScenario]:
+    """The first run of each of the first variants of a sweep."""
+    firsts: dict[str, LoadedScenario] = {}
+    for run in planned:
+        firsts.setdefault(text(run.values), run.loaded)
+    return list(firsts.values())[:_VARIANTS]
+
+
+def known_cost(variants: Sequence[LoadedScenario], runs: int, **settings: Any) -> Cost | None:
+    """The cost of ``runs`` runs of these variants.
+
+    Args:
+        variants: their scenarios.
+        runs: the number of runs.
+        settings: those of :func:`fedsim.composition.cost.estimate`.
+
+    Returns:
+        The cost; None if a part fails or its data is not on the disk, as the run will report.
+    """
+    from fedsim.composition.cost import estimate, of_runs
+    from fedsim.composition.shared import Shared
+
+    shared = Shared()
+    with contextlib.suppress(Exception):
+        return of_runs([estimate(one, shared, runs=runs, **settings) for one in variants], runs)
+    return None
+
+
+def announce(
+    variants: Sequence[LoadedScenario], runs: int | None = None, *, jobs: int = 1, **settings: Any
+) -> None:
+    """Say what a run, or ``runs`` runs of a sweep, will cost if it takes long."""
+    cost = known_cost(variants, runs or 1, **settings)
+    if cost is not None and cost.wall_s is not None and cost.wall_s / jobs >= _LONG_S:
+        for line in cost_lines(cost, variants[0], runs, jobs):
+            click.echo(line, err=True)
+
+
+def cost_lines(
+    cost: Cost, loaded: LoadedScenario, runs: int | None = None, jobs: int = 1
+) -> list[str]:
+    """The cost in words, and for a sweep without a target, how to make it cheaper.
+
+    Args:
+        cost: the cost.
+        loaded: one of the runs.
+        runs: the number of runs of a sweep; None for a single run.
+        jobs: the number of runs at a time.
+    """
+    counts: Mapping[str, float] = {
+        "round": cost.rounds,
+        "server update": cost.versions if cost.versions != cost.rounds else 0,
+        "dispatch": cost.dispatches,
+        "update to train": cost.updates,
+        "local step": cost.steps,
+    }
+    parts = [_counted(round(count), noun) for noun, count in counts.items() if count]
+    if cost.wall_s is not None:
+        parts.append(f"about {format_duration(round(cost.wall_s / jobs, 1))} of wall time")
+    target = loaded.scenario.stop.target
+    head = "cost" if runs is None else f"cost of {format_counted(runs, 'run')}"
+    line = f"{head}{', at most' if target else ''}: {', '.join(parts)}"
+    if cost.share < 1:
+        line += f", estimated from the first {format_share(cost.share)}"
+    if runs is None or target or not cost.updates:
+        return [line]
+    fix = "set one (-s stop.target.accuracy=0.9), lower the limits in stop, or add --timing-only"
+    return [line, f"no stop.target ends these runs before their limits: {fix}"]
+
+
+def _counted(count: int, noun: str) -> str:
+    """``1 update to train``, ``2 updates to train``, ``2 dispatches``."""
+    first, _, rest = noun.partition(" to ")
+    plural = {"dispatch": "dispatche"}.get(first, first)
+    counted = format_counted(count, plural if count != 1 else first)
+    return f"{counted} to {rest}" if rest else counted
