@@ -83,14 +83,20 @@ class _Compressed(Method):
         return replace(prologue, upload=self._on_the_way("up", prologue.upload))
 
     def memories(self) -> Mapping[str, Memory]:
-        """Those of the method, the errors of uploads and the references of downloads."""
+        """Those of the method, the errors of uploads, what compressions keep, and the references of downloads."""
+        up = self.ways["up"]
+        kept = {
+            _kept(vector): Memory(up.kept(vector.elements))
+            for vector in self.upload()
+            if _is_lossy(vector) and up.kept(vector.elements)
+        }
         errors = {_error(vector): Memory(vector.elements) for vector in self._with_feedback()}
         references = {
             _reference(vector): Memory(vector.elements, partial(self._initial_row, vector.name))
             for vector in self.download()
             if _is_lossy(vector)
         }
-        return {**super().memories(), **errors, **references}
+        return {**super().memories(), **errors, **kept, **references}
 
     def initial_state(self, model: Tensor) -> ServerState:
         """That of the method, from which the clients' references start."""
@@ -118,7 +124,10 @@ class _Compressed(Method):
                 if decay is not None:
                     value = value + cohort.memory[_error(vector)].mul(decay)
                 base = down["model"] if vector.name == "model" else None
-                sent = self._differing("up", number, value, base, cohort)
+                kept = cohort.memory.get(_kept(vector))
+                sent = self._differing("up", number, value, base, cohort, kept)
+                if kept is not None:
+                    memory[_kept(vector)] = kept
                 if decay is not None:
                     memory[_error(vector)] = value - sent
                 vectors[vector.name] = sent
@@ -145,17 +154,25 @@ class _Compressed(Method):
         return [vector for vector in self.upload() if feedback and _is_lossy(vector)]
 
     def _differing(
-        self, way: Way, number: int, rows: Tensor, base: Tensor | None, cohort: Cohort
+        self,
+        way: Way,
+        number: int,
+        rows: Tensor,
+        base: Tensor | None,
+        cohort: Cohort,
+        kept: Tensor | None = None,
     ) -> Tensor:
         """What the receiver decodes of ``rows``, sent as their difference to ``base``, which it has; zero if None."""
         if base is None:
-            return self._decoded(way, number, rows, cohort)
+            return self._decoded(way, number, rows, cohort, kept)
         difference = rows - base
-        decoded = self._decoded(way, number, difference, cohort)
+        decoded = self._decoded(way, number, difference, cohort, kept)
         # The rounding of two sums must not change an entry that is sent exactly.
         return rows.where(decoded == difference, base + decoded)
 
-    def _decoded(self, way: Way, number: int, rows: Tensor, cohort: Cohort) -> Tensor:
+    def _decoded(
+        self, way: Way, number: int, rows: Tensor, cohort: Cohort, kept: Tensor | None
+    ) -> Tensor:
         import torch
 
         stream = Stream(self.context.seed, Purpose.COMPRESSION, way == "down", number)
@@ -163,8 +180,15 @@ class _Compressed(Method):
         streams = torch.from_numpy(keys).to(rows.device)
         entries = _CPU_ENTRIES if rows.device.type == "cpu" else _CUDA_ENTRIES
         most = max(1, entries // rows.shape[1])
-        pieces = zip(torch.split(rows, most), torch.split(streams, most), strict=True)
-        return torch.cat([self.ways[way].compress(piece, Draws(keys)) for piece, keys in pieces])
+        pieces = [slice(first, first + most) for first in range(0, len(rows), most)]
+        return torch.cat(
+            [
+                self.ways[way].compress(
+                    rows[piece], Draws(streams[piece], None if kept is None else kept[piece])
+                )
+                for piece in pieces
+            ]
+        )
 
 
 def _is_lossy(vector: Vector) -> bool:
@@ -174,6 +198,11 @@ def _is_lossy(vector: Vector) -> bool:
 def _error(vector: Vector) -> str:
     """Name of the memory that holds the error of an upload."""
     return f"error of {vector.name}"
+
+
+def _kept(vector: Vector) -> str:
+    """Name of the memory that holds what a compression keeps between uploads."""
+    return f"compression of {vector.name}"
 
 
 def _reference(vector: Vector) -> str:

@@ -55,6 +55,10 @@ class Compression(Component, ABC):
         """
         return None
 
+    def kept(self, elements: int) -> int:
+        """Numbers that a client keeps from one upload to the next besides its error: zeros at first."""
+        return 0
+
     @abstractmethod
     def bits(self, elements: int, entry_bits: float) -> float:
         """Bits of a compressed vector.
@@ -71,7 +75,7 @@ class Compression(Component, ABC):
 
         Args:
             rows: one vector per client, (B, elements); read-only.
-            draws: random numbers of each row.
+            draws: random numbers of each row, and what its client has kept.
         """
 
 
@@ -98,10 +102,12 @@ class Draws:
 
     Args:
         keys: the stream of each row, (B,) int64.
+        kept: :meth:`Compression.kept` numbers per row, which a compression changes in place; None in downloads.
     """
 
-    def __init__(self, keys: Tensor) -> None:
+    def __init__(self, keys: Tensor, kept: Tensor | None = None) -> None:
         self._keys = keys
+        self.kept = kept
 
     def bits(self, count: int) -> Tensor:
         """32 random bits for each of ``count`` entries per row, (B, count) int32."""

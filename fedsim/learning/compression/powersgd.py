@@ -22,16 +22,21 @@ class PowerSgdParams(FeedbackParams):
 
 
 class PowerSgd(WithFeedback):
-    """Each matrix as a product of two narrow ones, by a step of the power iteration from a random start (PowerSGD).
+    """Each matrix as a product of two narrow ones, by a step of the power iteration (PowerSGD).
 
-    An n x m matrix M becomes P P^T M, where the columns of P are the orthonormal basis of M Q and Q is m x rank with
-    normal numbers, drawn afresh for every dispatch from a seed that both sides know. P and P^T M are sent. A tensor of
-    more dimensions is a matrix with its first dimension as rows. Vectors, matrices that would not become smaller, and
-    vectors of the method that have another length than the model are sent as they are. A contraction; biased.
+    An n x m matrix M becomes P P^T M, where the columns of P are the orthonormal basis of M Q. P and P^T M are sent,
+    and the client keeps M^T P as Q for its next upload (warm start); at first, and in downloads, the m x rank numbers
+    of Q are normal. A tensor of more dimensions is a matrix with its first dimension as rows. Vectors, matrices that
+    would not become smaller, and vectors of the method that have another length than the model are sent as they are. A
+    contraction; biased.
     """
 
     name = "powersgd"
     Params = PowerSgdParams
+
+    def kept(self, elements: int) -> int:
+        """Q of every matrix."""
+        return sum(m * self.params.rank for *_, m in self._matrices(elements))
 
     def bits(self, elements: int, entry_bits: float) -> float:
         """The entries of the narrow matrices, and of what is sent as it is."""
@@ -45,16 +50,22 @@ class PowerSgd(WithFeedback):
 
         rank, result = self.params.rank, rows.clone()
         matrices = list(self._matrices(rows.shape[1]))
-        uniform = draws.uniform(sum(m * rank for *_, m in matrices), rows.dtype)
+        uniform = draws.uniform(self.kept(rows.shape[1]), rows.dtype)
         # At zero, the inverse distribution function is infinite.
         starts = torch.special.ndtri(uniform.clamp_min_(2.0**-25))
+        if draws.kept is not None:
+            starts = draws.kept.where(draws.kept != 0, starts)
         # Row by row: products of matrices in a batch may depend on its length.
         for row, start in zip(result, starts, strict=True):
             for offset, n, m in matrices:
                 matrix = row[offset : offset + n * m].view(n, m)
-                basis = torch.linalg.qr(matrix @ start[: m * rank].view(m, rank)).Q
-                matrix.copy_(basis @ (basis.mT @ matrix))
+                factor = start[: m * rank].view(m, rank)
+                basis = torch.linalg.qr(matrix @ factor).Q
+                factor.copy_(matrix.mT @ basis)
+                matrix.copy_(basis @ factor.mT)
                 start = start[m * rank :]
+        if draws.kept is not None:
+            draws.kept.copy_(starts)
         return result
 
     def _matrices(self, elements: int) -> Iterator[tuple[int, int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -221,9 +222,24 @@ def test_powersgd_sends_a_matrix_of_low_rank_exactly() -> None:
     assert torch.equal(sent[:, -82:], values[:, -82:])
 
 
+def test_powersgd_with_warm_starts_finds_the_best_matrix_of_its_rank() -> None:
+    """The error of repeated compressions of one matrix is that of the singular value decomposition."""
+    part, values = made("powersgd", rank=2), rows(2, dtype=torch.float64)
+    assert part.kept(1000) == 20 * 2 + 36 * 2
+    kept = torch.zeros(2, part.kept(1000), dtype=torch.float64)
+    errors = []
+    for sequence in range(200):
+        sent = part.compress(values, Draws(draws(2, 2 * sequence)._keys, kept))
+        errors.append(float((values - sent)[1, :600].square().sum()))
+    best = torch.linalg.svdvals(values[1, :600].view(30, 20))[2:].square().sum()
+    assert errors[0] > 1.05 * float(best)
+    assert errors[-1] == pytest.approx(float(best), rel=1e-6)
+    assert all(later <= earlier * (1 + 1e-12) for earlier, later in pairwise(errors))
+
+
 def test_powersgd_starts_from_finite_numbers() -> None:
     extremes = torch.tensor([0.0, 1 - 2**-24]).repeat(1, 56)
-    ends = Mock(uniform=lambda count, dtype: extremes[:, :count].clone())
+    ends = Mock(kept=None, uniform=lambda count, dtype: extremes[:, :count].clone())
     assert bool(made("powersgd", rank=2).compress(rows(1), ends).isfinite().all())
 
 
