@@ -19,6 +19,7 @@ from fedsim.analysis.figures.base import costs_by, population
 from fedsim.bundled import PREFIX, written
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.runs import Run
+from fedsim.runs.critical import waiting_by_cause
 from fedsim.runs.divergence import has_diverged, lost_metrics, lost_since
 from fedsim.runs.phases import aggregated_versions
 from fedsim.runs.tables import read_parquet
@@ -106,6 +107,7 @@ class RunFacts:
     definitions: Mapping[str, MetricDefinition] = field(default_factory=dict)
     unequal_samples: bool = False
     lost: tuple[str, ...] = ()
+    waits_s: Mapping[str, float] = field(default_factory=dict)
     diverged_s: float = np.nan
 
     @property
@@ -189,6 +191,7 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
         definitions=run.metric_definitions,
         unequal_samples=table is not None and table["samples"].nunique() > 1,
         lost=tuple(lost_metrics(run)),
+        waits_s=_waits_s(run),
         diverged_s=lost_since(run)[0].time_s if has_diverged(run) else np.nan,
     )
 
@@ -283,6 +286,13 @@ def _percentiles(name: str, seconds: Floats) -> dict[str, float]:
     return {
         f"{name}_p{percent}_s": float(values.quantile(percent / 100)) for percent in PERCENTILES
     }
+
+
+def _waits_s(run: Run) -> dict[str, float]:
+    """Seconds of the critical path by cause; empty if it was not recorded."""
+    if run.critical is None:
+        return {}
+    return {str(cause): float(s) for cause, s in waiting_by_cause(run.critical).items()}
 
 
 def _digest(run: Run) -> str:

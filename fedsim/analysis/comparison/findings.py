@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fedsim.analysis.comparison.facts import CLIENT_UPDATES
+from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.comparison.tables import ComparisonTables, at_target
 from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target, evaluation_gap_s
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
@@ -68,6 +69,7 @@ class Lead(NamedTuple):
         speedup: time of the second over that of the first; ``rate_ratio / updates_ratio``.
         updates_ratio, rate_ratio: client updates of the first, and these per hour, over those of the second.
         client_updates, client_updates_per_h: those of the first and of the second.
+        waits: shares of the critical paths of the first and of the second by cause, the largest first.
         tied: the variants that are first, several if they tie.
         quickest: the variant with the shortest mean time.
         doubt: why the lead may mean nothing, as a sentence; empty if it is clear.
@@ -82,6 +84,7 @@ class Lead(NamedTuple):
     rate_ratio: float
     client_updates: list[float]
     client_updates_per_h: list[float]
+    waits: list[dict[str, float]]
     tied: list[str]
     quickest: str
     doubt: str
@@ -150,10 +153,16 @@ def _lead(comparison: ComparisonTables, target: Target, setting: str, rows: pd.D
         rate_ratio=float(ratios["per_h"]),
         client_updates=means[CLIENT_UPDATES].tolist(),
         client_updates_per_h=means["per_h"].tolist(),
+        waits=[_waits(groups[label]) for label in (first, second or first)],
         tied=order[tied].tolist(),
         quickest=str(order[0]),
         doubt=next(iter(doubts), ""),
     )
+
+
+def _waits(group: Group) -> dict[str, float]:
+    seconds = pd.DataFrame([run.waits_s for run in group.runs]).sum().sort_values(ascending=False)
+    return {str(cause): float(each) for cause, each in (seconds / seconds.sum()).items()}
 
 
 def ahead(

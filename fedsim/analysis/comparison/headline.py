@@ -9,6 +9,7 @@ from fedsim.analysis.comparison.findings import Lead, ahead, leads, most_often
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.headline import Tile
+from fedsim.runs.critical import CAUSES
 from fedsim.vocabulary.formatting import (
     format_count,
     format_counted,
@@ -121,10 +122,13 @@ def explanation(lead: Lead) -> str:
     where = f" ({lead.setting})" if lead.setting else ""
     updates = " against ".join(map(format_mean_count, lead.client_updates))
     rates = " against ".join(map(format_number, lead.client_updates_per_h))
+    waits = [next(iter(shares.items()), None) for shares in lead.waits]
+    went = [f"{format_share(most[1])} went to: {CAUSES[most[0]]}" for most in waits if most]
+    path = f" Of {lead.first}'s time, {went[0]}; of {lead.second}'s, {went[1]}." if went[1:] else ""
     return (
         f"{lead.first} was {_times_as(lead.speedup, 'fast')} as {lead.second}{where}: it needed "
         f"{_times_as(lead.updates_ratio, 'many')} client updates ({updates}) and aggregated them "
-        f"{_times_as(lead.rate_ratio, 'fast')} ({rates} per hour)."
+        f"{_times_as(lead.rate_ratio, 'fast')} ({rates} per hour).{path}"
     )
 
 

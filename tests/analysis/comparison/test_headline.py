@@ -135,6 +135,20 @@ def test_sentences(
     assert headline(comparison) == expected
 
 
+def test_what_the_servers_waited_for() -> None:
+    runs = racers(slow=SLOW, quick=QUICK, updates=(100, 80))
+    waits = {
+        "slow": {"too_few_online": 90.0, "compute": 10.0},
+        "quick": {"compute": 3, "upload": 1},
+    }
+    timed = [
+        replace(each, waits_s=waits[each.scenario["server"]["method"]["name"]]) for each in runs
+    ]
+    assert headline(of(*timed, goals=(GOAL,)))[1].endswith(
+        " Of quick's time, 75.0% went to: local steps; of slow's, 90.0% went to: too few online."
+    )
+
+
 def test_a_page_writes_only_the_first_sentence_large(sweep: Sweep) -> None:
     comparison = compare(
         [folders(sweep, *group)[0] for group in GROUPS[:2]], targets=["accuracy=0.7"]
