@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fedsim.scenario.comparing import text
-from fedsim.vocabulary.formatting import format_counted, format_duration, format_share
+from fedsim.vocabulary.formatting import format_count, format_counted, format_duration, format_share
 
 if TYPE_CHECKING:
     from fedsim.composition.cost import Cost
@@ -71,14 +71,14 @@ def cost_lines(
         runs: the number of runs of a sweep; None for a single run.
         jobs: the number of runs at a time.
     """
-    counts: Mapping[str, float] = {
-        "round": cost.rounds,
-        "server update": cost.versions if cost.versions != cost.rounds else 0,
-        "dispatch": cost.dispatches,
-        "update to train": cost.updates,
-        "local step": cost.steps,
-    }
-    parts = [_counted(round(count), noun) for noun, count in counts.items() if count]
+    counts = (
+        (cost.rounds, "rounds"),
+        (cost.versions if cost.versions != cost.rounds else 0, "server updates"),
+        (cost.dispatches, "dispatches"),
+        (cost.updates, "updates to train"),
+        (cost.steps, "local steps"),
+    )
+    parts = [f"{format_count(count)} {noun}" for count, noun in counts if count]
     if cost.wall_s is not None:
         parts.append(f"about {format_duration(round(cost.wall_s / jobs, 1))} of wall time")
     target = loaded.scenario.stop.target
@@ -90,11 +90,3 @@ def cost_lines(
         return [line]
     fix = "set one (-s stop.target.accuracy=0.9), lower the limits in stop, or add --timing-only"
     return [line, f"no stop.target ends these runs before their limits: {fix}"]
-
-
-def _counted(count: int, noun: str) -> str:
-    """``1 update to train``, ``2 updates to train``, ``2 dispatches``."""
-    first, _, rest = noun.partition(" to ")
-    plural = {"dispatch": "dispatche"}.get(first, first)
-    counted = format_counted(count, plural if count != 1 else first)
-    return f"{counted} to {rest}" if rest else counted

@@ -24,7 +24,6 @@ from fedsim.runs.divergence import has_diverged
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.progress import progress_text, snapshot
 from fedsim.scenario.comparing import text
-from fedsim.units import share_of
 from fedsim.vocabulary.formatting import (
     format_command,
     format_counted,
@@ -32,7 +31,6 @@ from fedsim.vocabulary.formatting import (
     format_interval,
     format_names,
     format_ratio,
-    format_share,
 )
 
 if TYPE_CHECKING:
@@ -72,7 +70,7 @@ _NAMED = 3
 @click.option(
     "--metric",
     metavar="NAME",
-    help="Quantity of the ratios: time_to:accuracy=0.8, final:accuracy, or throughput of timing-only runs.",
+    help="Quantity of the ratios: time_to:accuracy=0.8, or throughput of timing-only runs.",
 )
 @click.option(
     "--max-seeds",
@@ -112,7 +110,11 @@ def command(
 
     loaded = load_scenario(scenario, overrides=overrides).ignoring(ignore)
     folder = output or default_sweep_folder(loaded)
-    precision, ratios = _precision(half_width, metric, max_seeds), None
+    precision, ratios = None, None
+    if half_width is not None or metric is not None:
+        from fedsim.sweeps.precision import Precision
+
+        precision = Precision.parse(half_width, metric, max_seeds)
     if not as_json:
         _announce(loaded, folder, precision, **settings)
     with (
@@ -167,25 +169,6 @@ def _announce(
         announce(variants_of(planned), runs, jobs=jobs, timing_only=timing_only, threads=threads)
 
 
-def _precision(half_width: str | None, metric: str | None, most: int) -> Precision | None:
-    """The precision that the options ask for; None without them."""
-    if half_width is None and metric is None:
-        return None
-    from fedsim.sweeps.precision import Precision
-
-    try:
-        width = float(share_of(half_width) or half_width or "")
-    except ValueError:
-        width = 0.0
-    if not 0 < width < 1 or metric is None:
-        raise UserError(
-            "needs a half-width between 0% and 100%, and a metric",
-            where=f"--until-halfwidth {half_width or ''}".rstrip(),
-            hint="for example --until-halfwidth 5% --metric time_to:accuracy=0.8",
-        )
-    return Precision(width, metric, most)
-
-
 def _print_ratios(ratios: pd.DataFrame, precision: Precision) -> None:
     """The ratio of each variant to the baseline, and how many seeds it took."""
     import pandas as pd
@@ -194,16 +177,18 @@ def _print_ratios(ratios: pd.DataFrame, precision: Precision) -> None:
 
     console, table = Console(highlight=False, markup=False), Table(show_edge=False)
     names = ["setting"] * (ratios["setting"].nunique() > 1) + ["label"]
-    for name in (*names, "ratio", "95% interval", "seeds needed", "missed the target"):
+    missed = ["missed the target"] * (precision.target is not None)
+    for name in (*names, "ratio", "95% interval", "seeds needed", *missed):
         table.add_column("variant" if name == "label" else name, overflow="fold")
     rows = ratios.to_dict("records")
     for row in rows:
         needed = f"more than {row['seeds']}" if pd.isna(row["needed"]) else str(row["needed"])
-        missed = f"{row['missed']} of {row['seeds']} (baseline {row['baseline_missed']})"
         interval = format_interval(row["low"], row["high"], format_ratio)
-        cells = (format_ratio(row["ratio"]), f"{interval} (±{format_share(row['half_width'])})")
-        table.add_row(*(str(row[name]) for name in names), *cells, needed, missed)
-    console.print(f"{precision.metric}, relative to {rows[0]['baseline']}:", style="bold")
+        cells = [*(str(row[name]) for name in names), format_ratio(row["ratio"]), interval, needed]
+        if missed:
+            cells.append(f"{row['missed']} of {row['seeds']} (baseline {row['baseline_missed']})")
+        table.add_row(*cells)
+    console.print(f"{precision}, relative to {rows[0]['baseline']}:", style="bold")
     console.print(table)
     times = {row["censored_s"] for row in rows if not pd.isna(row["censored_s"])}
     if times:

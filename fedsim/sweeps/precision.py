@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedsim.analysis.comparison.facts import TIMING_TABLE, RunFacts
+from fedsim.analysis.comparison.facts import RunFacts
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target, reaching
 from fedsim.analysis.precision import paired_ratio, restricted, seeds_to_run
 from fedsim.analysis.run import load_run
 from fedsim.analysis.steady import throughput
-from fedsim.errors import UserError, nearest_or_all
+from fedsim.errors import UserError
 from fedsim.files.durable import write_text
 from fedsim.runs.sweep import is_sweep, read_sweep
 from fedsim.runs.tables import csv_text
@@ -29,11 +29,11 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override
 from fedsim.sweeps.execution import SweepOutcome, default_sweep_folder, sweep
 from fedsim.sweeps.plan import plan_runs
+from fedsim.units import share_of
 
 PRECISION = "precision.csv"
 """File in the sweep's folder with the table of the ratios."""
-_TIME_TO, _FINAL, _THROUGHPUT = "time_to:", "final:", "throughput"
-_FIGURES = (_THROUGHPUT, *TIMING_TABLE)
+_TIME_TO, _THROUGHPUT = "time_to:", "throughput"
 
 Floats = npt.NDArray[np.float64]
 
@@ -44,31 +44,37 @@ class Precision:
 
     Attributes:
         half_width: relative half-width of the 95% interval of each ratio, such as 0.05.
-        metric: the quantity whose ratios are taken: ``time_to:accuracy=0.8``, ``final:accuracy``, ``throughput`` (of
-            :mod:`fedsim.analysis.steady`), or a key of :data:`~fedsim.analysis.comparison.facts.TIMING_TABLE`.
+        target: the target whose times are compared; None for the throughput (:mod:`fedsim.analysis.steady`).
         most: the largest number of seeds.
-
-    Raises:
-        UserError: there is no such metric.
     """
 
     half_width: float
-    metric: str
+    target: Target | None
     most: int = 30
 
-    def __post_init__(self) -> None:
-        if self.metric.startswith(_TIME_TO):
-            Target.parse(self.metric.removeprefix(_TIME_TO))
-        elif not self.metric.startswith(_FINAL) and self.metric not in _FIGURES:
-            forms = (f"{_TIME_TO}METRIC=VALUE", f"{_FINAL}METRIC", *_FIGURES)
-            hint = nearest_or_all(self.metric, _FIGURES, f"write one of {', '.join(forms)}")
-            raise UserError(f"there is no metric '{self.metric}'", where="metric", hint=hint)
+    @classmethod
+    def parse(cls, half_width: str | None, metric: str | None, most: int = 30) -> Precision:
+        """Read ``5%``, and ``time_to:accuracy=0.8`` or ``throughput``.
 
-    @property
-    def target(self) -> Target | None:
-        """The target whose time is taken; None for another quantity."""
-        is_time = self.metric.startswith(_TIME_TO)
-        return Target.parse(self.metric.removeprefix(_TIME_TO)) if is_time else None
+        Raises:
+            UserError: they are not of this form.
+        """
+        try:
+            width = float(share_of(half_width) or half_width or "")
+        except ValueError:
+            width = 0.0
+        is_time = metric is not None and metric.startswith(_TIME_TO)
+        if not 0 < width < 1 or not (is_time or metric == _THROUGHPUT):
+            raise UserError(
+                "needs a half-width between 0% and 100%, and a metric",
+                where=f"--until-halfwidth {half_width or ''} --metric {metric or ''}",
+                hint="for example --until-halfwidth 5% --metric time_to:accuracy=0.8, or --metric throughput",
+            )
+        target = Target.parse(str(metric).removeprefix(_TIME_TO)) if is_time else None
+        return cls(width, target, most)
+
+    def __str__(self) -> str:
+        return _THROUGHPUT if self.target is None else f"{_TIME_TO}{self.target}"
 
 
 def sweep_to_precision(
@@ -114,7 +120,7 @@ def sweep_to_precision(
         if outcome.failures:
             return outcome, pd.DataFrame()
         targets = [] if precision.target is None else [str(precision.target)]
-        pairs = logarithms(outcome.sweep.compare(targets=targets), precision)
+        pairs = logarithms(outcome.sweep.compare(targets=targets), precision.target)
         wanted = max(seeds_to_run(pair[1], precision.half_width, precision.most) for pair in pairs)
         if wanted <= len(seeds):
             rows = [{**names, **_row(logs, precision)} for names, logs in pairs]
@@ -129,14 +135,14 @@ def _row(logs: Floats, precision: Precision) -> dict[str, Any]:
 
 
 def logarithms(
-    comparison: ComparisonTables, precision: Precision
+    comparison: ComparisonTables, target: Target | None
 ) -> list[tuple[dict[str, Any], Floats]]:
     """Each variant (its columns of the table), with the logarithms of its ratios to the baseline, by seed.
 
     Raises:
         UserError: runs stopped before the target, or a value has no logarithm.
     """
-    target, pairs = precision.target, []
+    pairs = []
     if target is not None and (stopped := comparison.stopped_before(target)):
         raise UserError(
             f"runs of {stopped[0].name} ended at their stop.target before they reached {target}",
@@ -145,9 +151,8 @@ def logarithms(
         )
     for setting in comparison.grouping.settings:
         groups = comparison.grouping.of(setting)
-        values, missed, censored_s = _values(
-            [run for group in groups for run in group.runs], precision
-        )
+        runs = [run for group in groups for run in group.runs]
+        values, missed, censored_s = _values(runs, target)
         # Every variant is run with every seed.
         by_group = np.split(values, np.cumsum([len(group.runs) for group in groups])[:-1])
         base = next(n for n, group in enumerate(groups) if group.label == comparison.baseline)
@@ -161,35 +166,33 @@ def logarithms(
 
 
 def _values(
-    runs: Sequence[RunFacts], precision: Precision
+    runs: Sequence[RunFacts], target: Target | None
 ) -> tuple[Floats, set[Path], float | None]:
     """The quantity of each run, the runs that missed the target, and the time at which they are censored."""
-    target, name = precision.target, precision.metric
-    missed, censored_s = set[Path](), math.inf
-    if target is not None:
+    if target is None:
+        steady = (throughput(load_run(run.path)) for run in runs)
+        values, missed, censored_s = (
+            np.array([one.per_h if one else 0.0 for one in steady]),
+            set[Path](),
+            math.inf,
+        )
+        problem, hint = (
+            "has no steady throughput",
+            "let the runs make at least 100 server updates, and last longer than twice their warm-up",
+        )
+    else:
         times_s = np.array([reaching(run, target)["time_s"] for run in runs])
-        ends_s = np.array([run.figures["simulated_s"] for run in runs])
         missed = {run.path for run, time_s in zip(runs, times_s, strict=True) if np.isnan(time_s)}
+        ends_s = np.array([run.figures["simulated_s"] for run in runs])
+        values, censored_s = restricted(times_s, ends_s)
+        problem, hint = f"had reached {target} at the start", "choose a harder target"
         if len(missed) == len(runs):
             raise UserError(
                 f"no run reached {target}, so there is no ratio of times",
                 where="metric",
                 hint="choose an easier target, or let the runs last longer and choose another folder with -o",
             )
-        values, censored_s = restricted(times_s, ends_s)
-    elif name.startswith(_FINAL):
-        values = np.array([run.final(name.removeprefix(_FINAL)) for run in runs])
-    elif name == _THROUGHPUT:
-        steady = (throughput(load_run(run.path)) for run in runs)
-        values = np.array([np.nan if one is None else one.per_h for one in steady])
-    else:
-        values = np.array([run.figures[name] for run in runs])
     for run, value in zip(runs, values.tolist(), strict=True):
-        if not value > 0:
-            raise UserError(
-                f"{precision.metric} is {value:g}, of which there is no ratio",
-                where=str(run.path),
-                hint="choose a quantity that is positive in every run, such as the time to a harder target; "
-                "a throughput needs 100 server updates, and a warm-up of less than half of the run",
-            )
+        if not value:
+            raise UserError(f"{problem}, so there is no ratio", where=str(run.path), hint=hint)
     return values, missed, censored_s if math.isfinite(censored_s) else None

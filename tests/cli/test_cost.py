@@ -15,12 +15,12 @@ from fedsim.sweeps.plan import plan_runs
 from tests.cli.invoking import PARABOLAS, invoke
 from tests.sweeps.worlds import SMALL, scenario, write
 
-SOME = Cost(1, 2, 2, 2_000, 40_000, 90.0, 0.25)
+SOME = Cost(3, 4, 2, 2_000, 40_000, 90.0, 0.25)
 
 
 def test_the_cost_in_words(tmp_path: Path) -> None:
     loaded = load_scenario_dict(SMALL, tmp_path)
-    counts = "1 round, 2 server updates, 2 dispatches, 2,000 updates to train, 40,000 local steps"
+    counts = "3 rounds, 4 server updates, 2 dispatches, 2,000 updates to train, 40,000 local steps"
     [line] = cost_lines(SOME, loaded)
     end = "of wall time, estimated from the first 25.0%"
     assert line == f"cost: {counts}, about 1 min 30 s {end}"
@@ -28,11 +28,8 @@ def test_the_cost_in_words(tmp_path: Path) -> None:
     assert line == f"cost of 4 runs: {counts}, about 45 s {end}"
     assert advice.startswith("no stop.target ends these runs before their limits: set one")
     [line] = cost_lines(SOME, loaded.changed(["stop.target.loss=1"]), 4)
-    assert line.startswith("cost of 4 runs, at most: 1 round")
-    alone = Cost(3, 3, 1, 1, 1, None, 1.0)
-    assert cost_lines(alone, loaded) == [
-        "cost: 3 rounds, 1 dispatch, 1 update to train, 1 local step"
-    ]
+    assert line.startswith("cost of 4 runs, at most: 3 rounds")
+    assert cost_lines(Cost(3, 3, 6, 0, 0, None, 1.0), loaded) == ["cost: 3 rounds, 6 dispatches"]
 
 
 def test_a_sweep_costs_as_much_as_its_variants(tmp_path: Path) -> None:

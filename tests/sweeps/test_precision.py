@@ -12,19 +12,18 @@ from typing import Any
 import pytest
 
 from fedsim.analysis.comparison.facts import RunFacts
+from fedsim.analysis.comparison.targets import Target
 from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.sweeps.precision import Precision, logarithms, sweep_to_precision
 from tests.analysis.comparison.made import GOAL, of, racers
 from tests.sweeps.worlds import broken, command, scenario, write
 
-TIME = Precision(0.05, "time_to:accuracy=0.8")
-
 
 def ended(runs: list[RunFacts]) -> list[RunFacts]:
     ends = [float(run.progress["time_s"].iloc[-1]) for run in runs]
     return [
-        dataclasses.replace(run, figures={"simulated_s": end, "client_updates_per_h": end})
+        dataclasses.replace(run, figures={"simulated_s": end})
         for run, end in zip(runs, ends, strict=True)
     ]
 
@@ -32,13 +31,10 @@ def ended(runs: list[RunFacts]) -> list[RunFacts]:
 def test_ratios_are_those_of_restricted_times_by_seed() -> None:
     """The run that missed ended after 600 s; so a run that reached the target after 700 s counts with 600 s, too."""
     runs = ended(racers(fedavg=(100.0, 200.0, 700.0), fedbuff=(50.0, 400.0, None)))
-    [(names, logs)] = logarithms(of(*runs, goals=(GOAL,)), TIME)
+    [(names, logs)] = logarithms(of(*runs, goals=(GOAL,)), GOAL)
     assert logs.tolist() == [math.log(0.5), math.log(2), 0.0]
     assert list(names.values()) == ["", "fedbuff", "fedavg", 1, 0, 600.0]
-    [(_, logs)] = logarithms(of(*runs, goals=(GOAL,)), Precision(0.05, "final:accuracy"))
-    assert logs.tolist() == [0.0, 0.0, pytest.approx(math.log(0.5 / 0.9))]
-    [(names, logs)] = logarithms(of(*runs), Precision(0.05, "client_updates_per_h"))
-    assert logs.tolist() == [math.log(0.5), math.log(2), pytest.approx(math.log(600 / 700))]
+    [(names, _)] = logarithms(of(*runs[:2], *runs[3:5], goals=(GOAL,)), GOAL)
     assert names["censored_s"] is None
 
 
@@ -47,20 +43,34 @@ def test_runs_that_stopped_before_the_target_are_refused() -> None:
     for run in runs:
         run.scenario["stop"] = {"target": {"accuracy": 0.4}}
     with pytest.raises(UserError, match=r"runs of fedbuff ended at their stop.target before"):
-        logarithms(of(*runs, goals=(GOAL,)), TIME)
+        logarithms(of(*runs, goals=(GOAL,)), GOAL)
 
 
 def test_a_value_without_a_logarithm_is_refused() -> None:
     runs = ended(racers(fedavg=(100.0,), fedbuff=(50.0,)))
     runs[1].progress.loc[:, "time_s"] = 0.0
-    with pytest.raises(UserError, match=r"/runs/fedbuff0-0: .* is 0, of which"):
-        logarithms(of(*runs, goals=(GOAL,)), TIME)
+    with pytest.raises(UserError, match=r"/runs/fedbuff0-0: had reached accuracy=0.8 at the start"):
+        logarithms(of(*runs, goals=(GOAL,)), GOAL)
 
 
-@pytest.mark.parametrize("metric", ["time_to:accuracy", "accuracy", "client_updates_per_hour"])
-def test_an_unknown_metric_is_refused(metric: str) -> None:
-    with pytest.raises(UserError):
-        Precision(0.05, metric)
+def test_a_precision_is_read() -> None:
+    assert Precision.parse("5%", "time_to:accuracy=80%", 9) == Precision(0.05, GOAL, 9)
+    assert Precision.parse("0.1", "throughput") == Precision(0.1, None)
+
+
+@pytest.mark.parametrize(
+    ("width", "metric"),
+    [
+        ("5", "throughput"),
+        ("few", "throughput"),
+        ("5%", None),
+        (None, "throughput"),
+        ("5%", "loss"),
+    ],
+)
+def test_a_precision_that_makes_no_sense_is_refused(width: str | None, metric: str | None) -> None:
+    with pytest.raises(UserError, match="for example --until-halfwidth 5% --metric"):
+        Precision.parse(width, metric)
 
 
 def swept(**more: Any) -> dict[str, Any]:
@@ -70,7 +80,7 @@ def swept(**more: Any) -> dict[str, Any]:
 
 def test_seeds_are_added_until_the_ratio_is_precise(tmp_path: Path) -> None:
     loaded, out = load_scenario_dict(swept(seeds=[5]), tmp_path), tmp_path / "out"
-    wide = Precision(0.5, "time_to:loss=4")
+    wide = Precision(0.5, Target("loss", 4.0))
     outcome, table = sweep_to_precision(loaded, out, wide, jobs=1, timing_only=False)
     assert [entry.seed for entry in outcome.sweep.record.runs] == [*range(5, 15)] * 2
     assert (outcome.ran, outcome.skipped) == (20, 0)
@@ -109,14 +119,13 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no run reached loss=-1" in none.stderr
 
 
-@pytest.mark.parametrize("width", ["5%", "5", "few"])
-def test_options_that_make_no_sense(tmp_path: Path, width: str) -> None:
+def test_options_that_make_no_sense(tmp_path: Path) -> None:
     path = write(tmp_path / "s.yaml", swept())
-    refused = command("sweep", path, "--until-halfwidth", width)
+    refused = command("sweep", path, "--until-halfwidth", "5%")
     assert refused.exit_code == 2
-    assert "for example --until-halfwidth 5% --metric" in refused.stderr
+    assert "needs a half-width between 0% and 100%, and a metric" in refused.stderr
     only = write(tmp_path / "one.yaml", scenario(seeds=[0, 1]))
-    refused = command("sweep", only, "-j", 1, "--until-halfwidth", "5%", "--metric", "final:loss")
+    refused = command("sweep", only, "-j", 1, "--until-halfwidth", "5%", "--metric", "throughput")
     assert "there is only one variant" in refused.stderr
 
 
@@ -124,7 +133,7 @@ def test_a_failed_run_ends_the_sweep(tmp_path: Path) -> None:
     methods = [{"name": broken(tmp_path, "return 1 / 0")}, {"name": "fedavg"}]
     path = write(tmp_path / "s.yaml", scenario(grid={"server.method": methods}))
     args = ("sweep", path, "-j", 1, "-o", tmp_path / "out", "--until-halfwidth", "5%")
-    result = command(*args, "--metric", "final:loss")
+    result = command(*args, "--metric", "throughput")
     assert result.exit_code == 2
     assert "10 runs done, 10 failed" in result.stdout
 
@@ -135,10 +144,10 @@ def test_throughput_is_that_of_the_steady_state(tmp_path: Path) -> None:
     given["server"] = {"schedule": {"name": "async"}, "method": {"name": "fedasync"}}
     given["stop"] = {"arrivals": 200}
     loaded = load_scenario_dict(given, tmp_path)
-    precision = Precision(0.05, "throughput")
+    precision = Precision(0.05, None)
     _, table = sweep_to_precision(loaded, tmp_path / "out", precision, jobs=1, timing_only=True)
     [ratio] = table["ratio"]
     assert 1.9 < ratio < 2.1
     short = loaded.changed(["stop.arrivals=50"])
-    with pytest.raises(UserError, match="throughput is nan, of which there is no ratio"):
+    with pytest.raises(UserError, match="has no steady throughput"):
         sweep_to_precision(short, tmp_path / "short", precision, jobs=1, timing_only=True)
