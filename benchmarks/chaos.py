@@ -197,6 +197,7 @@ def read_run(path: Path) -> None:
     if opened.status != "complete":
         return
     _ = opened.clients, opened.online, opened.partition, opened.presence
+    _ = opened.pauses, opened.critical
     if not opened.info.get("timing_only"):
         opened.model()
 
