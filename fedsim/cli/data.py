@@ -71,7 +71,9 @@ def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
             hint = "relative paths refer to the current folder"
         raise UserError(error.message, where=error.where, hint=hint) from error
     for doubt in loaded.doubts():
-        click.echo(f"warning: {doubt.message}\n  {doubt.hint}", err=True)
+        click.echo(
+            f"warning: {doubt.message}" + (f"\n  {doubt.hint}" if doubt.hint else ""), err=True
+        )
     described = _describe(loaded)
     if as_json:
         print_json(described)

@@ -48,7 +48,7 @@ def command(
     output: Path | None,
     overwrite: bool,
     as_json: bool,
-) -> None:
+) -> int:
     """Run APP (the folder of a Flower app) in simulated time and write a run folder with tables and report.
 
     The app needs no changes. Its messages take the time that the devices need: the download of their bytes, the work
@@ -70,3 +70,5 @@ def command(
     ):
         run = execute(source, scenario, folder, overwrite=overwrite, on_progress=on_progress)
     print_summary(run, as_json=as_json)
+    # A run without any message has answered nothing.
+    return 0 if run.info["messages"] else 2

@@ -113,7 +113,9 @@ def _clock(*, reads: bool = True) -> SimulatedClock | None:
     module = caller.f_globals.get("__name__", "")
     package = module.partition(".")[0]
     if package in _WAITING:
-        return clock if _apps_frame(caller) else None
+        # What a thread or a pool of the app calls is the app's, also time.sleep itself.
+        is_apps = _apps_frame(caller) or (not reads and clock.threads.is_served)
+        return clock if is_apps else None
     if package in _KEPT and module != "__main__":
         return None
     # Flower itself reads the time only to stamp messages.

@@ -293,7 +293,13 @@ def execute(
             **{DEFINITIONS_KEY: to_document(recording.definitions())},
         )
         Checkpoints(folder.checkpoint).remove()
-        online = len(exchange.online_clients()) if grid.waited_for_nodes else None
+        waited = grid.waited_for_nodes or (
+            not exchange.messages
+            and exchange.now_ns >= to_ns(stop.simulated_time or _LONGEST_RUN_S)
+        )
+        online = None
+        if waited and finished.online is not None:
+            online = int(finished.online["online"].max())
         for warning in FINISHED.warnings(
             FinishedRun(finished, nodes_online=online), scenario.ignore
         ):

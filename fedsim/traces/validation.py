@@ -112,17 +112,19 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
     length = bundle.numpy("availability", "end_us") - start
     window_start, window_end = bundle.windows
     window_s = float(np.median(window_end - window_start)) / 1e6
+    # A window that was declared says nothing about the unit of the times.
+    span_s = min(window_s, float(bundle.numpy("availability", "end_us").max() - start.min()) / 1e6)
     first_s = float(start.min()) / 1e6
     unit = bundle.manifest.options.get("time_unit")
     shortest_s = SHORTEST_TYPICAL_S
-    if unit is not None and window_s < _SHORTEST_WINDOW_S and not _are_servers(bundle):
+    if unit is not None and span_s < _SHORTEST_WINDOW_S and not _are_servers(bundle):
         shortest_s = _SHORTEST_DECLARED_S
     if first_s > LONGEST_WINDOW_S:
         fact = f"its first interval begins {first_s / _YEAR_S:,.3g} years after time 0"
     elif _most(length < shortest_s * 1e6):
         fact = f"half of the intervals are shorter than {format_duration(shortest_s)}"
         if shortest_s == _SHORTEST_DECLARED_S:
-            fact += f", and devices were observed for {format_duration(window_s)}"
+            fact += f", and devices were observed for {format_duration(span_s)}"
     elif _most(length > LONGEST_TYPICAL_S * 1e6):
         fact = f"half of the intervals are longer than {format_duration(LONGEST_TYPICAL_S)}"
     elif window_s > LONGEST_WINDOW_S:

@@ -175,6 +175,19 @@ def _sleep_in_threads(note: Callable[[str], None]) -> None:
             pool.submit(sleep, name, seconds)
 
 
+def _sleep_itself(note: Callable[[str], None]) -> None:
+    """``time.sleep`` as what a thread, a pool and a coroutine call."""
+    thread = threading.Thread(target=time.sleep, args=(2,))
+    thread.start()
+    thread.join()
+    note("a")
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(time.sleep, 1).result()
+        note("b")
+    asyncio.run(asyncio.wait_for(asyncio.to_thread(time.sleep, 2), 60))
+    note("c")
+
+
 def _pass_items(note: Callable[[str], None]) -> None:
     """A thread makes an item every 2 s, and another one consumes them."""
     items = queue.Queue[str]()
@@ -248,6 +261,7 @@ def _gather(note: Callable[[str], None]) -> None:
     ("way", "times"),
     [
         (_sleep_in_threads, {"a": 2, "b": 3, "c": 5}),
+        (_sleep_itself, {"a": 2, "b": 3, "c": 5}),
         (_pass_items, {"a": 2, "b": 4, "c": 6}),
         (_take_turns, {"a": 2, "b": 3, "c": 5}),
         (_contend, {"a": 2, "b": 3, "c": 4}),

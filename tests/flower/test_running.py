@@ -286,4 +286,25 @@ def test_waiting_for_more_nodes_than_exist_ends_at_once(
     run = run_app(server, apps.torch_client(), {"stop": {"simulated_time": "30d"}})
     assert time.monotonic() - began < 30
     assert (run.info["dispatches"], run.simulated_s) == (0, 30 * 86_400)
-    assert "more nodes than there will be: of 4 nodes, 4 were online" in caplog.text
+    assert "more nodes than there were: of 4 nodes, at most 4 were online at once" in caplog.text
+    looks = [text for text in caplog.messages if "Waiting for nodes" in text]
+    assert len(looks) == 1
+
+
+def test_waiting_for_more_nodes_than_are_ever_online_at_once_is_said(
+    run_app: Callable[..., Any], caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """Nodes that come and go, two of four at a time; the app looks for three."""
+    hours = [(h * 3600.0, (h + 1) * 3600.0) for h in range(0, 48, 2)]
+    later = [(begin + 3600.0, end + 3600.0) for begin, end in hours]
+    online_bundle(hours, hours, later, later).write(tmp_path / "bundle")
+    devices = {**DEVICES, "trace": str(tmp_path / "bundle")}
+    server = apps.strategy_server(rounds=1, min_available_nodes=3)
+    stop = {"simulated_time": "12h"}
+    run = run_app(server, apps.torch_client(), {"devices": devices, "stop": stop})
+    assert (run.info["messages"], run.info["dispatches"]) == (0, 0)
+    assert "of 4 nodes, at most 2 were online at once" in caplog.text
+    # The looks are one line, and their number.
+    looks = [text for text in caplog.messages if "Waiting for nodes" in text]
+    assert len(looks) == 1
+    assert any("more lines like this" in text for text in caplog.messages)

@@ -43,7 +43,7 @@ class FinishedRun:
         assembly: what was run; None for a Flower app, which selects and trains by itself.
         ran_out: whether the run ended before its limits, because no work was left.
         drew_nobody: whether a user's selection has drawn nobody although clients were available.
-        nodes_online: nodes online at the end, if a Flower app has waited until then for more of them.
+        nodes_online: most nodes online at once, if a Flower app has waited until the end for more of them.
     """
 
     run: Run
@@ -158,8 +158,8 @@ def waited_for_nodes(finished: FinishedRun) -> Iterator[UserError]:
     """A Flower app waited until the end of the run for more nodes than there will ever be."""
     if finished.nodes_online is not None:
         yield UserError(
-            "the ServerApp waited until the end of the run for more nodes than there will be: of "
-            f"{format_counted(len(finished.run.clients), 'node')}, {finished.nodes_online} were online",
+            "the ServerApp waited until the end of the run for more nodes than there were: of "
+            f"{format_counted(len(finished.run.clients), 'node')}, at most {finished.nodes_online} were online at once",
             where="task.clients",
             hint="lower min_available_nodes and the like in the app, or simulate more nodes",
         )

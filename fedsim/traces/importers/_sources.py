@@ -24,8 +24,9 @@ from fedsim.traces.tables import Floats
 _COMPANION = re.compile(r"\.|readme|licen[cs]e|copying|sha256sums", re.IGNORECASE)
 _CHUNK_BYTES = 1 << 24
 _PARQUET = b"PAR1"
-_TABLES = (_PARQUET, b"ARROW1")
-"""How files in Parquet, and in Feather or Arrow, begin."""
+_STREAM = b"\xff\xff\xff\xff"
+_TABLES = (_PARQUET, b"ARROW1", _STREAM)
+"""How files in Parquet, in Feather or Arrow, and Arrow streams begin."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,11 @@ class SourceFile:
 
         content = pa.BufferReader(self.data)
         try:
-            read = parquet.read_table if self.data.startswith(_PARQUET) else feather.read_table
-            table = read(content)
+            if self.data.startswith(_STREAM):
+                table = pa.ipc.open_stream(content).read_all()
+            else:
+                is_parquet = self.data.startswith(_PARQUET)
+                table = (parquet.read_table if is_parquet else feather.read_table)(content)
             for index, field in enumerate(table.schema):
                 if pa.types.is_dictionary(field.type):
                     plain = table.column(index).cast(field.type.value_type)

@@ -380,7 +380,7 @@ def test_intervals_outside_the_window_are_named(
     assert caveats == ([named] if outside else [])
 
 
-@pytest.mark.parametrize("ending", ["parquet", "feather", "arrow"])
+@pytest.mark.parametrize("ending", ["parquet", "feather", "arrow", "stream"])
 def test_tables_of_other_formats_are_read_by_their_content(tmp_path: Path, ending: str) -> None:
     import pyarrow as pa
     from pyarrow import feather, parquet
@@ -403,7 +403,8 @@ def test_tables_of_other_formats_are_read_by_their_content(tmp_path: Path, endin
     elif ending == "feather":
         feather.write_feather(table, path, compression="uncompressed")
     else:
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        new = pa.ipc.new_file if ending == "arrow" else pa.ipc.new_stream
+        with pa.OSFile(str(path), "wb") as sink, new(sink, table.schema) as writer:
             writer.write_table(table)
     bundle = import_("table", path)
     # From midnight in UTC, an hour behind Berlin.
