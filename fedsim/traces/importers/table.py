@@ -334,7 +334,7 @@ class _Rows:
             self.ids,
             self.device[known],
             np.rint(time[known]).astype(np.int64),
-            {key: pd.Categorical(cells[key][known], words[key]).codes for key in rule.keys},
+            {key: pd.Index(words[key]).get_indexer(cells[key][known]) for key in rule.keys},
             rule,
             {key: words[key].index(initial[key]) for key in rule.keys if key in initial},
             None if window is None else round(window * 1e6),
