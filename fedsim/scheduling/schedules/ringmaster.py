@@ -69,12 +69,4 @@ class Ringmaster(Concurrent):
         while self._under_way and self._under_way[0].version <= oldest:
             dispatch = self._under_way.popleft()
             if dispatch.arrived_ns < 0:
-                self.server.cancel(dispatch, partial(self._stopped, dispatch))
-
-    def _stopped(self, dispatch: Dispatch) -> None:
-        if self._timeout_ns is not None:
-            timer = self._timers.pop(dispatch.dispatch_id, None)
-            if timer is None:
-                return  # the timeout had passed
-            timer.cancel()
-        self.lost(dispatch)
+                self.server.cancel(dispatch, partial(self.on_failure, dispatch))
