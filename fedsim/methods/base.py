@@ -424,8 +424,8 @@ class Method(Component, ABC):
         return (Vector("model", self.context.layout.size),)
 
     def first_download(self) -> Sequence[Vector]:
-        """Vectors sent in addition with a client's first dispatch, and with one after a round that it has missed if the
-        method :attr:`continues_models`; only their bytes count."""
+        """Vectors sent in addition with a client's first dispatch; only their bytes count. If the method
+        :attr:`continues_models`, they are sent again to a client that missed the round before."""
         return ()
 
     def upload(self) -> Sequence[Vector]:
@@ -493,6 +493,14 @@ class Method(Component, ABC):
     def personal_parts(self) -> Sequence[str]:
         """Names of the personal tensors; all tensors in personal methods unless overridden."""
         return self.context.layout.names if self.personal else ()
+
+
+def with_mixin(method: type[Method], mixin: type[Any], **attributes: Any) -> type[Method]:
+    """The method with functions of ``mixin`` around its own, and these attributes; it keeps its name and its text."""
+    names = {"__module__": method.__module__, "__qualname__": method.__qualname__}
+    return type(
+        method.__name__, (mixin, method), {**names, "__doc__": method.__doc__, **attributes}
+    )
 
 
 class WeightedParams(Parameters):

@@ -21,6 +21,7 @@ from fedsim.methods.base import (
     Tensor,
     Trainer,
     Vector,
+    with_mixin,
 )
 from fedsim.methods.optimizer_state import STATE
 from fedsim.randomness import Purpose, Stream
@@ -212,8 +213,4 @@ def _reference(vector: Vector) -> str:
 
 def with_compression(method: type[Method], up: Compression, down: Compression) -> type[Method]:
     """The method whose uploads and downloads are compressed."""
-    names = {"__module__": method.__module__, "__qualname__": method.__qualname__}
-    ways = {"ways": {"up": up, "down": down}}
-    return type(
-        method.__name__, (_Compressed, method), {**names, **ways, "__doc__": method.__doc__}
-    )
+    return with_mixin(method, _Compressed, ways={"up": up, "down": down})

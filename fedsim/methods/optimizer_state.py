@@ -17,6 +17,7 @@ from fedsim.methods.base import (
     Updates,
     Vector,
     averaging_weights,
+    with_mixin,
 )
 
 STATE = "optimizer"
@@ -67,9 +68,7 @@ class _Sent(Method):
 
 def with_optimizer_state(method: type[Method], kind: Literal["kept", "sent"]) -> type[Method]:
     """The method whose clients keep, or send, the state of their optimizer."""
-    mixin = _Kept if kind == "kept" else _Sent
-    names = {"__module__": method.__module__, "__qualname__": method.__qualname__}
-    return type(method.__name__, (mixin, method), {**names, "__doc__": method.__doc__})
+    return with_mixin(method, _Kept if kind == "kept" else _Sent)
 
 
 def _elements(method: Method) -> int:

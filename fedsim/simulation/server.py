@@ -284,8 +284,8 @@ class Server(Facts, ServerPort):
 
     def _on_end(self, dispatch: Dispatch, plan: Plan) -> None:
         client = dispatch.client
-        if self._continues and plan.computed_ns >= 0:
-            self._finished[client] = dispatch.version, plan.computed_ns
+        if self._continues:
+            self._note_finished(dispatch, plan)
         if self._batteries is None:
             self._handouts.release(client)
         else:
@@ -314,6 +314,10 @@ class Server(Facts, ServerPort):
                 )
         self._handouts.look_again(client)
 
+    def _note_finished(self, dispatch: Dispatch, plan: Plan) -> None:
+        if plan.computed_ns >= 0:
+            self._finished[dispatch.client] = dispatch.version, plan.computed_ns
+
     def _close_after_the_last_round(self, dispatch: Dispatch, plan: Plan) -> None:
         """Record a dispatch that ends at the instant at which the last round has closed: its update is late."""
         outcome = Outcome.DROPPED
@@ -335,8 +339,7 @@ class Server(Facts, ServerPort):
         if not dispatch.open:
             return
         plan = self._dispatches.stop(dispatch)
-        if self._continues and plan.computed_ns >= 0:
-            self._finished[dispatch.client] = dispatch.version, plan.computed_ns
+        self._note_finished(dispatch, plan)
         self._release(dispatch.client, plan)
         self._updates.close(dispatch, plan, Outcome.CUT, self._clock.now)
         self._handouts.look_again(dispatch.client)
