@@ -33,6 +33,20 @@ def chromium() -> Iterator[Page]:
         yield page
 
 
+@pytest.fixture
+def page(chromium: Page, written: Path) -> Page:
+    """The page that the fixture ``written`` of a test's file has written."""
+    chromium.open(written)
+    return chromium
+
+
+@pytest.fixture
+def unchanged(chromium: Page, written: Path) -> Page:
+    """The page for tests that only read it. These come first: it is loaded once."""
+    chromium.show(written)
+    return chromium
+
+
 @pytest.fixture(scope="session", params=[False, True], ids=["synchronous", "asynchronous"])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     path = tmp_path_factory.mktemp("report") / "run"

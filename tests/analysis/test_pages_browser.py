@@ -26,19 +26,6 @@ def written(
     return build_run(path.parent / "run", clients=20, hours=12, asynchronous=True).report(path)
 
 
-@pytest.fixture
-def page(chromium: Page, written: Path) -> Page:
-    chromium.open(written)
-    return chromium
-
-
-@pytest.fixture
-def unchanged(chromium: Page, written: Path) -> Page:
-    """The page for tests that only read it. These come first: it is loaded once."""
-    chromium.show(written)
-    return chromium
-
-
 def test_loads_in_silence_and_without_network(unchanged: Page, written: Path) -> None:
     assert unchanged.complaints == []
     others = {url for url in unchanged.urls if not url.startswith("data:")}

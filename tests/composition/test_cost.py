@@ -28,7 +28,7 @@ ASYNCHRONOUS = {"schedule": {"name": "async"}, "method": {"name": "fedasync"}}
     ],
 )
 def test_counts_are_those_of_the_run(changes: dict[str, Any], tmp_path: Path) -> None:
-    """Exactly, unless the schedule asks for losses: then the clients that it selects are others."""
+    """Exactly, unless the schedule asks for losses: then it selects different clients."""
     expected = estimate(load_scenario_dict(digits(**changes), tmp_path), measures=False)
     run = fedsim.run(digits(**changes), tmp_path / "run")
     aggregated = run.dispatches[run.dispatches["outcome"] == "aggregated"]

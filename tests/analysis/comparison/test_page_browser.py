@@ -45,19 +45,6 @@ def page_of(comparison: Comparison, folder: Path, style: FigureStyle | None = No
     return path
 
 
-@pytest.fixture
-def page(chromium: Page, written: Path) -> Page:
-    chromium.open(written)
-    return chromium
-
-
-@pytest.fixture
-def unchanged(chromium: Page, written: Path) -> Page:
-    """The page for tests that only read it. These come first: it is loaded once."""
-    chromium.show(written)
-    return chromium
-
-
 def test_long_tables_are_printed_whole(unchanged: Page) -> None:
     height = "getComputedStyle(document.querySelector('#figure-pairs .scroll')).maxHeight"
     assert unchanged.run(height) != "none"
