@@ -116,7 +116,6 @@ class Reference:
         clients: the objectives.
         gammas, etas: inner and outer step sizes of u and v.
         controls: Scaffold-P with the paper's initial control variates ("paper") or "zero"; FedAvg-P when None.
-        mutant: a deliberate mistake.
     """
 
     def __init__(
@@ -126,12 +125,11 @@ class Reference:
         gammas: tuple[Any, Any] = (Fraction(1, 8), Fraction(1, 8)),
         etas: tuple[Any, Any] = (1, 1),
         controls: str | None = None,
-        mutant: str = "",
     ) -> None:
         self.problem = [tuple(Fraction(value) for value in client) for client in clients]
         self.gammas = tuple(Fraction(value) for value in gammas)
         self.etas = tuple(Fraction(value) for value in etas)
-        self.controls, self.mutant = controls, mutant
+        self.controls = controls
         n = len(clients)
         self.u, self.v = Fraction(0), [Fraction(0)] * n
         self.ci = [Fraction(0)] * n
@@ -146,15 +144,10 @@ class Reference:
     def local(self, i: int, steps: int) -> tuple[Fraction, Fraction]:
         """u_i and v_i after the inner steps."""
         x, y = self.u, self.v[i]
-        sign = -1 if self.mutant == "sign" else 1
-        correction = sign * (self.c - self.ci[i]) if self.controls else Fraction(0)
+        correction = self.c - self.ci[i] if self.controls else Fraction(0)
         for _ in range(steps):
             gu, gv = self.gradients(i, x, y)
             x -= self.gammas[0] * (gu + correction)
-            if self.mutant == "gauss_seidel":
-                gv = self.gradients(i, x, y)[1]
-            if self.mutant == "correct_v":
-                gv += correction
             y -= self.gammas[1] * gv
         return x, y
 
@@ -167,23 +160,16 @@ class Reference:
         n, m = len(self.problem), len(clients)
         results = {i: self.local(i, steps) for i, steps in clients.items()}
         mean = sum((x for x, _ in results.values()), Fraction(0)) / m
-        if self.mutant == "n_in_line_12":
-            mean = self.u + (mean - self.u) * m / n
         new_u = (1 - self.etas[0]) * self.u + self.etas[0] * mean
         change = Fraction(0)
         c = self.c
         for i, (x, y) in results.items():
             self.v[i] = (1 - self.etas[1]) * self.v[i] + self.etas[1] * y
             if self.controls:
-                gamma = self.gammas[0] * (self.etas[0] if self.mutant == "outer_gamma" else 1)
-                new = self.ci[i] - c + (self.u - x) / (clients[i] * gamma)
+                new = self.ci[i] - c + (self.u - x) / (clients[i] * self.gammas[0])
                 change += new - self.ci[i]
                 self.ci[i] = new
-        self.c += change / (m if self.mutant == "m_in_line_13" else n)
-        if self.mutant == "overwritten_c":
-            # Line 10 reads c after line 13 has changed it.
-            for i in results:
-                self.ci[i] += c - self.c
+        self.c += change / n
         self.u = new_u
 
 

@@ -32,13 +32,6 @@ def test_ca2fl() -> None:
     assert calibrated
 
 
-def test_ca2fl_with_an_empty_cache_is_fedbuff() -> None:
-    plain = {"alpha": 1.0, "staleness": {"name": "constant"}}
-    ca2fl = _buffered({"name": "ca2fl"}, rounds=1)
-    fedbuff = _buffered({"name": "fedbuff", **plain}, rounds=1)
-    assert ca2fl.w == pytest.approx(fedbuff.w, rel=1e-12)
-
-
 def test_ace_steps_along_the_mean_of_all_latest_updates() -> None:
     world = quadratics(
         FAST, {"name": "ace", "server_lr": 0.3}, schedule={"name": "async"}, until_s=60
@@ -69,9 +62,3 @@ def test_aced_forgets_clients_that_were_not_seen_lately(delay: int) -> None:
         engaged.add(len(latest))
         assert after == pytest.approx(before + 0.3 * np.mean(list(latest.values())), rel=1e-10)
     assert engaged == {1: {1}, 3: {1, 2, 3}, 50: {1, 2, 3}}[delay]
-
-
-def test_aced_with_a_delay_of_one_is_asynchronous_sgd() -> None:
-    world = {"schedule": {"name": "async"}, "until_s": 60}
-    aced = quadratics(FAST, {"name": "aced", "delay": 1}, **world)
-    assert aced.w == pytest.approx(quadratics(FAST, {"name": "async_sgd"}, **world).w, rel=1e-12)

@@ -125,22 +125,6 @@ def test_topk_by_hand_to_the_last_number(tmp_path: Path) -> None:
     assert result.tolist() == x.tolist()
 
 
-def test_errors_telescope(tmp_path: Path) -> None:
-    """With slopes alone, changes are constant: in 12 rounds all of them arrive but for the last errors."""
-    content = scenario({"name": "topk", "share": 0.25})
-    slopes = np.random.default_rng(0).integers(1, 2**12, (2, 4)) / 64
-    content["task"] = {"name": "quadratic", "slopes": slopes.tolist(), "initial": 0.0}
-    content["stop"] = {"rounds": 12}
-    result = final_model(tmp_path / "run", content)
-    sums, sent = np.zeros((2, 4)), np.zeros((2, 4))
-    for _ in range(12):
-        sums -= RATE * slopes
-        largest = np.abs(sums - sent).argmax(1)
-        sent[[0, 1], largest] = sums[[0, 1], largest]
-    assert result.tolist() == (sent.mean(0)).tolist()
-    assert np.abs(sums - sent).max() <= 4 * RATE * slopes.max()
-
-
 @pytest.mark.parametrize("name", [*LOSSY, "powersgd"])
 def test_downloads_by_hand(tmp_path: Path, name: str) -> None:
     """The first is complete; others are differences to what the client received before."""
@@ -221,9 +205,7 @@ COMPRESSED = {
 }
 
 
-@pytest.mark.parametrize(
-    "up", ["cast", "qsgd", "eden", "randk", "signsgd", "powersgd", "sparseloco"]
-)
+@pytest.mark.parametrize("up", ["eden", "randk", "powersgd", "sparseloco"])
 def test_groups_threads_and_deferral_do_not_change_bits(tmp_path: Path, up: str) -> None:
     server = {**digits()["server"], "compression": {**COMPRESSED, "up": up}}
     results = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.methods.driver import Player, quadratic
 from tests.methods.personal_descent import LOG, RATE, START, gradient, phases, share, simulated
 
 
@@ -34,17 +33,3 @@ def test_ditto(attraction: float, ratio: float, weights: str) -> None:
     actual_versions, actual_models = simulated("ditto", **params)
     np.testing.assert_allclose(actual_versions, versions, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(actual_models, personal, rtol=1e-12, atol=1e-13)
-
-
-def test_ditto_joins_training_alone_and_the_global_model() -> None:
-    """attraction 0: clients train alone; the stronger it is, the nearer they are to the model they received."""
-    task = quadratic([0.0, 4.0], [1.0, 1.0])
-    gaps = []
-    for attraction in (0.0, 1.0, 8.0):
-        player = Player("ditto", task, lr=0.1, steps=1, attraction=attraction)
-        played = player.play([[0, 1]] * 200)
-        personal, server = played.memory("personal")[:, 0], played.models[-1, 0]
-        # At rest grad F_k(v_k) + lambda (v_k - w) = 0.
-        np.testing.assert_allclose(personal, (np.array([0, 4]) + attraction * 2) / (1 + attraction))
-        gaps.append(np.abs(personal - server).max())
-    assert gaps[0] > gaps[1] > gaps[2]

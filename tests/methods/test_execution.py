@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from fedsim.learning.learner import Learner
-from fedsim.parts.catalog import CATALOG
-from tests.learning.problems import Timeline, make_learner, make_training, supervised_task
+from tests.learning.problems import Timeline, supervised_task
 from tests.methods.executed import label, learner_of, one_round
 
 VARIANTS: list[dict[str, Any]] = [
@@ -93,21 +92,3 @@ def test_control_variates_have_no_part_in_buffers() -> None:
     trainable = learner.station.task.layout.trainable
     assert not learner.server["control"][trainable:].any()
     assert not learner.store["control"].get([0, 1])[:, trainable:].any()
-
-
-def test_full_batches_make_wait_full() -> None:
-    """With a batch of at least every client's samples a step is the gradient of all of them: the order is no matter."""
-    task = supervised_task("mlp", sizes=(20, 7, 33))
-    timeline = Timeline()
-    timeline.aggregate(*[timeline.dispatch(client, 2) for client in range(3)])
-    kind = CATALOG.parts("method")["wait"]
-    training = make_training(batch_size=64, threads=1, dtype="float64")
-    learner = timeline.play(make_learner(task, training, kind, kind.Params()))
-    learner.close()
-    again = Timeline()
-    for client in range(3):
-        again.lose(again.dispatch(client, 2))
-    again.aggregate(*[again.dispatch(client, 2) for client in range(3)])
-    other = again.play(make_learner(task, training, kind, kind.Params()))
-    other.close()
-    torch.testing.assert_close(other.server["model"], learner.server["model"])

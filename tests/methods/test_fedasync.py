@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.methods.async_worlds import CENTRES, PLAIN, local, quadratics, trained
+from tests.methods.async_worlds import CENTRES, PLAIN, quadratics, trained
 from tests.methods.fakes import Written, make
 
 
@@ -48,15 +48,6 @@ def test_fedasync_in_the_form_of_fedcompass() -> None:
         ((client, start, model, age),) = updates
         step = 0.9 * (age + 1) ** -0.5 * samples[client] / 8 * (model - start)
         assert after == pytest.approx(before + step, rel=1e-12)
-
-
-def test_fedasync_is_sequential_sgd_with_one_client() -> None:
-    """alpha = 1 and nobody else: the model is the client's own, as if it had never stopped."""
-    world = quadratics([1.0], {"name": "fedasync", **PLAIN}, schedule={"name": "async"}, until_s=20)
-    x = 0.0
-    for version in range(11):
-        assert world.w[version] == pytest.approx(x, rel=1e-12, abs=1e-15)
-        x = local(x, 0)
 
 
 def test_the_proximal_term() -> None:

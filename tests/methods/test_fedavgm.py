@@ -21,8 +21,3 @@ def test_fedavgm() -> None:
         changes = [local(x, client) - x for client in range(3)]
         v = 0.8 * v + (changes[0] + 2 * changes[1] + 5 * changes[2]) / 8
         x += 0.5 * v
-
-
-def test_fedavgm_without_momentum_is_fedavg() -> None:
-    plain = quadratics([1.0, 1.0, 1.0], {"name": "fedavgm", "momentum": 0.0}, rounds=4)
-    assert plain.w == quadratics([1.0, 1.0, 1.0], {"name": "fedavg"}, rounds=4).w

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from tests.methods.async_worlds import PLAIN, quadratics
 from tests.methods.fakes import Written, make
+from tests.scheduling.worlds import play
 
 
 def test_timing_does_not_depend_on_the_aggregation() -> None:
@@ -50,3 +54,28 @@ def test_first_updates_bypass_momentum_and_normalization() -> None:
     after = method.aggregate(state, updates)
     assert after["model"].item() == 7.0
     assert after["momentum"] is state["momentum"]
+
+
+SPEEDS = st.lists(st.integers(100, 10_000).map(lambda ms: ms / 1000), min_size=1, max_size=6)
+
+
+@settings(max_examples=8, phases=[Phase.explicit, Phase.generate])
+@given(step_s=SPEEDS, seed=st.integers(0, 5), factor=st.sampled_from([1.0, 1.2]))
+def test_every_update_is_applied_once(step_s: list[float], seed: int, factor: float) -> None:
+    """I7: with alpha = 1 and without staleness the model has moved by all updates but those that still wait."""
+    world = play(
+        step_s,
+        method={"name": "fedcompass", "alpha": 1.0, "staleness": {"name": "constant"}},
+        schedule={"name": "compass", "min_steps": 5, "max_steps": 25, "latest_factor": factor},
+        compute={"jitter": {"name": "normal", "cv": 0.2}},
+        seed=seed,
+        until_s=150,
+    )
+    waiting = received = 0.0
+    outcomes = world.book.outcomes()
+    for row in world.book.rows:
+        if row["arrived"] == row["arrived"]:
+            change = row["steps_done"] / len(step_s)
+            received += change
+            waiting += change * (outcomes[row["dispatch_id"]] == "unfinished")
+    assert -world.w[-1] + waiting == pytest.approx(received, rel=1e-10)

@@ -10,8 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.methods.descent import (
-    CENTERS,
-    CURVATURES,
     LOG,
     START,
     FloatArray,
@@ -65,12 +63,3 @@ def test_feddyn_under_any_participation(log: Any) -> None:
     np.testing.assert_allclose(
         run.state("h")[-1], run.memory("gradient").mean(0), rtol=1e-11, atol=1e-12
     )
-
-
-def test_feddyn_ends_at_the_minimum_where_fedavg_does_not() -> None:
-    """Full participation, three local steps: the stationary point is that of the mean objective."""
-    optimum = (CURVATURES * CENTERS).sum(0) / CURVATURES.sum(0)
-    log = [[(0, 3), (1, 3), (2, 3)]] * 150
-    np.testing.assert_allclose(played("feddyn", log, alpha=1.0).models[-1], optimum, rtol=1e-9)
-    biased = played("fedavg", log, weights="uniform").models[-1]
-    assert np.abs(biased - optimum).max() > 0.05

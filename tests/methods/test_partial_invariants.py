@@ -27,7 +27,7 @@ from tests.learning.problems import (
     supervised_task,
 )
 from tests.methods.driver import Part, quadratic
-from tests.methods.personal_worlds import CASE_A, CASE_B, Reference, Story, coupled
+from tests.methods.personal_worlds import CASE_B, Reference, Story, coupled
 
 # -- random participation ----------------------------------------------------------------------------------------------
 
@@ -82,43 +82,6 @@ def test_any_participation_gives_what_the_algorithm_gives(
             np.testing.assert_allclose(story.c[-1], story.ci[-1].mean(0), rtol=1e-11, atol=1e-12)
             unchanged += [part.client for part in by_fate["kept"]]
             np.testing.assert_array_equal(story.ci[-1][unchanged], story.ci[-2][unchanged])
-
-
-def test_the_order_of_clients_changes_nothing_but_rounding() -> None:
-    """I7."""
-    rounds = [[0, 1, 2], [2, 1], [0, 2]]
-    one = Story("scaffold_p", coupled(CASE_B)).rounds(rounds)
-    other = Story("scaffold_p", coupled(CASE_B)).rounds([clients[::-1] for clients in rounds])
-    for name in ("u", "v", "c", "ci"):
-        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-14, atol=1e-15)
-
-
-def test_a_stationary_point_is_kept_by_control_variates_alone() -> None:
-    """I8: all gradients of v and the mean gradient of u vanish at the start."""
-    clients = [(1.0, 1.0, 2.0), (3.0, -1.0, 2.0)]
-    task = coupled(clients, initial=[-0.5, 2.5])
-    story = Story("scaffold_p", task).rounds([[0, 1]] * 3)
-    np.testing.assert_allclose(story.u, -0.5, rtol=1e-14)
-    np.testing.assert_allclose(story.v, 2.5, rtol=1e-14)
-    assert abs(Story("fedavg_p", task).round([0, 1]).u[1] - -0.5) > 1e-3
-
-
-def test_identical_clients_need_no_control_variates() -> None:
-    """I9."""
-    task, log = coupled([CASE_A[0]] * 3), [[0, 1, 2]] * 3
-    one, other = (Story(method, task).rounds(log) for method in ("fedavg_p", "scaffold_p"))
-    np.testing.assert_allclose(one.u, other.u, rtol=1e-14)
-    np.testing.assert_allclose(one.v, other.v, rtol=1e-14)
-
-
-def test_the_effective_step_size_is_all_that_counts_with_one_local_step() -> None:
-    """I10: halving gamma and doubling eta changes nothing for K = 1, and something for K = 2 (A1 and A2)."""
-    log = [[0, 1]] * 3
-    for method in ("fedavg_p", "scaffold_p"):
-        one = Story(method, coupled(CASE_A), K=1).rounds(log)
-        other = Story(method, coupled(CASE_A), K=1, lr=1 / 16, eta_u=2, eta_v=2).rounds(log)
-        np.testing.assert_allclose(one.u, other.u, rtol=1e-13, atol=1e-15)
-        np.testing.assert_allclose(one.v, other.v, rtol=1e-13, atol=1e-15)
 
 
 # -- reductions, bit for bit -------------------------------------------------------------------------------------------
@@ -366,30 +329,3 @@ def test_a_split_that_cannot_be_made_is_refused() -> None:
     for personal in ("head", "body"):
         with pytest.raises(UserError, match="only one layer"):
             Split(one_layer, personal, torch.device("cpu"))
-
-
-def test_only_the_shared_part_crosses_the_network() -> None:
-    """I5: elements down, up and in the prologue, by method."""
-    expected = {
-        "fedavg_p": ([1], [1]),
-        "fedsim": ([1], [1]),
-        "fedalt": ([1], [1]),
-        "fedrep": ([1], [1]),
-        "fedper": ([1], [1]),
-        "scaffold_p": ([1, 1], [1, 1]),
-    }
-    u, v = 7, 5
-    task = quadratic([[0.0] * (u + v)], names={"u": u, "v": v})
-    for name, (down, up) in expected.items():
-        method = Story(name, task).learner.station.method
-        assert [vector.elements for vector in method.download()] == [u * k for k in down]
-        assert [vector.elements for vector in method.upload()] == [u * k for k in up]
-        assert method.memories()["personal"].elements == v
-    body = Story("lg_fedavg", task).learner.station.method
-    assert [vector.elements for vector in body.download()] == [v]
-    reduced = Story("scaffold_p", task, uplink=1).learner.station.method
-    assert [vector.elements for vector in reduced.upload()] == [u]
-    prologue = reduced.prologue()
-    assert prologue is not None
-    assert [vector.elements for vector in (*prologue.download, *prologue.upload)] == [u, u]
-    assert Story("scaffold_p", task, c0="zero").learner.station.method.prologue() is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.methods.driver import quadratic
@@ -43,39 +42,6 @@ def test_iterates_of_case_a(method: str, options: dict[str, Any], expected: list
     story = Story(method, coupled(CASE_A), **options).rounds([[0, 1]] * len(expected))
     for row, numbers in zip(history(story, "uv"), expected, strict=True):
         close(row, exact(numbers))
-
-
-@pytest.mark.parametrize(
-    ("method", "client", "path"),
-    [
-        ("fedavg_p", 0, ["3/8 1/4", "5/8 27/64"]),
-        ("fedavg_p", 1, ["-3/8 0", "-9/16 3/64"]),
-        ("scaffold_p", 0, ["0 1/4", "-1/32 15/32"]),
-        ("scaffold_p", 1, ["0 0", "0 0"]),
-    ],
-)
-def test_inner_path_of_the_first_round(method: str, client: int, path: list[str]) -> None:
-    """What a client reaches after one and after two local steps."""
-    for steps, point in enumerate(path, start=1):
-        story = Story(method, coupled(CASE_A), K=steps).round([client])
-        close([story.u[1][0], story.v[1][client, 0]], exact(point))
-
-
-@pytest.mark.parametrize(
-    ("method", "options", "u", "v"),
-    [
-        ("fedavg_p", {}, -0.4396783, (2.3368441, 0.5597472)),
-        ("fedavg_p", {"gamma_u": 1 / 32, "eta_u": 4}, -0.4875896, (2.4623762, 0.5136444)),
-        ("scaffold_p", {}, -0.5, (2.5, 0.5)),
-        ("scaffold_p", {"gamma_u": 1 / 32, "eta_u": 4}, -0.5, (2.5, 0.5)),
-    ],
-)
-def test_limits_of_case_a(
-    method: str, options: dict[str, Any], u: float, v: tuple[float, float]
-) -> None:
-    """Only the control variates remove the bias of several local steps."""
-    story = Story(method, coupled(CASE_A), **options).rounds([[0, 1]] * 250)
-    np.testing.assert_allclose([story.u[-1][0], *story.v[-1][:, 0]], [u, *v], atol=6e-8)
 
 
 # -- noise (card 7.1, tape C) ------------------------------------------------------------------------------------------
@@ -136,6 +102,3 @@ def test_everything_shared() -> None:
     paper.rounds([[0, 1]] * 200)
     close([paper.u[-1], *paper.ci[-1]], [-0.5, -1.5, 1.5], rel=1e-10)
     close(paper.c[-1], 0, rel=0)
-
-
-# -- statistics (card 7.4) ---------------------------------------------------------------------------------------------

@@ -23,13 +23,3 @@ def test_a_step_is_the_mean_of_the_batch_at_one_model() -> None:
         assert [start for _, start, *_ in updates] == [before] * 4
         change = sum(model - start for _, start, model, _ in updates) / 4
         assert after == pytest.approx(before + 0.7 * change, rel=1e-12)
-
-
-def test_a_batch_of_one_is_asynchronous_sgd_without_stale_updates() -> None:
-    rennala = quadratics(
-        FAST, {"name": "rennala"}, schedule={"name": "rennala", "batch": 1}, until_s=60
-    )
-    limited = {"name": "async", "max_staleness": 0, "next_client": "same"}
-    asynchronous = quadratics(FAST, {"name": "async_sgd"}, schedule=limited, until_s=60)
-    assert rennala.w == asynchronous.w
-    assert len(rennala.w) > 10

@@ -28,11 +28,3 @@ def test_a_step_is_the_mean_of_the_table() -> None:
         assert after == pytest.approx(x, rel=1e-10)
     # In every round each client makes one version, the first of which also collects.
     assert restarts[:6] == [True, False, False, True, False, False]
-
-
-def test_full_rounds_are_fedavg() -> None:
-    ringleader = quadratics(
-        [1.0, 2.0, 3.0], {"name": "ringleader"}, rounds=5, schedule={"name": "sync"}
-    )
-    fedavg = quadratics([1.0, 2.0, 3.0], {"name": "fedavg", "weights": "uniform"}, rounds=5)
-    assert ringleader.w == pytest.approx(fedavg.w, rel=1e-12)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.methods.driver import Part, Player, Round, close, play, quadratic, x_of
+from tests.methods.driver import Part, Player, Round, close, play, x_of
 from tests.methods.problems import LOG, LOGS, q2, q3
 
 FAMILY = ("fedsum_b", "fedsum", "fedsum_cr")
@@ -74,21 +74,6 @@ def test_a_decaying_learning_rate(
     np.testing.assert_allclose(values, expected, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("method", "expected"),
-    [
-        ("fedsum_b", [1.2, 1.386667, 0.885333, 0.538667]),
-        ("fedsum", [1.1922222, 1.3675469, 0.8973029, 0.5771654]),
-        ("fedsum_cr", [1.1922222, 1.3675469, 0.9005419, 0.5737163]),
-    ],
-)
-def test_a_late_joiner(method: str, expected: list[float]) -> None:
-    """Problem of section 7.3, to the decimals of the card."""
-    log: list[Round] = [[0, 1], [0], [1, 2], [0, 2]]
-    values = x_of(method, q3(), log, steps=2)
-    np.testing.assert_allclose(values, expected, rtol=0, atol=5.1e-7)
-
-
 @settings(max_examples=20)
 @given(LOGS, st.integers(1, 3), st.sampled_from(FAMILY))
 def test_any_participation_gives_what_the_algorithms_give(
@@ -131,31 +116,6 @@ def written_out(
         x -= lr * steps / clients * y
         iterates.append(x)
     return iterates
-
-
-def test_rare_clients_do_not_bias_the_family() -> None:
-    """Client 1 every round, client 2 every fourth: the family finds -0.5, FedAvg an orbit far from it."""
-    log: list[Round] = [[0, 1] if t % 4 == 3 else [0] for t in range(300)]
-    for method in FAMILY:
-        x = play(method, q2(), log, lr=0.05).x
-        assert x[100] == pytest.approx(-0.49998, abs=1e-5)
-        assert x[300] == pytest.approx(-0.5, abs=1e-12)
-    x = play("fedavg", q2(), log, lr=0.05).x
-    np.testing.assert_allclose(x[-4:], [0.375992, 0.407193, 0.436833, 0.343150], atol=5.1e-7)
-
-
-@settings(max_examples=20)
-@given(LOGS, st.integers(1, 3), st.sampled_from(FAMILY))
-def test_invariants_of_every_round(log: list[list[int]], steps: int, method: str) -> None:
-    """y is the sum of all h_i; x moves by -(gamma / N) y."""
-    player = Player(method, q3(), steps=steps, lr=0.05, server_lr=1.5)
-    gamma = 1.5 * 0.05 * steps
-    for clients in log:
-        player.aggregate([player.dispatch(client) for client in clients])
-        state = player.played.states
-        y = state[-1]["merged"].numpy()
-        close(player.played.memory("gradient").sum(0), y)
-        close(state[-1]["model"].numpy() - state[-2]["model"].numpy(), -gamma / 3 * y)
 
 
 @st.composite
@@ -208,21 +168,6 @@ def test_one_step_makes_the_variants_the_same(log: list[list[int]]) -> None:
     for other in ("fedsum", "fedsum_cr", "mifa"):
         close(play(other, q3(), log).x, first)
     close(play("scaffold", q3(), log).x, play("fedvarp", q3(), log).x)
-
-
-def test_the_optimum_is_a_fixed_point() -> None:
-    """From h_i = grad f_i(x*) and y = 0, x stays for any participants; FedAvg and MIFA drift away with K > 1."""
-    log: list[Round] = [[0, 1]] + [[0], [1], [], [0, 1], [1]] * 2
-    at_optimum = quadratic([1.0, -1.0], [1.0, 3.0], -0.5)
-    for method in FAMILY:
-        close(play(method, at_optimum, log, steps=1).x, np.full(len(log) + 1, -0.5))
-    settled: list[Round] = [[0, 1]] * 80
-    for method in FAMILY:
-        x = play(method, q2(), [*settled, *log], steps=4, lr=0.05).x[80:]
-        np.testing.assert_allclose(x, -0.5, atol=1e-9)
-    for method in ("fedavg", "mifa", "fedvarp"):
-        drifting = play(method, at_optimum, log, steps=4, lr=0.05).x
-        assert np.abs(drifting + 0.5).max() > 1e-3
 
 
 def test_a_client_drawn_twice_has_one_memory() -> None:

@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedsim
-from fedsim.analysis.statistics import delays
 from fedsim.errors import UserError
-from fedsim.vocabulary.outcomes import Outcome
 from tests.methods.driver import close
 from tests.methods.simulated import Simulated, simulate, world
 from tests.simulation.harness import online_bundle
@@ -28,17 +26,6 @@ LOG = [[0], [1], [0], [0, 1]]
 
 
 # -- iterates through scenarios --------------------------------------------------------------------
-
-
-def test_fedsum_in_a_run_folder(tmp_path: Path) -> None:
-    """The model, the delays and the bytes that a run leaves behind."""
-    run = fedsim.run(world(*Q2, method="fedsum", rounds=LOG, steps=2), tmp_path / "run")
-    close(run.model()["x"].item(), -0.01897981328125)
-    measured_delays = delays(run.dispatches, clients=2, updates=4)
-    assert measured_delays.tau.tolist() == [1, 1, 1, 0]
-    assert (measured_delays.tau_max, measured_delays.tau_avg) == (1, 0.75)
-    assert (run.dispatches["bytes_down"] == 16).all()
-    assert (run.dispatches["bytes_up"] == 8).all()
 
 
 EMPTY_ROUNDS = {"schedule": {"name": "sync", "min_updates": 0}}
@@ -58,20 +45,6 @@ def test_steps_on_empty_rounds_are_the_schedules_choice() -> None:
         scenario["server"]["method"] = {"name": method}
         scenario["server"]["selection"] = {"name": "scripted", "rounds": rounds}
         close(simulate(scenario).x[1:], expected)
-
-
-def test_empty_rounds_of_generalized_fedavg() -> None:
-    """O9: counted, through a schedule that closes them with an update."""
-    method = {
-        "name": "generalized_fedavg",
-        "every_rounds": 2,
-        "amplification": 10,
-        "empty_rounds": "count",
-    }
-    rounds: list[list[int]] = [[0], [], [1], [0]]
-    scenario = world([1.0, 3.0], method=method, rounds=rounds)
-    scenario["server"] |= EMPTY_ROUNDS
-    close(simulate(scenario).x, [0, 0.1, 1.0, 1.2, 2.8])
 
 
 def test_one_availability_cycle_comes_from_the_trace(tmp_path: Path) -> None:
@@ -134,13 +107,8 @@ def limited(
     ("method", "expected"),
     [
         ({"name": "fedavg", "weights": "uniform"}, [7 / 16, 67 / 256]),
-        ({"name": "fedlga"}, [23 / 64, 979371 / 4194304]),
-        ({"name": "fedlga", "sign": -1}, [33 / 64, 1200355 / 4194304]),
         ({"name": "fedlga", "grad_source": "last_grad"}, [107 / 256, 274097415 / 1073741824]),
-        ({"name": "fedlga", "hessian": "identity"}, [1 / 8, 1 / 64]),
-        ({"name": "fednova", "weights": "uniform"}, [11 / 24, 199 / 576]),
         ({"name": "scaffold"}, [7 / 16, 69 / 256]),
-        ({"name": "rescale", "weights": "uniform"}, [1 + (-7 / 8 - 3 / 4) / 2]),
     ],
 )
 def test_partial_work_by_a_deadline(method: dict[str, Any], expected: list[float]) -> None:
@@ -152,41 +120,6 @@ def test_partial_work_by_a_deadline(method: dict[str, Any], expected: list[float
     assert ran.dispatches["steps_done"].tolist() == [3, 1] * len(expected)
     assert (ran.dispatches["steps_assigned"] == 3).all()
     close(ran.x[1:], expected)
-
-
-MLP_BYTES = 1_272_040
-
-
-def test_epochs_by_a_deadline(tmp_path: Path) -> None:
-    """Card, section 10.3: an MLP of 318,010 parameters, 1,200 samples, E = 5, a deadline of 8 s."""
-    scenario = {
-        "name": "responding-time",
-        "task": {"name": "timing", "clients": 4, "parameters": 318_010, "samples": 1200},
-        "training": {"batch_size": 10, "local_epochs": 5},
-        "devices": {
-            "compute": {"name": "values", "step": [0.6 / 120, 1.2 / 120, 3.6 / 120, 6.0 / 120]},
-            "network": {"name": "static", "latency": 0, "down": "10Mbps", "up": "5Mbps"},
-        },
-        "server": {
-            "method": {"name": "fedlga"},
-            "schedule": {"name": "sync", "deadline": 8},
-            "partial_work": "send",
-            "foresight": True,  # as the card assumes
-            "partial_unit": "epoch",
-            "selection": {"name": "scripted", "rounds": [[0, 1, 2, 3]]},
-        },
-        "stop": {"rounds": 1},
-    }
-
-    run = fedsim.run(scenario, tmp_path / "epochs")
-    rows = run.dispatches.sort_values("client_id")
-    assert rows["steps_done"].tolist() == [600, 480, 120, 0]
-    assert rows["arrived_s"].to_numpy()[:3] == pytest.approx(
-        [6.052896, 7.852896, 6.652896], abs=1e-9
-    )
-    assert rows["outcome"].tolist() == ["aggregated"] * 3 + ["dropped"]
-    assert run.aggregations["time_s"].tolist() == pytest.approx([7.852896], abs=1e-9)
-    assert (rows["bytes_down"] == MLP_BYTES).all()
 
 
 def test_drawn_steps_reach_the_method() -> None:
@@ -213,16 +146,7 @@ def test_drawn_steps_reach_the_method() -> None:
         ({"name": "fedsum_cr"}, 1, 1, 2 * 3 / 192),
         ({"name": "scaffold"}, 2, 2, 2 * 2 / 192),
         ({"name": "scaffold", "uplink": 1}, 2, 1, 2 * 2 / 192),
-        ({"name": "mifa"}, 1, 1, 0),
-        ({"name": "fedvarp"}, 1, 1, 0),
-        ({"name": "fedau"}, 1, 1, 0),
-        ({"name": "fedawe"}, 1, 1, 0),
-        ({"name": "fednova"}, 1, 1, 0),
-        ({"name": "fedlga"}, 1, 1, 0),
         ({"name": "fedlga", "grad_source": "last_grad"}, 1, 2, 1),
-        ({"name": "rescale"}, 1, 1, 0),
-        ({"name": "generalized_fedavg"}, 1, 1, 0),
-        ({"name": "wait"}, 1, 1, 0),
     ],
 )
 def test_bytes_and_the_time_they_take(
@@ -326,7 +250,7 @@ def simulate_turbulence(method: dict[str, Any], turbulence: dict[str, Any]) -> S
     return simulate(scenario)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(turbulent(), st.sampled_from([*FAMILY, "scaffold", "mifa", "fedvarp"]))
 def test_dropped_and_late_updates_leave_everybody_consistent(
     turbulence: dict[str, Any], method: str
@@ -341,24 +265,6 @@ def test_dropped_and_late_updates_leave_everybody_consistent(
         np.testing.assert_allclose(ran.memory("control").mean(0), server["control"], atol=1e-10)
     else:
         np.testing.assert_allclose(ran.memory("latest").mean(0), server["mean"], atol=1e-10)
-
-
-def test_the_turbulence_is_real() -> None:
-    """The outcomes that the test above is about do occur."""
-    seen: set[str] = set()
-    for schedule in ({"name": "sync", "over_selection": 1.5, "deadline": 6}, {"name": "buffered"}):
-        turbulence = {
-            "schedule": schedule,
-            "failures": {"crash_rate": 100.0, "upload_loss": 0.3},
-            "partial_work": "drop",
-            "seed": 3,
-            "step": [0.5, 1.0, 2.5, 4.0],
-        }
-        ran = simulate_turbulence({"name": "fedsum"}, turbulence)
-        seen |= {Outcome(value).label for value in ran.dispatches["outcome"]}
-        if schedule["name"] == "buffered":
-            assert (ran.dispatches["staleness"] > 0).any()
-    assert {"aggregated", "late", "dropped", "unfinished"} <= seen
 
 
 # -- schedules -------------------------------------------------------------------------------------
