@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -365,62 +364,6 @@ def test_a_complete_run_that_lacks_a_file_is_mended_by_what_the_message_says(
     command = refused.stderr.partition("repeat the run: fedsim ")[2].split()
     assert invoke(*command).exit_code == 0
     assert table.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("compute.step=1e12", "1000000000000.0 is longer than a hundred years"),
-        # The median may be given, and the slowest client's draw would pass the end of the clock.
-        ("compute={name: lognormal, median: 3e9, sigma: 4}", "the step time of client"),
-        ("network={latency: 1e300, down: 1, up: 1}", "1e+300 is longer than a hundred years"),
-        ("network.latency={name: lognormal, median: 3e9, sigma: 500}", "latency of client 0 is"),
-        ("network={name: shared, down: 1e-308, up: 1e-308}", None),
-        ("network={down: 1e300, up: bundle, up_ratio: 1e300}", None),
-        ("compute={name: lognormal, median: 0, redraw: 1}", None),
-        ("compute={name: normal, mean: 3e9, cv: 1e305}", "the step time of client 0 is inf s"),
-        ("compute.jitter.cv=1e200", "jitter.cv=1e200: must be less than or equal to 1000"),
-        ("compute.stragglers={probability: 1, slowdown_max: 1e300}", "less than or equal to 1"),
-        ("failures.crash_rate=1e-300", None),
-    ],
-)
-def test_figures_beyond_all_measure_are_refused_or_simulated_and_never_warned_of(
-    run: Callable[..., Result], change: str, message: str | None
-) -> None:
-    text = PARABOLAS.replace("{rounds: 2}", "{rounds: 2, simulated_time: 1d}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        result = run(text, "-s", f"devices.{change}")
-    if message is None:
-        assert result.exit_code == 0, result.output
-    else:
-        assert_refused(result, message)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "training.local_steps",
-        "training.batch_size",
-        "training.local_epochs",
-        "task.samples",
-        "task.clients",
-    ],
-)
-def test_numbers_that_no_machine_counts_are_refused(
-    run: Callable[..., Result], change: str
-) -> None:
-    text = PARABOLAS.replace("training: {local_steps: 2}", "").replace(
-        "name: quadratic, centers: [1, 2, 3]", "name: timing, clients: 3"
-    )
-    assert run(text, "-o", "sound").exit_code == 0
-    assert_refused(run(text, "-s", f"{change}=1{'0' * 30}"), "0: must be less than or")
-
-
-def test_no_message_steers_the_terminal(run: Callable[..., Result]) -> None:
-    result = run('"a\\x1b[31mb": 1\n' + PARABOLAS)
-    assert_refused(result, "a\\x1b[31mb: unknown key")
-    assert "\x1b" not in result.stderr
 
 
 def test_a_model_larger_than_the_memory_is_refused(run: Callable[..., Result]) -> None:

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from importlib.metadata import version
-from pathlib import Path
 
 import click
 import pytest
@@ -41,16 +40,6 @@ def test_every_command_of_this_installation_has_help(name: str) -> None:
 
 def test_version() -> None:
     assert run("--version").output == f"fedsim {version('fedsim-des')}\n"
-
-
-def test_the_launcher_of_the_checkout_is_the_command(checkout: Path) -> None:
-    result = subprocess.run(
-        [sys.executable, str(checkout / "cli.py"), "--version"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert result.stdout == f"fedsim {version('fedsim-des')}\n"
 
 
 @pytest.mark.parametrize(
@@ -165,10 +154,3 @@ def test_with_json_errors_are_json(arguments: tuple[str, ...]) -> None:
     (error,) = json.loads(result.stdout)["errors"]
     assert error["message"]
     assert not result.stderr.startswith("error")
-
-
-def test_a_closed_standard_output_is_no_error() -> None:
-    """As cron wrappers and service managers start programs; Python then has no sys.stdout."""
-    command = f"exec {sys.executable} -m fedsim scenario check quickstart >&-"
-    result = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False)
-    assert (result.returncode, result.stderr) == (0, "")

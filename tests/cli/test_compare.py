@@ -11,9 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from fedsim.analysis.comparison import Comparison, Target, compare
-from fedsim.analysis.comparison.facts import COSTS
 from fedsim.analysis.comparison.headline import headline
-from fedsim.cli.compare import _COSTS, _print, _renaming, command
+from fedsim.cli.compare import _print, _renaming, command
 from fedsim.errors import UserError
 from fedsim.sweeps import Sweep
 from fedsim.vocabulary.formatting import format_mean
@@ -82,10 +81,6 @@ def test_options_of_the_command(pair: list[str], tmp_path: Path) -> None:
     assert (tmp_path / "out" / "curves.png").stat().st_size > 5000
 
 
-def test_the_axes_of_the_option_are_those_of_a_figure() -> None:
-    assert tuple(COSTS) == _COSTS
-
-
 @pytest.mark.parametrize(
     ("text", "old", "new"),
     [
@@ -121,19 +116,6 @@ def test_an_unknown_label_suggests_the_variant_that_it_names() -> None:
     assert "--labels fedprox=FedProx" in (caught.value.hint or "")
 
 
-def test_long_names_wrap_in_a_narrow_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    names = ("simulated_time_weighted", "another_very_long_name")
-    goals = tuple(Target("accuracy", value) for value in (0.3, 0.5, 0.8))
-    _print(of(*map(run, names), goals=goals), Path("page"))
-    lines = [line for line in capsys.readouterr().out.splitlines() if "│" in line]
-    shown = "".join(line.split("│")[0].strip() for line in lines)
-    assert shown == "".join(names)
-    assert max(map(len, lines)) <= 80
-
-
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
@@ -154,18 +136,3 @@ def test_mistakes_name_the_option(
     pair: list[str], tmp_path: Path, option: str, value: str, message: str
 ) -> None:
     assert_refused(invoke("compare", *pair, "-o", tmp_path / "out", option, value), message)
-
-
-def test_all_missing_folders_are_named(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    paths = [tmp_path / "a", tmp_path / "file", tmp_path / "b"]
-    assert_refused(
-        invoke("compare", *paths),
-        f"{paths[0]}: no such folder",
-        f"{paths[1]}: is a file, not a folder",
-        f"{paths[2]}: no such folder",
-    )
-    result = invoke("traces", "inspect", "builtin:phones_week", paths[0], paths[2])
-    assert_refused(result, f"{paths[0]}: no such trace", f"{paths[2]}: no such trace")
-    result = invoke("traces", "inspect", "builtin:phones_week", "--plot", paths[0])
-    assert_refused(result, f"{paths[0]}: the name has no suffix", "use .html, .png")

@@ -160,13 +160,6 @@ def test_the_parts_of_a_kind_are_listed(name: str) -> None:
     assert set(json.loads(invoke("describe", name, "--json").stdout)) == set(CATALOG.parts("model"))
 
 
-def test_what_a_parameter_can_be_is_described() -> None:
-    (star,) = describe("star")
-    assert (star["kind"], star["written_in"]) == ("topology of shared", "devices.network.topology")
-    assert "sites" in [row["key"] for row in star["parameters"]]
-    assert "name" not in [row["key"] for row in star["parameters"]]
-
-
 @pytest.mark.parametrize("name", ["topology", "devices.network.topology"])
 def test_all_values_of_a_parameter_are_described(name: str) -> None:
     described = {one["name"]: one for one in describe(name)}
@@ -194,21 +187,3 @@ def test_all_values_of_a_parameter_are_described(name: str) -> None:
 def test_what_a_part_needs_is_said(part: str, need: str) -> None:
     printed = invoke("describe", *part.split()).stdout
     assert (f"\n  {need}" in printed) if need else ("\nneeds\n" not in printed)
-
-
-@pytest.mark.parametrize(
-    ("part", "units"),
-    [
-        ("sync", "Without a unit, a duration is in seconds."),
-        ("static", "Without a unit, a rate is in bits per second."),
-        ("timing", "Without a unit, a size is in bytes."),
-        ("fedavg", None),
-    ],
-)
-def test_the_units_of_plain_numbers_are_named(part: str, units: str | None) -> None:
-    said = [
-        line.strip()
-        for line in invoke("describe", part).output.splitlines()
-        if "Without a unit, " in line
-    ]
-    assert said == ([] if units is None else [units])

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -53,24 +49,6 @@ def test_in_a_terminal_a_page_is_rendered(monkeypatch: pytest.MonkeyPatch) -> No
     assert "**sync**" not in text
     # A link names the page that it leads to.
     assert "method (reference/methods.md)" in " ".join(text.split())
-
-
-def test_the_pager_shows_no_escape_codes(monkeypatch: pytest.MonkeyPatch) -> None:
-    # less shows them as text, unless LESS or an option says otherwise.
-    monkeypatch.delenv("LESS", raising=False)
-    monkeypatch.delenv("PAGER", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "fedsim", "docs", "index"]
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:
-        os.close(theirs)
-        shown = b""
-        while b"fedsim" not in shown:
-            shown += os.read(ours, 4096)
-        os.write(ours, b"q" * 10)
-        process.wait(30)
-    os.close(ours)
-    assert b"ESC" not in shown
 
 
 def test_an_unknown_page_is_one_error() -> None:
@@ -128,18 +106,3 @@ def test_the_python_page_has_the_docstrings() -> None:
     assert "### `fedsim.run`\n" in text
     assert "Run a scenario into a run folder." in text
     assert "aggregate(self, server" in text
-
-
-def test_comments_are_left_out() -> None:
-    assert not [name for name, page in docs.pages().items() if "<!--" in docs.text(page)]
-
-
-def test_the_python_page_needs_no_extra(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name in [name for name in sys.modules if name.startswith(("flwr.", "fedsim.flower"))]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "flwr", None)
-    text = docs.text(docs.find("python"))
-    assert "### `fedsim.flower.run`\n\nNot available here. fedsim flower: Flower " in text
-    assert "### `fedsim.scheduling.base.Schedule`" in text

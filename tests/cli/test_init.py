@@ -11,7 +11,6 @@ from ruamel.yaml import YAML
 
 from fedsim import bundled
 from fedsim.errors import UserError
-from tests.cli.invoking import assert_refused, invoke
 from tests.docs.pages import blocks, commands, exit_code, working_in
 
 
@@ -53,32 +52,11 @@ def test_the_commands_of_a_templates_readme_run(
                     assert exit_code(text, *short_run) == 0, text
 
 
-@pytest.mark.parametrize("name", ["s.yaml", "s.yml", "notes.txt"])
-def test_a_file_is_not_a_project_folder(name: str, tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
-    result = invoke("init", tmp_path / name, "--template", "sweep")
-    free = (tmp_path / name).with_suffix("")
-    assert_refused(
-        result,
-        f"{name}: give a folder, not a file",
-        f"fedsim init {free} --template sweep;",
-    )
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
-
-
 def test_no_file_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "scenario.yaml").write_text("mine")
     assert exit_code(f"fedsim init {tmp_path}") == 2
     assert [path.name for path in tmp_path.iterdir()] == ["scenario.yaml"]
     assert (tmp_path / "scenario.yaml").read_text() == "mine"
-
-
-def test_another_folder_is_suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for folder, other in (("my study", "'my study-project'"), (".", "my-project")):
-        assert exit_code(f"fedsim init '{folder}'") == 0
-        result = invoke("init", folder, "-t", "sweep")
-        assert_refused(result, f"choose another folder: fedsim init {other} --template sweep\n")
 
 
 def test_an_unknown_template_suggests_the_nearest() -> None:

@@ -45,16 +45,6 @@ def test_a_folder_of_something_else_is_never_overwritten(
     assert (tmp_path / "thesis" / "chapter1.tex").read_text() == "x"
 
 
-def test_an_output_folder_below_a_file(run: Callable[..., Result]) -> None:
-    assert_refused(run(PARABOLAS, "-o", "s.yaml/out"), "s.yaml/out: cannot write")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_folder(run: Callable[..., Result], tmp_path: Path) -> None:
-    (tmp_path / "locked").mkdir(mode=0o500)
-    assert_refused(run(PARABOLAS, "-o", "locked/out"), "locked/out: cannot write")
-
-
 def test_a_run_is_exported(tmp_path: Path) -> None:
     run = build_run(tmp_path / "run", clients=25, hours=24, asynchronous=True, seed=3)
     out = tmp_path / "deep" / "timeline.json"

@@ -80,27 +80,6 @@ def test_a_target_that_the_initial_model_reaches_is_named(run: Callable[..., Res
     assert "no update was aggregated" not in result.stderr
 
 
-def test_rounds_are_counted_only_where_there_are_rounds(run: Callable[..., Result]) -> None:
-    for number, (server, said) in enumerate((("fedavg", True), ("fedasync", False))):
-        result = run(PARABOLAS, "-s", f"server.method={server}", "-o", str(number))
-        assert result.exit_code == 0, result.output
-        assert ("│ rounds" in result.stdout) == said
-        assert "model versions" in result.stdout
-
-
-def test_a_users_method_is_named_if_the_model_is_not_finite(run: Callable[..., Result]) -> None:
-    Path("own.py").write_text(
-        "from fedsim.methods.fedavg import FedAvg\n"
-        "class Nan(FedAvg):\n"
-        "    def aggregate(self, state, updates):\n"
-        "        return {name: value * float('nan') for name, value in super().aggregate(state, updates).items()}\n",
-        encoding="utf-8",
-    )
-    result = run(DIGITS, "-s", "server.method={name: own.py:Nan}")
-    assert result.exit_code == 0, result.output
-    assert "own.py:Nan returns finite numbers, or try a smaller learning rate" in result.stderr
-
-
 def test_a_timing_only_run_has_its_steady_throughput(run: Callable[..., Result]) -> None:
     """Every round takes two steps of 1 s, and 64 µs of transfers, for three updates."""
     result = run(PARABOLAS.replace("rounds: 2", "rounds: 200"), "--timing-only")

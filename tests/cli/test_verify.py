@@ -85,16 +85,3 @@ def test_the_commands_for_a_damaged_bundle_restore_it(kind: str, tmp_path: Path)
     words = shlex.split(hint.rpartition("create it again: fedsim ")[2])
     assert invoke(*words).exit_code == 0
     assert invoke("verify", bundle).exit_code == 0
-
-
-def test_a_damaged_bundle_of_the_installation_is_installed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site = tmp_path / "traces" / "phones_week"
-    shutil.copytree(bundled.resolved("builtin:phones_week"), site)
-    (site / "compute.parquet").write_bytes(b"")
-    monkeypatch.setattr(bundled, "HERE", tmp_path)
-    result = invoke("verify", site)
-    assert result.stdout.splitlines()[-1] == (
-        "  install fedsim again: pip install --force-reinstall --no-deps fedsim-des"
-    )

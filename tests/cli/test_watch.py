@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,19 +83,6 @@ def test_a_run_that_failed_at_once_shows_its_error_alone(tmp_path: Path) -> None
     assert line == "out: failed, ZeroDivisionError: division by zero\n"
 
 
-def test_a_run_that_writes_nothing_is_noticed(run: RunFolder) -> None:
-    run.update_info(status=Status.RUNNING)
-    (run.path / ".owner.json").write_text(
-        json.dumps({"host": "elsewhere", "pid": 1, "since": "now"})
-    )
-    line = invoke("watch", run.path, "--once").stdout
-    assert line.startswith("run: running, ")
-    assert "no news" not in line
-    for path in run.path.iterdir():
-        os.utime(path, (time.time() - 600,) * 2)
-    assert "no news for 10 min" in invoke("watch", run.path, "--once").stdout
-
-
 def test_a_sweep_has_a_line_per_run(run: RunFolder) -> None:
     sweep = run.path.parent
     entries = [SweepEntry(name, seed, {}, "") for seed, name in enumerate(("run", "later"))]
@@ -113,25 +97,6 @@ def test_a_sweep_has_a_line_per_run(run: RunFolder) -> None:
     assert last == f"compare the runs with: fedsim compare {sweep}"
     run.update_info(status=Status.FAILED, error="UserError: stalled")
     *_, last = invoke("watch", sweep).stdout.splitlines()
-    assert last == "after fixing the cause, repeat the command of the sweep"
-
-
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_run_of_a_sweep_that_was_refused_before_it_had_a_folder_has_failed(
-    jobs: str, tmp_path: Path
-) -> None:
-    sweep = "sweep: {grid: {server.selection.cohort: [2, 50, 60]}}\n"
-    (tmp_path / "own.yaml").write_text(PARABOLAS + sweep)
-    options = ("-o", tmp_path / "out", "--jobs", jobs)
-    assert invoke("sweep", tmp_path / "own.yaml", *options).exit_code == 2
-    assert len(list((tmp_path / "out").glob("*/run.json"))) == 1
-    *lines, last = invoke("watch", tmp_path / "out").stdout.splitlines()
-    assert [line.partition(",")[0] for line in lines] == [
-        "cohort2_seed0: complete",
-        "cohort50_seed0: failed",
-        "cohort60_seed0: failed",
-    ]
-    assert "a cohort of 50 cannot be drawn from 3 clients" in lines[1]
     assert last == "after fixing the cause, repeat the command of the sweep"
 
 

@@ -66,15 +66,6 @@ def test_a_run_killed_before_it_began_can_be_run_again(tmp_path: Path) -> None:
     assert fedsim.run(digits(stop={"rounds": 1}), path).status is Status.COMPLETE
 
 
-def test_a_failed_run_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    path.mkdir()
-    (path / "run.json").write_text('{"format": 1, "status": "failed"}')
-    with pytest.raises(UserError, match="not a run folder"):
-        fedsim.run(digits(stop={"rounds": 1}), path, overwrite=True)
-    assert [item.name for item in path.iterdir()] == ["run.json"]
-
-
 def test_links_in_a_run_folder_are_not_written_through(tmp_path: Path) -> None:
     """Neither those under the names of results, nor those under names of temporary files."""
     victim, path = tmp_path / "victim", tmp_path / "run"
@@ -179,12 +170,6 @@ def test_a_killed_run_is_resumed_to_the_same_bits(
     assert fedsim.resume(killed).info == resumed.info
 
 
-def test_clients_without_tests_of_their_own_cannot_be_measured(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"evaluation\.per_client: .* no separate test samples"):
-        fedsim.run(digits(evaluation={"per_client": True}), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 NORMED = """
 import torch
 from torch import nn
@@ -243,13 +228,6 @@ def test_a_mini_batch_of_one_sample_is_refused_where_the_model_needs_two(
     assert str(refusal.value.hint).startswith("set training.last_batch to drop, ") == drops
     if drops:
         fedsim.run(normed(tmp_path, **training, last_batch="drop"), tmp_path / "dropping")
-
-
-def test_a_mistake_that_the_learner_finds_leaves_nothing_behind(tmp_path: Path) -> None:
-    world = normed(tmp_path, batch_size=17, executor="stacked")
-    with pytest.raises(UserError, match="cannot train several clients"):
-        fedsim.run(world, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_told_to_stop_while_it_is_prepared_is_interrupted(

@@ -80,13 +80,6 @@ def test_needs(name: str, params: Any, optimizer: Any, schedule: str, places: li
         raise_all(errors)
 
 
-def test_messages_name_the_method_and_the_reason() -> None:
-    (error,) = unmet(made("scaffold", MOMENTUM, uplink=1), "sync")
-    assert error.message.startswith("SCAFFOLD needs plain SGD: with uplink: 1 ")
-    (error,) = unmet(made("fednova", ADAM), "sync")
-    assert error.message.startswith("FedNova does not work with adam: ")
-
-
 def test_every_method_declares_schedules_that_exist() -> None:
     for method in CATALOG.parts("method").values():
         (schedule,) = method.paper_schedules
@@ -157,11 +150,6 @@ def test_what_cannot_work_is_refused(scenario: dict[str, Any], message: str) -> 
         check(read_scenario(scenario))
 
 
-def test_with_replacement_a_cohort_may_exceed_the_clients() -> None:
-    selection = {"name": "uniform_with_replacement", "cohort": 4}
-    check(read_scenario(timing(server={"selection": selection})))
-
-
 @pytest.mark.parametrize(
     ("target", "message"),
     [
@@ -186,11 +174,6 @@ def test_a_target_that_is_never_reached_is_refused(target: Any, message: str) ->
     check(read_scenario(scenario | {"stop": {"rounds": 1, "target": {"accuracy": 0.8}}}))
     with pytest.raises(UserError, match=message):
         check(read_scenario(scenario | {"stop": {"rounds": 1, "target": target}}))
-
-
-def test_the_first_of_two_reasons_is_given() -> None:
-    method = made("scaffold_p", PLAIN, keep_v_on_drop=True, uplink=1)
-    assert method.only_synchronous.startswith("with keep_v_on_drop")
 
 
 def test_methods_and_metrics_are_read_without_torch() -> None:

@@ -96,16 +96,6 @@ def test_draws_with_replacement_count_as_recorded(tmp_path: Path) -> None:
     assert learned.model()["x"].item() == pytest.approx(5.5 / 3, rel=1e-12)
 
 
-def test_a_timeline_is_not_measured_without_end(tmp_path: Path) -> None:
-    recorded = fedsim.run(quadratic([[0], [1]]), tmp_path / "recorded")
-    scenario = quadratic([[0], [1]], evaluation={"every": "1us"})
-    with pytest.raises(
-        UserError, match=r"evaluation\.every: an interval of 1 µs gives 6,000,256 evaluations"
-    ):
-        fedsim.run(scenario, tmp_path / "learned", timeline=recorded)
-    assert not (tmp_path / "learned").exists()
-
-
 def changed(section: str, **values: Any) -> dict[str, Any]:
     scenario = digits()
     scenario[section] = {**scenario[section], **values}

@@ -15,7 +15,6 @@ from fedsim.cli import cli
 from fedsim.errors import UserError
 from fedsim.runs import Status
 from fedsim.runs.verification import verify_run_folder
-from fedsim.scheduling.selections.uniform import Uniform
 from tests.composition.interrupting import interrupted
 from tests.composition.worlds import digits
 
@@ -151,18 +150,3 @@ def test_a_timeline_that_is_not_repeated_is_one_error_and_loses_nothing(
     assert f"fedsim run {path / 'scenario.yaml'} -o NEW_FOLDER" in result.stderr
     after = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
     assert after == before
-
-
-def test_a_timeline_that_is_not_repeated_without_own_parts_may_be_another_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedsim.composition.execution.CHECKPOINT_INTERVAL_S", 0.0)
-    path = tmp_path / "run"
-    interrupted(path, rounds=30)
-    draw = Uniform.draw
-    monkeypatch.setattr(Uniform, "draw", lambda self, count: draw(self, count)[::-1])
-    with pytest.raises(UserError, match="does not repeat the timeline") as caught:
-        fedsim.resume(path)
-    assert "resume it with the versions in run.json" in str(caught.value.hint)
-    monkeypatch.undo()
-    assert fedsim.resume(path).status is Status.COMPLETE

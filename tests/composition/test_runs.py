@@ -13,7 +13,6 @@ from ruamel.yaml import YAML
 
 import fedsim
 from fedsim.errors import UserError
-from fedsim.learning.kernels.loop import BoundModule
 from fedsim.runs import Run
 from tests.composition.worlds import digests, digits, quadratic
 
@@ -88,35 +87,6 @@ def test_the_size_of_a_model_that_is_only_timed_may_be_given_in_bytes(tmp_path: 
     for both in ("task.parameters=5", "task.names={head: 1000000}"):
         with pytest.raises(UserError, match=r"give size or .*, not both"):
             fedsim.run(world, tmp_path / "both", overrides=["task.size=25MB", both])
-
-
-def test_a_method_keeps_the_devices_as_they_are(whole: Run, tmp_path: Path) -> None:
-    """Common random numbers: the k-th dispatch of a client computes as long under another selection."""
-    one = whole.dispatches
-    other_world = digits(seed=0, server={"selection": {"name": "uniform", "cohort": 9}})
-    other = fedsim.run(other_world, tmp_path / "two", timing_only=True).dispatches
-    keys = ["client_id", "sequence"]
-    both = one.merge(other, on=keys, suffixes=("", "_other"))
-    both = both.dropna(subset=["computed_s", "computed_s_other"])
-    assert len(both) > 10
-    assert (both.computed_s - both.downloaded_s).to_numpy() == pytest.approx(
-        (both.computed_s_other - both.downloaded_s_other).to_numpy(), abs=1e-9
-    )
-
-
-def test_the_batch_of_an_evaluation_is_as_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[int] = []
-    forward = BoundModule.forward
-
-    def spy(self: BoundModule, inputs: torch.Tensor) -> torch.Tensor:
-        seen.append(len(inputs))
-        return forward(self, inputs)
-
-    monkeypatch.setattr(BoundModule, "forward", spy)
-    fedsim.run(digits(stop={"rounds": 1}, evaluation={"batch_size": 100}), tmp_path / "run")
-    assert set(seen) == {100, 59}
 
 
 def test_only_images_are_augmented_and_nothing_is_left_behind(tmp_path: Path) -> None:

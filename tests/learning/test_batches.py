@@ -80,14 +80,6 @@ def test_batches_are_consecutive_pieces_and_the_last_one_is_short() -> None:
     assert (short[6:] == short[0]).all()
 
 
-def test_a_small_client_uses_all_it_has_every_step() -> None:
-    batches = draw(make_order(), [0], 0, 3)
-    assert batches.counts[:, 0].tolist() == [5, 5, 5]
-    assert all(
-        sorted(drawn_rows(batches, step, 0)) == sorted(ROWS[:5].tolist()) for step in range(3)
-    )
-
-
 @given(st.data())
 def test_group_and_starting_step_do_not_matter(data: st.DataObject) -> None:
     order = make_order(batch_size=8)
@@ -107,17 +99,6 @@ def test_width_depends_on_the_client_alone() -> None:
     assert make_order(batch_size=4).widths(np.arange(5)).tolist() == [8, 8, 8, 8, 8]
 
 
-def test_every_sample_is_equally_likely_to_come_first() -> None:
-    """Chi-square over 700 dispatches of a client with 70 samples; 10 expected each."""
-    order = make_order(batch_size=8)
-    count = 700
-    batches = order.batches(np.full(count, 3), np.arange(count), first=0, last=1)
-    firsts = np.bincount(
-        np.searchsorted(np.sort(ROWS[38:108]), batches.rows[0, :, 0].numpy()), minlength=70
-    )
-    assert ((firsts - 10) ** 2 / 10).sum() < 120  # the 99.99% point with 69 degrees of freedom
-
-
 def test_batches_with_replacement_are_the_documented_draws() -> None:
     """Each sample is the top 31 bits of its hash, scaled to the client's samples; no epochs, no short batches."""
     order = make_order(with_replacement=True)
@@ -135,16 +116,6 @@ def test_batches_with_replacement_are_the_documented_draws() -> None:
     # Neither the group nor the steps drawn together matter.
     alone, together = draw(order, [3], 0, 1), draw(order, [1, 3, 4], 0, 3)
     assert drawn_rows(alone, 0, 0) == drawn_rows(together, 0, 1)
-
-
-def test_draws_with_replacement_are_uniform() -> None:
-    order = make_order(with_replacement=True)
-    batches = draw(order, [3], 0, 2000)
-    counts = np.bincount(batches.rows[:, 0].flatten().numpy(), minlength=OFFSETS[-1])
-    counts = counts[np.sort(ROWS[OFFSETS[3] : OFFSETS[4]])]
-    expected = 2000 * 32 / 70
-    assert counts.sum() == 2000 * 32
-    assert ((counts - expected) ** 2 / expected).sum() < 69 + 4 * (2 * 69) ** 0.5
 
 
 def test_a_short_last_batch_may_be_dropped() -> None:
@@ -209,18 +180,6 @@ def test_images_are_those_cut_by_hand(
     assert np.mean(seen) > 0.3
 
 
-def test_draws_are_uniform() -> None:
-    """Chi-square of 25 offsets x 2 over 5,000 images; 100 expected in each."""
-    task = colour_task()
-    order = session_of(task, make_training(augmentation=CROP_AND_FLIP), [0], [0], 0).order
-    assert order.augmenter is not None
-    keys = order.augmenter.keys(np.arange(50) % 3, np.arange(50), 0)
-    moves = order.augmenter.moves(keys, torch.full_like(keys, 3), 100)
-    cells = (moves.down + 2) * 10 + (moves.right + 2) * 2 + moves.mirrored
-    counts = torch.bincount(cells, minlength=50).numpy()
-    assert ((counts - 100) ** 2 / 100).sum() < 97.0  # the 99.99% point with 49 degrees of freedom
-
-
 @pytest.mark.parametrize(
     ("model", "executor"), [("mlp", "auto"), ("conv", "auto"), ("conv", "stacked")]
 )
@@ -239,17 +198,6 @@ def test_group_and_threads_do_not_matter(model: str, executor: Any) -> None:
         assert_same(threaded, expected)
     plain = execute(task, timeline, training=make_training(**(options | {"augmentation": None})))
     assert not torch.allclose(plain[0]["model"], expected[0]["model"])
-
-
-def test_kernels_see_the_same_images() -> None:
-    task = supervised_task("mlp")
-    timeline = buffered(12)
-    options: dict[str, Any] = {"augmentation": CROP_AND_FLIP, "dtype": "float64", "threads": 1}
-    models = [
-        execute(task, timeline, training=make_training(executor=executor, **options))[0]["model"]
-        for executor in ("auto", "plain")
-    ]
-    torch.testing.assert_close(models[0], models[1], atol=1e-12, rtol=1e-12)
 
 
 def test_evaluation_sees_the_images_as_they_are() -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
-import subprocess
-import sys
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,15 +82,6 @@ def test_a_step_that_looks_at_values_ends_the_recording_or_the_run(
     # Nothing is left of the attempt, and by default the run goes on after it.
     expected = execute(task, timeline, training=make_training(device="cuda", cuda_graphs=False))
     assert_same(execute(task, timeline, training=make_training(device="cuda")), expected)
-
-
-@pytest.mark.parametrize("model", ["linear", "mlp"])
-def test_deferred_equals_eager(model: str) -> None:
-    task, timeline = supervised_task(model), buffered(20)
-    training = make_training(device="cuda", dtype="float64")
-    deferred = execute(task, timeline, training=training, method=Remembering)
-    eager = execute(task, timeline, training=training, method=Remembering, eager=True)
-    torch.testing.assert_close(deferred[0]["model"], eager[0]["model"], atol=1e-10, rtol=1e-10)
 
 
 @pytest.mark.parametrize(("precision", "bound"), [("tf32", 1e-2), ("bfloat16", 3e-2)])
@@ -194,28 +182,6 @@ def test_groups_that_do_not_fit_into_memory_are_halved() -> None:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert learner.describe()["largest_group"].startswith("3 clients")  # type: ignore[union-attr]
     torch.testing.assert_close(learner.server["model"], expected[0]["model"], atol=1e-9, rtol=1e-9)
-
-
-_PROCESS = """
-import hashlib
-from tests.learning.problems import make_training, supervised_task
-from tests.learning.timelines import buffered, execute
-state, _ = execute(supervised_task("conv"), buffered(40), training=make_training(device="cuda"))
-print(hashlib.sha256(state["model"].cpu().numpy().tobytes()).hexdigest())
-"""
-
-
-def test_two_processes_on_one_device_have_the_same_bits() -> None:
-    root = Path(__file__).resolve().parents[2]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", _PROCESS], cwd=root, stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(2)
-    ]
-    digests = [process.communicate(timeout=120)[0].split()[-1] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0]
-    assert digests[0] == digests[1]
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -114,25 +114,11 @@ def test_no_own_samples_no_client_metrics() -> None:
     assert make_learner(quadratic_task()).client_metrics() is None
 
 
-def test_personal_methods_report_personal_metrics() -> None:
-    task = supervised_task("linear", own_test=True)
-    _, rows = execute(task, buffered(10), method=Remembering)
-    assert {"accuracy", "client_accuracy", "client_accuracy_worst"} <= rows[0][1].keys()
-    assert rows[-1][1]["client_loss"] != rows[-1][1]["loss"]
-
-
 def test_what_a_client_has_goes_by_one_name_whoever_the_model_belongs_to() -> None:
     task = supervised_task("linear", own_test=True)
     _, personal = execute(task, buffered(10), method=Remembering)
     _, common = execute(task, buffered(10), per_client=True)
     assert personal[0][1].keys() == common[0][1].keys()
-
-
-def test_client_metrics_on_request() -> None:
-    task = supervised_task("linear", own_test=True)
-    _, rows = execute(task, buffered(10), per_client=True)
-    assert "client_accuracy" in rows[0][1]
-    assert "client_accuracy" not in execute(task, buffered(10))[1][0][1]
 
 
 def test_last_accuracy_of_clients_is_that_of_their_own_models() -> None:

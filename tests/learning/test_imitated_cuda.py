@@ -14,14 +14,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedsim.errors import UserError
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels import LinearStackKernel
 from fedsim.parts.catalog import CATALOG
 from tests.learning.imitation_cuda import CUDA, Graph, There, assert_same, home, on_cpu, on_device
 from tests.learning.problems import Remembering, make_learner, make_training, supervised_task
 from tests.learning.timelines import buffered, execute, rounds
-from tests.learning.workers.cases import method_of, noisy_quadratics, synchronous
+from tests.learning.workers.cases import method_of, synchronous
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 
@@ -53,13 +52,6 @@ def test_every_method_stays_on_the_device(
     timeline.play(resumed).close()
     state = dict(resumed.server) | {f"memory/{k}": v for k, v in resumed.store.tensors().items()}
     assert_same(home((state, rows)), expected)
-
-
-def test_quadratic_objectives(request: pytest.FixtureRequest) -> None:
-    task, timeline = noisy_quadratics(), synchronous()
-    expected = on_cpu(task, timeline)
-    request.getfixturevalue("cuda")
-    assert_same(on_device(task, timeline), expected)
 
 
 def test_a_module_with_batch_statistics(request: pytest.FixtureRequest) -> None:
@@ -109,19 +101,6 @@ def test_groups_that_do_not_fit_into_memory_are_halved(
     # Its first attempt was to be recorded.
     assert [size for size in attempts if size > 3] == [6, 6]
     assert str(learner.describe()["largest_group"]).startswith("3 clients")
-
-
-def test_one_client_that_does_not_fit_is_an_error(
-    cuda: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def too_large(*tensors: Any) -> Tensor:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(LinearStackKernel, "differentiate", too_large)
-    monkeypatch.setattr(LinearStackKernel, "take_step", too_large)
-    with pytest.raises(UserError, match="too small to train one client") as caught:
-        execute(supervised_task("mlp"), rounds(1, [0, 1]), training=make_training(device="cuda"))
-    assert caught.value.where == "training.batch_size"
 
 
 def test_raw_samples_and_an_objective(

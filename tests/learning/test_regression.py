@@ -108,8 +108,10 @@ def test_federated_averaging_of_single_steps_is_gradient_descent(
     assert run.report().is_file()
 
 
-@pytest.mark.parametrize("model", [{"name": "mlp", "hidden": [8]}, {"name": "own.py:Net"}])
-@pytest.mark.parametrize("executor", ["auto", "plain"])
+@pytest.mark.parametrize(
+    ("model", "executor"),
+    [({"name": "mlp", "hidden": [8]}, "auto"), ({"name": "own.py:Net"}, "plain")],
+)
 def test_other_models_learn_a_quantity(
     houses: Path, tmp_path: Path, model: dict[str, Any], executor: str
 ) -> None:

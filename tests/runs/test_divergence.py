@@ -53,12 +53,6 @@ def test_a_metric_is_lost_from_the_evaluation_after_its_last_finite_value() -> N
     assert has_diverged(run)
 
 
-def test_losses_are_in_the_order_of_time_and_then_of_the_columns() -> None:
-    run = run_of({"loss": [1.0, 1.0, NAN], "accuracy": [NAN, NAN, NAN], "mae": [1.0, 1.0, NAN]})
-    assert [lost.metric for lost in lost_since(run)] == ["accuracy", "loss", "mae"]
-    assert lost_since(run)[0] == Lost("accuracy", 0, 0.0)
-
-
 def test_a_run_that_recovers_has_not_diverged() -> None:
     run = run_of({"loss": [1.0, NAN, 2.0]})
     assert not lost_since(run)
@@ -73,11 +67,6 @@ def test_the_record_of_a_finished_run_decides() -> None:
     assert lost_metrics(recorded) == ["loss"]
 
 
-def test_a_flower_app_may_leave_out_a_metric() -> None:
-    """An empty cell of an app is a metric that it did not report, not one that is lost."""
-    assert not lost_metrics(run_of({"loss": [1.0, NAN]}, app="digits"))
-
-
 @pytest.mark.parametrize("metric", ["rare.py:share", {"name": "rare.py:share"}])
 def test_a_metric_of_the_user_may_be_undefined(metric: Any) -> None:
     run = run_of(
@@ -86,8 +75,3 @@ def test_a_metric_of_the_user_may_be_undefined(metric: Any) -> None:
     assert own_metrics(run.scenario) == ["rare.py:share"]
     assert lost_metrics(run) == ["share"]
     assert not has_diverged(run)
-
-
-def test_nothing_measured_is_nothing_lost() -> None:
-    assert last_metrics(run_of({})) == {}
-    assert not has_diverged(run_of({}))

@@ -5,14 +5,12 @@ from __future__ import annotations
 import itertools
 import sys
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
 
-from fedsim.errors import UserError
 from fedsim.runs import notebook
-from fedsim.runs.notebook import notebook_bar, show_figures
+from fedsim.runs.notebook import notebook_bar
 from fedsim.runs.progress import Progress
 from fedsim.sweeps.execution import SweepProgress
 
@@ -75,56 +73,9 @@ def test_it_shows_the_progress_of_a_sweep(cells: list[Cell]) -> None:
     assert "3 of 12 runs, 1 failed" in cells[0].shown[1]
 
 
-@pytest.mark.parametrize(
-    ("error", "has_begun", "end"),
-    [
-        (ZeroDivisionError(), False, "<div><b>run</b> stopped after 0 s</div>"),
-        (
-            UserError("draws from the global generator"),
-            True,
-            "<div><b>run</b> stopped after 0 s</div>",
-        ),
-        (UserError("there is no method named 'x'"), False, ""),
-    ],
-)
-def test_nothing_stays_of_a_run_that_is_refused(
-    cells: list[Cell], error: Exception, has_begun: bool, end: str
-) -> None:
-    def run() -> None:
-        with notebook_bar("run") as show:
-            assert show is not None
-            if has_begun:
-                show(progress(0.5))
-            raise error
-
-    with pytest.raises(type(error)):
-        run()
-    assert cells[0].shown[-1] == end
-
-
 def test_it_is_not_redrawn_for_every_event(cells: list[Cell]) -> None:
     with notebook_bar("run") as show:
         assert show is not None
         for event in range(100):
             show(progress(event / 100))
     assert 10 < len(cells[0].shown) < 70
-
-
-def test_figures_are_shown_unless_the_notebook_shows_them_already(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    show_figures()  # outside a notebook, nothing happens
-    printers: dict[type, Any] = {}
-    formatter = SimpleNamespace(type_printers=printers, for_type=printers.__setitem__)
-    formatters = SimpleNamespace(formatters={"image/png": formatter})
-    shell = SimpleNamespace(kernel=object(), display_formatter=formatters)
-    monkeypatch.setitem(
-        sys.modules, "IPython", cast(Any, SimpleNamespace(get_ipython=lambda: shell))
-    )
-    show_figures()
-    as_png = printers[Figure]
-    printers[Figure] = "the user's"
-    show_figures()
-    assert printers == {Figure: "the user's"}
-    monkeypatch.undo()  # Matplotlib also asks IPython for its event loop
-    assert as_png(Figure()).startswith(b"\x89PNG")

@@ -16,7 +16,7 @@ import pytest
 from fedsim.analysis.run import load_run
 from fedsim.runs import RunWriter, Status
 from fedsim.runs.schema import DISPATCHES, MESSAGES, TABLES
-from fedsim.vocabulary.outcomes import CAUSE_LABELS, OUTCOME_LABELS, Outcome
+from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import Aggregate, Contribution
 from tests.runs.synthetic_runs import build_run
 from tests.runs.written import columns_of, started
@@ -59,16 +59,6 @@ def test_rows_read_back_from_stream_and_parquet_alike(tmp_path: Path) -> None:
     finished = load_run(folder.path)
     for table in ("dispatches", "aggregations", "metrics"):
         pd.testing.assert_frame_equal(getattr(streamed, table), getattr(finished, table))
-
-
-def test_labels_keep_all_categories(tmp_path: Path) -> None:
-    _, writer = started(tmp_path / "run")
-    writer.append_dispatch(SECOND)
-    writer.finish()
-    outcome = load_run(tmp_path / "run").dispatches["outcome"]
-    assert tuple(outcome.cat.categories) == OUTCOME_LABELS
-    assert outcome.cat.codes.tolist() == [Outcome.DROPPED]
-    assert tuple(load_run(tmp_path / "run").dispatches["cause"].cat.categories) == CAUSE_LABELS
 
 
 def test_delay_is_that_of_the_client_absent_for_longest(tmp_path: Path) -> None:

@@ -14,45 +14,10 @@ from tests.scheduling.worlds import play
 from tests.simulation.harness import Book, online
 
 
-@pytest.mark.parametrize("next_client", ["same", "selection"])
-def test_places_are_kept_filled(next_client: str) -> None:
-    schedule = {"name": "async", "concurrency": 2, "next_client": next_client}
-    book = run([1.0] * 6, schedule, until_s=100)
-    working = {row["client"] for row in book.rows}
-    assert len(working) == (2 if next_client == "same" else 6)
-    starts = sorted(row["dispatched"] for row in book.rows)
-    assert starts[:20] == [10.0 * (k // 2) for k in range(20)]
-
-
 def test_concurrency_is_the_selections_cohort_when_not_given() -> None:
     book = run([1.0] * 6, {"name": "async"}, selection={"name": "cyclic", "cohort": 2}, until_s=35)
     order = [row["client"] for row in sorted(book.rows, key=lambda row: row["dispatch_id"])]
     assert order == [0, 1, 2, 3, 4, 5, 0, 1]
-
-
-def test_too_stale_updates_are_thrown_away() -> None:
-    book = run([1.0, 3.5], {"name": "async", "max_staleness": 2}, until_s=35)
-    assert versions(book) == [(10, [0], [0]), (20, [0], [0]), (30, [0], [0])]
-    assert book.outcomes()[1] == "discarded"
-    assert max(row["dispatched"] for row in book.rows if row["client"] == 1) == 35
-
-
-def test_a_place_goes_to_who_is_there() -> None:
-    """Client 0 leaves at 5 s; its place goes to client 2, and its own comes when client 1 is done."""
-    book = run(
-        [1.0, 1.0, 1.0],
-        {"name": "async", "concurrency": 2},
-        selection={"name": "cyclic"},
-        availability=online([(0.0, 5.0), (12.0, 1e6)], ALWAYS, ALWAYS),
-        until_s=21,
-    )
-    rows = [
-        (row["client"], row["dispatched"])
-        for row in sorted(book.rows, key=lambda row: row["dispatch_id"])
-    ]
-    assert rows[:4] == [(0, 0), (1, 0), (2, 5), (1, 10)]
-    assert book.outcomes()[0] == "dropped"
-    assert (0, 20) in rows or (0, 15) in rows
 
 
 def test_a_place_that_nobody_can_take_is_filled_at_the_next_check_in() -> None:
@@ -64,16 +29,6 @@ def test_a_place_that_nobody_can_take_is_filled_at_the_next_check_in() -> None:
     )
     assert min(row["dispatched"] for row in book.rows if row["client"] == 1) == 33
     assert [version[0] for version in versions(book)] == [10, 20, 30, 40, 43, 50]
-
-
-def test_the_same_client_gets_its_work_when_it_checks_in_again() -> None:
-    book = run(
-        [1.0, 1.0],
-        {"name": "async", "next_client": "same"},
-        availability=online([(0.0, 15.0), (40.0, 1e6)], ALWAYS),
-        until_s=50,
-    )
-    assert [row["dispatched"] for row in book.rows if row["client"] == 0] == [0, 10, 40, 50]
 
 
 @pytest.mark.parametrize("selection", ["uniform", "round_robin", "cyclic", "sample_weighted"])
@@ -92,12 +47,6 @@ def test_a_client_that_is_back_before_its_drop_is_noticed_gets_no_second_place(
     rows = sorted((row["client"], row["dispatched"]) for row in book.rows)
     expected = {0: [0, 10, 20, 30, 40], 1: [0, 10, 20, 30, 40], 2: [33, 43]}
     assert rows == [(client, at) for client, times in expected.items() for at in times]
-
-
-def test_a_busy_server_hands_out_when_it_is_done() -> None:
-    """An aggregation takes 3 s, so clients start 3 s after their update made a version."""
-    book = run([1.0, 4.0], {"name": "async"}, aggregation_time=3.0, until_s=30)
-    assert [row["dispatched"] for row in book.rows if row["client"] == 0] == [0, 13, 26]
 
 
 SCHEDULES: list[dict[str, Any]] = [
@@ -191,24 +140,6 @@ def test_a_draw_does_not_look_at_all_clients(monkeypatch: pytest.MonkeyPatch) ->
     for schedule in ({"name": "async"}, {"name": "buffered", "buffer_size": 2}):
         book = run([1.0] * 6, schedule, selection={"name": "uniform", "cohort": 3}, until_s=35)
         assert len(book.rows) > 9
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda item: str(item["name"]))
-def test_a_timeout_does_where_the_server_never_learns_who_is_gone(schedule: dict[str, Any]) -> None:
-    options: dict[str, Any] = {
-        "availability": flickering(),
-        "until_s": 700,
-        "failure_detection": "never",
-    }
-    hold(run(STEPS_S, schedule | {"timeout": 37}, **options), 700)
-
-
-def test_a_timeout_stops_who_takes_too_long() -> None:
-    book = run([1.0, 9.0], {"name": "async", "timeout": 30}, until_s=60)
-    cut = [row for row in book.rows if row["client"] == 1]
-    assert [(row["dispatched"], row["ended"]) for row in cut] == [(0, 30), (30, 60), (60, 60)]
-    assert book.outcomes()[1] == "cut"
-    assert cut[0]["steps_done"] == 3
 
 
 def test_dynamic_local_updates_take_about_the_same_time() -> None:

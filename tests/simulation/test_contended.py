@@ -12,23 +12,6 @@ from tests.simulation.harness import online, simulate
 SCRIPT = {"name": "scripted", "rounds": [[0, 1]]}
 
 
-def test_two_downloads_share_the_servers_link() -> None:
-    """Both 1 MB downloads pass an egress of 8 Mbit/s: 2 s each; 10 and 20 s of steps; uploads alone: 1 s."""
-    book = simulate(step_s=[1, 2], selection=SCRIPT, rounds=1, shared=True, server_down_bps=8e6)
-    assert [book.row(i)["downloaded"] for i in range(2)] == [2.0, 2.0]
-    assert [book.row(i)["arrived"] for i in range(2)] == [13.0, 23.0]
-
-
-def test_an_upload_slows_down_when_another_joins() -> None:
-    """Uploads start at 11 and 11.5 s on an ingress of 8 Mbit/s.
-
-    The first has sent half when the second joins; the rest of it takes 1 s, and the second then needs 0.5 s alone.
-    """
-    book = simulate(step_s=[1, 1.05], selection=SCRIPT, rounds=1, shared=True, server_up_bps=8e6)
-    assert [book.row(i)["computed"] for i in range(2)] == [11.0, 11.5]
-    assert [book.row(i)["arrived"] for i in range(2)] == [12.5, 13.0]
-
-
 def test_bytes_occupy_shared_links_after_the_latency() -> None:
     """1 MB each through 8 Mbit/s: at once from 2 s on, and done at 4 s.
 

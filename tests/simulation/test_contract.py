@@ -105,15 +105,6 @@ def test_a_wrong_draw(tmp_path: Path, wrong: str, message: str, schedule: str) -
     shown(run_with(tmp_path, DRAWN, wrong, schedule), "draw", message)
 
 
-def test_an_array_of_clients_is_a_draw(tmp_path: Path) -> None:
-    tables = []
-    for folder, wrong in (("list", DRAWN), ("array", "return self.available()[:count]")):
-        (tmp_path / folder).mkdir()
-        assert run_with(tmp_path / folder, DRAWN, wrong, "sync").exit_code == 0
-        tables.append((tmp_path / folder / "out" / "dispatches.parquet").read_bytes())
-    assert tables[0] == tables[1]
-
-
 def test_a_draw_of_a_client_that_is_busy(tmp_path: Path) -> None:
     wrong = "return [0, 1] if self.server.now_ns == 0 else [1]"  # 1 is busy when 0 arrives
     result = run_with(tmp_path, DRAWN, wrong, "async")
@@ -132,12 +123,6 @@ def test_a_draw_of_a_client_that_is_busy(tmp_path: Path) -> None:
 def test_a_wrong_use_of_an_update(tmp_path: Path, request_: str) -> None:
     result = run_with(tmp_path, AGGREGATED, f"self.server.{request_}")
     shown(result, "on_arrival", "your own code failed with the error above")
-
-
-def test_a_call_at_a_numpy_integer(tmp_path: Path) -> None:
-    call = "server.call_at(np.int64(5), lambda client=client: server.dispatch(client, deadline_ns=np.int64(9**12)))\n"
-    result = run_with(tmp_path, DISPATCHED, call)
-    assert result.exit_code == 0, result.output
 
 
 def test_a_cut_as_soon_as_work_has_been_handed_out(tmp_path: Path) -> None:

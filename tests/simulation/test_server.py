@@ -13,71 +13,6 @@ from tests.simulation.harness import online, simulate
 SCRIPT = {"name": "scripted", "rounds": [[0, 1, 2]]}
 
 
-def test_a_round_waits_for_its_slowest_client() -> None:
-    """Download 1 s, 10 steps of 1, 2 and 3 s, upload 1 s: arrivals at 12, 22 and 32 s."""
-    book = simulate(step_s=[1, 2, 3], selection=SCRIPT, rounds=2)
-    assert [book.row(i)["arrived"] for i in range(3)] == [12.0, 22.0, 32.0]
-    assert [book.row(i)["downloaded"] for i in range(3)] == [1.0, 1.0, 1.0]
-    assert [book.row(i)["computed"] for i in range(3)] == [11.0, 21.0, 31.0]
-    assert [aggregate.time_s for aggregate in book.aggregates] == [32.0, 64.0]
-    assert [c.client for c in book.aggregates[0].contributions] == [0, 1, 2]
-    assert [book.row(i)["dispatched"] for i in range(3, 6)] == [32.0] * 3
-    assert [book.row(i)["version"] for i in range(3, 6)] == [1] * 3
-
-
-EVER = 1e6
-ONE_CLIENT: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
-    "latency is paid in both directions": (
-        {"latency_s": 0.5},
-        {"downloaded": 1.5, "computed": 11.5, "arrived": 13.0},
-    ),
-    "gone at 8 s, after three whole steps of 2 s": (
-        {"step_s": [2], "availability": online([(0.0, 8.0)])},
-        {"steps_done": 3, "bytes_up": 0, "ended": 8.0, "arrived": math.nan},
-    ),
-    "gone after a quarter of the download": (
-        {"availability": online([(0.0, 0.25)])},
-        {"bytes_down": 250_000, "downloaded": math.nan},
-    ),
-    "gone at the instant at which the last byte arrives": (
-        {"availability": online([(0.0, 12.0)])},
-        {"arrived": 12.0, "ended": 12.0},
-    ),
-    "paused from 5 to 15 s": (
-        {"availability": online([(0.0, 5.0), (15.0, EVER)]), "on_disconnect": "pause"},
-        {"computed": 21.0, "arrived": 22.0, "steps_done": 10},
-    ),
-    "paused after a quarter of the upload": (
-        {"availability": online([(0.0, 11.25), (20.0, EVER)]), "on_disconnect": "pause"},
-        {"arrived": 20.75, "bytes_up": 1_000_000},
-    ),
-    "finishes its steps offline, and uploads at 40 s": (
-        {"availability": online([(0.0, 5.0), (40.0, EVER)]), "on_disconnect": "finish"},
-        {"computed": 11.0, "arrived": 41.0},
-    ),
-    "stops after four whole steps, and uploads at 40 s": (
-        {"availability": online([(0.0, 5.5), (40.0, EVER)]), "on_disconnect": "send_partial"},
-        {"computed": 5.5, "arrived": 41.0, "steps_done": 4, "steps_assigned": 10},
-    ),
-    "three uploads are lost": (
-        {"failures": {"upload_loss": 1.0, "upload_retries": 2}},
-        {"ended": 14.0, "bytes_up": 3_000_000, "arrived": math.nan},
-    ),
-}
-
-
-@pytest.mark.parametrize("case", ONE_CLIENT)
-def test_one_dispatch(case: str) -> None:
-    """1 s of download, ten steps of 1 s, and 1 s of upload."""
-    world, expected = ONE_CLIENT[case]
-    script = {"name": "scripted", "rounds": [[0]]}
-    book = simulate(**{"step_s": [1], "selection": script, "rounds": 1, **world})
-    row = book.row(0)
-    assert {name: row[name] for name in expected} == pytest.approx(expected, nan_ok=True)
-    arrives = not math.isnan(row["arrived"])
-    assert book.outcomes() == {0: "aggregated" if arrives else "dropped"}
-
-
 def test_a_drop_in_mid_upload_loses_the_update_and_keeps_the_books() -> None:
     """Client 1 leaves at 21.5 s, half-way through its upload of 21 to 22 s: half of its bytes had gone out."""
     everlasting = [(0.0, 1e6)]
@@ -99,45 +34,6 @@ def test_a_drop_in_mid_upload_loses_the_update_and_keeps_the_books() -> None:
     # 1 s receiving at 1 W, 20 s computing at 2 W, 0.5 s sending at 3 W
     assert dropped["energy"] == 1.0 + 40.0 + 1.5
     assert book.aggregates[0].time_s == 32.0
-
-
-def test_the_server_waits_until_somebody_is_back() -> None:
-    """As above with more rounds: the round after the failed one starts at 7,300 s, when both are back."""
-    away = [(0.0, 100.0), (7300.0, 1e6)]
-    book = simulate(
-        step_s=[9, 9],
-        availability=online(away, away),
-        until_s=7500,
-        schedule={"name": "sync", "min_updates": 1},
-    )
-    assert [book.row(i)["dispatched"] for i in range(6)] == [0.0, 0.0, 92.0, 92.0, 7300.0, 7300.0]
-    assert [a.time_s for a in book.aggregates] == [92.0, 7392.0, 7484.0]
-
-
-def test_partial_work_is_sent_in_time_for_the_deadline() -> None:
-    """Deadline 22 s, steps of 3 s: the upload must start by 21 s, so 6 steps (1 to 19 s) fit."""
-    book = simulate(
-        step_s=[1, 2, 3],
-        selection=SCRIPT,
-        schedule={"name": "sync", "deadline": 22},
-        partial_work="send",
-        rounds=1,
-    )
-    assert [book.row(i)["steps_done"] for i in range(3)] == [10, 10, 6]
-    assert [book.row(i)["arrived"] for i in range(3)] == [12.0, 22.0, 20.0]
-    assert set(book.outcomes().values()) == {"aggregated"}
-
-
-def test_a_lost_client_is_noticed_after_the_detection_time() -> None:
-    """Gone at 8 s, noticed 30 s later: the round closes at 38 s."""
-    book = simulate(
-        step_s=[1, 2],
-        selection={"name": "scripted", "rounds": [[0, 1]]},
-        availability=online([(0.0, 1e6)], [(0.0, 8.0)]),
-        failure_detection=30.0,
-        rounds=1,
-    )
-    assert book.aggregates[0].time_s == 38.0
 
 
 def test_the_run_ends_at_its_time_and_counts_what_was_on_the_way() -> None:

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 import fedsim
-from fedsim.parts.component import NO_USER_CODE
 from fedsim.sweeps import Sweep, local
 from fedsim.sweeps.local import ONE_THREAD
 from tests.signals import default_signals
@@ -147,17 +146,6 @@ def test_signals_that_arrive_together_end_a_sweep_whose_runs_are_saved(
     require_the_same_after_all(tmp_path, whole)
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
-def test_a_later_signal_ends_a_sweep_in_the_middle_of_a_round(
-    tmp_path: Path, whole: dict[str, dict[str, str]]
-) -> None:
-    signals = [signal.SIGINT, signal.SIGTERM]
-    code = signaled_sweep(tmp_path, signals, apart_s=0.7, seconds="1000", group=True)
-    assert code == 128 + signal.SIGINT, (tmp_path / "stderr").read_text()
-    assert Sweep(tmp_path / "sweep").index["status"].tolist() == STOPPED
-    require_the_same_after_all(tmp_path, whole)
-
-
 def test_a_process_that_dies_takes_only_its_run_with_it(tmp_path: Path) -> None:
     methods = [{"name": "fedavg"}, {"name": broken(tmp_path, "import os; os._exit(9)")}]
     data = scenario(grid={"server.method": methods})
@@ -204,19 +192,6 @@ def test_signals_reach_only_the_process_of_the_sweep() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         assert blocked & 1 << (number - 1)
         assert number not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
-
-
-def test_processes_have_the_environment_of_the_sweep(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not that of the process from which they are forked, which another sweep may have started."""
-    forkserver._forkserver._stop()  # type: ignore[attr-defined]
-    monkeypatch.setenv(NO_USER_CODE, "1")
-    local.prepare()
-    monkeypatch.delenv(NO_USER_CODE)
-    method = {"name": broken(tmp_path, "return super().aggregate(server, updates)")}
-    data = scenario(grid={"server.method": [method]}, seeds=[0, 1])
-    assert fedsim.sweep(data, tmp_path / "sweep", jobs=2).failures == {}
 
 
 def test_a_script_needs_no_guard_and_is_executed_once(tmp_path: Path) -> None:

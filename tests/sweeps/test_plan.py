@@ -55,11 +55,6 @@ def test_a_run_has_the_scenario_that_overrides_would_give() -> None:
     assert run.resolved()["sweep"] is None
 
 
-def test_what_is_switched_off_is_left_out_of_the_name() -> None:
-    runs = plan(scenario(grid={"server.schedule": [None, {"name": "sync", "deadline": "9s"}]}))
-    assert [run.name for run in runs] == ["seed0", "sync-deadline9s_seed0"]
-
-
 SYNC = {"name": "sync", "deadline": "9s"}
 
 

@@ -46,13 +46,6 @@ def test_runs_that_stopped_before_the_target_are_refused() -> None:
         logarithms(of(*runs, goals=(GOAL,)), GOAL)
 
 
-def test_a_value_without_a_logarithm_is_refused() -> None:
-    runs = ended(racers(fedavg=(100.0,), fedbuff=(50.0,)))
-    runs[1].progress.loc[:, "time_s"] = 0.0
-    with pytest.raises(UserError, match=r"/runs/fedbuff0-0: had reached accuracy=0.8 at the start"):
-        logarithms(of(*runs, goals=(GOAL,)), GOAL)
-
-
 def test_a_precision_is_read() -> None:
     assert Precision.parse("5%", "time_to:accuracy=80%", 9) == Precision(0.05, GOAL, 9)
     assert Precision.parse("0.1", "throughput") == Precision(0.1, None)
@@ -117,16 +110,6 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     none = command(*args, "50%", "--metric", "time_to:loss=-1")
     assert none.exit_code == 2
     assert "no run reached loss=-1" in none.stderr
-
-
-def test_options_that_make_no_sense(tmp_path: Path) -> None:
-    path = write(tmp_path / "s.yaml", swept())
-    refused = command("sweep", path, "--until-halfwidth", "5%")
-    assert refused.exit_code == 2
-    assert "needs a half-width between 0% and 100%, and a metric" in refused.stderr
-    only = write(tmp_path / "one.yaml", scenario(seeds=[0, 1]))
-    refused = command("sweep", only, "-j", 1, "--until-halfwidth", "5%", "--metric", "throughput")
-    assert "there is only one variant" in refused.stderr
 
 
 def test_a_failed_run_ends_the_sweep(tmp_path: Path) -> None:

@@ -180,26 +180,6 @@ def test_a_loss_is_compared_with_that_of_the_initial_model(
 
 
 @pytest.mark.parametrize(
-    ("method", "hint"),
-    [
-        ("fedavg", "try a smaller learning rate, or training.clip_norm"),
-        (
-            "mine.py:Mine",
-            "check that aggregate of mine.py:Mine returns finite numbers, or try a smaller learning rate, or "
-            "training.clip_norm",
-        ),
-        (None, "try a smaller learning rate"),
-    ],
-)
-def test_the_advice_names_what_the_run_has(method: str | None, hint: str) -> None:
-    """A Flower app trains by itself."""
-    run = table_of(AGGREGATED, loss=[2.0, math.inf])
-    run.scenario["server"] = {} if method is None else {"method": {"name": method}}
-    (warning,) = FINISHED.warnings(FinishedRun(run), ())
-    assert warning.hint == hint
-
-
-@pytest.mark.parametrize(
     ("errors", "steps", "hint"),
     [
         (3, 1, "the ClientApp failed on 3 messages"),
@@ -214,11 +194,6 @@ def test_a_flower_app_without_updates_is_told_why(errors: int, steps: int, hint:
     (warning,) = FINISHED.warnings(FinishedRun(run), ())
     assert warning.rule == "nothing-aggregated"
     assert hint in str(warning.hint)
-
-
-def test_a_target_that_a_flower_app_never_measured_is_not_met() -> None:
-    run = target(table_of(["discarded"], versions=0), accuracy=0.5)
-    assert rules_of(FinishedRun(run)) == ["nothing-aggregated"]
 
 
 def test_a_run_notes_its_warnings_but_those_that_the_page_gives(tmp_path: Path) -> None:

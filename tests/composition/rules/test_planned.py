@@ -276,63 +276,6 @@ def test_warnings_count_what_they_are_about(scenario: World, messages: list[str]
 
 
 @pytest.mark.parametrize(
-    ("method", "schedule", "of_paper"),
-    [
-        ("fedavg", "sync", ""),
-        ("fedbuff", "buffered", ""),
-        ("fedbuff", "async", "buffered"),
-        ("fedat", "sync", "tiered"),
-        ("wait", "window", ""),
-        ("wait", "sync", "window"),
-        ("fedavg", "mine.py:Mine", ""),
-    ],
-)
-def test_a_schedule_that_the_paper_does_not_use_is_named(
-    method: str, schedule: str, of_paper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A schedule of the user's is not doubted."""
-    (tmp_path / "mine.py").write_text(
-        "from fedsim.scheduling.schedules.sync import Sync\nclass Mine(Sync):\n    name = 'mine'\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    scenario = timed(server={"method": method, "schedule": schedule})
-    doubts = [one for one in check(read_scenario(scenario)) if one.rule == "unusual-schedule"]
-    assert [one.message.rpartition("its paper uses ")[2] for one in doubts] == [of_paper][
-        : bool(of_paper)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("battery_j", "fix"),
-    [(120, "set at least 0.87"), (103.4, "raise battery_j, or give less work")],
-)
-def test_the_floor_that_suffices_is_told_and_suffices(battery_j: float, fix: str) -> None:
-    """The slowest of the three devices needs 103.3 J, 86.1% of 120 J."""
-    energy = {"battery_j": battery_j}
-    (warning,) = check(read_scenario(timed(devices={"energy": energy})))
-    assert warning.message.startswith("devices.energy.battery_floor: for ")
-    assert warning.hint == fix
-    energy["battery_floor"] = 0.87
-    assert len(check(read_scenario(timed(devices={"energy": energy})))) == (battery_j < 120)
-
-
-def test_a_class_whose_battery_is_too_small_is_named(tmp_path: Path) -> None:
-    """Two phones that need 28.3 and 53.3 J, and a pc that needs more, but has no battery."""
-    watts = {"compute_w": 2.5, "download_w": 0.8, "upload_w": 1.2}
-    classes = {
-        "phone": {**watts, "battery_j": 60, "battery_floor": 0.5},
-        "pc": {**watts, "battery_j": "none"},
-    }
-    trace = phones(tmp_path, kinds=["phone", "phone", "pc"], count=3)
-    devices = {"trace": trace, "energy": {"battery_j": 1, "classes": classes}}
-    (warning,) = check(read_scenario(timed(devices=devices)))
-    assert warning.message.startswith(
-        "devices.energy.classes.phone.battery_floor: for 1 of 3 clients, a battery at its floor (30 J)"
-    )
-    assert warning.hint == "set at least 0.89"
-
-
-@pytest.mark.parametrize(
     ("stop", "before", "after"),
     [({"rounds": 2}, 0, 0), ({"rounds": 100}, 0, 1), ({"simulated_time": "8d"}, 1, 1)],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -13,12 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedsim.errors import UserError
 from fedsim.learning.compression import Compression, Draws
 from fedsim.learning.compression.eden import normal_quantizer
 from fedsim.parts.catalog import CATALOG
 from fedsim.randomness import Purpose, Stream
-from fedsim.scenario.loading import load_scenario_dict
 from fedsim.tasks.layout import Layout
 
 LAYOUT = Layout.of(
@@ -157,7 +154,7 @@ def test_the_full_rate_is_the_identity(name: str, params: dict[str, Any]) -> Non
 def test_the_mean_over_draws_is_the_vector(
     name: str, params: dict[str, Any], variance: Any
 ) -> None:
-    count, vector = 4000, rows(1, dtype=torch.float64)[0]
+    count, vector = 1000, rows(1, dtype=torch.float64)[0]
     sent = made(name, **params).compress(vector.expand(count, -1), draws(count))
     errors = sent - vector
     spread = errors.square().sum(1).mean()
@@ -191,13 +188,6 @@ def test_contraction_factor_of_topk(share: float) -> None:
     torch.testing.assert_close(errors, squares.sort(1).values[:, : 1000 - kept].sum(1))
     flat = torch.ones(1, 1000) - part.compress(torch.ones(1, 1000), draws(1))
     assert float(flat.square().sum()) == 1000 - kept
-
-
-def test_randk_contracts_in_the_mean() -> None:
-    values = rows(1, dtype=torch.float64).expand(4000, -1)
-    errors = values - made("randk", share=0.05).compress(values, draws(4000))
-    ratio = errors.square().sum(1).mean() / values[0].square().sum()
-    assert float(ratio) == pytest.approx(0.95, rel=0.005)
 
 
 def test_signs_contract_as_their_norms_say() -> None:
@@ -243,13 +233,6 @@ def test_powersgd_starts_from_finite_numbers() -> None:
     assert bool(made("powersgd", rank=2).compress(rows(1), ends).isfinite().all())
 
 
-def test_powersgd_leaves_other_vectors_as_they_are() -> None:
-    values = rows(2, 999)
-    part = made("powersgd")
-    assert torch.equal(part.compress(values, draws(2)), values)
-    assert part.bits(999, 32) == 999 * 32
-
-
 def test_sparseloco_by_hand() -> None:
     """Two chunks of five; of each, the two largest are sent, with their mean and spread over all four."""
     values = torch.tensor([[9.0, 1, -2, -8, 0, 7, 0.5, 0, 6, 1]], dtype=torch.float64)
@@ -267,30 +250,3 @@ def test_casts_round_to_nearest() -> None:
     assert made("cast", dtype="float16").compress(values, draws(1)).tolist() == [
         [1 + 2**-9, 1 + 2**-7, math.inf, -3]
     ]
-
-
-def test_random_bits_are_fair_and_independent() -> None:
-    bits = draws(200).bits(1001)
-    assert bits.shape == (200, 1001)
-    assert len(set(bits.flatten().tolist())) > 0.9999 * bits.numel()
-    uniform = draws(200).uniform(1001, torch.float64)
-    assert 0 <= float(uniform.min()) < 1e-4
-    assert 1 - 1e-4 < float(uniform.max()) < 1
-    assert float(uniform.mean()) == pytest.approx(0.5, abs=0.003)
-    signs = draws(200).signs(1001, torch.float64)
-    assert set(signs.flatten().tolist()) == {-1.0, 1.0}
-    assert float(signs.mean()) == pytest.approx(0, abs=0.01)
-    correlations = torch.corrcoef(uniform[:40])
-    assert float((correlations - torch.eye(40)).abs().max()) < 0.15
-
-
-@pytest.mark.parametrize("share", [0, 1.01])
-def test_a_share_of_nothing_or_more_than_all_is_refused(tmp_path: Path, share: float) -> None:
-    scenario = {
-        "task": {"name": "timing", "clients": 1},
-        "server": {"compression": {"up": {"name": "topk", "share": share}}},
-        "stop": {"rounds": 1},
-    }
-    with pytest.raises(UserError) as caught:
-        load_scenario_dict(scenario, tmp_path)
-    assert "server.compression.up.share" in str(caught.value)

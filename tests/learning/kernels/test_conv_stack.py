@@ -101,8 +101,15 @@ def _largest_difference(task: SupervisedTask, gradient: Tensor, reference: Tenso
     )
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, torch.float64) for name in TASKS),
+        ("cnn", torch.float32),
+        ("unusual", torch.float32),
+    ],
+    ids=str,
+)
 def test_gradients_are_those_of_autograd(name: str, dtype: torch.dtype) -> None:
     task = TASKS[name]()
     kernel = build("conv_stack", task, dtype)

@@ -21,7 +21,7 @@ from tests.learning.kernels.building import (
     run_gradients,
     squares_of,
 )
-from tests.learning.problems import MODELS, SEED, kernel_of, make_training, supervised_task
+from tests.learning.problems import SEED, kernel_of, make_training, supervised_task
 
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 
@@ -221,15 +221,3 @@ def test_the_kernel_follows_the_documented_rule(model: str, executor: str, expec
     task = supervised_task(model)
     training = make_training(executor=executor, threads=2)
     assert type(kernel_of(task, training)) is expected
-
-
-def test_logistic_loss_is_not_for_the_hand_derived_kernel() -> None:
-    task = supervised_task("linear")
-    task.loss = Loss(penalty=0.1)
-    training = make_training()
-    assert type(kernel_of(task, training)) is LoopKernel
-
-
-def test_all_models_of_the_suite_are_used() -> None:
-    used = {model for _, model in PAIRS} | {"dropout"}
-    assert used == {*MODELS, "layers"}

@@ -14,10 +14,9 @@ import fedsim
 from fedsim.errors import UserError
 from fedsim.learning.evaluation import SupervisedEvaluator
 from fedsim.learning.metrics import Metric, Predictions, default_metrics
-from fedsim.learning.metrics.base import TABLE_COLUMNS, measured
+from fedsim.learning.metrics.base import measured
 from fedsim.learning.metrics.top_k_accuracy import TopKAccuracy, TopKAccuracyParams
 from fedsim.parts.catalog import CATALOG
-from fedsim.runs.schema import METRICS_FIXED
 from fedsim.scenario.loading import load_part
 from tests.cli.invoking import DIGITS, invoke
 from tests.composition.worlds import digits
@@ -80,12 +79,6 @@ def test_a_metric_is_given_all_outputs_in_order(batch: int) -> None:
     expected = outputs_of(task, model, task.test_x)
     torch.testing.assert_close(metric.predictions.outputs, expected, rtol=1e-12, atol=1e-12)
     assert metric.predictions.confusion.sum() == len(task.test_y)
-
-
-def test_a_metric_of_every_run_that_is_listed_is_measured_once() -> None:
-    twice = [CATALOG.parts("metric")["accuracy"](None), TopKAccuracy(TopKAccuracyParams())]
-    columns = [metric.column for metric in default_metrics("classification", twice)]
-    assert columns == ["accuracy", "loss", "macro_f1", "balanced_accuracy", "top_5_accuracy"]
 
 
 @pytest.mark.parametrize(
@@ -157,26 +150,6 @@ def test_what_a_users_metric_declares_is_checked(
     error = caught.value
     assert f"the metric {name} ({tmp_path / 'declared.py'}:{line})" in error.message
     assert (error.where, error.hint) == ("evaluation.metrics.0", hint)
-
-
-def test_the_target_kind_of_a_function_is_that_of_the_metric(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(
-        "def error(outputs, labels): return 0.5\nerror.target_kind = 'quantity'\n"
-    )
-    metric: Metric = load_part("metric", {"name": "own.py:error"}, tmp_path).create()
-    assert metric.target_kind == "quantity"
-    with pytest.raises(UserError):
-        default_metrics("classification", [metric])
-    default_metrics("regression", [metric])
-
-
-def test_attributes_may_depend_on_parameters(tmp_path: Path) -> None:
-    metric = default_metrics("classification", [of_declared(tmp_path, "ByParams")])[-1]
-    assert not metric.definition.higher_is_better
-
-
-def test_columns_that_are_not_metrics_are_those_of_the_table() -> None:
-    assert tuple(field.name for field in METRICS_FIXED) == TABLE_COLUMNS
 
 
 def test_a_refused_metric_is_located_in_the_scenario(tmp_path: Path) -> None:

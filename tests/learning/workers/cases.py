@@ -67,9 +67,9 @@ def noisy_quadratics() -> Task:
 def synchronous() -> Timeline:
     """Everybody once, as in a prologue, then rounds of some."""
     timeline = Timeline()
-    for clients in ([0, 1, 2, 3, 4, 5, 6, 7], [0, 3, 5], [1, 3, 6], [7, 0, 2]):
-        timeline.aggregate(*[timeline.dispatch(client, 1 + client % 3) for client in clients])
-        timeline.evaluate()
+    for clients in ([0, 1, 2, 3, 4, 5, 6, 7], [0, 3, 5], [7, 3, 2]):
+        timeline.aggregate(*[timeline.dispatch(client, 1 + client % 2) for client in clients])
+    timeline.evaluate()
     return timeline
 
 

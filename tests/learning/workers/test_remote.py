@@ -13,15 +13,13 @@ import torch
 from torch import Tensor
 
 from fedsim.errors import UserError
-from fedsim.learning.device import Execution
 from fedsim.learning.learner import Learner
 from fedsim.learning.workers import Workers
 from fedsim.learning.workers.remote import RemoteWorkers, _pack, _require_same, _unpack
-from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.training import RayWorkers
 from fedsim.tasks.base import Task
 from tests.learning.imitation_ray import imitated
-from tests.learning.problems import make_learner, make_training, supervised_task
+from tests.learning.problems import make_learner, supervised_task
 from tests.learning.timelines import assert_same, buffered, checkpoints_of, execute, rounds
 from tests.learning.workers.cases import (
     CASES,
@@ -30,7 +28,6 @@ from tests.learning.workers.cases import (
     on_devices,
     options_of,
     station_of,
-    synchronous,
     with_threads,
 )
 
@@ -87,27 +84,6 @@ def _gives_the_same_bits(name: str) -> None:
     expected = execute(task, timeline, **with_threads(case, 1))
     remote = execute(task, timeline, **options_of(case), workers=ray_workers(case))
     assert_same(remote, expected)
-
-
-@pytest.mark.parametrize("name", CATALOG.parts("method"))
-def test_every_method_works_in_copies(name: str) -> None:
-    """What a local rule needs follows from parameters, context, initial state and what was sent."""
-    make_task = partial(supervised_task, "mlp", own_test=True)
-    case: Case = (make_task, name, {}, {}, synchronous)
-    task, timeline = make_task(), synchronous()
-    expected = execute(task, timeline, **with_threads(case, 1))
-    assert_same(execute(task, timeline, **on_devices(case, 2)), expected)
-    with imitated():
-        remote = execute(task, timeline, **options_of(case), workers=ray_workers(case))
-    assert_same(remote, expected)
-
-
-def test_processes_of_ray_with_threads_and_at_once(ray: Any) -> None:
-    case = CASES["memories"]
-    task, timeline = case[0](), case[4]()
-    expected = execute(task, timeline, **with_threads(case, 1))
-    workers = ray_workers(case, count=1, threads=2)
-    assert_same(execute(task, timeline, **options_of(case), workers=workers, eager=True), expected)
 
 
 @_IMITATED
@@ -214,19 +190,6 @@ def test_a_process_that_dies_is_one_clear_error(cluster: Any) -> None:
     learner.stop()
 
 
-def test_a_lost_process_is_one_clear_error() -> None:
-    case = CASES["stacked layers"]
-    with imitated() as ray:
-        learner = played(case, ray_workers(case))
-        learner.start()
-        ray.dies_at = len(ray.calls) + 3
-        with pytest.raises(UserError, match=r"was lost: The actor died unexpectedly\n") as caught:
-            learner.close()
-        assert "resume" in str(caught.value.hint)
-        learner.stop()
-        assert not ray.is_initialized()
-
-
 def test_too_many_processes(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedsim.learning.workers.remote._LOOKS", 2)
     case = CASES["stacked layers"]
@@ -252,24 +215,8 @@ def test_as_many_processes_as_are_free() -> None:
         assert learner.describe()["workers_are"] == "ray"
 
 
-def test_no_cluster_at_the_address() -> None:
-    case = CASES["stacked layers"]
-    with imitated():
-        settings = RayWorkers(name="ray", count=1, address="ray://127.0.0.1:1")
-        learner = played(case, RemoteWorkers(partial(station_of, *case[:4]), settings, 1, CPU))
-        with pytest.raises(UserError, match=r"no Ray cluster answers at ray://127\.0\.0\.1:1"):
-            learner.start()
-
-
 def test_a_node_of_another_kind_is_refused() -> None:
     here: dict[str, str | int] = {"kernel": "loop/1", "cpu_capability": "AVX512", "threads": 4}
     _require_same({**here, "threads": 1}, here)
     with pytest.raises(UserError, match="cpu_capability is AVX2 there and AVX512 here"):
         _require_same({**here, "cpu_capability": "AVX2"}, here)
-
-
-@pytest.mark.skipif(HAVE_RAY, reason="Ray is installed")
-def test_without_ray_the_user_is_told_how_to_install_it() -> None:
-    with pytest.raises(UserError, match=r"pip install \"fedsim-des\[ray\]\"") as caught:
-        Execution.of(make_training(workers=RayWorkers(name="ray")))
-    assert caught.value.where == "training.workers"

@@ -151,26 +151,3 @@ def test_a_client_can_join_the_group_that_an_equal_one_made(speed_ns: float) -> 
     joined, same = made.assign(1, 17)
     assert joined is group
     assert same == steps == 100
-
-
-def test_fig_22_with_the_arrival_the_paper_prints() -> None:
-    """R18: at 15:12 and 24 s a step the printed 17 steps, 42 steps, 32:00; then all of group 2 join."""
-    minute = 60 * S
-    made = groups()
-    made.step_ns |= {1: 6.0 * S, 2: 12.0 * S, 3: 24.0 * S, 4: 24.0 * S, 5: 30.0 * S}
-    second = ArrivalGroup(2, 22 * minute, round(24.8 * minute))
-    second.pending += [4, 5, 1, 2]
-    made.open[2], made._made = second, 2
-    now = round(15.2 * minute)
-    assert (second.target_ns - now) // (24 * S) == 17
-    assert made.join(3, now) is None
-    group, steps = made.assign(3, now)
-    assert (group.number, steps, group.target_ns) == (3, 42, 32 * minute)
-    made.close(second)
-    assigned = [made.assign(member, 22 * minute) for member in (1, 2, 4, 5)]
-    assert [(joined.number, steps) for joined, steps in assigned] == [
-        (3, 100),
-        (3, 50),
-        (3, 25),
-        (3, 20),
-    ]

@@ -9,7 +9,7 @@ import pytest
 
 from fedsim.errors import UserError
 from fedsim.scheduling.selections.bernoulli import Bernoulli, BernoulliParams
-from tests.scheduling.drawing import Port, draws, frequency
+from tests.scheduling.drawing import Port, draws
 
 
 def _bernoulli(clients: int, **params: Any) -> Bernoulli:
@@ -29,17 +29,6 @@ def test_the_probabilities_of_fedsums_patterns() -> None:
     assert biased[:12].tolist() == [0.5] * 11 + [0.45]
     assert biased[99] == pytest.approx(0.05)
     assert biased.sum() == pytest.approx(29.75)
-
-
-def test_bernoulli_frequencies_follow_the_probabilities() -> None:
-    probability, rounds = [0.1, 0.3, 0.5, 0.7, 0.9], 2000
-    selection = {"name": "bernoulli", "probability": probability, "allow_empty": True}
-    book = draws(selection, clients=5, rounds=rounds, schedule={"name": "sync", "min_updates": 0})
-    assert frequency(book, 5, rounds) == pytest.approx(probability, abs=0.035)
-    sizes = [len(aggregate.contributions) for aggregate in book.aggregates]
-    empty = np.prod([1 - p for p in probability])
-    assert sizes.count(0) / rounds == pytest.approx(empty, abs=0.006)
-    assert len(sizes) == rounds
 
 
 def test_rounds_without_anybody_are_passed_over_unless_they_are_to_count() -> None:

@@ -68,14 +68,6 @@ def test_probabilities_change_when_the_last_tier_has_not_improved() -> None:
     assert chances[3] == pytest.approx([2 / 3, 1 / 3])
 
 
-def test_tiers_are_drawn_by_their_probabilities() -> None:
-    """All accuracies stay equal within the tiers: after the first interval 1/3 for tier 0, and 2/3 for tier 1."""
-    selection = adaptive(port_of_four([0.9, 0.9, 0.1, 0.1]), interval=1)
-    selection.draw(1)
-    slow = sum(selection.draw(1)[0] >= 2 for _ in range(3000))
-    assert slow / 3000 == pytest.approx(2 / 3, abs=0.03)
-
-
 def test_clients_without_test_samples_do_not_count() -> None:
     selection = adaptive(port_of_four([NAN, 0.7, 0.2, 0.4]))
     assert selection._tier_accuracies() == pytest.approx([0.7, 0.3])
@@ -123,14 +115,6 @@ def world(test: str | None) -> dict[str, Any]:
     )
     scenario["task"]["partition"] |= {} if test is None else {"test": test}
     return scenario
-
-
-def test_a_run_learns_from_its_clients(tmp_path: Path) -> None:
-    run = fedsim.run(world("split"), tmp_path / "run")
-    assert run.info["rounds"] == 6
-    assert run.info["schedule_used_learned_values"]
-    with pytest.raises(UserError, match="used learned values"):
-        fedsim.run(world("split"), tmp_path / "again", timeline=run)
 
 
 def test_clients_need_test_samples(tmp_path: Path) -> None:
