@@ -13,6 +13,7 @@ from fedsim.cli.options import (
     override_option,
     overwrite_option,
     path_type,
+    run_config_option,
     user_code_option,
 )
 from fedsim.cli.progress import following, next_command, same_command
@@ -27,12 +28,7 @@ from fedsim.cli.summary import print_summary
     metavar="YAML",
     help="Devices file with the sections task, devices and stop; by default, 10 nodes that are always online.",
 )
-@click.option(
-    "--run-config",
-    default="",
-    metavar="TEXT",
-    help='Override the app\'s configuration, such as --run-config "num-server-rounds=5".',
-)
+@run_config_option
 @override_option
 @ignore_option
 @user_code_option

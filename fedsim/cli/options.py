@@ -79,6 +79,14 @@ override_option = set_option(
 )
 
 
+run_config_option = click.option(
+    "--run-config",
+    default="",
+    metavar="TEXT",
+    help='Override the configuration of a Flower app, such as --run-config "num-server-rounds=5".',
+)
+
+
 def _flag(*names: str) -> Callable[[str], Callable[[Any], Any]]:
     return lambda meaning: click.option(*names, is_flag=True, help=meaning)
 

@@ -17,6 +17,7 @@ from fedsim.cli.options import (
     path_type,
     print_json,
     print_rows,
+    run_config_option,
     scenario_argument,
     scenario_options,
 )
@@ -46,6 +47,7 @@ def command() -> None:
 @click.option(
     "--devices", type=path_type, metavar="YAML", help="Devices file, if SCENARIO is a Flower app."
 )
+@run_config_option
 @click.option(
     "--measure",
     is_flag=True,
@@ -58,6 +60,7 @@ def check(
     ignore: tuple[str, ...],
     replay: bool,
     devices: Path | None,
+    run_config: str,
     measure: bool,
     as_json: bool,
 ) -> None:
@@ -77,7 +80,7 @@ def check(
     SCENARIO may also be the folder of a Flower app. With --replay, its beginning is run in two processes.
     """
     if scenario.is_dir():
-        _check_app(scenario, devices, overrides, ignore, replay=replay, as_json=as_json)
+        _check_app(scenario, devices, run_config, overrides, ignore, replay=replay, as_json=as_json)
         return
     from fedsim.composition.assembly import check as check_run
     from fedsim.composition.shared import Shared
@@ -137,6 +140,7 @@ def check(
 def _check_app(
     app: Path,
     devices: Path | None,
+    run_config: str,
     overrides: tuple[str, ...],
     ignore: tuple[str, ...],
     *,
@@ -147,12 +151,12 @@ def _check_app(
     from fedsim.flower.running import App, check_devices
     from fedsim.flower.settings import load_devices
 
-    name = App.read(app).name
+    name = App.read(app, run_config).name
     notes = [
         f"warning: {each}"
         for each in check_devices(load_devices(devices, name, overrides).ignoring(ignore))
     ]
-    replayed = {"replay": replay_app(app, devices, overrides)} if replay else {}
+    replayed = {"replay": replay_app(app, devices, overrides, run_config)} if replay else {}
     if as_json:
         print_json({"scenario": str(app), "notes": notes, **replayed})
         return

@@ -4,7 +4,8 @@ While :meth:`SimulatedClock.installed` lasts, the clocks of ``time``, ``datetime
 ``time.sleep``, and waits (conditions, events, queues, futures, ``select``, ``asyncio``) use simulated time, in the
 threads that :func:`thread_on` names and for code outside the standard library. Threads that the app starts, itself or
 as a pool, are among them: they take turns (:mod:`fedsim.flower.turns`). All other threads and the rest of the standard
-library, such as logging, keep the time of the host.
+library, such as logging, keep the time of the host. Waits for other processes pass there, too: an app that waits out
+their timeout is ended, with its line.
 
 A ClientApp reads the host's clock, as a program that measures itself expects, but sleeps in its node's simulated time:
 see :func:`on_node`.
@@ -14,9 +15,18 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import inspect
+import math
+import multiprocessing.connection
+import multiprocessing.process
+import multiprocessing.queues
+import multiprocessing.synchronize
 import queue
 import select
 import selectors
+import signal
+import socket
+import subprocess
 import sys
 import sysconfig
 import threading
@@ -26,6 +36,9 @@ from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
+from fedsim.errors import UserError
 from fedsim.units import NEVER, NS_PER_S
 
 if TYPE_CHECKING:
@@ -41,7 +54,7 @@ _HOST_DATE = datetime.date
 _HOST_WAIT = threading.Condition.wait
 _HOST_START, _HOST_JOIN = threading.Thread.start, threading.Thread.join
 _HOST_LOCK, _HOST_RLOCK = threading.Lock, threading.RLock
-_HOST_SELECT, _HOST_POLL = select.select, selectors.DefaultSelector.select
+_HOST_SELECT = select.select
 _KEPT = frozenset(sys.stdlib_module_names) | {"fedsim", "simpy", "ray"}
 """Packages that keep the host's time."""
 _WAITING = frozenset({"threading", "queue", "concurrent", "asyncio"})
@@ -52,7 +65,7 @@ _STARTERS = ("concurrent.futures.thread", "asyncio")
 """Modules of the standard library that start threads for the code of those who call them."""
 _LIBRARIES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 """Folders of libraries, whose threads keep the host's time."""
-_PATCHED = ("time", "timeit", "datetime", "select", "queue", "threading", "__main__")
+_PATCHED = ("time", "timeit", "datetime", "select", "signal", "queue", "threading", "__main__")
 """Modules of the standard library whose own names are replaced, for code that calls them as ``time.time()``."""
 _PATIENCE, _TICK_NS = 100_000, 10_000_000
 """Readings at one instant after which each further one advances time by a tick: the app is polling, not sleeping."""
@@ -214,17 +227,69 @@ def _select(readable: Any, writable: Any, other: Any, timeout: float | None = No
     return _HOST_SELECT(readable, writable, other, 0)
 
 
-def _poll(self: selectors.DefaultSelector, timeout: float | None = None) -> Any:
-    """``DefaultSelector.select``, by which the event loops of ``asyncio`` wait."""
-    module = sys._getframe(1).f_globals.get("__name__", "")
-    clock = _waits_on(timeout) if module.startswith("asyncio.") else None
-    if clock is None:
-        return _HOST_POLL(self, timeout)
-    ready = _HOST_POLL(self, timeout if _busy(clock) else 0)
-    if not ready:
-        clock.wait(lambda: bool(_HOST_POLL(self, 0)), timeout)
-        ready = _HOST_POLL(self, 0)
-    return ready
+def _selecting(host: Callable[..., Any]) -> Callable[..., Any]:
+    """The method ``select`` of a selector, by which the event loops of ``asyncio`` wait."""
+
+    def selected(self: selectors.BaseSelector, timeout: float | None = None) -> Any:
+        package = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
+        clock = None if package in _FOR_PROCESSES else _waits_on(timeout)
+        if clock is None:
+            return host(self, timeout)
+        ready = host(self, timeout if _busy(clock) else 0)
+        if not ready:
+            clock.wait(lambda: bool(host(self, 0)), timeout)
+            ready = host(self, 0)
+        return ready
+
+    return selected
+
+
+Timeout = Callable[..., float | None]
+
+
+def _argument(position: int) -> Timeout:
+    """The argument ``timeout`` of a call."""
+
+    def timeout(*args: Any, **kwargs: Any) -> float | None:
+        given: float | None = kwargs.get(
+            "timeout", args[position] if position < len(args) else None
+        )
+        return given
+
+    return timeout
+
+
+def _of_socket(connection: socket.socket, *_: Any, **__: Any) -> float | None:
+    return connection.gettimeout()
+
+
+def _on_host(owner: Any, name: str, timeout_of: Timeout | None = None) -> Callable[..., Any]:
+    """A function or method that waits on the host: an app that waits out the timeout is ended, with its line.
+
+    Without ``timeout_of`` an app is ended at once.
+    """
+    host, module = getattr(owner, name), getattr(owner, "__module__", owner.__name__)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_globals.get("__name__") == module:
+            frame = frame.f_back
+        if not getattr(_current, "clock", None) or frame is None or _own_frame(frame) is not frame:
+            return host(*args, **kwargs)
+        timeout = timeout_of(*args, **kwargs) if timeout_of else None
+        began_s = _HOST["monotonic"]()
+        try:
+            return host(*args, **kwargs) if timeout_of else None
+        finally:
+            waited_s = _HOST["monotonic"]() - began_s
+            if not timeout_of or 0 < (timeout or math.inf) * 0.99 <= waited_s:
+                raise UserError(
+                    f"{owner.__name__}.{name} waits on the host, where no simulated time passes",
+                    where=f"{frame.f_code.co_filename}:{frame.f_lineno}",
+                    hint="wait with time.sleep, or with a timeout of threading, queue, select.select or asyncio",
+                )
+
+    return call
 
 
 def _start(self: threading.Thread) -> None:
@@ -259,17 +324,23 @@ def _join(self: threading.Thread, timeout: float | None = None) -> None:
 
 
 class _Lock:
-    """A lock of the app: while a thread waits for it, the others take their turns."""
+    """A lock of the app: while a thread waits for it, the others take their turns.
 
-    def __init__(self) -> None:
-        self._lock = _HOST_LOCK()
+    Args:
+        host: the lock that it stands for, if a module of the app made one before.
+    """
+
+    def __init__(self, host: Any = None) -> None:
+        self._lock = host or _HOST_LOCK()
         self.locked, self.release = self._lock.locked, self._lock.release
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """As of ``threading.Lock``."""
         clock: SimulatedClock | None = getattr(_current, "clock", None)
-        if not blocking or clock is None or not clock.threads.has_threads:
+        if not blocking or clock is None or (timeout <= 0 and not clock.threads.has_threads):
             return self._lock.acquire(blocking, timeout)
+        if _busy(clock) and self._lock.acquire(True, timeout):
+            return True
         until_ns = NEVER if timeout < 0 else clock.now_ns() + round(timeout * NS_PER_S)
         while not self._lock.acquire(False):
             if clock.now_ns() >= until_ns:
@@ -381,6 +452,11 @@ class _Datetime(_HOST_DATETIME, metaclass=_Kind):
         return _HOST_DATETIME.fromtimestamp(moment, datetime.UTC).replace(tzinfo=None)
 
 
+def _timestamp_now(cls: type[pd.Timestamp], tz: Any = None) -> pd.Timestamp:
+    clock = _clock()
+    return cls.fromtimestamp(clock.unix_s() if clock else _HOST["time"](), tz)
+
+
 _STAND_INS: dict[Any, Any] = {_HOST[name]: _reading(name) for name in _HOST if name != "sleep"}
 _STAND_INS |= {_HOST["sleep"]: _sleep, _HOST_DATETIME: _Datetime, _HOST_DATE: _Date}
 _STAND_INS |= {getattr(time, name): _of_moment(name) for name in ("localtime", "gmtime", "ctime")}
@@ -388,11 +464,33 @@ _STAND_INS |= {time.strftime: _of_moment("strftime"), time.clock_gettime: _clock
 _STAND_INS |= {_HOST_LOCK: _make_lock, _HOST_RLOCK: _make_rlock}
 # Idle threads of a pool wait for work in such a queue, and only the one in Python waits by a condition.
 _STAND_INS |= {select.select: _select, queue.SimpleQueue: queue._PySimpleQueue}  # type: ignore[attr-defined]
+_STAND_INS |= {select.poll: _on_host(select, "poll"), select.epoll: _on_host(select, "epoll")}
+_STAND_INS |= {signal.sigtimedwait: _on_host(signal, "sigtimedwait")}
+_FOR_PROCESSES = frozenset({"subprocess", "multiprocessing", "socketserver"})
+"""Packages whose selectors wait for other processes."""
+_ON_HOST: tuple[tuple[type, str, Timeout], ...] = (
+    (subprocess.Popen, "wait", _argument(1)),
+    (subprocess.Popen, "communicate", _argument(2)),
+    (multiprocessing.queues.Queue, "get", _argument(2)),
+    (multiprocessing.connection.Connection, "poll", _argument(1)),
+    (multiprocessing.process.BaseProcess, "join", _argument(1)),
+    (multiprocessing.synchronize.Event, "wait", _argument(1)),
+    (multiprocessing.synchronize.Condition, "wait", _argument(1)),
+    *(
+        (socket.socket, name, _of_socket)
+        for name in ("accept", "connect", "recv", "recv_into", "recvfrom")
+    ),
+)
 _METHODS: tuple[tuple[type, str, Any], ...] = (
     (threading.Condition, "wait", _wait),
     (threading.Thread, "start", _start),
     (threading.Thread, "join", _join),
-    (selectors.DefaultSelector, "select", _poll),
+    *(
+        (kind, "select", _selecting(kind.select))
+        for kind in (selectors.DefaultSelector, selectors.PollSelector, selectors.SelectSelector)
+    ),
+    *((pd.Timestamp, name, classmethod(_timestamp_now)) for name in ("now", "today")),
+    *((owner, name, _on_host(owner, name, timeout_of)) for owner, name, timeout_of in _ON_HOST),
 )
 
 
@@ -448,17 +546,21 @@ class SimulatedClock:
         """
         replaced: list[tuple[Any, str, Any]] = []
         for owner, method, stand_in in _METHODS:
-            replaced.append((owner, method, getattr(owner, method)))
+            replaced.append((owner, method, inspect.getattr_static(owner, method)))
             setattr(owner, method, stand_in)
         for name, module in list(sys.modules.items()):
             keeps = name.partition(".")[0] in _KEPT and name not in _PATCHED
             if keeps or not isinstance(module, ModuleType):
                 continue
+            own = not str(getattr(module, "__file__", "")).startswith(_LIBRARIES)
             for key, value in list(vars(module).items()):
                 # Compared by identity, because == may do anything for unknown objects.
                 if type(value) in _KINDS and id(value) in _IDS:
                     replaced.append((module, key, value))
                     setattr(module, key, _STAND_INS[value])
+                elif type(value) is _LOCK and own and name not in _PATCHED[:-1]:
+                    replaced.append((module, key, value))
+                    setattr(module, key, _Lock(value))
         try:
             yield
         finally:
@@ -468,6 +570,7 @@ class SimulatedClock:
 
 _IDS = frozenset(map(id, _STAND_INS))
 _KINDS = (BuiltinFunctionType, FunctionType, type)
+_LOCK = type(_HOST_LOCK())
 
 
 @contextlib.contextmanager

@@ -43,13 +43,16 @@ _DIFFERS = {
 """A difference in a column, in the order of causes."""
 
 
-def replay(app: Path, devices: Path | None, overrides: Iterable[str] = ()) -> str:
+def replay(
+    app: Path, devices: Path | None, overrides: Iterable[str] = (), run_config: str = ""
+) -> str:
     """Run the beginning of an app twice: at least 50 dispatches and two versions, unless it ends before.
 
     Args:
         app: the app's folder.
         devices: the device file; ten nodes that are always online if None.
         overrides: values of the device file by dotted path.
+        run_config: values of the app's configuration.
 
     Returns:
         What is the same in both runs, in words.
@@ -61,7 +64,7 @@ def replay(app: Path, devices: Path | None, overrides: Iterable[str] = ()) -> st
         runs = [Path(name) / number for number in ("1", "2")]
         processes = [
             subprocess.Popen(
-                [sys.executable, "-m", __name__, app, devices or "", run, *overrides],
+                [sys.executable, "-m", __name__, app, run_config, devices or "", run, *overrides],
                 env={
                     **os.environ,
                     "PYTHONHASHSEED": run.name,
@@ -124,7 +127,7 @@ def first_difference(first: Run, other: Run) -> str | None:
     return None if same_model else "the ServerApp returns another model"
 
 
-def _main(app: str, devices: str, run: str, *overrides: str) -> None:
+def _main(app: str, run_config: str, devices: str, run: str, *overrides: str) -> None:
     """Run the beginning of an app in this process."""
 
     def on_progress(progress: Progress) -> None:
@@ -133,7 +136,7 @@ def _main(app: str, devices: str, run: str, *overrides: str) -> None:
 
     try:
         loaded = load_devices(Path(devices) if devices else None, "replay", overrides)
-        execute(App.read(Path(app)), loaded, Path(run), on_progress=on_progress)
+        execute(App.read(Path(app), run_config), loaded, Path(run), on_progress=on_progress)
     except FedsimError as error:
         print(error)
         sys.exit(2)

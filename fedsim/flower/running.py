@@ -233,6 +233,11 @@ def execute(
                         exchange.stop()
 
                 exchange.on_version = on_version
+
+            def write_messages() -> None:
+                messages = messages_table(exchange.messages)
+                write_parquet(folder.parquet(MESSAGES.name), MESSAGES, messages)
+
             # The grid needs the clock's threads, and the clock sleeps through the grid.
             turns = Turns(exchange)
             clock = SimulatedClock(turns, lambda span_ns, done: grid.pass_ns(span_ns, done))
@@ -253,6 +258,7 @@ def execute(
                     _serve(server_app, grid, turns, recording, nodes)
             except BaseException as error:
                 writer.close()
+                write_messages()
                 interrupted = isinstance(error, KeyboardInterrupt)
                 folder.close(
                     Status.INTERRUPTED if interrupted else Status.FAILED,
@@ -263,8 +269,7 @@ def execute(
                 raise
             recording.flush()
             exchange.finish()
-            messages = messages_table(exchange.messages)
-            write_parquet(folder.parquet(MESSAGES.name), MESSAGES, messages)
+            write_messages()
             finished = Run(folder)
             finished.written(writer.finish())
             samples = np.zeros(params.clients, dtype=np.int64)

@@ -219,6 +219,11 @@ def announce_user_code(path: Path) -> None:
             f"the code in {path} may not run, because --no-user-code or {NO_USER_CODE} is set",
             hint="read the file, and leave out the option if you trust it",
         )
+    _announce(path)
+
+
+@functools.cache
+def _announce(path: Path) -> None:
     _LOGGER.info("running the code in %s", path)
 
 

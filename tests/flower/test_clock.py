@@ -5,9 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import linecache
 import logging
+import multiprocessing
 import queue
 import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
 import sysconfig
 import threading
 import time
@@ -19,8 +26,10 @@ from time import monotonic as imported_monotonic
 from time import sleep as imported_sleep
 from typing import Any, cast
 
+import pandas as pd
 import pytest
 
+from fedsim.errors import UserError
 from fedsim.flower.clock import EPOCH_S, SimulatedClock, on_node, thread_on
 from fedsim.flower.turns import Turns
 
@@ -126,13 +135,24 @@ def _wait_for_future() -> None:
     assert not futures_wait([Future[int]()], timeout=0.0).done
 
 
+def _taken() -> threading.Lock:
+    lock = threading.Lock()
+    assert lock.acquire(timeout=2)
+    return lock
+
+
+TAKEN = _taken()
 WAITS: dict[str, Callable[[], object]] = {
     "sleep": lambda: time.sleep(2),
     "event": lambda: threading.Event().wait(2),
     "condition": _wait_for_condition,
     "queue": _wait_for_item,
     "future": _wait_for_future,
+    "lock": lambda: _taken().acquire(timeout=2),
+    "lock of the module": lambda: TAKEN.acquire(timeout=2),
     "select": lambda: select.select([], [], [], 2),
+    "selector": lambda: selectors.DefaultSelector().select(2),
+    "poll selector": lambda: selectors.PollSelector().select(2),
     "asyncio": lambda: asyncio.run(_asleep()),
     "asyncio.wait_for": lambda: asyncio.run(_impatient()),
 }
@@ -147,6 +167,49 @@ def test_six_waits_of_two_seconds_take_twelve(way: str) -> None:
         assert time.time() - EPOCH_S == pytest.approx(12, abs=1e-3)
         assert clock.now_ns() == pytest.approx(12 * S, abs=S // 1000)
     assert time.monotonic() - began < 5
+
+
+def _receive() -> None:
+    one, _other = socket.socketpair()
+    one.settimeout(0.05)
+    one.recv(1)
+
+
+PIPE = multiprocessing.Pipe()
+ON_HOST: dict[str, Callable[[], object]] = {
+    "poll": lambda: select.poll(),
+    "epoll": lambda: select.epoll(),
+    "sigtimedwait": lambda: signal.sigtimedwait([signal.SIGUSR1], 3600),
+    "Popen.wait": lambda: subprocess.Popen(["sleep", "0.1"]).wait(0.05),
+    "Popen.communicate": lambda: subprocess.run(["sleep", "1"], timeout=0.05),
+    "Queue.get": lambda: multiprocessing.Queue().get(timeout=0.05),
+    "Connection.poll": lambda: PIPE[0].poll(0.05),
+    "Event.wait": lambda: multiprocessing.Event().wait(0.05),
+    "socket.recv": _receive,
+}
+
+
+@pytest.mark.parametrize("call", ON_HOST)
+def test_a_wait_that_only_the_host_can_end_names_its_line(call: str) -> None:
+    clock = Time().clock()
+    with clock.installed(), thread_on(clock):
+        with pytest.raises(UserError, match=rf"{call} waits on the host") as refusal:
+            ON_HOST[call]()
+        assert clock.now_ns() == 0
+    file, line = str(refusal.value.where).rsplit(":", 1)
+    assert file == __file__
+    assert call.split(".")[-1] in linecache.getline(file, int(line))
+
+
+def test_other_processes_that_end_within_their_timeout_take_no_time() -> None:
+    clock = Time().clock()
+    with clock.installed(), thread_on(clock):
+        run = subprocess.run([sys.executable, "-c", "print(1)"], timeout=60, capture_output=True)
+        assert run.stdout == b"1\n"
+        items = multiprocessing.Queue()
+        items.put(1)
+        assert items.get(timeout=60) == 1
+        assert clock.now_ns() == 0
 
 
 def test_a_wait_that_ends_early_takes_no_time() -> None:
@@ -312,6 +375,7 @@ def test_every_clock_is_simulated() -> None:
         time.sleep(86_400)
         assert datetime.date.today() == datetime.date(2026, 1, 2)
         assert time.gmtime()[:5] == (2026, 1, 2, 0, 0)
+        assert pd.Timestamp.now("UTC") == pd.Timestamp("2026-01-02", tz="UTC")
         assert time.gmtime(0)[:3] == (1970, 1, 1)
         assert time.localtime()[:1] == (2026,)
         assert "2026" in time.ctime()

@@ -271,11 +271,14 @@ def test_a_client_app_that_exits_is_an_error_reply(run_app: Callable[..., Any]) 
     assert run.info["status"] == "complete"
 
 
-def test_a_server_app_may_end_by_exit(run_app: Callable[..., Any]) -> None:
+def test_a_server_app_may_end_by_exit(run_app: Callable[..., Any], tmp_path: Path) -> None:
     run = run_app(one_round(lambda replies, _: sys.exit(0)), EXITING, {"devices": DEVICES})
     assert run.info["status"] == "complete"
     with pytest.raises(UserError, match=r"ended .* after the start by sys\.exit\(3\)"):
         run_app(one_round(lambda replies, _: sys.exit(3)), EXITING, {"devices": DEVICES})
+    failed = fedsim.load(tmp_path / "run2")
+    assert failed.info["status"] == "failed"
+    assert failed.messages.equals(run.messages)
 
 
 def test_waiting_for_more_nodes_than_exist_ends_at_once(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,8 @@ class HuggingFace(DatasetComponent):
         path = resolve(Path(params.path), folder)
         if not path.exists() and not may_download():
             raise NotOnDisk("it is not on this disk", where=f"data set {params.path}")
+        # Without a network it would print a line for each of its attempts.
+        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
         try:
             if any((path / file).is_file() for file in ("state.json", "dataset_dict.json")):
                 loaded = datasets.load_from_disk(str(path))
@@ -98,7 +101,12 @@ class HuggingFace(DatasetComponent):
             else:
                 source = str(path) if path.is_dir() else params.path
                 loaded = datasets.load_dataset(source, params.config, revision=params.revision)
-        # The library raises errors of many kinds, from its own to those of the network.
+        except ConnectionError as error:
+            raise self._wrong(
+                f"it cannot be downloaded: {error}",
+                "without a network, give the folder of save_to_disk; relative paths refer to the scenario's folder",
+            ) from error
+        # The library raises errors of many kinds.
         except Exception as error:
             raise self._wrong(
                 f"it cannot be read: {type(error).__name__}: {str(error).strip()}",

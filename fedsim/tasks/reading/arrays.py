@@ -1,7 +1,8 @@
-"""Arrays in .npz files, or in .npy files of one folder; nothing is unpickled."""
+"""Arrays in .npz files, or in .npy files of one folder; of pickled objects, only text is read."""
 
 from __future__ import annotations
 
+import io
 import math
 import zipfile
 import zlib
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
+from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
 from fedsim.tasks.reading.files import damaged, require_file
 
 # Values checked at a time.
@@ -27,7 +29,7 @@ def read_arrays(
     Arrays in a folder are memory-mapped (copy on write) and read when used.
 
     Raises:
-        UserError: a file is missing or damaged, or an array contains Python objects.
+        UserError: a file is missing or damaged, or an array contains Python objects other than text.
     """
     if not path.is_dir():
         return read_npz(path, required, optional)
@@ -59,13 +61,48 @@ def _mapped(path: Path) -> npt.NDArray[Any]:
     try:
         result: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="c")
     except (ValueError, OSError, EOFError) as error:
-        raise _unreadable(path, path.stem, error) from error
+        texts = _texts(path.read_bytes()) if _has_objects(error) else None
+        if texts is None:
+            raise _unreadable(path, path.stem, error) from error
+        return texts
     return result
+
+
+def _member(content: Any, name: str) -> npt.NDArray[Any]:
+    """An array of an open .npz file."""
+    try:
+        array: npt.NDArray[Any] = content[name]
+    except ValueError as error:
+        with content.zip.open(f"{name}.npy") as file:
+            texts = _texts(file.read()) if _has_objects(error) else None
+        if texts is None:
+            raise
+        return texts
+    return array
+
+
+def _has_objects(error: Exception) -> bool:
+    """Whether NumPy refuses to read an array because it contains Python objects."""
+    return "Object arrays" in str(error) or "Python objects" in str(error)
+
+
+def _texts(content: bytes) -> npt.NDArray[np.str_] | None:
+    """The array of text in an .npy file of Python objects; None if it contains anything else."""
+    file = io.BytesIO(content)
+    first = np.lib.format.read_magic(file) == (1, 0)
+    header = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+    header(file)
+    try:
+        array = load_plain(file.read())
+    except (RefusedPickle, DamagedPickle):
+        return None
+    is_text = isinstance(array, np.ndarray) and all(isinstance(each, str) for each in array.flat)
+    return array.astype(str) if is_text else None
 
 
 def _unreadable(path: Path, name: str, error: Exception) -> UserError:
     """The error for an array that NumPy refuses to read."""
-    if "Object arrays" not in str(error) and "Python objects" not in str(error):
+    if not _has_objects(error):
         return damaged(path, str(error))
     return UserError(
         f"{name} has dtype object, which could contain anything and is not read",
@@ -130,7 +167,8 @@ def read_npz(
     """The named arrays of an .npz file; optional ones only if they are present.
 
     Raises:
-        UserError: the file is missing or damaged, lacks a required array, or an array contains Python objects.
+        UserError: the file is missing or damaged, lacks a required array, or an array contains Python objects other
+            than text.
     """
     _require_npz(path)
     name = "it"
@@ -146,7 +184,7 @@ def read_npz(
             arrays = {}
             for name in (*required, *optional):
                 if name in content.files:
-                    arrays[name] = content[name]
+                    arrays[name] = _member(content, name)
             return arrays
     except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, AttributeError) as error:
         raise _unreadable(path, name, error) from error

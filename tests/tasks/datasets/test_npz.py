@@ -46,6 +46,20 @@ def test_npz_without_a_split_is_split_by_its_seed(tmp_path: Path) -> None:
     assert not np.array_equal(other.train_y, dataset.train_y)
 
 
+@pytest.mark.parametrize("folder", [False, True])
+def test_labels_of_text_objects_are_read(tmp_path: Path, folder: bool) -> None:
+    """As pandas holds text; other objects are refused without being unpickled."""
+    names = np.array(["cat", "dog", "cat", "bird"] * 5, dtype=object)
+    arrays = {"x": np.zeros((20, 2)), "y": names}
+    path = tmp_path if folder else save_npz(tmp_path / "own.npz", **arrays)
+    for name, array in arrays.items() if folder else ():
+        np.save(path / f"{name}.npy", array, allow_pickle=True)
+    dataset = load("npz", path=path)
+    assert dataset.class_names == ("bird", "cat", "dog")
+    assert len(dataset.train_y) + len(dataset.test_y) == 20
+    assert {dataset.class_names[label] for label in dataset.train_y} <= set(names)
+
+
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
