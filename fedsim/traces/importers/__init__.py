@@ -117,15 +117,12 @@ def recognize(paths: Sequence[Path]) -> list[str]:
 
 
 def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) -> TraceBundle:
-    """Import files as one bundle.
+    """Import files as one bundle, which is checked.
 
     Args:
         importer: class of the importer.
         paths: files, folders of files, or zip archives; ``.gz`` files are unpacked.
         params: an instance of the importer's ``Params``.
-
-    Raises:
-        UserError: a file is missing or not of the format, or the resulting bundle is not sound.
     """
     sources = Sources(paths, max_unpacked=params.max_unpacked)
     imported: Imported = importer.read(sources, params)

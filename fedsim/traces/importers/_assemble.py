@@ -118,32 +118,17 @@ def note_outside(
     where: str,
     origin: str = "time 0",
 ) -> None:
-    """Add a caveat if intervals were dropped because they lie outside the window.
+    """Add a caveat if intervals were dropped because they lie outside the window; refuse an import with none left.
 
-    Args:
-        intervals: the intervals that are left.
-        counts: counts of :func:`~fedsim.traces.intervals.normalize`.
-        window_us: length of the window, which begins at time 0.
-        caveats: receives the caveat.
-        where: the files, for messages.
-        origin: time 0, in words.
-
-    Raises:
-        UserError: no interval is left.
+    ``origin`` is time 0, in words, and ``where`` the files, for messages.
     """
     dropped, left = counts["outside_window"], len(intervals.device)
     window = f"outside the window, {format_duration(window_us / US_PER_S)} from {origin}"
-    if dropped and not left:
+    if not left and sum(counts[kind] for kind in ("outside_window", "zero_length", "reversed")):
         raise UserError(
-            f"every interval is {window}",
+            f"every interval ends before it starts or is {window}",
             where=where,
             hint="correct the times, their unit, or the window with -s window=...",
-        )
-    if not left and (counts["zero_length"] or counts["reversed"]):
-        raise UserError(
-            "no interval ends after it starts",
-            where=where,
-            hint="give each interval an end after its start",
         )
     if dropped:
         caveats.append(f"{format_counted(dropped, 'interval')} {window}, dropped")

@@ -46,10 +46,8 @@ class Series:
 def series_tables(series: Sequence[Series], *, kind: str | None = None) -> dict[str, Any]:
     """Tables ``devices``, ``network_series`` and ``network_assign`` of the links, one device per link.
 
-    A device is named after its link; its window and its period have the length of the longer direction.
-
-    Raises:
-        UserError: two files give the same direction of the same link.
+    A device is named after its link; its window and its period have the length of the longer direction. Two files must
+    not give the same direction of the same link.
     """
     seen: dict[tuple[str, str], str] = {}
     for item in series:
@@ -79,10 +77,9 @@ def series_tables(series: Sequence[Series], *, kind: str | None = None) -> dict[
     for column in ("rtt_s", "loss"):
         pieces = [getattr(item, column) for item in ordered]
         if any(piece is not None for piece in pieces):
-            unknown = [np.full(length, np.nan) for length in lengths]
             filled = [
-                fill if piece is None else piece
-                for piece, fill in zip(pieces, unknown, strict=True)
+                np.full(length, np.nan) if piece is None else piece
+                for piece, length in zip(pieces, lengths, strict=True)
             ]
             values[column] = nullable(np.concatenate(filled).astype(np.float32))
     if any(item.radio is not None for item in ordered):
@@ -121,8 +118,7 @@ def named_sources(
 def hold_unknown(values: Floats, nothing_known: UserError) -> tuple[Floats, int]:
     """``values`` with each NaN replaced by the last known value (or else the first), and the number of NaN.
 
-    Raises:
-        UserError: ``nothing_known``, if all values are NaN.
+    ``nothing_known`` is raised if all values are NaN.
     """
     unknown = int(np.count_nonzero(np.isnan(values)))
     if unknown == len(values):

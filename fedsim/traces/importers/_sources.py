@@ -44,22 +44,15 @@ class SourceFile:
     data: bytes
 
     def text(self) -> str:
-        """The content as text; a table in Parquet, Feather or Arrow files as CSV.
-
-        Raises:
-            UserError: neither such a table nor UTF-8.
-        """
+        """The content as text; a table in Parquet, Feather or Arrow files as CSV."""
         if self.data.startswith(_TABLES):
             return self._csv()
         try:
             return self.data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = self.data.count(b"\n", 0, error.start) + 1
-            raise self.error(
-                f"is not a text file: {error.reason} at byte {error.start}",
-                "give a text file in UTF-8",
-                line=line,
-            ) from error
+            message = f"is not a text file: {error.reason} at byte {error.start}"
+            raise self.error(message, "give a text file in UTF-8", line=line) from error
 
     def _csv(self) -> str:
         import pyarrow as pa
@@ -102,9 +95,6 @@ class SourceFile:
             widths: the valid numbers of cells.
             layout: the form of a line, for messages.
             skip: as in :meth:`lines`.
-
-        Raises:
-            UserError: a line has a different number of cells.
         """
         rows = []
         for number, text in self.lines(skip):
@@ -117,11 +107,7 @@ class SourceFile:
         return rows
 
     def table(self) -> tuple[dict[str, list[str]], list[int]]:
-        """Columns of a comma-separated file by the names in its header, cells stripped, and the line of each row.
-
-        Raises:
-            UserError: the file is empty, repeats a column, or a row has a different number of cells.
-        """
+        """Columns of a comma-separated file by the names in its header, cells stripped, and the line of each row."""
         numbered = list(checked_rows(io.StringIO(self.text()), self.where, skip_initial_space=True))
         if not numbered:
             raise self.error("is empty")
@@ -132,14 +118,9 @@ class SourceFile:
         return dict(zip(names, columns, strict=True)), [line for line, _ in rows]
 
     def json(self) -> Any:
-        """The content as JSON.
-
-        Raises:
-            UserError: not JSON.
-        """
-        text = self.text()
+        """The content as JSON."""
         try:
-            return json.loads(text)
+            return json.loads(self.text())
         except json.JSONDecodeError as error:
             raise UserError(
                 f"is not JSON: {error.msg}",
@@ -148,52 +129,30 @@ class SourceFile:
             ) from error
 
     def records(self) -> Any:
-        """The content of a JSON file or of a pickle of plain data.
-
-        Raises:
-            UserError: the file is neither, or the pickle names a class or function; none is ever called.
-        """
+        """The content of a JSON file or of a pickle of plain data, of which no class or function is ever called."""
         if self.data[:1] != b"\x80" and self.data[:2] not in (b"(d", b"}q", b"(l", b"]q"):
             return self.json()
         try:
             return load_plain(self.data)
-        except RefusedPickle as error:
+        except (RefusedPickle, DamagedPickle) as error:
+            problem = (
+                f"names {error}" if isinstance(error, RefusedPickle) else f"is damaged: {error}"
+            )
             raise self.error(
-                f"the pickle names {error}, which is not plain data; it was not loaded",
-                "a pickle can run any program: load it on an isolated machine and save it as JSON",
-            ) from error
-        except DamagedPickle as error:
-            raise self.error(
-                f"the pickle is truncated or damaged: {error}",
-                "copy the file again, or give the JSON form",
+                f"the pickle {problem}; it was not loaded",
+                "copy the file again, or give the JSON form: a pickle of more than plain data can run any program",
             ) from error
 
-    def objects(self, what: str) -> dict[str, Mapping[str, Any]]:
-        """:meth:`records` as an object of objects with text keys.
-
-        Args:
-            what: plural noun for its records, for messages.
-
-        Raises:
-            UserError: the content is not an object, is empty, or a record is not an object.
-        """
+    def objects(self) -> dict[str, Mapping[str, Any]]:
+        """:meth:`records` as an object of objects with text keys."""
         content = self.records()
         if not isinstance(content, dict) or not content:
             kind = "empty" if content == {} else f"a {type(content).__name__}"
-            raise self.error(
-                f"is {kind}; an object of {what} by id is expected",
-                "check that the file is of the named format",
-            )
-        records: dict[str, Mapping[str, Any]] = {}
+            raise self.error(f"is {kind}, not an object of records by id")
         for key, record in content.items():
             if not isinstance(record, dict):
-                raise UserError(
-                    f"record {key!r} is a {type(record).__name__}, not an object",
-                    where=f"{self.where}, record {key}",
-                    hint="check that the file is of the named format",
-                )
-            records[str(key)] = record
-        return records
+                raise self.error(f"record {key!r} is a {type(record).__name__}, not an object")
+        return {str(key): record for key, record in content.items()}
 
     def line(self, number: int) -> str:
         """``file:line``, for messages."""
@@ -229,11 +188,7 @@ class RecordFile:
         return f"{self.source.where}, {self._noun} {self.ids[row]}"
 
     def field(self, name: str) -> list[Any]:
-        """A field of every record.
-
-        Raises:
-            UserError: a record does not have it.
-        """
+        """A field of every record."""
         for row, key in enumerate(self.ids):
             if name not in self.records[key]:
                 hint = f"it has: {', '.join(map(str, self.records[key]))}"
@@ -273,19 +228,16 @@ class Sources:
         return UserError(message, where=self.where or None, hint=hint)
 
     def by_field(self, fields: Mapping[str, str], what: str, hint: str) -> dict[str, RecordFile]:
-        """Files of records, each by the field of its records that identifies the type of file.
+        """Files of records, each by the field of its first record that identifies the type of file.
 
         Args:
             fields: name of a type of file by its field.
             what: plural noun for the records, for messages.
             hint: which files to give.
-
-        Raises:
-            UserError: a file has none of the fields in its first record, or two files have the same one.
         """
         files: dict[str, RecordFile] = {}
         for source in self:
-            records = source.objects(what)
+            records = source.objects()
             first = next(iter(records.values()))
             kind = next((field for field in fields if field in first), None)
             if kind is None:
@@ -308,11 +260,7 @@ class Sources:
         return ", ".join(parts)
 
     def __iter__(self) -> Iterator[SourceFile]:
-        """The files.
-
-        Raises:
-            UserError: a path is missing, unreadable, damaged or too large when unpacked, or there is no file.
-        """
+        """The files."""
         self._left = self.max_unpacked
         empty = True
         for path in self.paths:
@@ -337,8 +285,6 @@ class Sources:
         try:
             with path.open("rb") as content:
                 return self._source(name, str(path), content, bounded=not path.is_file())
-        except FileNotFoundError as error:
-            raise UserError("no such file", where=str(path)) from error
         except OSError as error:
             raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from error
 
@@ -351,14 +297,8 @@ class Sources:
                     with archive.open(name) as member:
                         file = self._source(name, f"{path}!{name}", member, bounded=True)
                     yield file
-        except (
-            zipfile.BadZipFile,
-            zlib.error,
-            EOFError,
-            OSError,
-            NotImplementedError,
-            RuntimeError,
-        ) as error:
+        # Damaged archives, and those with a password or a rare compression.
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
             raise UserError(
                 f"is not a complete zip archive: {error}",
                 where=str(path),

@@ -42,15 +42,13 @@ class AiBenchmark(Importer):
         files: dict[str, tuple[SourceFile, Any]] = {}
         for source in sources:
             content = source.records()
-            kind = _kind(source, content)
-            if kind in files:
-                raise source.error(f"is a second {kind} file", "give only one")
-            files[kind] = source, content
-        if set(files) == {"speed"}:
+            files[_kind(source, content)] = source, content
+        given = frozenset(files)
+        if given == {"speed"}:
             return Imported(_speeds(*files["speed"]))
-        if len(files) - ("codes" in files) != 1 or "speed" in files:
+        if given - {"codes"} not in ({"raw"}, {"score"}) or len(given) < len(sources.paths):
             raise sources.error(
-                f"cannot be imported together: {', '.join(sorted(files))}",
+                "these files cannot be imported together",
                 "give one of the raw list, benchmark2score and client_spec_speed; real2benchmark only with scores",
             )
         counts: dict[str, int] = {}
@@ -66,16 +64,15 @@ class AiBenchmark(Importer):
 
 
 def _kind(source: SourceFile, content: Any) -> str:
-    if isinstance(content, list) and content and all(isinstance(item, dict) for item in content):
+    values = list(content.values()) if isinstance(content, dict) else content
+    types = {type(value) for value in values} if isinstance(values, list) else set()
+    if isinstance(content, list) and types == {dict}:
         return "raw"
-    if isinstance(content, dict) and content:
-        values = list(content.values())
-        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+    if isinstance(content, dict) and types:
+        if types <= {int, float}:
             return "score"
-        if all(isinstance(value, str) for value in values):
-            return "codes"
-        if all(isinstance(value, dict) for value in values):
-            return "speed"
+        if types in ({str}, {dict}):
+            return "codes" if types == {str} else "speed"
     raise source.error(
         "is not one of the known files",
         "give the raw AI Benchmark list, benchmark2score, real2benchmark or client_spec_speed",

@@ -43,8 +43,7 @@ class Avt(Importer):
             for line, text in source.lines(skip="#"):
                 name, *numbers = text.split()
                 if name in lines:
-                    message = f"repeats the node {name} of {lines[name]}"
-                    raise source.error(message, "give each node one line", line=line)
+                    raise source.error(f"repeats the node {name} of {lines[name]}", line=line)
                 lines[name] = source.line(line)
                 times.append(_times(numbers, lines[name]))
         if not lines:
@@ -60,10 +59,8 @@ class Avt(Importer):
             end_us = int(times_us.max(initial=0))
             caveats.append("no window was given: it is assumed to end with the last stop")
         if end_us <= 0:
-            raise sources.error(
-                "has no intervals and no window" if params.window is None else "window is 0",
-                "give the length of the observation: -s window=2478200",
-            )
+            hint = "give the length of the observation: -s window=2478200"
+            raise sources.error("has no interval after time 0 and no window", hint)
         counts: dict[str, int] = {}
         tables, intervals = observed_tables(
             ids, device, times_us[:, 0], times_us[:, 1], (0, end_us), counts
@@ -77,6 +74,6 @@ def _times(cells: list[str], where: str) -> list[int]:
     """Starts and stops of a line (s), alternating."""
     numbers = TIME.read(cells, lambda row: where).astype(np.int64).tolist()
     if not numbers or len(numbers) - 1 != 2 * numbers[0]:
-        shown = f"{numbers[0]} intervals but {len(numbers) - 1} times" if numbers else "an id alone"
-        raise UserError(f"has {shown}", where=where, hint=_LINE)
+        message = f"its number of intervals does not agree with its {len(cells)} numbers"
+        raise UserError(message, where=where, hint=_LINE)
     return list(numbers[1:])

@@ -83,29 +83,20 @@ class FedScale(Importer):
 
 
 def _behavior_tables(file: RecordFile, counts: dict[str, int]) -> dict[str, Any]:
-    lists = {"active": file.field("active"), "inactive": file.field("inactive")}
-    lengths = {}
-    for name, values in lists.items():
-        for row, times in enumerate(values):
-            if not isinstance(times, list | tuple):
-                raise UserError(
-                    f"'{name}' is not a list of numbers",
-                    where=file.where(row),
-                    hint="it must contain seconds from the client's trace start",
-                )
-        lengths[name] = np.fromiter(map(len, values), np.int64, len(values))
-    unequal = np.flatnonzero(lengths["active"] != lengths["inactive"])
-    if len(unequal):
-        row = int(unequal[0])
-        raise UserError(
-            f"has {lengths['active'][row]} 'active' but {lengths['inactive'][row]} 'inactive' times",
-            where=file.where(row),
-            hint="every start needs an end",
-        )
-    device = np.repeat(np.arange(len(file.ids), dtype=np.int64), lengths["active"])
+    active, inactive = lists = file.field("active"), file.field("inactive")
+    for row, pair in enumerate(zip(*lists, strict=True)):
+        are_lists = all(isinstance(times, list | tuple) for times in pair)
+        if not are_lists or len(pair[0]) != len(pair[1]):
+            raise UserError(
+                "'active' and 'inactive' are not two lists of equal length",
+                where=file.where(row),
+                hint="they must contain the starts and ends in seconds from the client's trace start",
+            )
+    lengths = np.fromiter(map(len, active), np.int64, len(active))
+    device = np.repeat(np.arange(len(file.ids), dtype=np.int64), lengths)
     start_s, end_s = (
         number.read(list(chain.from_iterable(values)), lambda row: file.where(int(device[row])))
-        for number, values in zip((ACTIVE, INACTIVE), lists.values(), strict=True)
+        for number, values in ((ACTIVE, active), (INACTIVE, inactive))
     )
     period_us = microseconds(file.numbers(PERIOD))
     records = [file.records[key] for key in file.ids]

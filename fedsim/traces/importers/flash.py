@@ -82,7 +82,7 @@ class Flash(Importer):
         elif "ready_time" in files:
             if params.eligibility is not None:
                 raise UserError(
-                    "an eligibility rule cannot be applied to timers, to which FLASH's rule was applied already",
+                    "FLASH's eligibility rule was already applied to timers",
                     where=files["ready_time"].source.where,
                     hint="leave the rule out, or import FLASH's raw state file",
                 )
@@ -116,11 +116,8 @@ def _load(sources: Sources) -> Mapping[str, RecordFile]:
     for kind, file in files.items():
         file.field(kind)
     if {"messages", "ready_time"} <= set(files):
-        raise UserError(
-            "raw states and timers give the same availability twice",
-            where=files["ready_time"].source.where,
-            hint="give one of the two",
-        )
+        message = "raw states and timers give the same availability twice"
+        raise sources.error(message, "give one of the two")
     return files
 
 

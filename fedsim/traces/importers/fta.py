@@ -26,15 +26,8 @@ from fedsim.traces.tables import Bools, Bounds, Ints
 from fedsim.units import DAY_US
 
 COLUMNS = (
-    "event_id",
-    "component_id",
-    "node_id",
-    "platform_id",
-    "node_name",
-    "event_type",
-    "event_start_time",
-    "event_stop_time",
-    "event_end_reason",
+    *("event_id", "component_id", "node_id", "platform_id", "node_name", "event_type"),
+    *("event_start_time", "event_stop_time", "event_end_reason"),
 )
 # The years of ISO dates.
 UNIX_S = Bounds(0, 253_402_300_799, words="from the year 1970 to 9999")
@@ -66,14 +59,11 @@ class Fta(Importer):
         events = _Events.of(sources)
         counts: dict[str, int] = {}
         if params.component is not None:
-            component = events.table["component_id"]
-            keep = component == params.component
+            keep = events.table["component_id"] == params.component
             if not keep.any():
-                known = ", ".join(sorted(component.unique())[:10])
-                raise sources.error(
-                    f"has no events of the component {params.component}",
-                    f"its components are: {known}",
-                )
+                known = ", ".join(sorted(events.table["component_id"].unique())[:10])
+                message = f"has no events of the component {params.component}"
+                raise sources.error(message, f"its components are: {known}")
             counts["other_components"] = int((~keep).sum())
             events = _Events(events.table[keep].reset_index(drop=True), events.sources)
         table = events.table
@@ -83,13 +73,10 @@ class Fta(Importer):
         if ids.duplicated().any():
             ids = nodes["platform_id"] + "/" + ids
 
-        bad = np.flatnonzero(~table["event_type"].isin(["0", "1"]))
-        if len(bad):
-            raise UserError(
-                f"event_type is '{table['event_type'][bad[0]]}'",
-                where=events.location(int(bad[0])),
-                hint="it must be 0 or 1",
-            )
+        bad = ~table["event_type"].isin(["0", "1"])
+        if bad.any():
+            where = events.location(int(bad.to_numpy().argmax()))
+            raise UserError("event_type must be 0 or 1", where=where)
         on = (table["event_type"] == str(params.available_type)).to_numpy()
         start_us, stop_us = (
             microseconds(time.read(table[time.name].tolist(), events.location)) for time in TIMES
@@ -97,10 +84,8 @@ class Fta(Importer):
         # Time 0 is midnight, so that times of day are known.
         epoch_us = int(start_us.min()) // DAY_US * DAY_US
         start_us, stop_us = start_us - epoch_us, stop_us - epoch_us
-        low = np.full(len(ids), np.iinfo(np.int64).max)
-        high = np.zeros(len(ids), np.int64)
-        np.minimum.at(low, device, start_us)
-        np.maximum.at(high, device, stop_us)
+        low = pd.Series(start_us).groupby(device).min().to_numpy(copy=True)
+        high = pd.Series(stop_us).groupby(device).max().to_numpy(copy=True)
 
         intervals, state, origin = _both_states(device, start_us, stop_us, on, counts)
         valid = high > low
@@ -146,11 +131,7 @@ class _Events:
 
     @classmethod
     def of(cls, sources: Sources) -> _Events:
-        """The events of files.
-
-        Raises:
-            UserError: a row does not have nine fields, or there is none.
-        """
+        """The events of files."""
         files = list(sources)
         layout = f"an event_trace has: {', '.join(COLUMNS)}, separated by tabs"
         # The header may start with '#', and may be missing.
@@ -165,11 +146,7 @@ class _Events:
 
 
 def _nodes(events: _Events) -> tuple[Ints, Ints]:
-    """Row of the node of each event, and the first event of each node; nodes in the order of the files.
-
-    Raises:
-        UserError: a node has events of several components.
-    """
+    """Row of the node of each event, and the first event of each node; nodes in the order of the files."""
     table = events.table
     keys = ["platform_id", "node_id"]
     device = np.asarray(table.groupby(keys, sort=False).ngroup(), np.int64)
@@ -178,11 +155,10 @@ def _nodes(events: _Events) -> tuple[Ints, Ints]:
     other = np.flatnonzero(component != component[first[device]])
     if len(other):
         row = int(other[0])
-        earlier = component[first[device[row]]]
         raise UserError(
-            f"node {table['node_id'][row]} has events of the components {earlier} and {component[row]}",
+            f"node {table['node_id'][row]} has events of several components",
             where=events.location(row),
-            hint=f"choose one: component={earlier}",
+            hint=f"choose one: component={component[row]}",
         )
     return device, first
 

@@ -53,10 +53,8 @@ class Mahimahi(Importer):
             ending = next((ending for ending in (".down", ".up") if name.endswith(ending)), "")
             direction = params.direction or ending.removeprefix(".")
             if not direction:
-                raise source.error(
-                    "its name does not give the direction",
-                    "end the name in .down or .up, or set direction=down",
-                )
+                hint = "end the name in .down or .up, or set direction=down"
+                raise source.error("its name does not give the direction", hint)
             time_ms = _times(source)
             counts["opportunities"] += len(time_ms)
             counts["out_of_order"] += int(np.count_nonzero(np.diff(time_ms) < 0))
@@ -71,7 +69,7 @@ def _times(source: SourceFile) -> Ints:
     """The timestamps (ms), in the order of the file."""
     words = [(line, word) for line, text in source.lines() for word in text.split()]
     if not words:
-        raise source.error("is empty", "a Mahimahi trace has one number per line")
+        raise source.error("is empty")
     times = TIME.read([word for _, word in words], lambda row: source.line(words[row][0]))
     return times.astype(np.int64)
 

@@ -39,48 +39,41 @@ class Mobiperf(Importer):
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device and one network row per test."""
-        tests: list[tuple[str, float, float, str | None, str | None]] = []
+        models: list[str | None] = []
+        radios: list[str | None] = []
+        rates: list[Floats] = []
+        ids = []
         counts = {"tests": 0, "without_samples": 0, "all_zero": 0}
         for source in sources:
             content = source.json()
             if not isinstance(content, list):
-                raise source.error(
-                    f"is a {type(content).__name__}; a list of tests is expected",
-                    "check that the file is a MobiPerf export",
-                )
+                raise source.error(f"is a {type(content).__name__}, not a list of tests")
             for number, record in enumerate(content, start=1):
                 counts["tests"] += 1
-                rates = _rates(record, f"{source.where}, record {number}")
-                if not len(rates):
-                    counts["without_samples"] += 1
-                    continue
-                if not rates.any():
-                    counts["all_zero"] += 1
+                samples = _rates(record, f"{source.where}, record {number}")
+                if not samples.any():
+                    counts["all_zero" if len(samples) else "without_samples"] += 1
                     continue
                 properties = record.get("device_properties") or {}
                 model = (properties.get("device_info") or {}).get("model")
-                # "WIFI" and "Wifi" are the same.
                 network = properties.get("network_type")
-                tests.append(
-                    (
-                        f"test{counts['tests']}",
-                        float(rates.mean()) * 1000.0,
-                        float(rates.std() / rates.mean()),
-                        str(network).lower() if network else None,
-                        str(model) if model else None,
-                    )
-                )
-        if not tests:
+                ids.append(f"test{counts['tests']}")
+                rates.append(samples)
+                # "WIFI" and "Wifi" are the same.
+                radios.append(str(network).lower() if network else None)
+                models.append(str(model) if model else None)
+        if not ids:
             raise sources.error("no test has samples")
-        ids, means, variations, radios, models = map(list, zip(*tests, strict=True))
+        means = np.array([float(each.mean()) for each in rates])
+        deviations = np.array([float(each.std()) for each in rates])
         tables = {
             "devices": devices_table(ids, kind="phone", model=models),
             "network": per_device(
                 ids,
                 "network",
                 direction=params.direction,
-                bandwidth_bps=np.array(means),
-                bandwidth_cv=np.array(variations, np.float32),
+                bandwidth_bps=means * 1000.0,
+                bandwidth_cv=(deviations / means).astype(np.float32),
                 radio=radios,
             ),
         }
@@ -90,9 +83,6 @@ class Mobiperf(Importer):
 
 def _rates(record: Any, where: str) -> Floats:
     if not isinstance(record, dict) or not isinstance(record.get("tcp_speed_results"), list):
-        raise UserError(
-            "has no list 'tcp_speed_results'",
-            where=where,
-            hint="it must contain the throughput samples of the test in kbit/s",
-        )
+        hint = "it must contain the throughput samples of the test in kbit/s"
+        raise UserError("has no list 'tcp_speed_results'", where=where, hint=hint)
     return RATE.read(record["tcp_speed_results"], lambda row: where)

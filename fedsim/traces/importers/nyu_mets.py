@@ -53,11 +53,8 @@ def _rates(source: SourceFile) -> Floats:
     layout = "a line is value,unit or the multivariate set's eight columns"
     for line, fields in source.cells(",", [2, MULTIVARIATE_COLUMNS], layout):
         if len(fields) == 2 and fields[1] not in UNITS:
-            raise source.error(
-                f"'{fields[1]}' is not a unit",
-                f"a line is a number and one of: {', '.join(UNITS)}",
-                line=line,
-            )
+            hint = f"a line is a number and one of: {', '.join(UNITS)}"
+            raise source.error(f"'{fields[1]}' is not a unit", hint, line=line)
         cells.append(fields[0])
         factors.append(UNITS[fields[1]] if len(fields) == 2 else 1e6)
         lines.append(line)

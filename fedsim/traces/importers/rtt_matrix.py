@@ -10,6 +10,7 @@ import warnings
 from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from fedsim.errors import UserError
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
@@ -40,15 +41,13 @@ class RttMatrix(Importer):
 
         unit: Literal["ms", "s"]
         """Unit of the numbers (PlanetLab and WonderNetwork: ms; Seattle: s)."""
-        slice_interval: Duration | None = None
+        slice_interval: Duration | None = Field(None, ge=1e-6)
         """Time between files, each of which becomes a slice of time. By default the files are reduced to the median of
         each pair."""
 
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device per node, one row per known pair."""
-        if params.slice_interval is not None and params.slice_interval < 1e-6:
-            raise UserError("slice_interval is 0", hint="leave it out to take the median of slices")
         files = sorted(sources, key=lambda file: natural_order(file.name))
         slices = [_matrix(file) * _FACTOR[params.unit] for file in files]
         nodes = len(slices[0])
@@ -95,25 +94,19 @@ class RttMatrix(Importer):
 
 def _matrix(source: SourceFile) -> Floats:
     rows: list[Floats] = []
+    hint = "an RTT matrix has n lines of n numbers, for at least two nodes"
     for line, text in source.lines():
-        comma, tab = "," in text, "\t" in text
-        fields = text.split("," if comma else "\t" if tab else None)
-        fields = [field.strip().lower() for field in fields]
-        if tab and fields[-1] == "":
+        separator = next((mark for mark in ",\t" if mark in text), None)
+        fields = [field.strip().lower() for field in text.split(separator)]
+        if separator == "\t" and fields[-1] == "":
             fields.pop()
         where = source.line(line)
         rows.append(CELL.read(fields, lambda _, where=where: where))  # type: ignore[misc]
         if len(rows[-1]) != len(rows[0]):
-            raise UserError(
-                f"has {len(rows[-1])} numbers, but the first line has {len(rows[0])}",
-                where=where,
-                hint="an RTT matrix has n lines of n numbers",
-            )
+            message = f"has {len(rows[-1])} numbers, but the first line has {len(rows[0])}"
+            raise UserError(message, where=where, hint=hint)
     if len(rows) < 2 or len(rows) != len(rows[0]):
-        raise source.error(
-            f"has {len(rows)} lines of {len(rows[0]) if rows else 0} numbers",
-            "an RTT matrix has n lines of n numbers, for at least two nodes",
-        )
+        raise source.error(f"has {len(rows)} lines of {len(rows[0]) if rows else 0} numbers", hint)
     return np.array(rows)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
@@ -15,7 +14,7 @@ import pyarrow as pa
 from pydantic import field_validator
 
 from fedsim.errors import UserError, nearest, nearest_or_all, raise_all
-from fedsim.files.delimited import other_separator
+from fedsim.files.delimited import hint_of_header
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import OFF, ON, Rule
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
@@ -30,10 +29,10 @@ from fedsim.traces.importers._assemble import (
 from fedsim.traces.importers._changes import observed_changes
 from fedsim.traces.importers._numbers import RATE_UNITS, TIME_S, Number, RateUnit
 from fedsim.traces.parameters import OnEnd
-from fedsim.traces.tables import NOT_NEGATIVE, POSITIVE, SHARE, Bounds, Floats, id_column
+from fedsim.traces.tables import NOT_NEGATIVE, POSITIVE, SHARE, Bools, Bounds, Floats, id_column
 from fedsim.traces.validation import LAST_S
 from fedsim.units import DURATION_UNITS, Duration
-from fedsim.vocabulary.formatting import format_count, format_counted, format_names
+from fedsim.vocabulary.formatting import format_counted, format_names
 
 UNITS: Mapping[str, float] = {**DURATION_UNITS, **RATE_UNITS}
 TEXTS = ("model", "kind", "group", "radio")
@@ -57,8 +56,9 @@ SPEEDS: Mapping[str, str] = {
     "score": "score",
 }
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_UNIX_UNITS = {f"unix_{unit}": DURATION_UNITS[unit] for unit in ("s", "ms")}
-UNIX_S = Bounds(0.0, LAST_S, words="from 1970 to 2200")
+_UNIX_S = Bounds(0.0, LAST_S, words="from 1970 to 2200")
+_DATE = r"^\d{4}-"
+_OFFSET = r"(?:[Zz]|[+-]\d\d(?::?\d\d)?)$"
 COLUMNS = ("device", "start", "end", "time", *NUMBERS, *TEXTS)
 
 
@@ -124,16 +124,6 @@ class Table(Importer):
                 return given
             return {str(key).lower(): str(state).lower() for key, state in given.items()}
 
-        @field_validator("time_zone", mode="before")
-        @classmethod
-        def _require_colon(cls, given: object) -> object:
-            """Refuse an offset without a colon, which YAML reads as a number."""
-            if isinstance(given, int):
-                hours, minutes = divmod(abs(given), 100) if abs(given) >= 100 else (abs(given), 0)
-                sign = "-" if given < 0 else "+"
-                raise ValueError(f"write {sign}{hours:02}:{minutes:02}")
-            return given
-
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device per name in the column ``device``."""
@@ -183,20 +173,14 @@ class _Rows:
             frames.append(pd.DataFrame({**columns, "where": [source.line(line) for line in lines]}))
             ids_by_columns.setdefault(tuple(sorted(columns)), set()).update(columns["device"])
         self.cells = pd.concat(frames, ignore_index=True).fillna("")
+        self._refuse((self.cells["device"] == "").to_numpy(), "has no device")
         self.device, ids = pd.factorize(self.cells["device"])
         self.ids: list[str] = ids.tolist()
-        if "" in self.ids:
-            raise UserError(
-                "has no device", where=self.location(int((self.cells["device"] == "").argmax()))
-            )
         self.in_all_files = set.intersection(*ids_by_columns.values())
         self.times = tuple(name for name in ("start", "end", "time") if name in self)
         if len(self.times) > 2:
-            raise UserError(
-                "has both intervals (start, end) and changes of states (time)",
-                where=self.where,
-                hint="import either of them",
-            )
+            message = "has both intervals (start, end) and changes of states (time)"
+            raise UserError(message, where=self.where, hint="import either of them")
 
     def __contains__(self, name: str) -> bool:
         return name in self.cells
@@ -204,17 +188,12 @@ class _Rows:
     def unpaired(self) -> list[str]:
         """A caveat on devices that some files have, and files with other columns do not."""
         alone = [name for name in self.ids if name not in self.in_all_files]
-        if not alone:
-            return []
-        return [
-            f"{format_counted(len(alone), 'device')} not in all files, the first is '{alone[0]}'"
-        ]
+        devices = format_counted(len(alone), "device")
+        return [f"{devices} not in all files, the first is '{alone[0]}'"] if alone else []
 
     def require_units(self, needs_time_unit: bool) -> None:
         """Refuse columns whose units are not declared, all together."""
-        columns_by_option = {"time_unit": list(self.times)}
-        if not needs_time_unit:
-            columns_by_option.clear()
+        columns_by_option = {"time_unit": list(self.times)} if needs_time_unit else {}
         for name, (_, _, option) in NUMBERS.items():
             if name in self and option is not None:
                 columns_by_option.setdefault(option, []).append(name)
@@ -231,6 +210,11 @@ class _Rows:
     def location(self, row: int) -> str:
         """File and line of a row."""
         return str(self.cells["where"][row])
+
+    def _refuse(self, bad: Bools, message: str) -> None:
+        """Refuse the first of the rows marked by ``bad``, if any."""
+        if bad.any():
+            raise UserError(message, where=self.location(int(bad.argmax())))
 
     def require_one_of(self, *names: str) -> None:
         """Refuse a table with none of the columns ``names``, which its other columns refer to."""
@@ -261,29 +245,18 @@ class _Rows:
     ) -> tuple[int, dict[str, Any], None]:
         """Time covered (us), the tables of devices and availability, and no rule."""
         start, end = clock.read(self)
-        half = np.flatnonzero(np.isnan(start) != np.isnan(end))
-        if len(half):
-            raise UserError(
-                "has a start without an end, or an end without a start",
-                where=self.location(int(half[0])),
-            )
+        self._refuse(
+            np.isnan(start) != np.isnan(end),
+            "has a start without an end, or an end without a start",
+        )
         rows = np.flatnonzero(~np.isnan(start))
         start_us, end_us = (np.rint(time[rows]).astype(np.int64) for time in (start, end))
-        horizon_us = int(end_us.max(initial=0))
         if self.params.window is not None:
             horizon_us = round(self.params.window * 1e6)
         else:
+            horizon_us = int(end_us.max(initial=0))
             caveats.append(
                 "no window was given (option window): it is assumed to end with the last interval"
-            )
-        backwards = rows[end_us < start_us]
-        if 2 * len(backwards) > len(rows):
-            raise UserError(
-                f"end is before start in {format_count(len(backwards))} of {format_counted(len(rows), 'row')}; this is "
-                "the first",
-                where=self.location(int(backwards[0])),
-                hint="swap the names of the two columns; if sessions pass midnight, add a day to their end, as in "
-                "22 to 30 h",
             )
         if horizon_us <= 0:
             raise UserError(
@@ -322,9 +295,8 @@ class _Rows:
         rule = self._rule(words)
         (time,) = clock.read(self)
         known = ~np.isnan(time)
-        stray = np.flatnonzero(~known & np.any([cells[name] != "" for name in states], axis=0))
-        if len(stray):
-            raise UserError("has a state without a time", where=self.location(int(stray[0])))
+        stateful = np.any([cells[name] != "" for name in states], axis=0)
+        self._refuse(~known & stateful, "has a state without a time")
         window = self.params.window
         if window is None:
             caveats.append(
@@ -359,11 +331,9 @@ class _Rows:
         if text is None:
             [name, *others] = words
             if others or not set(words[name]) <= ON | OFF:
-                values = "; ".join(
-                    f"{name}: {format_names(values, 12)}" for name, values in words.items()
-                )
                 raise UserError(
-                    f"no rule says in which states a device is available ({values})",
+                    "no rule says in which states a device is available "
+                    f"({'; '.join(f'{key}: {format_names(each, 12)}' for key, each in words.items())})",
                     where=self.where,
                     hint=f"give it, such as -s online='{name} == {words[name][-1]}'",
                 )
@@ -374,14 +344,8 @@ class _Rows:
         """The known value of each device, which must be unique; NaN if there is none."""
         single = values.groupby(self.device).first().reindex(range(len(self.ids)))
         of_device = single.iloc[self.device].reset_index(drop=True)
-        differs = np.flatnonzero(values.notna() & (values != of_device))
-        if len(differs):
-            row = int(differs[0])
-            raise UserError(
-                f"gives a different {name} for the device '{self.cells['device'][row]}' than an earlier row",
-                where=self.location(row),
-                hint="a device has one value; leave the other cells empty",
-            )
+        differs = (values.notna() & (values != of_device)).to_numpy()
+        self._refuse(differs, f"gives a different {name} for its device than an earlier row")
         return single
 
 
@@ -395,12 +359,11 @@ def _columns(source: SourceFile) -> tuple[dict[str, list[str]], list[int]]:
     """The columns of a file by their names in lower case, and the line of each row."""
     columns, lines = source.table()
     is_log = "time" in map(str.lower, columns)
-    for column in columns:
-        if column.lower() not in COLUMNS and not is_log:
-            hint = f"{nearest(column, COLUMNS)}known columns: {', '.join(COLUMNS)}"
-            if other_separator([column]):
-                hint = "separate the columns by commas"
-            raise source.error(f"has the unknown column '{column}'", hint, line=1)
+    unknown = [] if is_log else [name for name in columns if name.lower() not in COLUMNS]
+    if unknown:
+        known = f"{nearest(unknown[0], COLUMNS)}known columns: {', '.join(COLUMNS)}"
+        message = f"has the unknown column '{unknown[0]}'"
+        raise source.error(message, hint_of_header(unknown, known), line=1)
     columns = {_key(name): cells for name, cells in columns.items()}
     if is_log and {"key", "state"} <= set(columns):
         keys, states = [_key(key) for key in columns.pop("key")], columns.pop("state")
@@ -449,93 +412,52 @@ class _Clock:
         return "time 0" if self.epoch is None else f"time 0 ({self.epoch})"
 
     def needs_unit(self, table: _Rows) -> bool:
-        """Whether the times of a table are numbers.
-
-        Raises:
-            UserError: the first start is neither a number nor a timestamp, or a unit of timestamps is given.
-        """
+        """Whether the times of a table are numbers."""
         if not table.times:
             return False
-        name = table.times[0]
-        row, first = _first(table, name)
-        if _is_timestamp(first):
-            if self.params.time_unit is not None:
-                raise UserError(
-                    f"{name} is '{first}', a timestamp, but time_unit={self.params.time_unit} is given",
-                    where=table.location(row),
-                    hint="timestamps have no unit: remove -s time_unit",
-                )
-            return False
-        if re.search(r"\d[-/.:]\d+", first) and not re.fullmatch(r"\d+\.\d+", first):
-            raise UserError(
-                f"{name} is '{first}', which is neither a number nor an ISO 8601 timestamp with its date",
-                where=table.location(row),
-                hint="write it as in 2024-05-01T08:00:00+02:00",
-            )
-        return True
+        cells = table.cells[table.times[0]]
+        return not cells[cells != ""].head(1).str.contains(_DATE).any()
 
     def read(self, table: _Rows) -> list[Floats]:
         """Starts and ends, or times (us from time 0), NaN if empty. Shape (rows,) each."""
         unit = self.params.time_unit
         if unit is None:
-            moments = [
-                [
-                    self._moment(name, cell, table.location(row))
-                    for row, cell in enumerate(table.cells[name])
-                ]
-                for name in table.times
-            ]
-        elif unit in _UNIX_UNITS:
-            moments = [
-                [
-                    None if math.isnan(time) else _UNIX_EPOCH + timedelta(microseconds=time)
-                    for time in column.tolist()
-                ]
-                for column in _times_us(table, _UNIX_UNITS[unit], unit, UNIX_S)
-            ]
+            times = [self._timestamps_us(table, name) for name in table.times]
+        elif unit.startswith("unix_"):
+            times = _times_us(table, unit.removeprefix("unix_"), _UNIX_S)
         else:
-            return _times_us(table, DURATION_UNITS[unit], unit, TIME_S)
-        epoch = self._epoch(min(moment for moment in moments[0] if moment is not None))
+            return _times_us(table, unit, TIME_S)
+        epoch = self._epoch(_UNIX_EPOCH + timedelta(microseconds=np.nanmin(times[0])))
         self.epoch, self.weekday = epoch.isoformat(), epoch.weekday()
         self.kind = self.params.clock or ("local" if self.zone else "utc")
-        microsecond = timedelta(microseconds=1)
-        return [
-            np.array(
-                [np.nan if moment is None else (moment - epoch) // microsecond for moment in column]
-            )
-            for column in moments
-        ]
+        epoch_us = (epoch - _UNIX_EPOCH) // timedelta(microseconds=1)
+        return [column - epoch_us for column in times]
 
-    def _moment(self, name: str, cell: str, where: str) -> datetime | None:
-        """The timestamp in a cell; None if it is empty."""
-        if not cell:
-            return None
-        try:
-            moment = datetime.fromisoformat(cell)
-        except ValueError:
-            moment = None
-        if moment is None or not _is_timestamp(cell):
+    def _timestamps_us(self, table: _Rows, name: str) -> Floats:
+        """Timestamps of a column (us since 1970), NaN if empty."""
+        cells = table.cells[name]
+        filled = cells != ""
+        moments = pd.to_datetime(
+            cells.where(cells.str.contains(_DATE)), format="ISO8601", utc=True, errors="coerce"
+        )
+        local = moments.notna() & ~cells.str.contains(_OFFSET)
+        if self.zone is not None:
+            # A local time that clocks show twice is the first of the two; one that they skip is none.
+            naive = moments[local].dt.tz_localize(None)
+            first = np.ones(len(naive), np.bool_)
+            zoned = naive.dt.tz_localize(self.zone, ambiguous=first, nonexistent="NaT")
+            moments[local] = zoned.dt.tz_convert(UTC)
+        bad = (filled & (moments.isna() | (local & (self.zone is None)))).to_numpy()
+        if bad.any():
+            row = int(bad.argmax())
             raise UserError(
-                f"{name} is '{cell}', which is not an ISO 8601 timestamp as in other rows",
-                where=where,
-                hint="write all as in 2024-05-01T08:00:00+02:00, or numbers in every row",
+                f"{name} is '{cells[row]}', which is not an ISO 8601 timestamp with an offset from UTC, or a local "
+                "time that the clocks skip",
+                where=table.location(row),
+                hint="write 2024-05-01T08:00:00+02:00 in all rows, or give -s time_zone=Europe/Berlin",
             )
-        if moment.tzinfo is None:
-            if self.zone is None:
-                raise UserError(
-                    f"{name} is '{cell}', which has no offset from UTC",
-                    where=where,
-                    hint="write 2024-05-01T08:00:00+02:00, or give -s time_zone=Europe/Berlin",
-                )
-            naive, moment = moment, moment.replace(tzinfo=self.zone)
-            if moment.astimezone(UTC).astimezone(self.zone).replace(tzinfo=None) != naive:
-                raise UserError(
-                    f"{name} is '{cell}', a local time that the clocks of {self.params.time_zone} skip",
-                    where=where,
-                    hint="write the offset from UTC: 2024-05-01T08:00:00+02:00",
-                )
-        # Differences of two times in the same zone would ignore daylight saving time.
-        return moment.astimezone(UTC)
+        us = moments.dt.as_unit("us").dt.tz_localize(None).astype(np.int64)
+        return np.where(filled, us, np.nan)
 
     def _epoch(self, first: datetime) -> datetime:
         """Time 0, with a fixed offset from UTC, which no change of the clocks alters."""
@@ -555,14 +477,9 @@ class _Clock:
         return epoch.astimezone(timezone(epoch.utcoffset() or timedelta(0)))
 
 
-def _first(table: _Rows, name: str) -> tuple[int, str]:
-    """The first row with this time, and that time; empty if there is none."""
-    times = ((row, cell) for row, cell in enumerate(table.cells[name]) if cell)
-    return next(times, (0, ""))
-
-
-def _times_us(table: _Rows, unit_s: float, unit: str, bounds_s: Bounds) -> list[Floats]:
-    """The table's times (us) from numbers of a unit of ``unit_s`` seconds, NaN if empty. Shape (rows,) each."""
+def _times_us(table: _Rows, unit: str, bounds_s: Bounds) -> list[Floats]:
+    """The table's times (us) from numbers, NaN if empty. Shape (rows,) each."""
+    unit_s = DURATION_UNITS[unit]
     bounds = Bounds(bounds_s.low / unit_s, bounds_s.high / unit_s, words=bounds_s.words)
     numbers = (
         Number(name, unit, bounds, missing=("",)).read(table.cells[name].tolist(), table.location)
@@ -571,16 +488,8 @@ def _times_us(table: _Rows, unit_s: float, unit: str, bounds_s: Bounds) -> list[
     return [column * (unit_s * 1e6) for column in numbers]
 
 
-def _is_timestamp(cell: str) -> bool:
-    return cell[4:5] == "-" and cell[:4].isdigit()
-
-
 def _zone(name: str | None) -> tzinfo | None:
-    """The time zone of this name.
-
-    Raises:
-        UserError: there is no such time zone.
-    """
+    """The time zone of this name."""
     if name is None:
         return None
     try:

@@ -96,7 +96,7 @@ def _series(
     if not rows:
         raise source.error("has no rows")
     cells = [row[columns["time"]].strip('"') for _, row in rows]
-    dated = not _is_number(cells[0])
+    dated = bool(np.isnan(pd.to_numeric(cells[:1], errors="coerce")[0]))
     raise_all(
         UserError(
             f"the unit of {format_names([str(chosen[key]) for key in keys if key in columns])} is not declared",
@@ -116,15 +116,15 @@ def _series(
     if dated:
         time_us = _timestamps(cells, where)
     else:
-        unit = str(params.time_unit)
-        low, high = (edge / DURATION_UNITS[unit] for edge in (TIME_S.low, TIME_S.high))
-        number = Number("the time", unit, Bounds(low, high, words=TIME_S.words))
-        time_us = microseconds(number.read(cells, where) * DURATION_UNITS[unit])
-    late = np.flatnonzero(np.diff(time_us) < 0)
-    if len(late):
+        unit_s = DURATION_UNITS[str(params.time_unit)]
+        bounds = Bounds(TIME_S.low / unit_s, TIME_S.high / unit_s, words=TIME_S.words)
+        number = Number("the time", str(params.time_unit), bounds)
+        time_us = microseconds(number.read(cells, where) * unit_s)
+    if (np.diff(time_us) < 0).any():
+        row = int(np.argmax(np.diff(time_us) < 0)) + 1
         raise UserError(
-            f"the time is '{cells[late[0] + 1]}', before that of the row above it",
-            where=where(late[0] + 1),
+            f"the time is '{cells[row]}', before that of the row above it",
+            where=where(row),
             hint="times must not decrease; split the file there",
         )
     first_rows = np.flatnonzero(run_starts(time_us))
@@ -156,14 +156,6 @@ def _position(column: int | str, header: list[str], source: SourceFile) -> int:
     if isinstance(column, int) and 1 <= column <= len(header):
         return column - 1
     raise source.error(f"has no column {column}", f"its columns are {', '.join(header)}")
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def _timestamps(cells: list[str], where: Callable[[int], str]) -> Ints:

@@ -38,16 +38,10 @@ NUMBERS = [
 REQUIRED = ("Timestamp", "NetworkMode", "State", *RATES.values())
 _PLAYERS = ("Amazon_Prime", "Netflix")
 _RADIO: Mapping[str, str] = {
-    "5g": "5g",
+    **dict.fromkeys(("umts", "hspa", "hspa+", "hsdpa", "hsupa"), "3g"),
+    **dict.fromkeys(("edge", "gprs", "gsm"), "2g"),
     "lte": "lte",
-    "umts": "3g",
-    "hspa": "3g",
-    "hspa+": "3g",
-    "hsdpa": "3g",
-    "hsupa": "3g",
-    "edge": "2g",
-    "gprs": "2g",
-    "gsm": "2g",
+    "5g": "5g",
 }
 
 
@@ -73,17 +67,7 @@ class Ucc5g(Importer):
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:
         """Two series per file."""
-        names = (
-            "files",
-            "app_limited_files",
-            "rows",
-            "same_second",
-            "out_of_order",
-            "seconds_without_row",
-            "missing_rates",
-            "idle_rows",
-        )
-        counts = dict.fromkeys(names, 0)
+        kinds = "rows same_second out_of_order seconds_without_row missing_rates idle_rows"
         series: list[Series] = []
         files = list(sources)
         chosen = [
@@ -91,7 +75,8 @@ class Ucc5g(Importer):
             for file in files
             if params.app_limited or not any(player in file.where for player in _PLAYERS)
         ]
-        counts |= {"files": len(chosen), "app_limited_files": len(files) - len(chosen)}
+        counts = {"files": len(chosen), "app_limited_files": len(files) - len(chosen)}
+        counts |= dict.fromkeys(kinds.split(), 0)
         for name, source in named_sources(chosen, (".csv",)):
             series += _series(name, source, counts)
         if not series:
@@ -109,11 +94,8 @@ def _series(name: str, source: SourceFile, counts: dict[str, int]) -> list[Serie
     """The two directions of one file."""
     columns, lines = source.table()
     if lacking := [column for column in REQUIRED if column not in columns]:
-        raise source.error(
-            f"has no column {', '.join(lacking)}",
-            f"a UCC 5G log has the columns: {', '.join(REQUIRED)}",
-            line=1,
-        )
+        hint = f"a UCC 5G log has the columns: {', '.join(REQUIRED)}"
+        raise source.error(f"has no column {', '.join(lacking)}", hint, line=1)
     if not lines:
         raise source.error("has no rows")
     stamp = pc.strptime(
@@ -121,11 +103,8 @@ def _series(name: str, source: SourceFile, counts: dict[str, int]) -> list[Serie
     ).cast(pa.int64())
     if stamp.null_count:
         row = int(np.argmax(stamp.is_null().to_numpy(zero_copy_only=False)))
-        raise source.error(
-            f"Timestamp is '{columns['Timestamp'][row]}'",
-            "write it as 2020.02.27_18.39.27",
-            line=lines[row],
-        )
+        message = f"Timestamp is '{columns['Timestamp'][row]}'"
+        raise source.error(message, "write it as 2020.02.27_18.39.27", line=lines[row])
     numbers = {
         number.name: number.read(columns[number.name], lambda row: source.line(lines[row]))
         for number in NUMBERS

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.traces.helpers import import_, intervals, online, refused, write
+from tests.traces.helpers import import_, intervals, online, write
 
 US = 1_000_000
 
@@ -61,27 +61,3 @@ def test_polling_is_noticed(tmp_path: Path) -> None:
     assert any("polled" in caveat for caveat in bundle.manifest.caveats)
     free = import_("avt", polled(tmp_path / "f.avt", 1837, 1500))
     assert "polling_interval_s" not in free.manifest.counts
-
-
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("x\t2\t 1 2", "2 intervals but 2 times"),
-        ("x\t1\t 1 2 3", "1 intervals but 3 times"),
-        ("x\t1\t 1.5 2", "a time is '1.5'"),
-        ("x\tone\t 1 2", "a time is 'one'"),
-        ("x", "an id alone"),
-        ("x\t1\t 1 99999999999999999", "146,000 years"),
-        ("ok\t1\t 1 2", "a.avt:2: repeats the node ok of "),
-    ],
-)
-def test_malformed_lines_are_named(tmp_path: Path, line: str, says: str) -> None:
-    path = write(tmp_path / "a.avt", "ok\t1\t 1 2", line)
-    message = refused("avt", path)
-    assert says in message
-    assert "a.avt:2: " in message
-
-
-def test_nothing_to_import(tmp_path: Path) -> None:
-    assert "no nodes" in refused("avt", write(tmp_path / "a.avt"))
-    assert "no intervals and no window" in refused("avt", write(tmp_path / "b.avt", "x\t0\t "))

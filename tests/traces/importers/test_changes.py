@@ -5,17 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.eligibility import INITIAL
-from tests.traces.helpers import import_, intervals, put, refused
+from tests.traces.helpers import import_, intervals, put
 
 US = 1_000_000
 
@@ -124,14 +122,6 @@ def test_rules_over_several_states(
     assert spans(import_("table", tmp_path / "b", time_unit="s", online=rule)) == {"a": expected}
 
 
-def test_a_value_that_no_row_has_is_refused(tmp_path: Path) -> None:
-    path = put(tmp_path / "a.csv", PHONES)
-    with pytest.raises(UserError) as caught:
-        import_("table", path, time_unit="s", online="state and network in (cell, lan)")
-    assert caught.value.where == "online, column 29"
-    assert "network is one of cell and wifi" in str(caught.value)
-
-
 def test_timestamps_and_links_of_the_same_devices(tmp_path: Path) -> None:
     log = put(
         tmp_path / "log.csv",
@@ -143,52 +133,6 @@ def test_timestamps_and_links_of_the_same_devices(tmp_path: Path) -> None:
     assert bundle.manifest.epoch == "2024-05-01T00:00:00+00:00"
     assert windows(bundle)["b"] is None
     assert bundle.tables["network"].column("bandwidth_bps").to_pylist() == [5e6, 6e6]
-
-
-@pytest.mark.parametrize(
-    ("text", "options", "message", "fix"),
-    [
-        ("device,time,state\na,1,on\n", {}, "unit of the column time", "-s time_unit="),
-        ("device,time\na,1\n", {"time_unit": "s"}, "no column of states", "state"),
-        (
-            "device,time,state\na,1,idle\na,2,busy\n",
-            {"time_unit": "s"},
-            "(state: busy and idle)",
-            "-s online='state == idle'",
-        ),
-        (
-            "device,time,state,plug\na,1,on,off\n",
-            {"time_unit": "s"},
-            "(state: on; plug: off)",
-            "-s online='state == on'",
-        ),
-        ("device,time,state\na,,on\na,3,off\n", {"time_unit": "s"}, ":2: has a state without", ""),
-        (
-            "device,time,state\na,1,on\n",
-            {"time_unit": "s", "initial": {"stat": "on"}},
-            "'stat'",
-            "did you mean 'state'",
-        ),
-        (
-            "device,time,state\na,1,on\n",
-            {"time_unit": "s"},
-            "no device for any length of time",
-            "-s window=",
-        ),
-        (
-            "device,start,end,time,state\na,1,2,3,on\n",
-            {"time_unit": "s"},
-            "both intervals (start, end) and changes",
-            "either",
-        ),
-    ],
-)
-def test_refusals(
-    tmp_path: Path, text: str, options: dict[str, Any], message: str, fix: str
-) -> None:
-    shown = refused("table", put(tmp_path / "a.csv", text), **options)
-    assert message in shown
-    assert fix in shown
 
 
 RULES: dict[str, Callable[[bool, bool, bool], bool]] = {

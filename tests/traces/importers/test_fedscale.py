@@ -124,13 +124,6 @@ def test_both_files_keep_clients_of_both(tmp_path: Path) -> None:
         assert bundle.manifest.counts["capacity_without_behavior"] == 2
 
 
-def test_no_client_in_common(tmp_path: Path) -> None:
-    first = behaviour(tmp_path / "b.json", {"1": client([0], [5])})
-    second = tmp_path / "c.json"
-    second.write_text(json.dumps({"2": {"computation": 1.0, "communication": 1.0}}))
-    assert "no client is in both files" in refused("fedscale", first, second)
-
-
 @pytest.mark.parametrize("protocol", [0, 2, 3, 4, 5])
 def test_numpy_scalars_of_every_protocol(tmp_path: Path, protocol: int) -> None:
     path = tmp_path / "c.pkl"
@@ -149,54 +142,6 @@ def test_a_pickle_that_calls_a_function_is_refused_unrun(tmp_path: Path) -> None
     assert "mkdir" in message
     assert "JSON" in message
     assert not target.exists()
-
-
-def test_truncated_pickle(tmp_path: Path) -> None:
-    path = tmp_path / "b.pkl"
-    whole = pickle.dumps({1: client([0], [1])})
-    path.write_bytes(whole[: len(whole) // 2])
-    assert "truncated or damaged" in refused("fedscale", path)
-
-
-@pytest.mark.parametrize(
-    ("clients", "says"),
-    [
-        ({"9": {**client([0], [5]), "active": [0, 7]}}, ["client 9", "2 'active' but 1"]),
-        ({"9": {**client([0], [5]), "active": "soon"}}, ["client 9", "list of numbers"]),
-        ({"9": client([0], [None])}, ["client 9", "'inactive' is null"]),  # type: ignore[list-item]
-        ({"9": client([0], [5], 0)}, ["client 9", "'finish_time' is 0"]),
-        (
-            {"1": client([0], [5]), "9": client([float("nan")], [5])},
-            ["client 9", "'active' is nan"],
-        ),  # type: ignore[list-item]
-        (
-            {"1": client([0], [5]), "9": {"active": [0], "inactive": [1]}},
-            ["client 9", "finish_time"],
-        ),
-        ({"1": client([0], [5]), "9": [1, 2]}, ["record 9", "not an object"]),
-        ({"9": {"x": 1}}, ["has none of active, computation"]),
-        ({}, ["is empty"]),
-        ([1], ["is a list"]),
-        ({"9": {"computation": -1.0, "communication": 1.0}}, ["client 9", "more than 0"]),
-        (
-            {"9": {"computation": 1.0, "communication": "fast"}},
-            ["client 9", "'communication' is 'fast'"],
-        ),
-    ],
-)
-def test_malformed_records_are_named(tmp_path: Path, clients: Any, says: list[str]) -> None:
-    message = refused("fedscale", behaviour(tmp_path / "b.json", clients))
-    for text in says:
-        assert text in message
-
-
-def test_malformed_json_is_named_by_line(tmp_path: Path) -> None:
-    path = tmp_path / "b.json"
-    path.write_text('{\n"1": {"active": [1,\n')
-    assert "b.json:3:1: is not JSON" in refused("fedscale", path)
-    path.write_bytes(b'{"1": "\xff"}')
-    assert "b.json:1" in refused("fedscale", path)
-    assert "no such file" in refused("fedscale", tmp_path / "missing.json")
 
 
 @pytest.mark.real_data

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsim.errors import UserError
 from fedsim.traces.eligibility import rederive
 from tests.traces.helpers import import_, intervals, online, refused
 
@@ -200,11 +199,6 @@ def test_another_rule_and_its_derivation_from_events(tmp_path: Path) -> None:
     assert derived.manifest.eligibility.expression == rule
 
 
-def test_a_bad_rule_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="eligibility, column 1"):
-        import_("flash", raw(tmp_path / "s.json", messages(*READY)), eligibility="plugged")
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
@@ -259,37 +253,6 @@ def test_timers_take_no_rule(tmp_path: Path) -> None:
     assert "raw state file" in refused("flash", path, eligibility="charging")
 
 
-@pytest.mark.parametrize(
-    ("device", "says"),
-    [
-        (timer(None, None, [[1, 2]]), "runs from None to None"),
-        (timer(10, 10, []), "runs from 10 to 10"),
-        (timer(0, 10, "soon"), "not a list"),
-        (timer(0, 10, [[1]]), "[1] is not an interval"),
-        (timer(0, 10, [[1, "x"]]), "an end is 'x'"),
-        (timer(0, 10, [[1, None]]), "an end is null"),
-        (timer(0, 10, [], "yes"), "'isSuccess' is 'yes'"),
-        ({"isSuccess": True}, "no 'ready_time'"),
-    ],
-)
-def test_malformed_timers_are_named(tmp_path: Path, device: Any, says: str) -> None:
-    path = timers(tmp_path / "t.json", a=timer(0.0, 10.0, [[1, 2]]), bad=device)
-    message = refused("flash", path)
-    assert "device bad" in message
-    assert says in message
-
-
-def test_malformed_files(tmp_path: Path) -> None:
-    assert "none of messages" in refused("flash", timers(tmp_path / "x.json", a={"y": 1}))
-    assert "not text" in refused(
-        "flash", timers(tmp_path / "m.json", a={"messages": ["x"], "model": ""})
-    )
-    first = raw(tmp_path / "s.json", messages(*READY))
-    second = timers(tmp_path / "t.json", a=timer(0.0, 10.0, []))
-    assert "the same availability twice" in refused("flash", first, second)
-    assert "a second timer file" in refused("flash", second, second)
-
-
 def test_speeds(tmp_path: Path) -> None:
     devices = timers(tmp_path / "t.json", a=timer(0.0, 10.0, []), b=timer(0.0, 10.0, []))
     speeds = timers(
@@ -308,8 +271,6 @@ def test_speeds(tmp_path: Path) -> None:
     assert bundle.manifest.counts["devices_without_speed"] == 1
     alone = import_("flash", speeds)
     assert alone.device_ids.to_pylist() == ["a", "z"]
-    bad = timers(tmp_path / "bad.json", a={"down_u": -1.0, "down_sigma": 0, "up_u": 1})
-    assert "device a: 'down_u' is -1.0" in refused("flash", bad)
 
 
 @pytest.mark.real_data

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.traces.fta_tables import HEADER, export, row
-from tests.traces.helpers import import_, intervals, refused, write
+from tests.traces.helpers import import_, intervals, write
 
 US = 1_000_000
 
@@ -83,31 +83,8 @@ def test_disorder_and_contradictions(tmp_path: Path) -> None:
 
 def test_components_and_platforms(tmp_path: Path) -> None:
     path = write(tmp_path / "e.tab", row(7, 1, 0, 9, component=1), row(7, 1, 5, 20, component=2))
-    assert "e.tab:2: node 7 has events of the components 1 and 2" in refused("fta", path)
     bundle = import_("fta", path, component="2")
     assert intervals(bundle) == {"7": [(5 * US, 20 * US)]}
     assert bundle.manifest.counts["other_components"] == 1
-    assert "its components are: 1, 2" in refused("fta", path, component="9")
     path = write(tmp_path / "p.tab", row(7, 1, 0, 9, platform=1), row(7, 1, 5, 20, platform=2))
     assert list(intervals(import_("fta", path))) == ["1/7", "2/7"]
-
-
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("1\t2\t3", "has 3 fields, not 9"),
-        (row(7, 2, 0, 9), "event_type is '2'"),
-        (row(7, 1, "soon", 9), "event_start_time is 'soon'"),
-        (row(7, 1, 0, "nan"), "event_stop_time is 'nan'"),
-        (row(7, 1, 0, "-5"), "event_stop_time is '-5'"),
-    ],
-)
-def test_malformed_rows_are_named(tmp_path: Path, line: str, says: str) -> None:
-    message = refused("fta", write(tmp_path / "e.tab", HEADER, row(1, 1, 0, 9), line))
-    assert "e.tab:3" in message
-    assert says in message
-
-
-def test_nothing_to_import(tmp_path: Path) -> None:
-    assert "no events" in refused("fta", write(tmp_path / "e.tab", HEADER))
-    assert "no node has an interval" in refused("fta", write(tmp_path / "f.tab", row(1, 1, 5, 5)))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from fedsim.cli import cli
+from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
 from fedsim.parts.parameters import descriptions
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import registry as exporters
-from fedsim.traces.importers import recognize
+from fedsim.traces.importers import import_bundle, recognize
 from tests.traces.helpers import intervals
 
 
@@ -98,8 +101,6 @@ class Doors(Importer):
             },
         })
 
-class Base(Importer):
-    """Lacks read."""
 '''
 
 
@@ -124,27 +125,6 @@ def test_an_importer_of_ones_own_is_used_like_any_other(tmp_path: Path, form: st
     assert "length_s" in invoke("import", reference).stdout
 
 
-def test_what_an_importer_of_ones_own_makes_is_checked(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(MINE)
-    reference = f"{tmp_path}/mine.py:Doors"
-    source = tmp_path / "visits.txt"
-    for text, says in (
-        ("ann 0 5\nann 3 9\n", "availability row 1: starts at 3000000 us and overlaps"),
-        ("ann 0 500\n", "is not inside the window"),
-        ("ann 0\n", "visits.txt:1: is not a visit"),
-    ):
-        source.write_text(text)
-        stderr = invoke(
-            "import", source, "--format", reference, "-o", tmp_path / "b", code=2
-        ).stderr
-        assert says in stderr
-        assert "Traceback" not in stderr
-    for other, says in (("Base", "lacks read"), ("Nobody", "has no class named 'Nobody'")):
-        words = ["--format", f"{tmp_path}/mine.py:{other}", "-o", tmp_path / "b"]
-        assert says in invoke("import", source, *words, code=2).stderr
-    assert not (tmp_path / "b").exists()
-
-
 HEADS = {
     "avt": "a\t1\t 1 2\n",
     "table": "device,start,end\na,1,2\n",
@@ -167,6 +147,248 @@ def test_files_that_show_their_format_need_no_name(tmp_path: Path, format_: str)
     done = invoke("import", path, *units, "-o", tmp_path / "b")
     assert f"format: {format_}" in done.stderr
     assert TraceBundle.read(tmp_path / "b").manifest.importer == format_
+
+
+def timer(end: float, ready: Any) -> dict[str, Any]:
+    return {"isSuccess": True, "trace_start": 1, "trace_end": end, "ready_time": ready}
+
+
+UCC = "Timestamp,NetworkMode,State,DL_bitrate,UL_bitrate\n"
+DAY = "2024-05-01T"
+REFUSED: dict[str, tuple[dict[str, Any], list[tuple[Any, str]]]] = {
+    "ai_benchmark": (
+        {},
+        [
+            ({"1": {"speed": 0.0}}, ", device 1: 'speed'"),
+            ({"1": {"device": "x"}}, ", device 1: 'speed'"),
+            ({"A": -1}, ", A: "),
+            ([{"AI_Score": "5"}], ", record 1: "),
+            ([{"Model": "A"}], "'AI_Score'"),
+            ({}, "give the raw AI Benchmark list"),
+            ({"a": 1, "b": "x"}, "give the raw AI Benchmark list"),
+        ],
+    ),
+    "avt": (
+        {},
+        [
+            ("ok 1 1 2\nx\t2\t 1 2\n", ":2: "),
+            ("ok 1 1 2\nx\t1\t 1 2 3\n", ":2: "),
+            ("ok 1 1 2\nx\t1\t 1.5 2\n", ":2: a time is '1.5'"),
+            ("ok 1 1 2\nx\n", ":2: "),
+            ("x\t1\t 1 99999999999999999\n", "146,000 years"),
+            ("ok 1 1 2\nok 1 1 2\n", ":2: repeats the node ok"),
+            ("x\t0\t \n", "-s window="),
+            ("", "has no nodes"),
+        ],
+    ),
+    "fedscale": (
+        {},
+        [
+            ({"9": {"active": [0, 7], "inactive": [5], "finish_time": 9}}, ", client 9: "),
+            ({"9": {"active": "soon", "inactive": [5], "finish_time": 9}}, ", client 9: "),
+            (
+                {"9": {"active": [0], "inactive": [None], "finish_time": 9}},
+                ", client 9: 'inactive'",
+            ),
+            (
+                {"9": {"active": [0], "inactive": [5], "finish_time": 0}},
+                ", client 9: 'finish_time'",
+            ),
+            ({"9": {"active": [0], "inactive": [5]}}, ", client 9: has no 'finish_time'"),
+            ({"9": {"computation": -1.0, "communication": 1.0}}, ", client 9: 'computation'"),
+            ({"9": {"computation": 1.0, "communication": "fast"}}, ", client 9: 'communication'"),
+            ({"9": [1, 2]}, "record '9' is a list"),
+            ({"9": {"x": 1}}, "has none of active, computation"),
+            ({}, "is empty"),
+            ([1], "is a list"),
+            ('{\n"1": {"active": [1,\n', ":3:1: is not JSON"),
+            (b'{"1": "\xff"}', ":1: is not a text file"),
+            (pickle.dumps({1: {"active": [0]}})[:20], "give the JSON form"),
+        ],
+    ),
+    "flash": (
+        {},
+        [
+            ({"a": timer(1, [])}, ", device a: "),
+            ({"a": {"isSuccess": True, "ready_time": [[1, 2]]}}, ", device a: "),
+            ({"a": timer(9, 5)}, ", device a: 'ready_time'"),
+            ({"a": timer(9, [[1]])}, ", device a: "),
+            ({"a": timer(9, [[1, "x"]])}, ", device a: an end"),
+            ({"a": {"isSuccess": "yes", "ready_time": []}}, ", device a: 'isSuccess'"),
+            ({"a": {"messages": ["x"], "model": ""}}, ", device a: 'messages'"),
+            (
+                {"a": {"messages": "2020-02-01 wifi", "model": ""}},
+                ", device a, line 1 of messages: ",
+            ),
+            ({"a": {"down_u": -1.0, "down_sigma": 0, "up_u": 1}}, ", device a: 'down_u'"),
+            ({"a": {"y": 1}}, "give FLASH's state_traces"),
+        ],
+    ),
+    "fta": (
+        {},
+        [
+            ("1\t2\t3\n", ":1: has 3 fields, not 9"),
+            ("0\t1\t7\t1\th\t2\t0\t9\tNULL\n", ":1: event_type"),
+            ("0\t1\t7\t1\th\t1\tsoon\t9\tNULL\n", ":1: event_start_time"),
+            ("0\t1\t7\t1\th\t1\t0\tnan\tNULL\n", ":1: event_stop_time"),
+            ("0\t1\t7\t1\th\t1\t0\t9\tNULL\n0\t2\t7\t1\th\t1\t0\t9\tNULL\n", "component=2"),
+            ("0\t1\t7\t1\th\t1\t5\t5\tNULL\n", "no node has an interval"),
+            ("# nothing\n", "has no events"),
+        ],
+    ),
+    "mahimahi": (
+        {"direction": "up"},
+        [
+            ("1\n2.5\n", ":2: the time is '2.5'"),
+            ("1\n\n-3\n", ":3: the time is '-3'"),
+            ("99999999999999999999999\n", ":1: "),
+            ("", "is empty"),
+        ],
+    ),
+    "mobiperf": (
+        {},
+        [
+            ({"a": 1}, "is a dict"),
+            ([1], ", record 1: "),
+            ([{"tcp_speed_results": [1.0]}, {"tcp_speed_results": 5}], ", record 2: "),
+            ([{"tcp_speed_results": [-1.0]}], ", record 1: "),
+            ([{"tcp_speed_results": []}], "no test has samples"),
+        ],
+    ),
+    "nyu_mets": (
+        {},
+        [
+            ("1,Mbits/sec\n1,MB/s\n", ":2: 'MB/s'"),
+            ("1\n", ":1: has 1 fields"),
+            ("nan,Mbits/sec\n", ":1: the rate is 'nan'"),
+            ("-1,Mbits/sec\n", ":1: the rate is '-1'"),
+            (",Mbits/sec\n", "has no rates"),
+        ],
+    ),
+    "pensieve": (
+        {},
+        [
+            ("0 1\n1 2 3\n", ":2: has 3 fields"),
+            ("0 1\n\n1 fast\n", ":3: the rate is 'fast'"),
+            ("0 1\n1 -2\n", ":2: the rate is '-2'"),
+            ("0 1\n5 1\n4 1\n", "sample 3 is before"),
+            ("0 1\n0 2\n", "no interval"),
+            ("", "no interval"),
+        ],
+    ),
+    "rtt_matrix": (
+        {"unit": "ms"},
+        [
+            ("0 1\n1 0 2\n", ":2: has 3 numbers"),
+            ("0 1 2\n1 0 2\n", "has 2 lines of 3 numbers"),
+            ("0 x\n1 0\n", ":1: a round-trip time is 'x'"),
+            ("0 0\n0 0\n", "no round-trip time"),
+            ("", "has 0 lines"),
+        ],
+    ),
+    "throughput": (
+        {"time": "t", "down": "x", "time_unit": "s", "rate_unit": "B"},
+        [
+            ("t,y\n0,1\n1,1\n", "no column x\n  its columns are t, y"),
+            ("t,x\n2024-05-01,1\n1,1\n", ":3: the time is '1'"),
+            ("t,x\n0,1\n5,1\n4,1\n", ":4: the time is '4', before"),
+            ("t,x\n0,1\n1,fast\n", ":3: down is 'fast'"),
+            ("t,x\n0,1\n", "no interval"),
+            ("t,x\n", "no rows"),
+        ],
+    ),
+    "ucc5g": (
+        {},
+        [
+            (f"{UCC}soon,5G,D,1,1\n", ":2: Timestamp is 'soon'"),
+            (f"{UCC}2020.02.27_18.39.01,5G,D,x,1\n", ":2: DL_bitrate is 'x'"),
+            (f"{UCC}2020.02.27_18.39.01,5G\n", ":2: has 2 cells"),
+            (f"{UCC}2020.02.27_18.39.01,5G,I,1,1\n", "no row gives DL_bitrate"),
+            (UCC, "has no rows"),
+            ("a,b\n1,2\n", ":1: has no column Timestamp"),
+        ],
+    ),
+    "table": (
+        {"time_unit": "s", "compute_unit": "s", "rate_unit": "bps", "latency_unit": "s"},
+        [
+            (
+                "device,strat,end\na,1,2\n",
+                ":1: has the unknown column 'strat'\n  did you mean 'start'",
+            ),
+            ("device;start;end\na;1;2\n", "separate the columns by commas"),
+            ("device,start\na,1\n", ":1: has the columns device, start"),
+            ("start,end\n1,2\n", ":1: has the columns start, end"),
+            ("device,start,end,start\na,1,2,3\n", ":1: has the column 'start' twice"),
+            ("device,start,end\na,1,2\n\nb,1,2,3\n", ":4: has 4 cells"),
+            ("device,start,end\n\na,1,inf\n", ":3: end is 'inf'"),
+            ("device,start,end\na,1,1e300\n", "146,000 years"),
+            ("device,start,end\na,1,\n", ":2: has a start without an end"),
+            ("device,start,end\n,1,2\n", ":2: has no device"),
+            ("device,start,end\na,08:00,12:30\n", ":2: start is '08:00'"),
+            ("device,start,end\na,-5,-1\n", "-s window="),
+            ("device,start,end\na,5,5\n", "-s window="),
+            ("device,score\na,1\na,2\n", ":3: gives a different score"),
+            ("device,down\na,-3\n", ":2: down is '-3'"),
+            ("device,down,loss\na,3,1.5\n", ":2: loss is '1.5'"),
+            ("device,down,bandwidth\na,3,3\n", "both bandwidth and down"),
+            ("device,rtt\na,3\n", "none of the columns down, up, bandwidth"),
+            ("device,ram_bytes\na,3\n", "none of the columns sample_time"),
+            ("device,start,end\n", "has no rows"),
+            ("", "is empty"),
+            (b"PAR1" + b"x" * 50, "cannot be read as a table"),
+            ("device,time\na,1\n", "no column of states"),
+            ("device,time,state\na,1,idle\na,2,busy\n", "-s online='state == idle'"),
+            ("device,time,state\na,,on\na,3,off\n", ":2: has a state without a time"),
+            ("device,time,state\na,1,on\n", "-s window="),
+            ("device,start,end,time,state\na,1,2,3,on\n", "import either of them"),
+        ],
+    ),
+    "table ": (
+        {},
+        [
+            (f"device,start,end\na,{DAY}00:00Z,7\n", ":2: end is '7'"),
+            (f"device,start,end\na,{DAY}25:00Z,2024-05-02T00:00Z\n", f":2: start is '{DAY}25"),
+            (f"device,start,end\na,{DAY}00:00,{DAY}01:00\n", "-s time_zone="),
+            ("device,start,end\na,1,2\n", "-s time_unit="),
+            ("device,sample_time\na,1\n", "-s compute_unit="),
+            ("device,bandwidth\na,1\n", "-s rate_unit="),
+            ("device,rtt\na,1\n", "-s latency_unit="),
+        ],
+    ),
+    "table of Berlin": (
+        {"time_zone": "Europe/Berlin"},
+        [
+            (
+                "device,start,end\na,2024-03-31T02:30,2024-03-31T04:00\n",
+                ":2: start is '2024-03-31T02:30'",
+            )
+        ],
+    ),
+    "table of Mars": (
+        {"time_zone": "Mars/Olympus"},
+        [("device,start,end\na,1,2\n", "Mars/Olympus")],
+    ),
+    "table of yesterday": (
+        {"epoch": "yesterday"},
+        [(f"device,start,end\na,{DAY}00:00Z,{DAY}01:00Z\n", "epoch is 'yesterday'")],
+    ),
+}
+
+
+@pytest.mark.parametrize("format_", REFUSED)
+def test_malformed_files_are_refused_with_their_place_or_fix(tmp_path: Path, format_: str) -> None:
+    options, cases = REFUSED[format_]
+    importer = CATALOG.parts("importer")[format_.split(" ")[0]]
+    params = importer.Params(**options)
+    for number, (content, says) in enumerate(cases):
+        data = content if isinstance(content, str | bytes) else json.dumps(content)
+        path = tmp_path / f"{number}.csv"
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+        with pytest.raises(UserError) as caught:
+            import_bundle(importer, [path], params)
+        assert says in str(caught.value), content
+    with pytest.raises(UserError, match="No such file"):
+        import_bundle(importer, [tmp_path / "missing"], params)
 
 
 def test_a_file_of_no_known_format_asks_for_its_name(tmp_path: Path) -> None:
@@ -262,15 +484,6 @@ def test_the_unit_that_fits_rates_is_suggested(
         assert ("give them the kind server" in stderr) == (unit == "Gbps")
     else:
         assert "are its rates in the right unit?" in stderr
-
-
-def test_an_offset_without_a_colon_is_written_with_one(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("device,start,end\na,2024-05-01T08:00,2024-05-01T09:00\n")
-    for offset, correct in (("+0200", "+02:00"), ("-0130", "-01:30"), ("+2", "+02:00")):
-        option = ("-s", f"time_zone={offset}", "-o", tmp_path / "b")
-        stderr = invoke("import", "table", tmp_path / "a.csv", *option, code=2).stderr
-        assert f"write {correct}" in stderr
-    invoke("import", "table", tmp_path / "a.csv", "-s", "time_zone=-01:30", "-o", tmp_path / "b")
 
 
 def test_a_bundle_without_digests_is_not_verifiable_and_not_damaged(tmp_path: Path) -> None:

@@ -38,22 +38,6 @@ def test_mahimahi_pairs_directions(tmp_path: Path) -> None:
     assert import_("mahimahi", tmp_path / "plain", direction="up").device_count == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("1\n2.5\n", "c.up:2: the time is '2.5'"),
-        ("1\n\n-3\n", "c.up:3: the time is '-3'"),
-        ("x\n", "c.up:1: the time is 'x'"),
-        ("99999999999999999999999\n", "c.up:1"),
-        ("", "is empty"),
-    ],
-)
-def test_mahimahi_malformed(tmp_path: Path, text: str, says: str) -> None:
-    path = tmp_path / "c.up"
-    path.write_text(text)
-    assert says in refused("mahimahi", path)
-
-
 def test_mahimahi_out_of_order_lines_are_sorted_and_counted(tmp_path: Path) -> None:
     (tmp_path / "c.up").write_text("5\n1\n3\n")
     bundle = import_("mahimahi", tmp_path / "c.up")

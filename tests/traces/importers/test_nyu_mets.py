@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.traces.helpers import import_, rate_at, refused, series_rows
+from tests.traces.helpers import import_, rate_at, series_rows
 
 US = 1_000_000
 
@@ -30,23 +30,6 @@ def test_nyu_multivariate(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"12.6,9,0,102,13,3,7.37,2100\n3.18,9,0,,13,3,6.51,2100\n"))
     bundle = import_("nyu_mets", path)
     assert [rate for _, _, rate in series_rows(bundle, "BB", "down")] == [12.6e6, 3.18e6]
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("1,Mbits/sec\n1,MB/s\n", "b.csv:2: 'MB/s' is not a unit"),
-        ("1\n", "b.csv:1: has 1 fields"),
-        ("fast,Mbits/sec\n", "b.csv:1: the rate is 'fast'"),
-        ("nan,Mbits/sec\n", "b.csv:1: the rate is 'nan'"),
-        ("-1,Mbits/sec\n", "b.csv:1: the rate is '-1'"),
-        (",Mbits/sec\n", "has no rates"),
-    ],
-)
-def test_nyu_malformed(tmp_path: Path, text: str, says: str) -> None:
-    path = tmp_path / "b.csv"
-    path.write_text(text)
-    assert says in refused("nyu_mets", path)
 
 
 @pytest.mark.real_data

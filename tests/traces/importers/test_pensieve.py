@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.traces.helpers import import_, rate_at, refused, series_rows
+from tests.traces.helpers import import_, rate_at, series_rows
 
 US = 1_000_000
 
@@ -32,25 +32,6 @@ def test_pensieve_repeated_times_and_a_late_start(tmp_path: Path) -> None:
     assert series_rows(bundle, "walk", "up") == [(0, US, 2e6), (US, 2 * US, 4e6)]
     assert bundle.manifest.counts["zero_length"] == 1
     assert any("application" in caveat for caveat in bundle.manifest.caveats)
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("0 1\n1 2 3\n", "w.txt:2: has 3 fields"),
-        ("0 1\n\n1 fast\n", "w.txt:3: the rate is 'fast'"),
-        ("0 1\n1 -2\n", "w.txt:2: the rate is '-2'"),
-        ("0 1\n1 nan\n", "w.txt:2"),
-        ("0 1\n5 1\n4 1\n", "sample 3 is at 4 s"),
-        ("0 1\n", "no interval"),
-        ("0 1\n0 2\n", "no interval"),
-        ("", "no interval"),
-    ],
-)
-def test_pensieve_malformed(tmp_path: Path, text: str, says: str) -> None:
-    path = tmp_path / "w.txt"
-    path.write_text(text)
-    assert says in refused("pensieve", path)
 
 
 @pytest.mark.real_data

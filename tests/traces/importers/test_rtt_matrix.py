@@ -61,27 +61,6 @@ def test_rtt_slices_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     assert imported.manifest.horizon_us == 30_000_000
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("0 1\n1 0 2\n", "m:2: has 3 numbers, but the first line has 2"),
-        ("0 1 2\n1 0 2\n", "has 2 lines of 3 numbers"),
-        ("0 x\n1 0\n", "m:1: a round-trip time is 'x'"),
-        ("0 -1\n1 0\n", "m:1: a round-trip time is '-1'"),
-        ("0 0\n0 0\n", "gives no round-trip time"),
-        ("", "has 0 lines"),
-    ],
-)
-def test_rtt_malformed(tmp_path: Path, text: str, says: str) -> None:
-    assert says in refused("rtt_matrix", put(tmp_path / "m", text), unit="ms")
-
-
-def test_rtt_slices_of_other_sizes(tmp_path: Path) -> None:
-    first = put(tmp_path / "m1", "0 1\n1 0\n")
-    second = put(tmp_path / "m2", "0 1 1\n1 0 1\n1 1 0\n")
-    assert "m2: has 3 nodes" in refused("rtt_matrix", first, second, unit="ms")
-
-
 @pytest.mark.real_data
 def test_real_planetlab(real_traces: Path) -> None:
     files = sorted((real_traces / "netlatency").glob("PlanetLab*.gz"))

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedsim.traces.bundle import TraceBundle
-from tests.traces.helpers import import_, put, refused, series_rows
+from tests.traces.helpers import import_, put, series_rows
 
 US = 1_000_000
 HSDPA = """\
@@ -86,51 +86,6 @@ def test_units_and_parquet(tmp_path: Path) -> None:
         assert [row[:2] for row in rows] == [(0, 60 * US), (60 * US, 120 * US)]
         second = bps / 2 if unit == "kB" else bps
         assert [row[2] for row in rows] == pytest.approx([2 * bps, second], rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("text", "options", "says"),
-    [
-        ("t,x\n0,1\n1,1\n", {}, "1 t, 2 x\n  give the names or numbers"),
-        ("t,x\n0,1\n1,1\n", {"time": "t", "down": "y"}, "no column y\n  its columns are t, x"),
-        ("0 1\n1 1\n", {"time": 1, "down": 3}, "no column 3"),
-        ("t,x\n0,1\n1,1\n", {"time": "t", "down": "x", "rate_unit": "bps"}, "-s time_unit="),
-        ("t,x\n0,1\n1,1\n", {"time": "t", "down": "x", "time_unit": "s"}, "-s rate_unit="),
-        (
-            "t,x\n2024-05-01,1\n1,1\n",
-            {"time": "t", "down": "x", "rate_unit": "bps"},
-            "a.csv:3: the time is '1'",
-        ),
-        (
-            "t,x\n0,1\n1,1\n",
-            {"time": 1, "down": 2, "time_unit": "s", "rate_unit": "bps"},
-            "give the names of its columns",
-        ),
-        (
-            "t,x\n0,1\n5,1\n4,1\n",
-            {"time": "t", "down": "x", "time_unit": "s", "rate_unit": "bps"},
-            "a.csv:4: the time is '4', before",
-        ),
-        (
-            "t,x\n0,1\n1,-\n2,\n",
-            {"time": "t", "down": "x", "time_unit": "s", "rate_unit": "bps"},
-            "no value of down",
-        ),
-        (
-            "t,x\n0,1\n1,fast\n",
-            {"time": "t", "down": "x", "time_unit": "s", "rate_unit": "bps"},
-            "a.csv:3: down is 'fast'",
-        ),
-        (
-            "t,x\n0,1\n",
-            {"time": "t", "down": "x", "time_unit": "s", "rate_unit": "B"},
-            "no interval",
-        ),
-        ("t,x\n", {"time": "t", "down": "x"}, "no rows"),
-    ],
-)
-def test_refusals(tmp_path: Path, text: str, options: dict[str, Any], says: str) -> None:
-    assert says in refused("throughput", put(tmp_path / "a.csv", text), **options)
 
 
 @pytest.mark.real_data

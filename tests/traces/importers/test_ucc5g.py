@@ -75,27 +75,6 @@ def test_ucc_players_are_not_the_link(tmp_path: Path) -> None:
     assert any("player" in caveat for caveat in both.manifest.caveats)
 
 
-@pytest.mark.parametrize(
-    ("rows", "says"),
-    [
-        (["soon,0,5G,1,1,D,-,-"], "b.csv:2: Timestamp is 'soon'"),
-        ([f"{stamp(1)},0,5G,x,1,D,-,-"], "b.csv:2: DL_bitrate is 'x'"),
-        ([f"{stamp(1)},0,5G,1,-4,D,-,-"], "b.csv:2: UL_bitrate is '-4'"),
-        ([f"{stamp(1)},0,5G"], "b.csv:2: has 3 cells, but the header has 8"),
-        ([f"{stamp(1)},0,5G,1,1,I,-,-"], "no row gives DL_bitrate"),
-        ([], "has no rows"),
-    ],
-)
-def test_ucc_malformed(tmp_path: Path, rows: list[str], says: str) -> None:
-    assert says in refused("ucc5g", ucc(tmp_path / "b.csv", *rows))
-
-
-def test_ucc_without_its_columns(tmp_path: Path) -> None:
-    path = tmp_path / "b.csv"
-    path.write_text("a,b\n1,2\n")
-    assert "has no column Timestamp" in refused("ucc5g", path)
-
-
 @pytest.mark.real_data
 def test_real_ucc(real_traces: Path) -> None:
     source = real_traces / "ucc_5g" / "ucc_5g_production.zip"
