@@ -102,9 +102,6 @@ class AvailabilityIndex:
             eligible: false for clients that are never online, shape (clients,).
             start_us: trace instant of simulated time 0.
             on_end: overrides the manifest's rule for instants outside a device's observation window.
-
-        Raises:
-            UserError: the availability is inconsistent (overlaps, reversed intervals, unknown devices ...).
         """
         device, edges, first_of, last_of = device_edges(bundle)
         window_start, window_end = bundle.windows

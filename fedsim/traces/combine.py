@@ -43,11 +43,7 @@ _PICK, _SHIFT, _COMPUTE, _NETWORK = range(4)
 
 
 def sample(bundle: TraceBundle, devices: int, seed: int = 0) -> TraceBundle:
-    """A bundle of ``devices`` of the valid devices, drawn without replacement, in their original order.
-
-    Raises:
-        UserError: the bundle has fewer valid devices.
-    """
+    """A bundle of ``devices`` of the valid devices, drawn without replacement, in their original order."""
     valid = np.flatnonzero(bundle.valid)
     if devices > len(valid):
         raise bundle.error(
@@ -68,10 +64,7 @@ def scale(bundle: TraceBundle, devices: int, seed: int = 0, *, shift: bool = Tru
 
     With ``shift``, each copy is shifted by a random number of whole days, so that copies of one device are not
     synchronized but keep their daily rhythm. Traces are then cut to whole days, at whose end they wrap; a device that
-    was observed for less than two days is not shifted.
-
-    Raises:
-        UserError: the bundle has no usable device; or it would be shifted but does not wrap.
+    was observed for less than two days is not shifted. The bundle must wrap then.
     """
     valid = np.flatnonzero(bundle.valid)
     if not len(valid):
@@ -137,9 +130,6 @@ def join(
         seed: seed of the draws.
         compute_correlation: Spearman correlation, -1 to 1, between a device's share of time online and its speed.
         network_correlation: Spearman correlation, -1 to 1, between a device's speed and its rate.
-
-    Raises:
-        UserError: a bundle lacks the columns to draw, or those that a correlation needs.
     """
     for name, value in (("compute", compute_correlation), ("network", network_correlation)):
         if not -1 <= value <= 1:
@@ -156,10 +146,7 @@ def join(
             source = compute or availability
             speeds = device_speeds(source)
             if speeds is None:
-                raise source.error(
-                    "a network correlation needs a compute table, which the trace bundle lacks",
-                    hint=f"{_giving('compute')}, or leave out --network-correlation",
-                )
+                raise _lacking(source, "compute")
             speeds = speeds[rows]
         link_rows = _paired(
             network, "network", speeds, network_correlation, len(ids), seed, _NETWORK
@@ -239,12 +226,12 @@ def _paired(
     """For each of ``count`` devices, a device of ``bundle`` that has rows in ``table``, or else a series of rates."""
     if table == "network" and table not in bundle.tables and base is None:
         table = "network_assign"
-    if table not in bundle.tables:
-        raise bundle.error(f"the trace bundle has no table {table}", hint=_giving(table))
-    candidates = np.unique(bundle.device_rows(table))
+    candidates = (
+        np.unique(bundle.device_rows(table)) if table in bundle.tables else np.zeros(0, int)
+    )
     candidates = candidates[candidates >= 0]
     if not len(candidates):
-        raise bundle.error(f"the table {table} is empty", hint=_giving(table))
+        raise _lacking(bundle, table)
     stream = Stream(seed, Purpose.TRACE, key)
     if base is None:
         uniform = stream.uniforms(np.arange(count))
@@ -252,9 +239,7 @@ def _paired(
     values = device_speeds(bundle) if table == "compute" else device_bandwidths(bundle)
     assert values is not None
     if not (np.isfinite(values[candidates]).all() and np.isfinite(base).all()):
-        raise bundle.error(
-            f"a correlation needs a value for every device, and some devices have none in {table}",
-        )
+        raise bundle.error(f"a correlation needs a value for every device; {table} lacks some")
     ordered = candidates[np.argsort(values[candidates], kind="stable")]
     # A Gaussian copula with this correlation has the Spearman correlation that was given.
     pearson = pearson_of_spearman(spearman)
@@ -268,8 +253,10 @@ def _paired(
     return chosen
 
 
-def _giving(table: str) -> str:
-    return f"give --{table} (in Python: {table}) a trace bundle with a table {table}, such as builtin:phones_week"
+def _lacking(bundle: TraceBundle, table: str) -> UserError:
+    """The error for a bundle without rows of a table."""
+    hint = f"give --{table} (in Python: {table}) a trace bundle with that table, such as builtin:phones_week"
+    return bundle.error(f"the trace bundle has no rows in a table {table}", hint)
 
 
 def _derived(

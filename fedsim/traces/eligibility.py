@@ -152,16 +152,7 @@ class Rule:
         states: Mapping[str, tuple[str, ...]] = STATES,
         option: str = "eligibility",
     ) -> Rule:
-        """The rule written as ``text``.
-
-        Args:
-            text: the expression.
-            states: the states of each key, in lower case.
-            option: where the rule is written, for messages.
-
-        Raises:
-            UserError: ``text`` does not follow the grammar; names the column.
-        """
+        """The rule written as ``text``, over ``states`` in lower case; ``option`` is where it is written."""
         parser = _Parser(text, states, option)
         test = parser.parse()
         return cls(text, frozenset(parser.keys), test)
@@ -216,11 +207,7 @@ def eligible_intervals(
 
 
 def rederive(bundle: TraceBundle, expression: str) -> TraceBundle:
-    """The bundle with its availability derived from ``device_events`` by another rule.
-
-    Raises:
-        UserError: the expression does not follow the grammar, or the bundle has no device_events.
-    """
+    """The bundle with its availability derived from ``device_events`` by another rule."""
     rule = Rule.parse(expression)
     device = bundle.device_rows("device_events")
     key = _positions(KEYS, *bundle.text_codes("device_events", "key"))
@@ -232,10 +219,8 @@ def rederive(bundle: TraceBundle, expression: str) -> TraceBundle:
         unknown = chosen[value[chosen] < 0]
         if len(unknown):
             row = int(unknown[0])
-            raise bundle.error(
-                f"device_events row {row}: {name} has no state '{[*words, None][codes[row]]}'",
-                f"its states are: {', '.join(STATES[name])}",
-            )
+            message = f"device_events row {row}: {name} has no state '{[*words, None][codes[row]]}'"
+            raise bundle.error(message, f"its states are: {', '.join(STATES[name])}")
     intervals = eligible_intervals(
         rule, device, bundle.numpy("device_events", "time_us"), key, value
     )

@@ -178,9 +178,6 @@ def device_edges(bundle: TraceBundle) -> tuple[Ints, Ints, Ints, Ints]:
     Returns:
         The device of each interval; the edges (us): start, end, start, end, ..., by device; and for each device the
         index of its first edge and of the one after its last, both even, and equal for invalid devices.
-
-    Raises:
-        UserError: the availability is inconsistent.
     """
     rows = bundle.device_rows("availability")
     starts: Ints = bundle.numpy("availability", "start_us")

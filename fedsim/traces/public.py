@@ -39,11 +39,7 @@ class PublicTrace:
     citation: str
 
     def fetch(self, name: str, bundle_name: str) -> TraceBundle:
-        """The bundle, from files that are downloaded to the cache unless they are there.
-
-        Raises:
-            UserError: a file is not in the cache and cannot be downloaded.
-        """
+        """The bundle, from files that are downloaded to the cache unless they are there."""
         cache = cache_folder("traces", name)
         origin = f"github.com/{self.repository}, commit {self.commit}, {self.folder}: {format_names(list(self.files))}"
         hint = f"download these files elsewhere, put them into {cache}, and run the command again: {origin}"
@@ -53,12 +49,8 @@ class PublicTrace:
             remote = Remote((url,), f"sha256:{digest}")
             paths.append(retrieve(remote, cache, where=f"trace {name}", hint=hint))
         importer = CATALOG.parts("importer")[self.importer]
-        params = importer.Params(
-            name=bundle_name,
-            source=origin,
-            license=self.license,
-            citation=self.citation,
-        )
+        facts = {"source": origin, "license": self.license, "citation": self.citation}
+        params = importer.Params(name=bundle_name, **facts)
         return import_bundle(importer, paths, params)
 
 

@@ -135,11 +135,7 @@ class BundleStatistics:
 
 
 def describe(bundle: TraceBundle) -> BundleStatistics:
-    """The statistics of a bundle.
-
-    Raises:
-        UserError: its availability is inconsistent.
-    """
+    """The statistics of a bundle."""
     low, high = bundle.windows
     days = (high - low)[bundle.valid] / DAY_US
     speed, bandwidth = device_speeds(bundle), device_bandwidths(bundle)
@@ -223,10 +219,7 @@ def _availability(bundle: TraceBundle) -> AvailabilityStatistics:
     count = (last - first) // 2
     valid = bundle.valid
     if not valid[device].all():
-        raise bundle.error(
-            "invalid devices have intervals",
-            "list the problems with `fedsim traces validate`",
-        )
+        raise bundle.error("invalid devices have intervals", "see `fedsim traces validate`")
     start, end = edges[::2], edges[1::2]
     lengths = (end - start) / 1e6
     gaps = (start[1:] - end[:-1])[device[1:] == device[:-1]] / 1e6

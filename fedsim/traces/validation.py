@@ -6,8 +6,7 @@ each other are below. All checks are whole-column operations; only the findings 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -29,7 +28,7 @@ from fedsim.traces.tables import (
     single_chunk,
     to_numpy,
 )
-from fedsim.units import DAY_S, DURATION_UNITS, RATE_UNITS
+from fedsim.units import DAY_S
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_rate
 
 LISTED_PER_KIND = 1000
@@ -37,15 +36,11 @@ _SHOWN = 10
 CONTROL = r"[\x00-\x1f\x7f-\x9f]"
 """Characters that no name may contain, because a terminal would interpret them."""
 
-SHORTEST_TYPICAL_S, LONGEST_TYPICAL_S = 1.0, 10.0 * DAY_S
 _YEAR_S = 365.0 * DAY_S
-LONGEST_WINDOW_S = 5 * _YEAR_S
-_SHORTEST_DECLARED_S, _SHORTEST_WINDOW_S = 60.0, 3 * 3600.0
-_TYPICAL_S = 3600.0
-"""Length of an interval of availability that fits any device."""
-_PERSONAL_RATES_BPS = 50e3, 2e9, 10e6
-_SERVER_RATES_BPS = 1e6, 400e9, 1e9
-"""The lowest and the highest plausible median rate, and a typical one."""
+_LONGEST_S = 5 * _YEAR_S
+"""Time after time 0 beyond which times are probably Unix times, and longest plausible observation of a device."""
+_PLAUSIBLE_BPS = {False: (50e3, 2e9), True: (1e6, 400e9)}
+"""The lowest and the highest plausible median rate of personal devices, and of servers."""
 _SERVER_KINDS = ("vm", "server", "site")
 LAST_S = 230 * _YEAR_S
 """The year 2200 as a Unix time."""
@@ -87,11 +82,7 @@ def validate_bundle(bundle: TraceBundle, *, limit: int = LISTED_PER_KIND) -> lis
 
 
 def require_sound(bundle: TraceBundle) -> None:
-    """Check that a bundle is sound.
-
-    Raises:
-        UserErrors: the bundle has problems; names the first ten.
-    """
+    """Refuse a bundle that is not sound, with its first ten problems."""
     findings = [str(finding) for finding in validate_bundle(bundle, limit=_SHOWN)]
     if len(findings) > _SHOWN:
         findings[_SHOWN:] = ["and more; `fedsim traces validate` lists them all"]
@@ -113,34 +104,24 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
     window_start, window_end = bundle.windows
     window_s = float(np.median(window_end - window_start)) / 1e6
     # A window that was declared says nothing about the unit of the times.
-    span_s = min(window_s, float(bundle.numpy("availability", "end_us").max() - start.min()) / 1e6)
+    span_s = min(window_s, float((start + length).max() - start.min()) / 1e6)
     first_s = float(start.min()) / 1e6
-    unit = bundle.manifest.options.get("time_unit")
-    shortest_s = SHORTEST_TYPICAL_S
-    if unit is not None and span_s < _SHORTEST_WINDOW_S and not _are_servers(bundle):
-        shortest_s = _SHORTEST_DECLARED_S
-    if first_s > LONGEST_WINDOW_S:
-        fact = f"its first interval begins {first_s / _YEAR_S:,.3g} years after time 0"
-    elif _most(length < shortest_s * 1e6):
-        fact = f"half of the intervals are shorter than {format_duration(shortest_s)}"
-        if shortest_s == _SHORTEST_DECLARED_S:
-            fact += f", and devices were observed for {format_duration(span_s)}"
-    elif _most(length > LONGEST_TYPICAL_S * 1e6):
-        fact = f"half of the intervals are longer than {format_duration(LONGEST_TYPICAL_S)}"
-    elif window_s > LONGEST_WINDOW_S:
-        fact = f"half of the devices were observed for more than {window_s / _YEAR_S:,.3g} years"
-    else:
-        return None
-    fitting = None
-    if first_s <= LONGEST_WINDOW_S and unit in DURATION_UNITS:
-        median_s = float(np.median(length)) / 1e6
-        fitting = _fitting_unit(DURATION_UNITS, unit, median_s, _TYPICAL_S, format_duration)
-    return bundle.error(
+    declared = "time_unit" in bundle.manifest.options
+    brief = declared and span_s < 3 * 3600 and not _are_servers(bundle)
+    doubts = {
+        f"its first interval begins {first_s / _YEAR_S:,.3g} years after time 0": first_s
+        > _LONGEST_S,
+        "half of the intervals are shorter than 1 s": _most(length < 1e6),
+        "half of the intervals are shorter than 1 min, and devices were observed for "
+        f"{format_duration(span_s)}": brief and _most(length < 60e6),
+        "half of the intervals are longer than 10 d": _most(length > 10 * DAY_S * 1e6),
+        f"half of the devices were observed for more than {window_s / _YEAR_S:,.3g} years": window_s
+        > _LONGEST_S,
+    }
+    fact = next((text for text, doubted in doubts.items() if doubted), None)
+    return fact and bundle.error(
         f"{fact}: are its times in the right unit?",
-        f"if not, import it again with -s time_unit={fitting}"
-        if fitting
-        else "if not, import it again; a CSV file with the right -s time_unit, which for Unix times is unix_s or "
-        "unix_ms",
+        "if not, import it again; a CSV file with the right -s time_unit, which for Unix times is unix_s or unix_ms",
     )
 
 
@@ -150,25 +131,17 @@ def implausible_rates(bundle: TraceBundle) -> UserError | None:
     This is assumed if the median rate is below 50 kbit/s or above 2 Gbit/s; of servers, below 1 Mbit/s or above
     400 Gbit/s.
     """
+    low, high = _PLAUSIBLE_BPS[_are_servers(bundle)]
     for table, column in (("network", "bandwidth_bps"), ("network_series", "rate_bps")):
-        if not bundle.has(table, column):
-            continue
-        servers = _are_servers(bundle)
-        rates_bps = bundle.numpy(table, column)
-        rates_bps = rates_bps[rates_bps > 0]
-        low, high, typical = _SERVER_RATES_BPS if servers else _PERSONAL_RATES_BPS
-        if not len(rates_bps) or low <= (median := float(np.median(rates_bps))) <= high:
-            continue
-        unit = bundle.manifest.options.get("rate_unit")
-        fitting = _fitting_unit(RATE_UNITS, unit, median, typical, format_rate)
-        remedy = f" with -s rate_unit={fitting}" if fitting else " in the right unit"
-        kind = (
-            "" if servers or median < low else "; if these are servers, give them the kind server"
-        )
-        return bundle.error(
-            f"the median rate is {format_rate(median)}: are its rates in the right unit?",
-            f"if not, import it again{remedy}{kind}",
-        )
+        if bundle.has(table, column):
+            rates_bps = bundle.numpy(table, column)
+            rates_bps = rates_bps[rates_bps > 0]
+            if len(rates_bps) and not low <= (median := float(np.median(rates_bps))) <= high:
+                return bundle.error(
+                    f"the median rate is {format_rate(median)}: are its rates in the right unit?",
+                    "if not, import it again with the right -s rate_unit; if these are servers, give them the kind "
+                    "server",
+                )
     return None
 
 
@@ -182,21 +155,6 @@ def _are_servers(bundle: TraceBundle) -> bool:
         return False
     codes, words = bundle.text_codes("devices", "kind")
     return _most(np.array([*(word in _SERVER_KINDS for word in words), False])[codes])
-
-
-def _fitting_unit(
-    units: Mapping[str, float],
-    declared: str | None,
-    median: float,
-    typical: float,
-    text: Callable[[float], str],
-) -> str | None:
-    """The unit that brings a median nearest to a typical one, with that median; None if the declared one is unknown."""
-    if declared is None or declared not in units:
-        return None
-    medians = {unit: median * scale / units[declared] for unit, scale in units.items()}
-    best = min(medians, key=lambda unit: abs(math.log(medians[unit] / typical)))
-    return f"{best} (the median would be {text(medians[best])})"
 
 
 def _repeats(numbers: Ints) -> Bools:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from fedsim.errors import UserError
@@ -47,28 +48,27 @@ def intervals(bundle: TraceBundle, *, state: int = 1) -> dict[str, list[tuple[in
 
 def online(bundle: TraceBundle, time_us: float) -> set[str]:
     """Devices that are available at a time, each wrapped with its own period from its window's start."""
-    spans = intervals(bundle)
-    result = set()
-    for row in bundle.devices.to_pylist():
-        if not row["valid"]:
-            continue
-        start, end = row["window_start_us"], row["window_end_us"]
-        period = row.get("period_us") or end - start
-        at = (time_us - start) % period + start
-        if any(low <= at < high for low, high in spans[row["device_id"]]):
-            result.add(row["device_id"])
-    return result
+    devices = bundle.devices.to_pandas().set_index("device_id")
+    length = devices["window_end_us"] - devices["window_start_us"]
+    if "period_us" in devices:
+        length = devices["period_us"].fillna(length)
+    start = devices["window_start_us"]
+    at = ((time_us - start) % length + start)[devices["valid"]].rename("at")
+    spans = bundle.tables["availability"].to_pandas().join(at, on="device_id", how="inner")
+    inside = (spans["start_us"] <= spans["at"]) & (spans["at"] < spans["end_us"])
+    if "state" in spans:
+        inside &= spans["state"] == 1
+    return set(spans.loc[inside, "device_id"])
 
 
 def series_rows(
     bundle: TraceBundle, series: str, direction: str
 ) -> Sequence[tuple[int, int, float | None]]:
     """(start_us, dur_us, rate_bps) of a series."""
-    return [
-        (row["start_us"], row["dur_us"], row["rate_bps"])
-        for row in bundle.tables["network_series"].to_pylist()
-        if row["series_id"] == series and row["direction"] == direction
-    ]
+    chosen = bundle.texts("network_series", "series_id") == series
+    chosen &= bundle.texts("network_series", "direction") == direction
+    rows = bundle.tables["network_series"].filter(pa.array(chosen)).to_pylist()
+    return [(row["start_us"], row["dur_us"], row["rate_bps"]) for row in rows]
 
 
 def export(format_: str, bundle: Any, path: Path, **options: Any) -> dict[str, int]:

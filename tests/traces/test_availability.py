@@ -215,12 +215,6 @@ def test_seam_an_interval_that_touches_the_end_goes_on_at_the_start_of_the_next_
     assert index.finish_after(0, 8 * US, 41 * US) == 109 * US
 
 
-def test_a_period_longer_than_the_window_is_offline_outside_it():
-    index = AvailabilityIndex.from_bundle(one([(0, 2), (8, 10)], period=15))
-    assert index.online_until(0, 9 * US) == 10 * US
-    assert index.next_online(0, 10 * US) == 15 * US
-
-
 def test_online_for_the_whole_period_is_online_for_ever():
     index = AvailabilityIndex.from_bundle(one([(0, 10)]))
     assert index.online_until(0, 123 * US) == NEVER
@@ -294,14 +288,6 @@ def test_always_and_nobody():
 def test_a_contradictory_trace_is_refused_with_its_row(intervals, message):
     with pytest.raises(UserError, match=message):
         AvailabilityIndex.from_bundle(one(intervals))
-
-
-def test_next_arrival_is_after_the_instant():
-    index = AvailabilityIndex.from_bundle(
-        bundle_of([{"window": (0, 10), "intervals": [(a, a + 1)]} for a in (2, 4, 6)])
-    )
-    assert index.next_arrival(0) == 2 * US
-    assert index.next_arrival(2 * US) == 4 * US
 
 
 def test_who_is_online_may_leave_and_arrive_again_first():

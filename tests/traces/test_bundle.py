@@ -6,13 +6,11 @@ import json
 import shutil
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle, compare_files
-from fedsim.traces.tables import TABLES, make_table
+from fedsim.traces.tables import TABLES
 from fedsim.traces.validation import validate_bundle
 from tests.traces.sound import build, sound_tables
 
@@ -45,13 +43,16 @@ def test_write_refuses_what_exists_and_replaces_only_bundles(tmp_path):
         build().write(tmp_path / "b")
     build(name="new").write(tmp_path / "b", overwrite=True)
     assert TraceBundle.read(tmp_path / "b").manifest.name == "new"
-    other = tmp_path / "letters"
-    other.mkdir()
-    (other / "dear.txt").write_text("keep me")
-    with pytest.raises(UserError, match="not a trace bundle"):
-        build().write(other, overwrite=True)
-    assert (other / "dear.txt").read_text() == "keep me"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["b", "letters"]
+    extension = tmp_path / "extension"
+    extension.mkdir()
+    (extension / "manifest.json").write_text('{"manifest_version": 3, "name": "My extension"}')
+    (tmp_path / "b" / "notes.txt").write_text("keep me")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for name in ("b", "extension", "loop"):
+        with pytest.raises(UserError, match="contains other files"):
+            build().write(tmp_path / name, overwrite=True)
+    assert (tmp_path / "b" / "notes.txt").read_text() == "keep me"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["b", "extension", "loop"]
 
 
 def edit(folder, **changes):
@@ -70,35 +71,16 @@ def truncate(file):
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
-def replace_availability(folder, **columns):
-    pq.write_table(pa.table({"device_id": ["a"], **columns}), folder / "availability.parquet")
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda f: truncate(f / "availability.parquet"), "cannot be read"),
+        (lambda f: truncate(f / "availability.parquet"), "the table cannot be read"),
         (lambda f: (f / "devices.parquet").unlink(), "table devices .* is missing"),
         (lambda f: (f / "manifest.json").unlink(), "has no manifest.json"),
         (lambda f: (f / "manifest.json").write_text("{"), "manifest cannot be read"),
-        (lambda f: edit(f, schema="other/9"), "is not a trace manifest: schema"),
-        (
-            lambda f: edit(f, schema="fedsim.trace/9"),
-            "another version of fedsim wrote .*format is fedsim.trace/9, not",
-        ),
-        (
-            lambda f: edit(f, importer_version=3, importer=None),
-            "importer is missing; importer_version is 3: it must be a valid string\n  import the",
-        ),
-        (lambda f: replace_availability(f, start_us=[1]), "lacks the column end_us"),
-        (
-            lambda f: replace_availability(f, start_us=["noon"], end_us=[1]),
-            "column start_us of table availability cannot be read as int64",
-        ),
-        (
-            lambda f: replace_availability(f, start_us=[1], end_us=[2], mood=[1]),
-            "unknown column mood",
-        ),
+        (lambda f: edit(f, schema="fedsim.trace/9"), "schema: .* upgrade fedsim"),
+        (lambda f: edit(f, importer=None), "importer: .* import the trace again"),
+        (lambda f: edit(f, name="three\x1b[2J"), "contains a control character"),
         (shutil.rmtree, "no such trace bundle"),
     ],
 )
@@ -106,20 +88,13 @@ def test_read_refuses_a_damaged_bundle(tmp_path, damage, message):
     build().write(tmp_path / "b")
     forget_digests(tmp_path / "b")
     damage(tmp_path / "b")
-    with pytest.raises(UserError, match=message) as caught:
+    with pytest.raises(UserError, match=f"(?s){message}") as caught:
         TraceBundle.read(tmp_path / "b")
     assert str(tmp_path / "b") in str(caught.value)
+    assert "\x1b" not in str(caught.value)
 
 
-def test_a_missing_table_is_noticed_by_its_digest(tmp_path):
-    build(command="fedsim traces make").write(tmp_path / "b")
-    (tmp_path / "b" / "availability.parquet").unlink()
-    with pytest.raises(UserError, match="table availability of this trace bundle is missing") as e:
-        TraceBundle.read(tmp_path / "b")
-    assert "fedsim traces make" in str(e.value)
-
-
-@pytest.mark.parametrize("name", ["devices", "availability", "compute_series", "rtt_matrix"])
+@pytest.mark.parametrize("name", ["devices", "compute_series"])
 def test_every_flipped_byte_is_noticed_by_the_digest_and_ends_in_a_message_without_one(
     tmp_path, name
 ):
@@ -160,6 +135,12 @@ def test_an_edited_manifest_is_noticed_and_one_without_sums_is_not_verifiable(tm
         findings = validate_bundle(TraceBundle.read(tmp_path / "b", verify=False))
         assert [(item.table, item.row) for item in findings] == [("manifest", None)]
         assert len(compare_files(tmp_path / "b")[1]) == 1
+    (tmp_path / "b" / "availability.parquet").unlink()
+    edit(tmp_path / "b", command="fedsim traces make")
+    with pytest.raises(UserError, match=r"is missing\n(?s:.*)fedsim traces make"):
+        TraceBundle.read(tmp_path / "b", verify=False)
+    build().write(tmp_path / "c")
+    shutil.copy(tmp_path / "c" / "availability.parquet", tmp_path / "b")
     # Another layout of the same content is no edit.
     file.write_text(json.dumps(written, indent=7))
     TraceBundle.read(tmp_path / "b")
@@ -167,47 +148,6 @@ def test_an_edited_manifest_is_noticed_and_one_without_sums_is_not_verifiable(tm
     file.write_text(json.dumps(old | {"name": "other"}))
     assert TraceBundle.read(tmp_path / "b").manifest.name == "other"
     assert compare_files(tmp_path / "b") == (count - 1, [], False)
-
-
-def test_a_symbolic_link_that_leads_to_itself_is_refused(tmp_path):
-    (tmp_path / "b").symlink_to(tmp_path / "b")
-    with pytest.raises(UserError, match="symbolic link leads nowhere"):
-        TraceBundle.read(tmp_path / "b")
-    with pytest.raises(UserError, match="already exists"):
-        build().write(tmp_path / "b")
-    with pytest.raises(UserError, match="will not be replaced"):
-        build().write(tmp_path / "b", overwrite=True)
-
-
-def test_a_changed_file_is_refused_and_named_by_validation(tmp_path):
-    build().write(tmp_path / "b")
-    tables = sound_tables()["availability"]
-    tables["end_us"][0] += 1
-    pq.write_table(make_table("availability", tables), tmp_path / "b" / "availability.parquet")
-    with pytest.raises(UserError, match="has changed since fedsim wrote it"):
-        TraceBundle.read(tmp_path / "b")
-    assert TraceBundle.read(tmp_path / "b", tables=["compute"]).altered == ()
-    findings = validate_bundle(TraceBundle.read(tmp_path / "b", verify=False))
-    assert [(item.table, item.row) for item in findings] == [("availability", None)]
-    assert "SHA-256" in findings[0].message
-
-
-def test_only_bundles_are_replaced_and_nothing_else_is_deleted(tmp_path):
-    extension = tmp_path / "extension"
-    extension.mkdir()
-    (extension / "manifest.json").write_text('{"manifest_version": 3, "name": "My extension"}')
-    (extension / "background.js").write_text("keep me")
-    with pytest.raises(UserError, match="not a trace bundle"):
-        build().write(extension, overwrite=True)
-    assert sorted(file.name for file in extension.iterdir()) == ["background.js", "manifest.json"]
-
-    mixed = tmp_path / "mixed"
-    build().write(mixed)
-    (mixed / "notes.txt").write_text("keep me too")
-    before = {file.name: file.read_bytes() for file in mixed.iterdir()}
-    with pytest.raises(UserError, match=r"notes\.txt"):
-        build(name="new").write(mixed, overwrite=True)
-    assert {file.name: file.read_bytes() for file in mixed.iterdir()} == before
 
 
 def test_a_link_to_a_bundle_stays_a_link_when_the_bundle_is_replaced(tmp_path):
@@ -228,14 +168,7 @@ def test_bundled_traces_can_be_verified(checkout):
         assert compare_files(manifest.parent)[1:] == ([], True)
 
 
-def test_control_characters_do_not_reach_the_terminal(tmp_path):
-    build().write(tmp_path / "b")
-    file = tmp_path / "b" / "manifest.json"
-    content = json.loads(file.read_text())
-    file.write_text(json.dumps(content | {"name": "three\x1b[2J"}))
-    with pytest.raises(UserError, match="contains a control character") as caught:
-        TraceBundle.read(tmp_path / "b")
-    assert "\x1b" not in str(caught.value)
+def test_control_characters_do_not_reach_the_terminal():
     tables = sound_tables()
     tables["devices"]["device_id"][1] = "b\x1b[2J"
     findings = validate_bundle(build(tables))

@@ -46,11 +46,7 @@ class Exporter(Component, ABC):
     def write(
         cls, bundle: TraceBundle, path: Path, params: Any, *, overwrite: bool = False
     ) -> dict[str, int]:
-        """Write a bundle in this format, replacing existing files only with ``overwrite``; returns the counts.
-
-        Raises:
-            UserError: the bundle lacks data that the format requires, or ``path`` exists or cannot be written.
-        """
+        """Write a bundle in this format, replacing existing files only with ``overwrite``; returns the counts."""
         if cls.writes_folder and path.exists() and not path.is_dir():
             hint = "name a folder: there is one file per series"
             raise UserError("is a file", where=str(path), hint=hint)

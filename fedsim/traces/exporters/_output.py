@@ -21,11 +21,7 @@ class Rows(NamedTuple):
 
 
 def available_rows(bundle: TraceBundle) -> Rows:
-    """The intervals in which devices are available.
-
-    Raises:
-        UserError: the bundle has no availability.
-    """
+    """The intervals in which devices are available."""
     table = bundle.table("availability")
     device = bundle.device_rows("availability")
     start, end = bundle.numpy("availability", "start_us"), bundle.numpy("availability", "end_us")
@@ -72,19 +68,14 @@ class Link(NamedTuple):
 
 
 def links(bundle: TraceBundle) -> Iterator[Link]:
-    """The series of a bundle.
-
-    Raises:
-        UserError: the bundle has no series, a rate is unknown, or two series would have the same file name.
-    """
+    """The series of a bundle, which must have a known rate in all pieces and different file names."""
     start = bundle.numpy("network_series", "start_us")
     end = start + bundle.numpy("network_series", "dur_us")
     rate = bundle.numpy("network_series", "rate_bps")
     unknown = np.flatnonzero(np.isnan(rate))
     if len(unknown):
         raise bundle.error(
-            f"network_series row {unknown[0]} has no rate",
-            "the format cannot express an unknown rate",
+            f"network_series row {unknown[0]} has no rate, which the format requires"
         )
     series = bundle.texts("network_series", "series_id")
     direction = bundle.texts("network_series", "direction")
@@ -95,9 +86,6 @@ def links(bundle: TraceBundle) -> Iterator[Link]:
         file_name = name.replace("/", "_")
         other = seen.setdefault((file_name, way), name)
         if other != name:
-            raise bundle.error(
-                f"the series '{other}' and '{name}' would have the same file name",
-                "rename one of them",
-            )
+            raise bundle.error(f"the series '{other}' and '{name}' would have the same file name")
         edges_us = np.append(start[low:high], end[high - 1]) - start[low]
         yield Link(name, way, file_name, edges_us, rate[low:high])

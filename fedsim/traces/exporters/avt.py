@@ -32,10 +32,7 @@ class AvtExporter(Exporter):
         for row in np.flatnonzero(valid):
             name = bundle.device_ids[row].as_py()
             if len(name.split()) != 1 or name.startswith("#"):
-                raise bundle.error(
-                    f"the device '{name}' cannot be named in AVT, where spaces separate fields",
-                    "rename the device",
-                )
+                raise bundle.error(f"the device '{name}' has spaces, which separate fields in AVT")
             intervals = times[first[row] : first[row + 1]]
             spans = " ".join(f"{start} {end}" for start, end in intervals)
             lines.append(f"{name}\t{len(intervals)}\t {spans}\n")

@@ -51,11 +51,8 @@ class FedScaleExporter(Exporter):
     ) -> Files:
         """One file, of clients or of devices."""
         if path.suffix not in (".json", ".pkl"):
-            raise UserError(
-                f"the ending '{path.suffix}' does not determine the format",
-                where=str(path),
-                hint="end the name in .json or .pkl",
-            )
+            message = f"the ending '{path.suffix}' does not determine the format"
+            raise UserError(message, where=str(path), hint="end the name in .json or .pkl")
         records_of = _behaviour if params.content == "behaviour" else _capacity
         records = records_of(bundle, params, counts)
         counts["clients"] = len(records)

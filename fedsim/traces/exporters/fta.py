@@ -68,10 +68,7 @@ class FtaExporter(Exporter):
         types = (str(1 - params.available_type), str(params.available_type))
         for text in dict.fromkeys([*nodes, *platforms, *labels, *(text or "" for text in reason)]):
             if "\t" in text or "\n" in text:
-                raise bundle.error(
-                    f"{text!r} contains a tab or a line end and cannot be a field of a tab-separated table",
-                    "rename the device, its group or the reason",
-                )
+                raise bundle.error(f"{text!r} contains a tab or a line end, which separate fields")
         lines = ["# " + "\t".join(COLUMNS)]
         for number, row in enumerate(order.tolist()):
             owner = int(device[row])

@@ -68,11 +68,7 @@ class Synthesis(Parameters):
 
 
 def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -> TraceBundle:
-    """A synthetic bundle; ``progress`` is called repeatedly with the number of devices done.
-
-    Raises:
-        UserError: the population or one of its parameters is unknown or out of range.
-    """
+    """A synthetic bundle; ``progress`` is called repeatedly with the number of devices done."""
     family_type, preset = find_population(spec.population)
     sections = {
         section: _parameters(model, values, getattr(spec, section), section)
@@ -148,23 +144,14 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
 
 
 def find_population(name: str) -> tuple[type[Family], Preset]:
-    """The family of a population, and its preset; that of a family itself has its defaults and no source.
-
-    Raises:
-        UserError: there is no such population.
-    """
+    """The family of a population, and its preset; that of a family itself has its defaults and no source."""
     known = known_families()
     preset = PRESETS.get(name)
     family = known.get(preset.family if preset else name)
     if family is None:
-        raise UserError(
-            f"there is no population '{name}'",
-            hint=nearest_or_all(
-                name,
-                [*PRESETS, *known],
-                f"presets: {', '.join(PRESETS)}; families: {', '.join(known)}",
-            ),
-        )
+        every = f"presets: {', '.join(PRESETS)}; families: {', '.join(known)}"
+        hint = nearest_or_all(name, [*PRESETS, *known], every)
+        raise UserError(f"there is no population '{name}'", hint=hint)
     if preset is None:
         words = Eligibility(words=family.description)
         preset = Preset(name, family.description, {}, "phone", "", words)
@@ -172,11 +159,7 @@ def find_population(name: str) -> tuple[type[Family], Preset]:
 
 
 def population_parameters(name: str) -> Iterator[tuple[str, type[BaseModel], Mapping[str, Any]]]:
-    """Sections of parameters of a population: key, model, and the preset's values.
-
-    Raises:
-        UserError: there is no such population.
-    """
+    """Sections of parameters of a population: key, model, and the preset's values."""
     family, preset = find_population(name)
     yield "availability", family.Params, preset.params
     yield "compute", ComputeParams, preset.compute

@@ -170,11 +170,7 @@ def _check_rows(rows: int, table: str, hint: str) -> None:
 def compute_series_table(
     params: ComputeSeriesParams, ids: Any, span_s: float, stream: Stream
 ) -> Any:
-    """The table ``compute_series``: multipliers of the step time of each device over the whole window.
-
-    Raises:
-        UserError: the table would be too large.
-    """
+    """The table ``compute_series``: multipliers of the step time of each device over the whole window."""
     pieces = int(np.ceil(span_s / params.piece))
     _check_rows(pieces * len(ids), "compute_series", "use longer pieces or fewer devices")
     devices, numbers = np.arange(len(ids))[:, None], np.arange(pieces)[None, :]
@@ -217,11 +213,7 @@ def _two_states(uniform: Floats, share: float, length: float) -> Bools:
 def network_series_tables(
     params: NetworkSeriesParams, network: Any, ids: Any, stream: Stream
 ) -> tuple[Any, Any]:
-    """The tables ``network_series`` (mean rate 1 Mbit/s) and ``network_assign`` (scaled to each device's mean rate).
-
-    Raises:
-        UserError: the table would be too large.
-    """
+    """The tables ``network_series`` (mean rate 1 Mbit/s) and ``network_assign`` (scaled to each device's mean rate)."""
     pieces = int(np.ceil(params.length / params.piece))
     count = 2 * params.series
     _check_rows(pieces * count, "network_series", "use fewer or shorter series, or longer pieces")

@@ -9,7 +9,7 @@ import pytest
 
 from fedsim.errors import UserError
 from fedsim.parts.parameters import Parameters
-from fedsim.traces.exporters import Exporter, Files, registry
+from fedsim.traces.exporters import Exporter, Files
 from tests.traces.cases import bundle_of
 
 
@@ -48,20 +48,3 @@ def test_existing_files_are_replaced_only_on_request(bundle: Any, tmp_path: Path
     assert (tmp_path / "b").read_text() == "mine"
     Two.write(bundle, tmp_path, Parameters(), overwrite=True)
     assert (tmp_path / "b").read_bytes() == b"\x00bytes"
-
-
-def test_a_file_in_the_place_of_the_folder_is_refused(bundle: Any, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="is a file\n  name a folder"):
-        Two.write(bundle, tmp_path / "file", Parameters(), overwrite=True)
-
-
-def test_a_folder_in_the_place_of_a_file_is_not_replaced(bundle: Any, tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    with pytest.raises(UserError, match="the output already exists"):
-        Two.write(bundle, tmp_path, Parameters(), overwrite=True)
-
-
-def test_every_format_has_its_name_and_a_description() -> None:
-    assert set(registry()) == {"avt", "fedscale", "fta", "mahimahi", "pensieve"}
-    assert all(each.name == name and each.description for name, each in registry().items())

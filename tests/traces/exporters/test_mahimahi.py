@@ -42,7 +42,7 @@ def test_mahimahi_export_of_other_rates(tmp_path: Path) -> None:
 
 @pytest.mark.real_data
 def test_real_mahimahi_round_trip(real_traces: Path, tmp_path: Path) -> None:
-    files = sorted((real_traces / "mahimahi_cellular").glob("*LTE*.gz"))
+    files = sorted((real_traces / "mahimahi_cellular").glob("*LTE-short*.gz"))
     bundle = import_("mahimahi", *files)
     counts = export("mahimahi", bundle, tmp_path / "out")
     assert counts["idle_end_ms"] == 0

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.traces.fedscale_files import behaviour, client
-from tests.traces.helpers import import_, intervals, online, refused
+from tests.traces.helpers import import_, intervals, refused
 
 US = 1_000_000
 
@@ -41,15 +41,6 @@ def test_behaviour_rows_and_windows(tmp_path: Path) -> None:
     assert row["model"] == "M"
     assert bundle.manifest.on_end == "wrap"
     assert bundle.manifest.clock == "device-relative"
-
-
-def test_ends_are_exclusive_and_devices_wrap_by_themselves(tmp_path: Path) -> None:
-    path = behaviour(tmp_path / "b.json", {"0": client([0], [10], 100), "1": client([0], [10], 40)})
-    bundle = import_("fedscale", path)
-    assert online(bundle, 10 * US - 1) == {"0", "1"}
-    assert online(bundle, 10 * US) == set()
-    assert online(bundle, 45 * US) == {"1"}
-    assert online(bundle, 105 * US) == {"0"}
 
 
 def test_origin_is_kept_in_the_manifest(tmp_path: Path) -> None:

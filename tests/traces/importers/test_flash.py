@@ -114,29 +114,6 @@ def test_flash_rule_by_hand(tmp_path: Path) -> None:
     ]
 
 
-def test_all_false_at_first_and_open_sessions_dropped(tmp_path: Path) -> None:
-    # The file states locked and charging, but never Wi-Fi: not eligible. The second device is on at its last line.
-    path = raw(
-        tmp_path / "s.json",
-        messages((0, "screen_lock"), (5, "battery_charged_on"), (50, "20.0%")),
-        messages(*READY, (50, "20.0%")),
-    )
-    bundle = import_("flash", path)
-    assert intervals(bundle) == {"0": [], "1": []}
-    assert bundle.manifest.counts["open_at_end"] == 1
-    assert bundle.manifest.counts["never_eligible"] == 2
-    assert bundle.manifest.counts["invalid_devices"] == 0
-
-
-def test_states_do_not_leak_into_the_next_device(tmp_path: Path) -> None:
-    path = raw(
-        tmp_path / "s.json",
-        messages(*READY, (40, "screen_on")),
-        messages((0, "screen_on"), (10, "screen_lock"), (60, "screen_unlock")),
-    )
-    assert intervals(import_("flash", path)) == {"0": [], "1": []}
-
-
 def test_case_blind_events_and_blank_lines(tmp_path: Path) -> None:
     text = messages(
         (0, "Battery_Charged_On"), (10, "WIFI"), (30, "screen_LOCK"), (60, "Unknown"), (90, "4G")
@@ -240,14 +217,6 @@ def test_timers(tmp_path: Path) -> None:
     assert online(bundle, 120 * US) == set()
 
 
-def test_a_session_across_the_seam_goes_on(tmp_path: Path) -> None:
-    path = timers(tmp_path / "t.json", a=timer(100.0, 200.0, [[100.0, 105.0], [190.0, 200.0]]))
-    bundle = import_("flash", path)
-    for second in (195.0, 199.999999, 200.0, 204.9, 295.0):
-        assert online(bundle, second * US) == {"a"}
-    assert online(bundle, 205 * US) == set()
-
-
 def test_timers_take_no_rule(tmp_path: Path) -> None:
     path = timers(tmp_path / "t.json", a=timer(0.0, 10.0, []))
     assert "raw state file" in refused("flash", path, eligibility="charging")
@@ -287,18 +256,3 @@ def test_real_timers_are_value_exact(real_traces: Path) -> None:
     assert (counts["zero_length"], counts["invalid_devices"]) == (844, 290)
     assert {key for key, count in counts.items() if count} == {"zero_length", "invalid_devices"}
     assert sum(map(len, read_intervals.values())) == 14139 - 844
-
-
-@pytest.mark.real_data
-def test_synthetic_raw_fixture_matches_the_loop(real_traces: Path) -> None:
-    source = real_traces / "format_fixtures" / "flash_state_traces.json"
-    bundle = import_("flash", source)
-    read_intervals = intervals(bundle)
-    for key, record in json.loads(source.read_text()).items():
-        events = []
-        for line in record["messages"].splitlines():
-            stamp, event = line.split("\t")
-            moment = datetime.strptime(stamp, "%Y-%m-%d %H:%M:%S")
-            events.append((int((moment - START).total_seconds()), event))
-        assert read_intervals[key] == flash_by_loop(events)
-        assert read_intervals[key]

@@ -50,11 +50,5 @@ def test_cells_that_are_refused(number: Number, cells: list[Any], message: str, 
     assert hint in str(caught.value.hint)
 
 
-def test_the_first_of_several_wrong_cells_is_named() -> None:
-    with pytest.raises(UserError, match="rate is 'a'") as caught:
-        Number("rate").read(["1", "a", "b"], row)
-    assert caught.value.where == "row 1"
-
-
 def test_seconds_are_rounded_to_microseconds() -> None:
     assert microseconds(np.array([0.0000004, 0.0000006, 1.5])).tolist() == [0, 1, 1_500_000]

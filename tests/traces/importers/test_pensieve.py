@@ -43,7 +43,7 @@ def test_real_pensieve(real_traces: Path) -> None:
     for path in generator.sample(sorted(files), 8):
         raw = [tuple(map(float, line.split())) for line in path.read_text().splitlines()]
         zero = raw[0][0]
-        for _ in range(10):
+        for _ in range(3):
             time_s = generator.uniform(0, raw[-1][0] - zero)
             # The rate of the interval that ends at the first later time.
             expected = next(rate for end, rate in raw[1:] if end - zero > time_s)
