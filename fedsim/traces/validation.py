@@ -119,7 +119,9 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
         > _LONGEST_S,
     }
     fact = next((text for text, doubted in doubts.items() if doubted), None)
-    return fact and bundle.error(
+    if fact is None:
+        return None
+    return bundle.error(
         f"{fact}: are its times in the right unit?",
         "if not, import it again; a CSV file with the right -s time_unit, which for Unix times is unix_s or unix_ms",
     )

@@ -124,7 +124,7 @@ def note_outside(
     """
     dropped, left = counts["outside_window"], len(intervals.device)
     window = f"outside the window, {format_duration(window_us / US_PER_S)} from {origin}"
-    if not left and sum(counts[kind] for kind in ("outside_window", "zero_length", "reversed")):
+    if not left and any(counts[kind] for kind in ("outside_window", "zero_length", "reversed")):
         raise UserError(
             f"every interval ends before it starts or is {window}",
             where=where,
