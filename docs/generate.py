@@ -62,6 +62,7 @@ KINDS = {
     "network": "Networks (`devices.network`)",
     "transport": "Transports (`devices.network.transport`)",
     "compression": "Compression (`server.compression.up`, `server.compression.down`)",
+    "submodels": "Submodels (`server.submodels`)",
     "selection": "Selections (`server.selection`)",
     "schedule": "Schedules (`server.schedule`)",
     "metric": "Metrics (`evaluation.metrics`)",
@@ -91,7 +92,7 @@ def scenario_page() -> str:
             lines += _parts("transport")
         if section == "server":
             lines += ["Methods have a [page of their own](methods.md).\n"]
-            lines += _parts("compression", "selection", "schedule")
+            lines += _parts("compression", "submodels", "selection", "schedule")
         if section == "evaluation":
             lines += _parts("metric")
     tasks: list[str] = ["## `task`\n"]

@@ -55,6 +55,7 @@ class Purpose(enum.IntEnum):
     METHOD = 21
     FLOWER = 22
     COMPRESSION = 23
+    SUBMODEL = 24
 
 
 def mix64(value: int) -> int:

@@ -14,6 +14,7 @@ TOGETHER = {
     "learning/compression": "the same properties of all",
     "learning/metrics": "a few lines per metric",
     "learning/optimizers": "the same oracle, torch, for each",
+    "learning/submodels": "the same rounds, by brute force, of all",
     "learning/rates": "a few lines per schedule of the learning rate",
     "tasks/datasets": "a few lines per generated data set",
     "tasks/partitions": "a few lines per partition; the same properties of all",
@@ -23,6 +24,9 @@ TOGETHER = {
 """Packages whose parts share the file named after the package, and why."""
 
 ELSEWHERE = {
+    "composition/submodels.py": ("learning/submodels/test_submodels.py", "which part a client has"),
+    "methods/submodels.py": ("learning/submodels/test_submodels.py", "rounds by brute force"),
+    "learning/kernels/nested.py": ("learning/submodels/test_submodels.py", "rounds by brute force"),
     "cli/calibrate.py": ("calibration/test_calibrating.py", "the command only calls it"),
     "devices/availability/base.py": ("devices/availability/test_always.py", "only defaults"),
     "devices/context.py": ("devices/compute/test_times.py", "a record of inputs"),

@@ -14,18 +14,21 @@ import numpy.typing as npt
 
 from fedsim.composition.extras import require_trackers
 from fedsim.composition.needs import unmet_requirements, unmet_target
-from fedsim.composition.prospects import Prospects, impossible
+from fedsim.composition.prospects import Bytes, Prospects, impossible
 from fedsim.composition.rules.planned import PLANNED, UNITS
 from fedsim.composition.shared import Shared
+from fedsim.composition.submodels import divided
 from fedsim.composition.world import World, build_world
 from fedsim.devices.population import Population
 from fedsim.errors import UserError, combined, further_checks, raise_all
 from fedsim.learning.metrics import Metric, definitions, ways_to_measure
 from fedsim.learning.rates import learning_rate
-from fedsim.methods.base import Method, MethodContext, Prologue
+from fedsim.learning.submodels import Parts
+from fedsim.methods.base import Method, MethodContext, Prologue, Vector
 from fedsim.methods.compression import with_compression
 from fedsim.methods.declarations import check_declarations
 from fedsim.methods.optimizer_state import with_optimizer_state
+from fedsim.methods.submodels import with_submodels
 from fedsim.network.base import Direction
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Scenario
@@ -87,7 +90,7 @@ class Assembly:
     @cached_property
     def prospects(self) -> Prospects:
         """What the clients can do."""
-        return Prospects(self.scenario, self.population, self.world.work, self.traffic_bytes)
+        return Prospects(self.scenario, self.population, self.world.work, self._client_bytes)
 
     @cached_property
     def execution(self) -> Execution | None:
@@ -95,11 +98,31 @@ class Assembly:
         return _execution(self.scenario.training) if self.learns else None
 
     @property
+    def levels(self) -> range:
+        """Numbers of the parts of the model; only 0 if all clients train the whole model."""
+        return range(1 if self.world.parts is None else len(self.world.parts.rates))
+
+    @property
     def traffic_bytes(self) -> tuple[float, float]:
-        """Bytes of the download and of the upload of a dispatch."""
+        """Bytes of the download and of the upload of a dispatch, of the largest part of the model."""
+        return self._traffic_bytes(0)
+
+    def traffic_of(self, level: int) -> tuple[tuple[float, float], float]:
+        """Bytes of the download and the upload of a part of the model, and of the first download of a client."""
+        return self._traffic_bytes(level), self._first_download_bytes(level)
+
+    def _traffic_bytes(self, level: int) -> tuple[float, float]:
         sends_all = self.scenario.server.transfer == "all"
         usual = Prologue(self.method.download(), self.method.upload())
-        return self._bytes(usual, fixed=(sends_all, sends_all))
+        return self._bytes(usual, fixed=(sends_all, sends_all), level=level)
+
+    @property
+    def _client_bytes(self) -> tuple[Bytes, Bytes]:
+        """Bytes of the download and of the upload of a dispatch; one number, or one per client, (N,)."""
+        if self.world.parts is None:
+            return self.traffic_bytes
+        down, up = zip(*map(self._traffic_bytes, self.levels), strict=True)
+        return self.world.parts.of_clients(down), self.world.parts.of_clients(up)
 
     @property
     def prologue_bytes(self) -> tuple[float, float] | None:
@@ -111,9 +134,12 @@ class Assembly:
     @property
     def first_download_bytes(self) -> float:
         """Bytes of the download of a client's first dispatch, which includes what training does not change."""
+        return self._first_download_bytes(0)
+
+    def _first_download_bytes(self, level: int) -> float:
         complete = (vector.in_full for vector in self.method.download())
         sent = [*complete, *self.method.first_download()]
-        return self._bytes(Prologue(sent, ()), fixed=(True, False))[0]
+        return self._bytes(Prologue(sent, ()), fixed=(True, False), level=level)[0]
 
     @property
     def vectors(self) -> list[dict[str, Any]]:
@@ -159,12 +185,24 @@ class Assembly:
 
         return reached if target else None
 
-    def _bytes(self, sent: Prologue, fixed: tuple[bool, bool]) -> tuple[float, float]:
-        """Bytes of a download and an upload; ``fixed`` says which of them include what training does not change."""
-        item = ITEM_BYTES[self.scenario.training.dtype]
-        fixed_bytes = self.task.fixed_elements * item
+    def _bytes(
+        self, sent: Prologue, fixed: tuple[bool, bool], level: int = 0
+    ) -> tuple[float, float]:
+        """Bytes of a download and an upload of a part of the model.
+
+        ``fixed`` says which of them include what training does not change.
+        """
+        item, parts = ITEM_BYTES[self.scenario.training.dtype], self.world.parts
+        task: Task = self.task if parts is None else parts.tasks[level]
+
+        def size_bytes(vector: Vector) -> float:
+            if parts is not None:
+                vector = replace(vector, elements=parts.sent(level))
+            return vector.size_bytes(item)
+
+        fixed_bytes = task.fixed_elements * item
         down, up = (
-            sum(vector.size_bytes(item) for vector in vectors) + included * fixed_bytes
+            sum(map(size_bytes, vectors)) + included * fixed_bytes
             for vectors, included in zip((sent.download, sent.upload), fixed, strict=True)
         )
         return down, up
@@ -172,7 +210,7 @@ class Assembly:
     def expected_duration_s(self, client: int) -> float:
         """Duration of a full dispatch of a client at its nominal speed and rates."""
         network = self.population.network
-        down, up = self.traffic_bytes
+        down, up = self._traffic_bytes(self.level_of(client))
         transfers = sum(
             network.latency_ns(client, direction) / NS_PER_S
             + network.nominal_wire_s(client, direction, size)
@@ -180,6 +218,10 @@ class Assembly:
             if size
         )
         return transfers + float(self._compute_s[client])
+
+    def level_of(self, client: int) -> int:
+        """Number of the part of the model that a client trains."""
+        return 0 if self.world.parts is None else int(self.world.parts.level[client])
 
     @cached_property
     def _compute_s(self) -> npt.NDArray[np.float64]:
@@ -279,7 +321,12 @@ def assemble(
     scenario, task = loaded.scenario, world.task
     learns = task.learns and not timing_only
     _check_learning(scenario, task, learns)
-    method = build_method(scenario, task, world.availability_cycle_s, learns=learns)
+    cycle_s = world.availability_cycle_s
+    method = build_method(scenario, task, cycle_s, learns=learns)
+    parts = divided(world, method)
+    if parts is not None:
+        world = replace(world, parts=parts)
+        method = build_method(scenario, task, cycle_s, parts, learns=learns)
     metrics = tuple(part.create() for part in scenario.evaluation.metrics)
     measured = definitions(task, scenario.evaluation, metrics, method.personal) if learns else {}
     target = scenario.stop.target if learns else {}
@@ -332,12 +379,20 @@ def _execution(training: Training) -> Execution:
     return Execution.of(training)
 
 
-def build_method(scenario: Scenario, task: Task, cycle_s: float, *, learns: bool = True) -> Method:
+def build_method(
+    scenario: Scenario,
+    task: Task,
+    cycle_s: float,
+    parts: Parts | None = None,
+    *,
+    learns: bool = True,
+) -> Method:
     """The method of a scenario, with the facts of the run that it may use.
 
     Args:
         scenario, task: the scenario and its task.
         cycle_s: length of one availability cycle of the devices in seconds.
+        parts: the parts of the model that clients train; None if all train the whole model.
         learns: whether a model is trained; otherwise only time is simulated.
 
     Raises:
@@ -361,6 +416,8 @@ def build_method(scenario: Scenario, task: Task, cycle_s: float, *, learns: bool
     up, down = wire.up.create(task.layout), wire.down.create(task.layout)
     if not (up.changes_nothing and down.changes_nothing):
         part = replace(part, component=with_compression(part.type, up, down))
+    if parts is not None:
+        part = replace(part, component=with_submodels(part.type, parts))
     method: Method = part.create(
         MethodContext(
             layout=task.layout,
@@ -486,13 +543,19 @@ def _workloads(assembly: Assembly) -> Workloads:
         drawn=_drawn_work(scenario, epochs),
         steps_ahead=assembly.method.steps_ahead(),
     )
-    down, up = assembly.traffic_bytes
-    prologue, first_down = assembly.prologue_bytes, assembly.first_download_bytes
+    prologue = assembly.prologue_bytes
+    usual, first = [], []
+    for level in assembly.levels:
+        (down, up), first_down = assembly.traffic_of(level)
+        usual.append(workload(down, up))
+        first.append(workload(first_down, up) if first_down > down else usual[-1])
+    parts = assembly.world.parts
     return Workloads(
-        workload(down, up),
+        usual,
         prologue=None if prologue is None else workload(*prologue),
-        first=workload(first_down, up) if first_down > down else None,
+        first=first,
         continues=assembly.method.continues_models,
+        of_client=None if parts is None else parts.level.tolist(),
     )
 
 

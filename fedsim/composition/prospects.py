@@ -14,7 +14,7 @@ from fedsim.composition.needs import demands_of
 from fedsim.devices.availability.trace import TraceAvailabilityParams
 from fedsim.devices.population import Population
 from fedsim.errors import UserError
-from fedsim.network.base import Direction
+from fedsim.network.base import Direction, Network
 from fedsim.network.shared import SharedNetwork
 from fedsim.scenario.model import Scenario
 from fedsim.scheduling.base import Demands, cohort_of
@@ -23,6 +23,7 @@ from fedsim.units import NEVER, NS_PER_S, duration_at_least, to_ns
 from fedsim.vocabulary.formatting import format_count, format_counted, format_duration
 
 Floats = npt.NDArray[np.float64]
+Bytes = Floats | float
 _MOST_TRANSPORTS = 20_000
 """Clients up to which the duration of each one's transfers includes what the transport adds, which takes a second."""
 
@@ -35,13 +36,13 @@ class Prospects:
         scenario: the scenario.
         population: the clients' devices.
         work: work per dispatch.
-        traffic_bytes: bytes of the download and of the upload of a dispatch.
+        traffic_bytes: bytes of the download and of the upload of a dispatch; numbers, or one per client, (N,).
     """
 
     scenario: Scenario
     population: Population
     work: Work
-    traffic_bytes: tuple[float, float]
+    traffic_bytes: tuple[Bytes, Bytes]
 
     @cached_property
     def demands(self) -> Demands:
@@ -171,26 +172,18 @@ class Prospects:
     def transfers_s(self) -> list[Floats]:
         """Duration of download and upload at nominal rates, of each client that can be given work."""
         network = self.population.network
+        clients = np.flatnonzero(self.usable)
         return [
-            self._wires_s(direction, size) + network.latencies_ns(direction)[self.usable] / NS_PER_S
-            for direction, size in self._traffic
+            wires_s(network, clients, direction, size)
+            + network.latencies_ns(direction)[clients] / NS_PER_S
+            for direction, size in zip(Direction, self.traffic_bytes, strict=True)
         ]
 
     @property
     def _traffic(self) -> list[tuple[Direction, float]]:
-        return list(zip(Direction, self.traffic_bytes, strict=True))
-
-    def _wires_s(self, direction: Direction, size_bytes: float) -> Floats:
-        """The same without the latency; without what the transport adds if there are many clients."""
-        network, clients = self.population.network, np.flatnonzero(self.usable)
-        if not size_bytes:
-            return np.zeros(len(clients))
-        if len(clients) <= _MOST_TRANSPORTS:
-            return np.array(
-                [network.nominal_wire_s(int(one), direction, size_bytes) for one in clients]
-            )
-        with np.errstate(all="ignore"):
-            return size_bytes * 8 / network.rates_bps(direction)[clients]
+        """The largest transfer in each direction."""
+        sizes = (float(np.max(size)) for size in self.traffic_bytes)
+        return list(zip(Direction, sizes, strict=True))
 
     @cached_property
     def needed_s(self) -> Floats:
@@ -255,6 +248,23 @@ class Prospects:
         return not any(ns is None or ns.any() for ns in works_ns) and bool(
             (online_ns == end_ns).all()
         )
+
+
+def wires_s(
+    network: Network, clients: npt.NDArray[np.int64], direction: Direction, size_bytes: Bytes
+) -> Floats:
+    """Duration of a transfer of clients at nominal rates, without the latency, (n,).
+
+    Without what the transport adds if there are many clients. ``size_bytes`` is a number, or one per client, (N,).
+    """
+    if not np.any(size_bytes):
+        return np.zeros(len(clients))
+    sizes = np.broadcast_to(size_bytes, network.rates_bps(direction).shape)[clients]
+    if len(clients) <= _MOST_TRANSPORTS:
+        each = zip(clients.tolist(), sizes.tolist(), strict=True)
+        return np.array([network.nominal_wire_s(client, direction, size) for client, size in each])
+    with np.errstate(all="ignore"):
+        return sizes * 8 / network.rates_bps(direction)[clients]
 
 
 def impossible(prospects: Prospects) -> Iterator[UserError]:

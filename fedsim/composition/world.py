@@ -22,6 +22,7 @@ from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError, raise_all
+from fedsim.learning.submodels import Parts, Submodels
 from fedsim.methods.base import Method
 from fedsim.network.base import Direction, Network, NetworkContext
 from fedsim.network.columns import AccessParams
@@ -62,6 +63,7 @@ class World:
         shared: trace bundles and data sets.
         task: the task.
         work: local work of a dispatch, for each client.
+        parts: the parts of the model that clients train; None if all train the whole model.
     """
 
     scenario: Scenario
@@ -69,6 +71,7 @@ class World:
     shared: Shared
     task: Task
     work: Work
+    parts: Parts | None = None
 
     @cached_property
     def availability_cycle_s(self) -> float:
@@ -138,7 +141,7 @@ class World:
         """
         devices, clients = self.scenario.devices, self.task.clients
         everybody = np.ones(clients, dtype=np.bool_)
-        memory = self._memory()
+        memory = self.memory_bytes()
         eligible = everybody if memory is None else memory >= self._memory_needed(method)
         if devices.exclude:
             wrong = [client for client in devices.exclude if not 0 <= client < clients]
@@ -222,9 +225,19 @@ class World:
             returned_number(type(task), "flops_per_sample", flops)
         batch = np.minimum(task.samples, self.scenario.training.batch_size)
         factor = method.compute_factor() + method.extra_passes() / np.maximum(self.work.steps, 1)
+        work: npt.NDArray[np.float64] | float | None = flops
+        trainable: npt.NDArray[np.float64] | float = task.layout.trainable
+        shares: npt.NDArray[np.float64] | float = 1.0
+        if self.parts is not None:
+            shares = self.parts.of_clients(self.parts.flops_shares)
+            trainable = self.parts.of_clients([one.layout.trainable for one in self.parts.tasks])
+            work = None if flops is None else flops * shares
         if operations:
-            pass_flops = batch * (flops or _FLOPS_PER_PARAMETER * task.layout.trainable)
-            factor = factor + operations * task.layout.trainable / np.maximum(pass_flops, 1)
+            pass_flops = batch * (_FLOPS_PER_PARAMETER * trainable if work is None else work)
+            factor = factor + operations * trainable / np.maximum(pass_flops, 1)
+        if not self.scenario.devices.compute.type.needs_flops:
+            # These step times are those of the whole model.
+            factor = factor * shares
         return DeviceContext(
             clients=task.clients,
             seed=self.scenario.seed,
@@ -232,7 +245,7 @@ class World:
             bundle=bundle,
             device_rows=self.device_rows(part),
             batch_samples=batch,
-            flops_per_sample=flops,
+            flops_per_sample=work,
             eligible=eligible,
             compute_factor=factor,
             offset_ns=self._offset_ns(bundle, offset_ns),
@@ -240,11 +253,18 @@ class World:
 
     def _memory_needed(self, method: Method) -> npt.NDArray[np.float64]:
         """Bytes that training needs on each client's device, (N,), including the method's state."""
-        memories = method.memories().values()
-        elements = sum(memory.elements for memory in memories if memory.keeper != "server")
-        return self.task.memory_bytes(self.scenario.training, elements)
+        parts = self.parts
+        if parts is None:
+            return self.task.memory_bytes(self.scenario.training, _kept(method))
+        levels = range(len(parts.rates))
+        return parts.of_clients([self.memory_of_part(method, parts, level) for level in levels])
 
-    def _memory(self) -> npt.NDArray[np.float64] | None:
+    def memory_of_part(self, method: Method, parts: Parts, level: int) -> npt.NDArray[np.float64]:
+        """Bytes that training a part needs on each client's device, (N,)."""
+        kept = round(_kept(method) * parts.share(level))
+        return parts.tasks[level].memory_bytes(self.scenario.training, kept)
+
+    def memory_bytes(self) -> npt.NDArray[np.float64] | None:
         """Memory of each client's device in bytes, infinite if unknown; None if it is unknown for all devices."""
         given, of_client = self.scenario.devices.memory, self.memory_in_trace()
         memory = np.inf if given is None else given
@@ -350,6 +370,12 @@ class World:
         return rows
 
 
+def _kept(method: Method) -> int:
+    """Numbers of the method's state on a client's device."""
+    memories = method.memories().values()
+    return sum(memory.elements for memory in memories if memory.keeper != "server")
+
+
 def _rows_of_names(names: Sequence[str], bundle: TraceBundle) -> Int64Array:
     """Row of the device of each name in a bundle; -1 if there is none."""
     rows = pc.index_in(pa.array(names, pa.string()), value_set=bundle.device_ids.cast(pa.string()))
@@ -389,10 +415,11 @@ def build_task(scenario: Scenario, folder: Path, datasets: Datasets) -> Task:
     kind = scenario.task.type
     if is_bundled(kind):
         task: Task = kind.build(scenario.task.params, context)
-        return task
-    with isolated(scenario.seed):
-        task = returned(kind, "build", kind.build(scenario.task.params, context), Task)
-    return task
+    else:
+        with isolated(scenario.seed):
+            task = returned(kind, "build", kind.build(scenario.task.params, context), Task)
+    submodels: Submodels = scenario.server.submodels.create()
+    return submodels.whole(task)
 
 
 def _check_clients(part: Component, function: str, count: int, clients: int) -> None:

@@ -16,12 +16,13 @@ class DeviceContext(NetworkContext):
 
     Attributes:
         batch_samples: samples of one mini-batch of each client, (N,) int64.
-        flops_per_sample: floating-point operations of a forward and backward pass on one sample, if counted.
+        flops_per_sample: floating-point operations of a forward and backward pass on one sample, if counted; a number
+            or one per client, (N,).
         eligible: clients whose device can run the workload, (N,) bool.
         compute_factor: the method's cost of a local step, relative to one pass; a number or one per client, (N,).
     """
 
     batch_samples: npt.NDArray[np.int64]
-    flops_per_sample: float | None
+    flops_per_sample: npt.NDArray[np.float64] | float | None
     eligible: npt.NDArray[np.bool_]
     compute_factor: npt.NDArray[np.float64] | float = 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property
 
 import torch
@@ -41,6 +42,12 @@ class Samples:
             self.x = x.to(execution.device)
         if self._ready:
             self.x = task.inputs(self.x, execution.dtype).contiguous()
+
+    def of(self, task: SupervisedTask) -> Samples:
+        """The same samples for a task with another model."""
+        samples = copy.copy(self)
+        samples.task = task
+        return samples
 
     @property
     def on_device(self) -> bool:

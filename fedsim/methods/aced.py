@@ -30,6 +30,7 @@ class Aced(Method):
     )
     paper_schedules = ("async",)
     companions = {"schedule": {"name": "async"}}
+    needs_whole_model = "its server averages the latest updates of clients as they are"
     Params = AcedParams
 
     def initial_state(self, model: Tensor) -> ServerState:

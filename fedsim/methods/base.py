@@ -28,6 +28,7 @@ from fedsim.randomness import Purpose, Stream
 if TYPE_CHECKING:
     import torch
 
+    from fedsim.learning.submodels import Parts
     from fedsim.tasks.layout import Layout
 
 Tensor: TypeAlias = "torch.Tensor"
@@ -400,6 +401,8 @@ class Method(Component, ABC):
         continues_models: whether clients that have finished their work in the round before continue their own models.
         personal: whether each client has a personal part of the model.
         weight_of_absent: a clause that says how offline clients keep a weight in the model; empty if they have none.
+        needs_whole_model: why no client may train only a part of the model, as a clause; empty if one may.
+        parts: the parts of the model that clients train, as the scenario says; a method leaves it out.
     """
 
     title: ClassVar[str] = ""
@@ -412,6 +415,8 @@ class Method(Component, ABC):
     continues_models: ClassVar[bool] = False
     personal: ClassVar[bool] = False
     weight_of_absent: str = ""
+    needs_whole_model: ClassVar[str] = ""
+    parts: Parts | None = None
 
     def __init__(self, params: Any, context: MethodContext) -> None:
         self.params = params

@@ -187,6 +187,7 @@ CATALOG = Catalog(
         "compression": _kind(
             "fedsim.learning.compression", "fedsim.learning.compression:Compression"
         ),
+        "submodels": _kind("fedsim.learning.submodels", "fedsim.learning.submodels:Submodels"),
         "lr_schedule": _kind("fedsim.learning.rates", "fedsim.learning.rates:RateSchedule"),
         "method": _kind("fedsim.methods", "fedsim.methods.base:Method"),
         "selection": _kind("fedsim.scheduling.selections", "fedsim.scheduling.base:Selection"),

@@ -217,6 +217,9 @@ class Server(Parameters):
     """Duration of an aggregation at the server."""
     compression: WireCompression = _SECTION
     """Compression of uploads and downloads."""
+    submodels: Annotated[Part[Any], OfKind("submodels", "whole")] = BY_DEFAULT
+    """Which part of the model each client trains, by its memory, speed or deadline; by default all of it. A client pays
+    time, memory and bytes for its part alone."""
     transfer: Literal["changed", "all"] = "changed"
     """Content of a transfer if the model has frozen parameters or constant buffers: only what training changes, and the
     rest once, with a client's first dispatch (``changed``); or the whole model, in both directions (``all``)."""

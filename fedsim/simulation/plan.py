@@ -227,12 +227,10 @@ class PlannedDispatches(Dispatches):
         # SimPy's type of a priority is narrower than the integers that it accepts.
         self._schedule: Any = engine.env.schedule
         self._workloads = workloads
-        self._planners = {
-            workload: Planner(workload)
-            for workload in (workloads.usual, workloads.prologue, workloads.first)
-            if workload is not None
-        }
-        self._only_planner = self._planners[workloads.usual] if workloads.always_usual else None
+        self._planners = {workload: Planner(workload) for workload in workloads.every}
+        self._only_planner = None
+        if len(self._planners) == 1:
+            (self._only_planner,) = self._planners.values()
         self._on_end = on_end
         self._under_way: dict[int, _End] = {}
         # SimPy reads this list and never writes to it, so all events can share one.

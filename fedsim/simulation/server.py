@@ -111,7 +111,7 @@ class Server(Facts, ServerPort):
         self._limits = limits
         self._last_dispatch = -1 if limits.dispatches is None else limits.dispatches
         self._last_arrival = -1 if limits.arrivals is None else limits.arrivals
-        self._failures = workloads.usual.failures
+        self._failures = workloads.usual[0].failures
         self._stalled_after = stalled_after(limits.stalled_after, population.clients)
         # A clock that stands still for so many dispatches will not move again.
         self._standstill_after = stalled_after(None, population.clients)

@@ -261,34 +261,35 @@ class Workloads:
     """The workload of every dispatch of a run.
 
     Args:
-        usual: for all dispatches that are not named below.
+        usual: for all dispatches that are not named below, by part of the model.
         prologue: for the dispatches of the method's prologue, which hand out version 0; None without a prologue.
-        first: for each client's first dispatch, if its download is larger.
+        first: for each client's first dispatch, by part of the model; those of ``usual`` unless its download is larger.
+        of_client: number of the part of the model that each client trains, (N,); None if all train the whole model.
         continues: whether clients continue their own models, so that one that has missed a round downloads as if for
             the first time.
     """
 
     def __init__(
         self,
-        usual: Workload,
+        usual: Sequence[Workload],
         prologue: Workload | None = None,
-        first: Workload | None = None,
+        first: Sequence[Workload] | None = None,
         *,
         continues: bool = False,
+        of_client: Sequence[int] | None = None,
     ) -> None:
         self.usual = usual
         self.continues = continues
         self.prologue = prologue
-        self.first = first
-
-    @property
-    def always_usual(self) -> bool:
-        """Whether all dispatches have the same workload."""
-        return self.prologue is None and self.first is None
+        self.first = first or usual
+        self._of_client = of_client
+        every = (*self.usual, *self.first, *filter(None, [prologue]))
+        self.every = list(dict.fromkeys(every))
 
     def of(self, dispatch: Dispatch) -> Workload:
         """The workload of a dispatch."""
         if self.prologue is not None and not dispatch.version:
             return self.prologue
         is_first = dispatch.sequence == 0 or dispatch.rejoins
-        return self.first if self.first is not None and is_first else self.usual
+        level = 0 if self._of_client is None else self._of_client[dispatch.client]
+        return (self.first if is_first else self.usual)[level]

@@ -6,10 +6,11 @@ are known without importing torch. The modules themselves are in :mod:`fedsim.ta
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from fedsim.errors import UserError
 from fedsim.parts.component import Component
@@ -57,10 +58,14 @@ class ModelComponent(Component, ABC):
         family: which local-training kernels may be used. With ``linear`` and ``mlp``, the parameters must be weight and
             bias of linear layers in order, with ReLU between them, on flattened inputs, and the loss has no penalty.
         predicts: whether the model predicts classes or a quantity only; None for both.
+        takes_rate: whether :attr:`rate` makes the model smaller, so that clients can train a part of it.
+        rate: size of the model as a share of the whole, such as the width of its hidden layers.
     """
 
     family: ClassVar[Family] = "module"
     predicts: ClassVar[TargetKind | None] = None
+    takes_rate: bool = False
+    rate: float = 1.0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -69,6 +74,16 @@ class ModelComponent(Component, ABC):
             cls.outline = ModelComponent.outline  # type: ignore[method-assign]
         if "initialise" in vars(cls):
             cls.initialize = cls.initialise  # type: ignore[attr-defined, method-assign]
+
+    def at(self, rate: float) -> Self:
+        """The part of the model of a ``rate``."""
+        part = copy.copy(self)
+        part.rate = rate
+        return part
+
+    def scaled(self, width: int) -> int:
+        """Width of a hidden layer of the part, rounded up."""
+        return math.ceil(width * self.rate - 1e-9)
 
     def outline(self, dataset: Dataset) -> Outline | None:
         """The tensors of the module for ``dataset``; None if they are known only after it is built.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedsim.tasks.dataset import Dataset
@@ -53,6 +53,7 @@ class SequentialModel(ModelComponent):
     hidden_layers: ClassVar[tuple[Layer, ...]] = ()
     least: ClassVar[int] = 4
     for_relu: ClassVar[bool] = False
+    takes_rate = True
 
     def layers(self) -> Sequence[Layer]:
         """All layers but the last."""
@@ -60,7 +61,8 @@ class SequentialModel(ModelComponent):
 
     def all_layers(self, dataset: Dataset) -> list[Layer]:
         """All layers, for this data set's classes."""
-        return [*self.layers(), Linear(dataset.classes)]
+        hidden = (_scaled(layer, self.scaled) for layer in self.layers())
+        return [*hidden, Linear(dataset.classes)]
 
     def build(self, dataset: Dataset) -> nn.Module:
         """The layers for this data set's images."""
@@ -101,6 +103,16 @@ class SequentialModel(ModelComponent):
             elif layer == "flatten":
                 size = (math.prod(size), 1, 1)
         return result
+
+
+def _scaled(layer: Layer, scaled: Callable[[int], int]) -> Layer:
+    """The layer with another width."""
+    match layer:
+        case Conv():
+            return replace(layer, channels=scaled(layer.channels))
+        case Linear():
+            return replace(layer, units=scaled(layer.units))
+    return layer
 
 
 def _module(layer: Layer, inputs: int) -> nn.Module:

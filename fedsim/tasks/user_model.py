@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Arguments of the constructor that come from the dataset.
 _SUPPLIED = ("input_shape", "classes", "vocabulary")
+# The argument of a constructor that makes a smaller part of the model.
+_RATE = "model_rate"
 
 
 class Module(ABC):  # noqa: B024 - it only stands for two unrelated bases
@@ -47,7 +49,8 @@ class UserModule(ModelComponent):
     The class or function is called with the scenario's keys, and with ``input_shape``, ``classes`` and ``vocabulary``
     (of data sets of tokens) if it has such arguments. The module's ``forward`` takes inputs (n, *input_shape), or those
     described by ``inputs``, and returns (n, classes), or an object with such ``logits``. The constructor draws the
-    initial parameters; torch's generator then depends on the scenario's seed alone.
+    initial parameters; torch's generator then depends on the scenario's seed alone. If it has an argument
+    ``model_rate``, it returns the part of this size (``server.submodels``).
 
     Attributes:
         make: the user's class or function.
@@ -65,6 +68,8 @@ class UserModule(ModelComponent):
         arguments, inputs = self.params.arguments(), None
         if isinstance(self.params, ModuleParameters):
             inputs = arguments.pop("inputs")
+        if self.takes_rate:
+            arguments[_RATE] = self.rate
         for name in _SUPPLIED:
             if name in arguments and arguments[name] is None:
                 arguments[name] = getattr(dataset, name)
@@ -106,6 +111,7 @@ def of_function(make: Callable[..., nn.Module]) -> type[UserModule]:
         "__doc__": make.__doc__,
         "name": make.__name__,
         "make": staticmethod(make),
+        "takes_rate": _RATE in inspect.signature(make).parameters,
         "Params": parameters_of(
             make,
             filled=_SUPPLIED,

@@ -277,6 +277,8 @@ def test_options_of_a_paper_are_options(page: Path) -> None:
                 known |= {f"{section}.{kind}.{key}" for key in ("name", *_keys(part.Params))}
     for part in CATALOG.parts("compression").values():
         known |= {f"server.compression.up.{key}" for key in _keys(part.Params)}
+    for part in CATALOG.parts("submodels").values():
+        known |= {f"server.submodels.{key}" for key in _keys(part.Params)}
     assert [option for option in options if option not in known] == []
 
 

@@ -59,6 +59,7 @@ def catalog() -> Catalog:
                 part("fedbuff", companions={"schedule": {"name": "buffered", "alpha": 3}}),
             ),
             "compression": CATALOG.kinds["compression"],
+            "submodels": CATALOG.kinds["submodels"],
             "selection": kind(part("uniform")),
             "schedule": kind(part("sync"), part("buffered", Mixing)),
             "compute": kind(part("trace", Mixing), part("values")),

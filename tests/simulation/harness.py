@@ -273,7 +273,7 @@ def simulate(
             Work(np.broadcast_to(np.asarray(steps, dtype=np.int64), (clients,)).copy()),
             expected_duration_s=lambda client: float((expected_s or step_s)[client]),
         ),
-        Workloads(workload, continues=steps_ahead > 0),
+        Workloads([workload], continues=steps_ahead > 0),
         Rules(
             partial(selection_class, selection_class.Params(**selection)),
             make_schedule,

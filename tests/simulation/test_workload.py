@@ -110,8 +110,14 @@ def test_which_workload_a_dispatch_has() -> None:
         for version in (0, 1)
     }
 
-    def chosen(**others: Any) -> list[Any]:
-        workloads = Workloads(usual, **others)  # type: ignore[arg-type]
+    def chosen(first: Any = None, **others: Any) -> list[Any]:
+        # Client 0 trains the second of two parts.
+        workloads = Workloads(
+            [None, usual],  # type: ignore[list-item]
+            first=first and [None, first],
+            of_client=[1],
+            **others,
+        )
         return [workloads.of(dispatch) for dispatch in dispatches.values()]
 
     # In order: first dispatch of version 0 and of version 1, second dispatch of version 0 and of version 1.

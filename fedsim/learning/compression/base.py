@@ -32,11 +32,13 @@ class Compression(Component, ABC):
 
     Attributes:
         lossy: whether it changes values; otherwise it changes sizes alone.
+        by_tensor: whether it needs to know which entries belong to which tensor of the model.
         layout: names, shapes and offsets of the model's parameter vector.
     """
 
     Params: ClassVar[type[Parameters]] = CompressionParams
     lossy: ClassVar[bool] = True
+    by_tensor: ClassVar[bool] = False
 
     def __init__(self, params: Any, layout: Layout) -> None:
         super().__init__(params)

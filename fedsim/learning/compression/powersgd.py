@@ -33,6 +33,7 @@ class PowerSgd(WithFeedback):
 
     name = "powersgd"
     Params = PowerSgdParams
+    by_tensor = True
 
     def kept(self, elements: int) -> int:
         """Q of every matrix."""

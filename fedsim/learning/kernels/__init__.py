@@ -5,10 +5,11 @@ from __future__ import annotations
 from fedsim.errors import UserError
 from fedsim.learning.batches import Augmenter, BatchOrder
 from fedsim.learning.device import Execution
-from fedsim.learning.kernels.base import Kernel
+from fedsim.learning.kernels.base import Kernel as Kernel
 from fedsim.learning.kernels.conv_stack import ConvStackKernel
 from fedsim.learning.kernels.linear_stack import LinearStackKernel
 from fedsim.learning.kernels.loop import LoopKernel
+from fedsim.learning.kernels.nested import NestedKernel as NestedKernel
 from fedsim.learning.kernels.quadratic import QuadraticKernel
 from fedsim.learning.kernels.split_linear import SplitLinearKernel
 from fedsim.learning.kernels.supervised import SupervisedKernel
@@ -59,7 +60,7 @@ def choose(
         with_replacement=training.batches == "with_replacement",
         drops_last=training.last_batch == "drop",
     )
-    by_hand = executor in ("auto", "stacked")
+    by_hand = executor in ("auto", "stacked") and task.by_hand
     exact = execution.autocast is None
     vectorized = executor == "stacked" or (
         executor == "auto" and execution.device.type == "cuda" and not task.drops
@@ -69,9 +70,9 @@ def choose(
         kind = LinearStackKernel
     elif by_hand and exact and SplitLinearKernel.fits(task):
         kind = SplitLinearKernel
-    elif vectorized and (misfit := VmapKernel.misfit(task)) is None:
+    elif vectorized and task.class_masks is None and (misfit := VmapKernel.misfit(task)) is None:
         kind = VmapKernel
-    elif executor == "stacked":
+    elif executor == "stacked" and task.class_masks is None:
         other = (
             ", or group normalization instead of batch normalization" if task.layout.buffers else ""
         )

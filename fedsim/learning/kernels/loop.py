@@ -108,6 +108,7 @@ class _LoopSession(UnpaddedSession["LoopKernel"]):
         self._bound = kernel.bound
         self._loss = kernel.task.loss
         self._autocast = kernel.execution.autocast
+        self._masks = kernel.masks
         self._views: list[list[Tensor]] = []
 
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
@@ -149,6 +150,8 @@ class _LoopSession(UnpaddedSession["LoopKernel"]):
             else nullcontext(),
         ):
             outputs = bound.forward(inputs)
+            if self._masks is not None:
+                outputs = outputs * self._masks[self._clients[row]]
             losses = self._loss.per_sample(outputs, labels)
             loss = losses.mean()
             if self._loss.penalty:
@@ -174,6 +177,10 @@ class LoopKernel(SupervisedKernel):
         """Copy the module, whose parameters become views."""
         self.bound = BoundModule(self.task, self.execution)
         self.bound.module.train()
+        masks, execution = self.task.class_masks, self.execution
+        self.masks = (
+            None if masks is None else torch.from_numpy(masks).to(execution.device, execution.dtype)
+        )
 
     def largest_group(self) -> int:
         """One, so that the model stays in the cache until its training ends."""

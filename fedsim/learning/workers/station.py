@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,15 +13,16 @@ from torch import Tensor
 
 from fedsim.errors import UserError
 from fedsim.learning.device import Execution, keep_freed_memory, reproducible
-from fedsim.learning.kernels import choose
+from fedsim.learning.kernels import Kernel, NestedKernel, choose
 from fedsim.learning.local_training import LocalTrainer
 from fedsim.learning.samples import training_samples
-from fedsim.learning.workers.base import Group
+from fedsim.learning.workers.base import Group, IntArray
 from fedsim.methods.base import LocalUpdate, Method
 from fedsim.parts.functions import shown, wrong_return
 from fedsim.randomness import Purpose, Stream, isolated
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import Task
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.vocabulary.timeline import Train
 
 # Groups are not made smaller than this to occupy more workers: such a group takes a few milliseconds.
@@ -34,10 +35,13 @@ _CUDA_SHARES = 8
 
 @dataclass(frozen=True)
 class Worker:
-    """Trains one group at a time, by the method and trainer of one device, and moves updates to ``home``."""
+    """Trains one group at a time, by the method and the trainers of one device, and moves updates to ``home``.
+
+    There is a trainer for each part of the model.
+    """
 
     method: Method
-    trainer: LocalTrainer
+    trainers: Sequence[LocalTrainer]
     execution: Execution
     home: torch.device
 
@@ -61,8 +65,9 @@ class Worker:
         Raises:
             UserError: one client does not fit.
         """
+        trainer = self.trainers[levels_of(self.method, group.columns["clients"])[0]]
         try:
-            return self.method.local_update(group.cohort(self.execution), self.trainer)
+            return self.method.local_update(group.cohort(self.execution), trainer)
         except torch.OutOfMemoryError:
             half = len(group) // 2
             if not half:
@@ -72,8 +77,8 @@ class Worker:
                     hint="use smaller mini-batches or a smaller model, or end other programs on the GPU",
                 ) from None
         # Outside the handler, whose exception keeps the tensors of the attempt alive.
-        self.trainer.kernel.limit_group(half)
-        self.trainer.release()
+        trainer.kernel.limit_group(half)
+        trainer.release()
         torch.cuda.empty_cache()
         first, second = (
             self._local_update(group.part(slice(half))),
@@ -84,6 +89,11 @@ class Worker:
             torch.cat([first.loss, second.loss]),
             _joined(first.memory, second.memory),
         )
+
+
+def levels_of(method: Method, clients: IntArray) -> IntArray:
+    """Number of the part of the model that each of these clients trains, (B,); 0 for the whole model."""
+    return np.zeros_like(clients) if method.parts is None else method.parts.level[clients]
 
 
 def _joined(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -102,7 +112,7 @@ class Station:
         task, training, execution: the task, the training section, device and precision.
         method: the method, built for this device, after its :meth:`fedsim.methods.base.Method.initial_state`.
         samples: training samples of a supervised task on the device; None for others.
-        kernel: computes the gradients.
+        kernels: compute the gradients of each part of the model, the largest first; only one of the whole model.
         threads: number of workers that may train there at once.
         server: the server state at version 0.
         step_flops: operations of a local step of one client.
@@ -127,9 +137,7 @@ class Station:
         with reproducible(tf32=execution.tf32):
             keep_freed_memory()
             self.samples = training_samples(task, execution)
-            self.kernel = choose(
-                task, training, execution, self.samples, seed, squared_losses=squared_losses
-            )
+            self.kernels = self._kernels(squared_losses)
             in_order = task.closed_form is not None or training.executor == "plain"
             self.threads = 1 if in_order else execution.threads
             with isolated(seed):
@@ -141,22 +149,70 @@ class Station:
             with isolated(seed):
                 self.server = method.initial_state(model.to(execution.device))
 
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of the whole model, or of its largest part."""
+        return self.kernels[0]
+
+    def _kernels(self, squared_losses: bool) -> list[Kernel]:
+        parts, samples = self.method.parts, self.samples
+        tasks: Sequence[Task] = [self.task] if parts is None else parts.tasks
+        kernels = [
+            choose(
+                task,
+                self.training,
+                self.execution,
+                samples.of(task) if isinstance(task, SupervisedTask) and samples else None,
+                self._seed,
+                squared_losses=squared_losses,
+            )
+            for task in tasks
+        ]
+        if parts is None or not parts.submodels.nested:
+            return kernels
+        return [NestedKernel(parts, kernels, level, self._seed) for level in range(len(kernels))]
+
     def workers(self, count: int, home: torch.device | None = None) -> list[Worker]:
         """Workers that share the data, each with its own kernel; updates are moved to ``home`` if it is given."""
-        execution, layout = self.execution, self.task.layout
-        kernels = [self.kernel, *(self.kernel.replica() for _ in range(count - 1))]
-        trainers = [LocalTrainer(kernel, layout, self.training) for kernel in kernels]
+        execution, parts = self.execution, self.method.parts
+        layouts = [task.layout for task in ([self.task] if parts is None else parts.tasks)]
         home = home or execution.device
-        return [Worker(self.method, trainer, execution, home) for trainer in trainers]
+        sets = [self.kernels]
+        sets += [[kernel.replica() for kernel in self.kernels] for _ in range(count - 1)]
+        return [
+            Worker(
+                self.method,
+                [
+                    LocalTrainer(kernel, layout, self.training)
+                    for kernel, layout in zip(kernels, layouts, strict=True)
+                ],
+                execution,
+                home,
+            )
+            for kernels in sets
+        ]
 
     def groups(self, wave: Sequence[Train], workers: int) -> list[list[Train]]:
         """The wave in groups of one shape, each sorted by steps, most first; ``workers`` groups are trained at once."""
         clients = np.array([train.client for train in wave])
         steps = np.array([train.steps for train in wave])
-        shapes = self.kernel.shape_class(clients)
-        order = np.lexsort((-steps, shapes))
-        largest = self.kernel.largest_group()
+        levels = levels_of(self.method, clients)
         groups: list[list[Train]] = []
+        for level in np.unique(levels):
+            of_level = np.flatnonzero(levels == level)
+            for members in self._grouped(
+                self.kernels[level], clients[of_level], steps[of_level], workers
+            ):
+                groups.append([wave[index] for index in of_level[members]])
+        return groups
+
+    def _grouped(
+        self, kernel: Kernel, clients: IntArray, steps: IntArray, workers: int
+    ) -> Iterator[IntArray]:
+        """The numbers of dispatches of one part of the model, in groups."""
+        shapes = kernel.shape_class(clients)
+        order = np.lexsort((-steps, shapes))
+        largest = kernel.largest_group()
         for shape in np.unique(shapes):
             members = order[shapes[order] == shape]
             pieces = -(-len(members) // largest)
@@ -165,13 +221,11 @@ class Station:
             if self.execution.device.type == "cuda":
                 shares = len(members) * self.step_flops // _CUDA_SHARE_FLOPS
                 pieces = min(len(members), max(pieces, min(_CUDA_SHARES, shares)))
-            elif self.kernel.group_invariant:
+            elif kernel.group_invariant:
                 shares = int(steps[members].sum()) * self.step_flops // _SHARE_FLOPS
                 fair = -(-pieces // workers) * workers
                 pieces = min(len(members), max(pieces, min(fair, shares)))
-            for piece in np.array_split(members, pieces):
-                groups.append([wave[index] for index in piece])
-        return groups
+            yield from np.array_split(members, pieces)
 
     def on(self, device: torch.device) -> Station:
         """A copy on another device of this process, or a second one on this device."""
@@ -190,7 +244,9 @@ class Station:
     def identity(self) -> dict[str, str]:
         """The properties that a resumed run must share with its checkpoint."""
         return {
-            "kernel": f"{self.kernel.name}/{self.kernel.revision}",
+            "kernel": "+".join(
+                dict.fromkeys(f"{kernel.name}/{kernel.revision}" for kernel in self.kernels)
+            ),
             "device": self.execution.device.type,
             "dtype": str(self.execution.dtype).removeprefix("torch."),
         }

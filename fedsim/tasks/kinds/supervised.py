@@ -57,6 +57,8 @@ class SupervisedTask(Task):
         offsets, rows: client i trains on ``rows[offsets[i] : offsets[i + 1]]`` of ``train_x``; numpy int64.
         client_test_offsets, client_test_rows: the same for their own test samples, rows of ``client_test_x``; None if
             clients have none.
+        class_masks: classes whose outputs each client trains, (N, classes) bool; None for all. Others count as zero.
+        by_hand: whether gradients derived by hand from layers and loss are those of its training.
 
     Args:
         seed: the scenario's seed, on which the values of frozen parameters depend.
@@ -91,6 +93,8 @@ class SupervisedTask(Task):
         self.client_test_rows = partition.test_rows
         self._seed = seed
         self._dtype = dtype
+        self.class_masks: npt.NDArray[np.bool_] | None = None
+        self.by_hand = True
         self._outline = model.outline(dataset)
         if self._outline is not None:
             self.layout = Layout.of(self._outline.parameters, self._outline.buffers)
@@ -116,6 +120,14 @@ class SupervisedTask(Task):
             context.seed,
             dtype=context.training.dtype,
         )
+
+    def with_model(self, model: ModelComponent) -> SupervisedTask:
+        """A task with the same samples and clients, and another model, whose frozen tensors are those of this one."""
+        task = SupervisedTask(self.dataset, self.partition, model, self._seed, dtype=self._dtype)
+        for name, value in task._fixed.items() if task.fixed_elements else ():
+            if name in self._fixed and self._fixed[name].shape == value.shape:
+                value.copy_(self._fixed[name])
+        return task
 
     def may_lack_kernel(self, training: Training) -> bool:
         """Whether the model is of unknown structure, or the scenario requires a stacked kernel."""

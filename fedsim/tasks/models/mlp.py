@@ -87,8 +87,9 @@ class Mlp(_LinearStack):
 
     name = "mlp"
     family = "mlp"
+    takes_rate = True
     Params = MlpParameters
     params: MlpParameters
 
     def _hidden(self) -> list[int]:
-        return self.params.hidden
+        return [self.scaled(width) for width in self.params.hidden]

@@ -40,14 +40,14 @@ class _ResNet(ModelComponent):
         depth = self._depth(dataset)
         groups = self.params.groups if self.params.norm == "group" else None
         return ResidualNetwork(
-            depth, self.widths, self.blocks, self.projected, dataset.classes, groups
+            depth, self._widths, self.blocks, self.projected, dataset.classes, groups
         )
 
     def outline(self, dataset: Dataset) -> Outline:
         """Stem, blocks and the last layer; with batch norm also the running means and variances."""
-        inputs = self.widths[0]
+        inputs = self._widths[0]
         convolutions = [("stem", "stem_norm", self._depth(dataset), inputs, 3)]
-        widths = [width for width in self.widths for _ in range(self.blocks)]
+        widths = [width for width in self._widths for _ in range(self.blocks)]
         for number, width in enumerate(widths):
             block = f"stages.{number}"
             convolutions += [
@@ -73,11 +73,17 @@ class _ResNet(ModelComponent):
     def _depth(self, dataset: Dataset) -> int:
         """Channels of the data set's images, which the model must fit."""
         depth, _, _ = self.image_shape(dataset, 2 ** (len(self.widths) - 1))
-        if self.params.norm == "group" and self.widths[0] % self.params.groups:
-            raise self.misfit(
-                f"{self.params.groups} groups do not divide {self.widths[0]} channels", dataset
-            )
+        if self.params.norm == "group":
+            for width in self._widths:
+                if width % self.params.groups:
+                    raise self.misfit(
+                        f"{self.params.groups} groups do not divide {width} channels", dataset
+                    )
         return depth
+
+    @property
+    def _widths(self) -> tuple[int, ...]:
+        return tuple(self.scaled(width) for width in self.widths)
 
     def initialize(self, module: nn.Module, generator: Generator) -> None:
         """Kaiming normal by output size in convolutions, as in He et al. 2015; torch's standard rule elsewhere."""
@@ -98,6 +104,7 @@ class ResNet18(_ResNet):
     """
 
     name = "resnet18"
+    takes_rate = True
     widths = (64, 128, 256, 512)
     blocks = 2
     projected = True

@@ -59,7 +59,7 @@ def test_updates_come_home() -> None:
     there = Sending(station.method.params, station.method.context)
     meta = torch.device("meta")
     execution = replace(station.execution, device=meta)
-    worker = Worker(there, None, execution, CPU)  # type: ignore[arg-type]
+    worker = Worker(there, [None], execution, CPU)  # type: ignore[list-item]
     update = worker.train(group(*[torch.zeros(3)] * 2))
     for tensor in (update.vectors["delta"], update.loss, update.memory["own"]):
         assert tensor.device == CPU
@@ -75,7 +75,7 @@ def test_groups_on_cuda_do_not_follow_the_number_of_devices() -> None:
     for count in (1, 2, 5):
         station = make_station(task)
         station.execution = replace(station.execution, device=torch.device("cuda"))
-        station.kernel = _Large()  # type: ignore[assignment]
+        station.kernels = [_Large()]  # type: ignore[list-item]
         station.step_flops = 3 * 50_000_000_000 // 40 + 1
         assert [len(group) for group in station.groups(trains, count)] == [14, 13, 13]
         station.step_flops = 50_000_000_000

@@ -1,0 +1,143 @@
+"""Which part of the model each client trains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.composition.needs import demands_of
+from fedsim.composition.prospects import wires_s
+from fedsim.composition.world import World
+from fedsim.errors import UserError
+from fedsim.learning.submodels import Parts, Submodels
+from fedsim.learning.submodels.base import Whole
+from fedsim.methods.base import Method
+from fedsim.methods.optimizer_state import STATE
+from fedsim.methods.submodels import refuse_whole
+from fedsim.network.base import Direction
+from fedsim.scenario.model import Scenario
+from fedsim.tasks.base import ITEM_BYTES, Task
+from fedsim.tasks.kinds.supervised import SupervisedTask
+from fedsim.units import NS_PER_S
+from fedsim.vocabulary.formatting import format_bytes
+
+IntArray = npt.NDArray[np.int64]
+_WHERE = "server.submodels"
+
+
+def divided(world: World, method: Method) -> Parts | None:
+    """The parts that the clients of a scenario train; None if all train the whole model.
+
+    Args:
+        world: the clients.
+        method: the method, before it knows of parts.
+
+    Raises:
+        UserError: the model, the method or the devices do not allow it.
+    """
+    parts = parts_of(world.scenario, world.task, np.zeros(world.task.clients, dtype=np.int64))
+    if parts is None:
+        return None
+    _refuse(world.scenario, method)
+    memory, by = world.memory_bytes(), parts.submodels.params.by
+    fits = np.ones((len(parts.rates), world.task.clients), dtype=np.bool_)
+    if memory is not None:
+        needed = [world.memory_of_part(method, parts, level) for level in range(len(parts.rates))]
+        fits = memory >= np.stack(needed)
+        for rate, bytes_needed, holds in zip(parts.rates, needed, fits, strict=True):
+            if not holds.any():
+                raise UserError(
+                    f"no device can hold the part of rate {rate:g}: it needs {format_bytes(bytes_needed.min())}, and "
+                    f"the largest memory is {format_bytes(memory.max())}",
+                    where=f"{_WHERE}.rates",
+                    hint="leave it out (fedrolex needs no part of rate 1), raise devices.memory, or ram_bytes in the "
+                    "trace's compute table",
+                )
+    elif by == "memory":
+        raise UserError(
+            "parts are chosen by memory, but the memory of no device is known",
+            where=f"{_WHERE}.by",
+            hint="give devices.memory, or a trace with ram_bytes in its compute table, or choose by: speed or deadline",
+        )
+    if by != "memory":
+        choose = _by_speed if by == "speed" else _by_deadline
+        level = choose(world, method, parts)
+        fits &= np.arange(len(parts.rates))[:, None] >= level
+    # Clients that cannot hold any part are not eligible.
+    parts.level[:] = np.where(fits.any(axis=0), fits.argmax(axis=0), len(parts.rates) - 1)
+    return parts
+
+
+def parts_of(scenario: Scenario, task: Task, level: IntArray) -> Parts | None:
+    """The parts of a scenario's model; None if all clients train the whole one.
+
+    Args:
+        scenario, task: the scenario and its task.
+        level: number of the part that each client trains, (N,).
+    """
+    submodels: Submodels = scenario.server.submodels.create()
+    if not isinstance(task, SupervisedTask) or isinstance(submodels, Whole):
+        return None
+    return Parts(submodels, task, level)
+
+
+def _refuse(scenario: Scenario, method: Method) -> None:
+    """Refuse parts of the server that need clients with the whole model.
+
+    Raises:
+        UserError: there is one.
+    """
+    refuse_whole(scenario.server.method.create(method.context))
+    if STATE in (*method.memories(), *(vector.name for vector in method.upload())):
+        raise UserError(
+            "the state of optimizers cannot be kept or sent with submodels",
+            where="training.optimizer_state",
+            hint="use optimizer_state: reset",
+        )
+    compression = scenario.server.compression
+    for way, part in (("up", compression.up), ("down", compression.down)):
+        if part.type.by_tensor:
+            raise UserError(
+                f"{part.name} does not work with submodels: it needs the matrices of the whole model",
+                where=f"server.compression.{way}",
+                hint="use another compression, such as qsgd, eden or topk",
+            )
+
+
+def _by_speed(world: World, method: Method, parts: Parts) -> IntArray:
+    """Groups of equal size by the time of a local step of the whole model; the fastest have the largest part."""
+    step_s = world.population(method).compute.step_s
+    rank = np.empty(len(step_s), dtype=np.int64)
+    rank[np.argsort(step_s, kind="stable")] = np.arange(len(step_s))
+    return rank * len(parts.rates) // len(step_s)
+
+
+def _by_deadline(world: World, method: Method, parts: Parts) -> IntArray:
+    """The largest part with which a dispatch ends within the schedule's limit, or the smallest."""
+    schedule = world.scenario.server.schedule
+    limit_s = demands_of(schedule).limit_s
+    if limit_s is None:
+        raise UserError(
+            "parts are chosen by the deadline, but the schedule has none",
+            where=f"{_WHERE}.by",
+            hint="give server.schedule a deadline, or choose by: memory or speed",
+        )
+    item = ITEM_BYTES[world.scenario.training.dtype]
+    levels = range(len(parts.rates))
+    in_time = []
+    for level in levels:
+        parts.level[:] = level
+        population = replace(world, parts=parts).population(method)
+        step_s = population.compute.step_s
+        needed_s = world.work.nominal_steps(step_s) * step_s
+        for direction, vectors in zip(Direction, (method.download(), method.upload()), strict=True):
+            size = sum(replace(one, elements=parts.sent(level)).size_bytes(item) for one in vectors)
+            needed_s = needed_s + wires_s(
+                population.network, np.arange(len(step_s)), direction, size
+            )
+            needed_s += population.network.latencies_ns(direction) / NS_PER_S
+        in_time.append(needed_s <= limit_s)
+    found = np.stack(in_time)
+    return np.where(found.any(axis=0), found.argmax(axis=0), len(levels) - 1)

@@ -1,0 +1,142 @@
+"""Clients that train a part of the model each (``server.submodels``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import UserError
+from fedsim.learning.submodels import Parts
+from fedsim.methods.base import (
+    Cohort,
+    LocalUpdate,
+    Method,
+    ServerState,
+    Tensor,
+    Trainer,
+    Updates,
+    Vector,
+    with_mixin,
+)
+from fedsim.vocabulary.formatting import format_names
+
+
+class _InParts(Method):
+    """A method whose clients train parts of the model.
+
+    The rules of the method see vectors of a part in :meth:`local_update` and of the whole model in :meth:`aggregate`,
+    where a sum over clients is scaled up for entries that some of them did not train.
+    """
+
+    parts: Parts
+
+    def download(self) -> Sequence[Vector]:
+        """Those of the method."""
+        return [replace(one, varies=self.parts.submodels.moves) for one in super().download()]
+
+    def upload(self) -> Sequence[Vector]:
+        """Those of the method."""
+        return [replace(one, varies=self.parts.submodels.moves) for one in super().upload()]
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """That of the method on the entries of the part; the others do not change."""
+        parts = self.parts
+        positions = parts.positions(cohort.clients, cohort.rounds, cohort.down["model"].device)
+        sent = parts.sent(int(parts.level[cohort.clients[0]]))
+
+        def cut(rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {name: matrix.gather(1, positions) for name, matrix in rows.items()}
+
+        update = super().local_update(
+            replace(cohort, down=cut(cohort.down), memory=cut(cohort.memory)), trainer
+        )
+        vectors = {}
+        for name, rows in update.vectors.items():
+            vectors[name] = rows.new_zeros(len(rows), parts.whole.layout.size)
+            vectors[name].scatter_(1, positions[:, :sent], rows[:, :sent])
+        memory = {
+            name: cohort.memory[name].scatter(1, positions, rows)
+            for name, rows in update.memory.items()
+        }
+        return replace(update, vectors=vectors, memory=memory)
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """That of the method, with means over the clients that trained an entry."""
+        method: Any = super()
+        state: ServerState = method.aggregate(server, _Overlapping(updates, self.parts))
+        return state
+
+
+class _Overlapping:
+    """Updates whose sums count, for each entry, the clients that trained it."""
+
+    def __init__(self, updates: Updates, parts: Parts) -> None:
+        self._updates = updates
+        self._parts = parts
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._updates, name)
+
+    def __len__(self) -> int:
+        return len(self._updates)
+
+    def weighted_sum(self, name: str, weights: npt.ArrayLike) -> Tensor:
+        """The sum times the sum of all weights over that of the clients that trained an entry; zero if none did."""
+        import torch
+
+        total, updates = self._updates.weighted_sum(name, weights), self._updates
+        held = torch.zeros(len(total), dtype=torch.float64, device=total.device)
+        # Added in the same order as below, so that the ratio is exactly 1 where all clients count.
+        of_all = 0.0
+        rows = zip(
+            updates.clients.tolist(),
+            updates.rounds.tolist(),
+            np.asarray(weights, np.float64).tolist(),
+            strict=True,
+        )
+        for client, round, weight in rows:
+            of_all += weight
+            held[self._parts.held(client, round, total.device)] += weight
+        ratio = torch.where(held != 0, of_all / held, 0.0)
+        return total.mul_(ratio.to(total.dtype))
+
+
+def with_submodels(method: type[Method], parts: Parts) -> type[Method]:
+    """The method whose clients train these parts."""
+    return with_mixin(method, _InParts, parts=parts)
+
+
+def refuse_whole(method: Method) -> None:
+    """Refuse a method that needs clients with the whole model.
+
+    Its clients keep vectors between dispatches (control variates, personal models) or send others than a change of the
+    model, or its server needs single updates.
+
+    Args:
+        method: the method, without compression.
+
+    Raises:
+        UserError: the method is one of these.
+    """
+    sent = [vector.name for vector in (*method.download(), *method.upload())]
+    memories = list(method.memories())
+    reasons = {
+        f"its clients keep vectors of the whole model ({', '.join(memories)})": memories,
+        f"it sends {format_names(sent)}, not only the model and its change": sent
+        != ["model", "delta"]
+        or method.first_download(),
+        "it begins with a round of all clients": method.prologue(),
+        "its clients continue their own models": method.steps_ahead(),
+        method.needs_whole_model: method.needs_whole_model,
+    }
+    for reason, is_met in reasons.items():
+        if is_met:
+            raise UserError(
+                f"{method.title or method.name} does not work with submodels: {reason}",
+                where="server.submodels",
+                hint="use a method that averages changes of the model, such as fedavg, fedprox, fedadam or fedbuff",
+            )

@@ -1,0 +1,335 @@
+"""Clients that train parts of a model: rounds by brute force, overlaps by hand, costs of a part, and bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import fedsim
+from fedsim.composition.assembly import Assembly, assemble, prepare
+from fedsim.errors import UserError
+from fedsim.learning.submodels import Parts
+from fedsim.methods.submodels import _Overlapping
+from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.loading import load_scenario_dict
+from fedsim.tasks.kinds.supervised import SupervisedTask
+from tests.composition.interrupting import interrupted_with_checkpoint
+from tests.composition.worlds import digests, digits
+
+pytestmark = pytest.mark.usefixtures("without_reports")
+
+RATES, HIDDEN, SEED, LR = [1, 0.5, 0.25], [4, 6], 3, 0.2
+KINDS: Mapping[str, dict[str, Any]] = {
+    "plain": {"name": "heterofl", "scaler": False, "masked_loss": False},
+    "heterofl": {"name": "heterofl"},
+    "fedrolex": {"name": "fedrolex"},
+    "fjord": {"name": "fjord"},
+}
+
+
+def scenario(kind: str, **changes: Any) -> dict[str, Any]:
+    """Three clients that train parts of different rates of a perceptron with all their samples at every step."""
+    return {
+        "name": "parts",
+        "seed": SEED,
+        "task": {
+            "dataset": {"name": "digits"},
+            "partition": {"name": "dirichlet", "alpha": 0.3, "clients": 3},
+            "model": {"name": "mlp", "hidden": HIDDEN},
+        },
+        "training": {
+            "optimizer": {"lr": LR},
+            "local_steps": 2,
+            "batch_size": 2000,
+            "dtype": "float64",
+        },
+        "devices": {
+            "compute": {"name": "values", "step": ["1s", "2s", "4s"]},
+            "network": {"latency": 0, "down": "8Mbps", "up": "8kbps"},
+        },
+        "server": {"submodels": {**KINDS[kind], "rates": RATES, "by": "speed"}},
+        "stop": {"rounds": 3},
+        **changes,
+    }
+
+
+def assembled(content: Mapping[str, Any], folder: Path) -> Assembly:
+    return assemble(load_scenario_dict(content, folder))
+
+
+def final_model(folder: Path, content: Mapping[str, Any]) -> dict[str, Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(fedsim.run(content, folder).path / "model.safetensors")
+
+
+# -- a round by brute force -------------------------------------------------------------------------------------------
+
+
+def units(kind: str, full: int, rate: float, round_: int) -> list[int]:
+    count = int(np.ceil(full * rate))
+    shift = round_ if kind == "fedrolex" else 0
+    return sorted((shift + unit) % full for unit in range(count))
+
+
+def brute_force(kind: str, task: SupervisedTask, start: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Three rounds of FedAvg in which client i trains the part of ``RATES[i]``, written with slices of matrices."""
+    model = {name: value.clone() for name, value in start.items()}
+    widths = [64, *HIDDEN, 10]
+    for round_ in range(3):
+        sums = {name: torch.zeros_like(value) for name, value in model.items()}
+        counts = {name: torch.zeros_like(value) for name, value in model.items()}
+        for client, limit in enumerate(RATES):
+            rows = torch.from_numpy(task.rows[task.offsets[client] : task.offsets[client + 1]])
+            inputs = task.inputs(task.train_x[rows], torch.float64).flatten(1)
+            labels = task.train_y[rows]
+            local = {name: value.clone() for name, value in model.items()}
+            moved = {name: torch.zeros_like(value) for name, value in model.items()}
+            present = torch.isin(torch.arange(10), labels)
+            masked = kind in ("heterofl", "fedrolex")
+            draws = Stream(SEED, Purpose.SUBMODEL, client, round_, 0).uniforms(np.arange(2))
+            for step in range(2):
+                rate = RATES[client + int(draws[step] * (3 - client))] if kind == "fjord" else limit
+                kept = [list(range(64)), *(units(kind, n, rate, round_) for n in HIDDEN)]
+                kept.append(list(range(10)))
+                sliced = []
+                values = inputs
+                for layer in range(3):
+                    place = np.ix_(kept[layer + 1], kept[layer])
+                    weight = local[f"layers.{layer}.weight"][place].requires_grad_()
+                    bias = local[f"layers.{layer}.bias"][kept[layer + 1]].requires_grad_()
+                    sliced += [weight, bias]
+                    values = functional.linear(values, weight, bias)
+                    if layer < 2:
+                        values = torch.relu(values / rate if masked else values)
+                if masked:
+                    values = values.masked_fill(~present, 0.0)
+                loss = functional.cross_entropy(values, labels)
+                gradients = torch.autograd.grad(loss, sliced)
+                for layer in range(3):
+                    place = np.ix_(kept[layer + 1], kept[layer])
+                    local[f"layers.{layer}.weight"][place] -= LR * gradients[2 * layer]
+                    local[f"layers.{layer}.bias"][kept[layer + 1]] -= LR * gradients[2 * layer + 1]
+            held = [list(range(64)), *(units(kind, n, limit, round_) for n in HIDDEN)]
+            held.append(np.flatnonzero(present).tolist() if masked else list(range(10)))
+            for layer in range(3):
+                moved[f"layers.{layer}.weight"][np.ix_(held[layer + 1], held[layer])] = 1
+                moved[f"layers.{layer}.bias"][held[layer + 1]] = 1
+            for name in model:
+                sums[name] += len(rows) * moved[name] * (local[name] - model[name])
+                counts[name] += len(rows) * moved[name]
+        model = {name: model[name] + sums[name] / counts[name].clamp(min=1) for name in model}
+    assert widths[0] == inputs.shape[1]
+    return model
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rounds_by_brute_force(tmp_path: Path, kind: str) -> None:
+    content = scenario(kind)
+    task = assembled(content, tmp_path).task
+    assert isinstance(task, SupervisedTask)
+    model = task.initial(Stream(SEED, Purpose.INITIAL_MODEL), torch.float64)
+    expected = brute_force(kind, task, task.layout.views(model))
+    result = final_model(tmp_path / "run", content)
+    for name, value in expected.items():
+        assert (value != task.layout.views(model)[name]).any()
+        torch.testing.assert_close(result[name], value, rtol=1e-9, atol=1e-12)
+
+
+# -- overlaps by hand -------------------------------------------------------------------------------------------------
+
+
+class Three:
+    """Updates of three clients whose parts have 3, 2 and 1 of three units: all entries 1, 2 and 4."""
+
+    clients = np.arange(3)
+    rounds = np.zeros(3, dtype=np.int64)
+
+    def weighted_sum(self, name: str, weights: Any) -> Tensor:
+        units_of = torch.tensor([3, 2, 1])
+        rows = torch.zeros(3, 9)
+        for client, value in enumerate((1.0, 2.0, 4.0)):
+            rows[client].view(3, 3)[: units_of[client]] = value
+        return torch.as_tensor(weights, dtype=torch.float32) @ rows
+
+
+def test_overlap_averages_of_a_3_x_3_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = object.__new__(Parts)
+    monkeypatch.setattr(
+        parts, "held", lambda client, *_: torch.arange(9 - 3 * client), raising=False
+    )
+    overlapping = _Overlapping(Three(), parts)  # type: ignore[arg-type]
+    mean = overlapping.weighted_sum("delta", [1 / 4, 1 / 4, 1 / 2]).view(3, 3)
+    # Row 0: (1 + 2 + 2 x 4) / 4; row 1, without the third client: (1 + 2) / 2; row 2, the first alone: 1.
+    assert mean.tolist() == [[2.75] * 3, [1.5] * 3, [1.0] * 3]
+    assert overlapping.weighted_sum("delta", [0, 1, 0]).view(3, 3).tolist() == [
+        [2.0] * 3,
+        [2.0] * 3,
+        [0.0] * 3,
+    ]
+
+
+def test_parts_of_rate_1_are_fedavg_bit_for_bit(tmp_path: Path) -> None:
+    whole = fedsim.run(digits(), tmp_path / "whole")
+    for name in ("heterofl", "fedrolex"):
+        submodels = {"name": name, "rates": [1], "by": "speed", "masked_loss": False}
+        run = fedsim.run(
+            digits(server={**digits()["server"], "submodels": submodels}), tmp_path / name
+        )
+        assert digests(run.path) == digests(whole.path)
+
+
+def test_equal_parts_are_fedavg_on_the_smaller_model_bit_for_bit(tmp_path: Path) -> None:
+    """FedRolex in its first round: a part is the leading block."""
+    content = digits(
+        stop={"rounds": 1},
+        server={"submodels": {"name": "fedrolex", "rates": [0.5], "by": "speed"}},
+    )
+    content["server"]["submodels"] |= {"scaler": False, "masked_loss": False}
+    half = final_model(tmp_path / "half", content)
+    (part,) = assembled(content, tmp_path).world.parts.tasks  # type: ignore[union-attr]
+    start = assembled(content, tmp_path).task
+    assert isinstance(start, SupervisedTask)
+    model = start.initial(Stream(0, Purpose.INITIAL_MODEL))
+
+    def initial(*_: Any) -> Tensor:
+        views, shapes = start.layout.views(model), part.layout.shapes
+        blocks = [
+            v[tuple(slice(n) for n in s)] for v, s in zip(views.values(), shapes, strict=True)
+        ]
+        return torch.cat([block.reshape(-1) for block in blocks])
+
+    content["server"] = {}
+    content["task"]["model"]["hidden"] = [8]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SupervisedTask, "initial", initial)
+        small = final_model(tmp_path / "small", content)
+    for name, value in small.items():
+        assert torch.equal(half[name][tuple(slice(n) for n in value.shape)], value)
+
+
+# -- what a part costs ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["heterofl", "fjord"])
+def test_bytes_operations_and_memory_are_those_of_a_module_of_that_size(
+    tmp_path: Path, kind: str
+) -> None:
+    content = scenario(kind)
+    content["devices"]["compute"] = {"name": "flops", "flops_per_s": 1e6, "sigma": 0, "fixed": "1s"}
+    content["devices"]["memory"] = "1GB"
+    assembly = assembled(content, tmp_path)
+    parts = assembly.world.parts
+    assert parts is not None
+    assert sorted(parts.level.tolist()) == [0, 1, 2]
+    samples, seconds = assembly.task.samples, []
+    for level, rate in enumerate(RATES):
+        widths = [64, *(int(np.ceil(n * rate)) for n in HIDDEN), 10]
+        module = nn.Sequential(*(nn.Linear(n, m) for n, m in pairwise(widths)))
+        parameters = sum(value.numel() for value in module.parameters())
+        assert assembly.traffic_of(level) == ((8 * parameters, 8 * parameters), 8 * parameters)
+        # Forward and both backward products, except for the gradient of the first layer's input.
+        products = [n * m for n, m in pairwise(widths)]
+        seconds.append((6 * sum(products) - 2 * products[0]) / 1e6)
+        # Model and gradient; inputs of layers, log-softmax and label per sample.
+        needed = 8 * (2 * parameters + (sum(widths) + 1) * samples)
+        assert (
+            assembly.world.memory_of_part(assembly.method, parts, level).tolist() == needed.tolist()
+        )
+    if kind == "fjord":
+        seconds = [np.mean(seconds[level:]) for level in range(3)]
+    step_s = assembly.population.compute.step_s
+    np.testing.assert_allclose(step_s, 1 + np.array(seconds)[parts.level] * samples)
+    durations = [assembly.expected_duration_s(client) for client in range(3)]
+    uploads = np.array([assembly.traffic_of(level)[0][1] for level in parts.level.tolist()]) / 1e3
+    np.testing.assert_allclose(durations, 2 * step_s + uploads + uploads / 1e3)
+
+
+def test_memory_lets_clients_in_by_their_part(tmp_path: Path) -> None:
+    """With the memory that the client with most samples needs for half of the model, everybody takes part."""
+    content = scenario("plain")
+    content["server"]["submodels"]["by"] = "memory"
+    content["devices"]["memory"] = "1GB"
+    task = assembled(content, tmp_path).task
+
+    def needed(rate: float) -> Any:
+        widths = [64, *(int(np.ceil(n * rate)) for n in HIDDEN), 10]
+        parameters = sum((n + 1) * m for n, m in pairwise(widths))
+        return 8 * (2 * parameters + (sum(widths) + 1) * task.samples)
+
+    memory = int(needed(0.5).max())
+    content["devices"]["memory"] = memory
+    assembly = assembled(content, tmp_path)
+    assert assembly.world.parts is not None
+    assert assembly.population.eligible.all()
+    fits = [needed(rate) <= memory for rate in RATES]
+    assert assembly.world.parts.level.tolist() == np.argmax(fits, axis=0).tolist()
+    assert sorted(set(assembly.world.parts.level.tolist())) == [0, 1]
+    del content["server"]["submodels"]
+    assert assembled(content, tmp_path).population.eligible.tolist() == fits[0].tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_deferral_threads_and_interruptions_leave_the_bits(tmp_path: Path, kind: str) -> None:
+    submodels = {**KINDS[kind], "rates": RATES, "by": "speed"}
+    content = digits(server={**digits()["server"], "submodels": submodels}, stop={"rounds": 4})
+    complete = digests(fedsim.run(content, tmp_path / "complete").path)
+    for number, training in enumerate(({"verify": "eager"}, {"threads": 3})):
+        changed = {**content, "training": {**content["training"], **training}}
+        assert digests(fedsim.run(changed, tmp_path / str(number)).path) == complete
+    interrupted_with_checkpoint(tmp_path / "resumed", content, 2)
+    assert digests(fedsim.resume(tmp_path / "resumed").path) == complete
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "where", "fix"),
+    [
+        ({"server.submodels.rates": [1.5, 1]}, "server.submodels.rates", "less than or equal to 1"),
+        ({"server.submodels.rates": [1, 0]}, "server.submodels.rates", "greater than 0"),
+        ({"server.submodels.rates": [0.5, 1]}, "server.submodels.rates", "from the largest"),
+        ({"server.submodels.rates": [0.5]}, "server.submodels.rates", "never trained"),
+        ({"server.submodels.by": "memory"}, "server.submodels.by", "give devices.memory"),
+        ({"server.submodels.by": "deadline"}, "server.submodels.by", "a deadline"),
+        (
+            {"devices.memory": "100kB"},
+            "server.submodels.rates",
+            "no device can hold the part of rate 1",
+        ),
+        ({"task.model": {"name": "logistic_regression"}}, "server.submodels", "model_rate"),
+        ({"task.model": {"name": "mlp", "hidden": [1]}}, "server.submodels.rates", "not smaller"),
+        ({"server.method": "scaffold"}, "server.submodels", "control"),
+        ({"server.method": "fedasync"}, "server.submodels", "fedasync"),
+        ({"server.method": "aced"}, "server.submodels", "latest updates"),
+        ({"server.method": "ditto"}, "server.submodels", "personal"),
+        ({"server.compression": {"up": "powersgd"}}, "server.compression.up", "qsgd"),
+        (
+            {"training.optimizer_state": "kept", "training.optimizer": {"name": "adam", "lr": 0.1}},
+            "training.optimizer_state",
+            "reset",
+        ),
+    ],
+)
+def test_refusals(tmp_path: Path, changes: dict[str, Any], where: str, fix: str) -> None:
+    content = scenario("plain")
+    for key, value in changes.items():
+        *sections, last = key.split(".")
+        section = content
+        for name in sections:
+            section = section[name]
+        section[last] = value
+    with pytest.raises(UserError) as caught:
+        prepare(load_scenario_dict(content, tmp_path))
+    text = str(caught.value)
+    assert where in text
+    assert fix.lower() in text.lower()
