@@ -22,11 +22,11 @@ from fedsim.runs.run import Run
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario.comparing import differences
 from fedsim.scenario.loading import LoadedScenario
-from fedsim.scenario.model import MOST_EVALUATIONS, Scenario
+from fedsim.scenario.model import Scenario
 from fedsim.scenario.parts import Reading
 from fedsim.scenario.training import Training
 from fedsim.units import to_ns, to_s
-from fedsim.vocabulary.formatting import format_command, format_count, format_duration
+from fedsim.vocabulary.formatting import format_command, format_count
 from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Evaluate, LearningPlane, Train
 
@@ -75,14 +75,6 @@ def _obstacles(run: Run, loaded: LoadedScenario) -> Iterator[UserError]:
     if run.info.get(LEARNED_VALUES):
         yield _differs(
             "the recorded selection or schedule used learned values, so its timeline depends on the training"
-        )
-    every_s = loaded.scenario.evaluation.every
-    if every_s is not None and run.simulated_s / every_s > MOST_EVALUATIONS:
-        yield UserError(
-            f"an interval of {format_duration(every_s)} gives {format_count(run.simulated_s / every_s)} "
-            "evaluations in the recorded run",
-            where="evaluation.every",
-            hint=f"a run makes at most {format_count(MOST_EVALUATIONS)} evaluations: evaluate less often",
         )
     if run.info.get("timing_only") and not loaded.scenario.task.type.learns:
         yield UserError(

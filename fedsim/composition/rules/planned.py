@@ -88,19 +88,6 @@ def unmatched_names(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def unused_memory(assembly: Assembly) -> Iterator[UserError]:
-    """``devices.memory`` is given, but the trace gives the memory of every device."""
-    in_trace = assembly.world.memory_in_trace()
-    given = assembly.scenario.devices.memory is not None
-    if given and in_trace is not None and not np.isnan(in_trace).any():
-        yield UserError(
-            "has no effect, because the trace gives the memory of every device",
-            where="devices.memory",
-            hint="leave it out, or change ram_bytes in the trace's compute table",
-        )
-
-
-@PLANNED
 def unused_latency(assembly: Assembly) -> Iterator[UserError]:
     """The trace has round-trip times, but every client has the default latency."""
     if assembly.world.ignores_round_trips():
