@@ -192,6 +192,8 @@ def _translate(entry: _Entry) -> Problem:
     message = message.replace("a integer", "a whole number")
     message = f"{message[0].lower()}{message[1:].split(', ')[0]}, not {shown(value)}"
     example = share_of(value) if kind.startswith("float") else ""
+    if example and path[-1] == "over_selection":
+        example = f"{1 + float(example):g} for {shown(value)} more".replace("'", "")
     if kind == "list_type" and isinstance(value, int | float | str):
         example = f"[{shown(value)}]"
     is_number = kind.startswith(("float", "int"))

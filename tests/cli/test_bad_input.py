@@ -370,3 +370,8 @@ def test_a_model_larger_than_the_memory_is_refused(run: Callable[..., Result]) -
     model = "{name: mlp, hidden: [1000000000000]}"
     result = run(DIGITS.replace("{name: logistic_regression}", model))
     assert_refused(result, "the model takes 300 TB")
+
+
+def test_a_share_of_over_selection_is_added_to_the_cohort() -> None:
+    result = invoke("scenario", "check", "quickstart", "-s", "server.schedule.over_selection=30%")
+    assert_refused(result, "must be a number, not '30%'", "write 1.3 for 30% more")
