@@ -306,6 +306,24 @@ class World:
         shared = getattr(devices, key)
         return (shared, f"devices.{key}") if own is None else (own, f"devices.{part}.{key}")
 
+    def trace_column(self, column: str, where: str) -> npt.NDArray[Any]:
+        """A column of the main trace's ``devices`` table, for each client.
+
+        Raises:
+            UserError: there is no such column.
+        """
+        bundle, rows = self._main()
+        if bundle is None or not bundle.has("devices", column):
+            names = "" if bundle is None else ", ".join(bundle.devices.column_names)
+            raise UserError(
+                f"the trace has no column '{column}' in its table of devices"
+                if names
+                else "there is no trace",
+                where=where,
+                hint=f"its columns are: {names}" if names else "name one in devices.trace",
+            )
+        return bundle.texts("devices", column)[rows].astype(str)
+
     def trace_key(self, part: PartName) -> str:
         """The parameter that names the bundle of a part."""
         return self._setting(part, "trace")[1]

@@ -108,7 +108,7 @@ class Workload:
     def begin_ns(self, dispatch: Dispatch, step_ns: int, downloaded_ns: int) -> int:
         """When the local steps of a dispatch begin: after its download, or so early that those done ahead end with it,
         but not before those of the client's previous dispatch have ended."""
-        client, free_ns = dispatch.client, dispatch.free_ns
+        client, free_ns = dispatch.client_id, dispatch.free_ns
         if free_ns < 0:
             return downloaded_ns
         steps = min(self.steps_ahead, dispatch.steps)
@@ -291,5 +291,5 @@ class Workloads:
         if self.prologue is not None and not dispatch.version:
             return self.prologue
         is_first = dispatch.sequence == 0 or dispatch.rejoins
-        level = 0 if self._of_client is None else self._of_client[dispatch.client]
+        level = 0 if self._of_client is None else self._of_client[dispatch.client_id]
         return (self.first if is_first else self.usual)[level]

@@ -229,7 +229,7 @@ def unusual_schedule(assembly: Assembly) -> Iterator[UserError]:
 
     Your own schedules are never unusual, nor are schedules of your own methods, unless they give ``paper_schedules``.
     """
-    method, server = assembly.method, assembly.scenario.server
+    method, server = assembly.method, assembly.scenario.server.of_devices
     schedule, of_paper = server.schedule.type.name, method.paper_schedules
     if not of_paper or not schedule or schedule in of_paper or server.schedule.user is not None:
         return
@@ -267,7 +267,7 @@ def absent_clients_weigh(assembly: Assembly) -> Iterator[UserError]:
 @PLANNED
 def large_cohort(assembly: Assembly) -> Iterator[UserError]:
     """A round selects more clients than can ever be given work."""
-    prospects, selection = assembly.prospects, assembly.scenario.server.selection
+    prospects, selection = assembly.prospects, assembly.scenario.server.of_devices.selection
     cohort = cohort_of(selection.params)
     if cohort is None or selection.type.with_replacement:
         return
