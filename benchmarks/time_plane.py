@@ -121,18 +121,18 @@ def measure(name: str, folder: Path) -> dict[str, float]:
     began_wall, began = time.perf_counter(), time.process_time()
     import fedsim
     from fedsim.composition.execution import execute
-    from fedsim.simulation.simulation import Simulation
+    from fedsim.simulation.server import Server
 
     bare = BareTimeouts()
     limits: list[float] = []
-    simulate = Simulation.run
+    simulate = Server.run
 
-    def timed(server: Simulation) -> None:
+    def timed(server: Server) -> None:
         limits.append(time.process_time())
         simulate(server)
         limits.append(time.process_time())
 
-    Simulation.run = timed  # type: ignore[assignment, method-assign]
+    Server.run = timed  # type: ignore[assignment, method-assign]
     bundle = folder / f"phones_{min(clients, MOST_DEVICES)}"
     loaded = fedsim.read_scenario(scenario(bundle, clients, steps, server, stop))
     with tempfile.TemporaryDirectory() as output:

@@ -199,7 +199,11 @@ class QuadraticTask(AnalyticTask):
             return None
 
     def optimum(self) -> Tensor:
-        """The minimizer of the mean objective, (d,) float64; that of least norm if it is not unique."""
+        """The minimizer of the mean objective, (d,) float64; that of least norm if it is not unique.
+
+        Raises:
+            UserError: the mean objective has no minimum.
+        """
         import torch
 
         centers, curvatures, slopes = self._objectives
