@@ -121,18 +121,18 @@ def measure(name: str, folder: Path) -> dict[str, float]:
     began_wall, began = time.perf_counter(), time.process_time()
     import fedsim
     from fedsim.composition.execution import execute
-    from fedsim.simulation.server import Server
+    from fedsim.simulation.simulation import Simulation
 
     bare = BareTimeouts()
     limits: list[float] = []
-    simulate = Server.run
+    simulate = Simulation.run
 
-    def timed(server: Server) -> None:
+    def timed(server: Simulation) -> None:
         limits.append(time.process_time())
         simulate(server)
         limits.append(time.process_time())
 
-    Server.run = timed  # type: ignore[assignment, method-assign]
+    Simulation.run = timed  # type: ignore[assignment, method-assign]
     bundle = folder / f"phones_{min(clients, MOST_DEVICES)}"
     loaded = fedsim.read_scenario(scenario(bundle, clients, steps, server, stop))
     with tempfile.TemporaryDirectory() as output:

@@ -4,7 +4,8 @@
 >>> run = fedsim.run("quickstart")  # doctest: +SKIP
 >>> run.metrics.tail()  # doctest: +SKIP
 
-``run``, ``resume`` and ``sweep`` simulate; ``load`` opens a run folder; ``compare`` compares several;
+``run``, ``resume`` and ``sweep`` simulate; ``decide`` finds the best settings; ``load`` opens a run folder; ``compare``
+compares several;
 ``read_scenario`` checks a scenario. Runs are ``Run`` objects, whose tables are pandas DataFrames.
 """
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from fedsim.analysis.comparison import Comparison as Comparison
     from fedsim.analysis.run import Run as Run
     from fedsim.api import compare as compare
+    from fedsim.api import decide as decide
     from fedsim.api import load as load
     from fedsim.api import read_scenario as read_scenario
     from fedsim.api import resume as resume
@@ -34,6 +36,7 @@ __all__ = [
     "Run",
     "__version__",
     "compare",
+    "decide",
     "load",
     "read_scenario",
     "resume",

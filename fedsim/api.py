@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,9 +21,12 @@ from fedsim.errors import UserError, argument_error, nearest
 from fedsim.runs.notebook import notebook_bar
 from fedsim.scenario.loading import LoadedScenario, load_scenario, load_scenario_dict
 from fedsim.scenario.overrides import from_python
+from fedsim.units import parse_duration_s
 
 if TYPE_CHECKING:
     from fedsim.analysis.comparison import Comparison
+    from fedsim.decisions import Decision
+    from fedsim.decisions.deciding import Progress
     from fedsim.sweeps import Sweep
     from fedsim.sweeps.execution import SweepProgress
 
@@ -288,3 +292,74 @@ def sweep(
     if done.failures:
         logging.getLogger("fedsim").warning("%r: .failures says why", done)
     return done
+
+
+@_explaining_arguments
+def decide(
+    scenario: PathLike | Mapping[str, Any] | LoadedScenario,
+    over: Mapping[str, str | list[Any]],
+    metric: str,
+    output: PathLike | None = None,
+    *,
+    overrides: Iterable[str] | Mapping[str, Any] = (),
+    limits: Mapping[str, str] | None = None,
+    objectives: Iterable[str] = ("time",),
+    budget: str | float | None = None,
+    settings: int = 60,
+    seeds: int = 8,
+    jobs: int | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Decision:
+    """Find the best settings of a scenario; continues what is in the folder.
+
+    Args:
+        scenario: as for :func:`run`.
+        over: what varies, by dotted path: a range such as ``"1min..1h"``, or a list of values.
+        metric: what is wanted: ``"time_to:accuracy=0.8"``; without training, ``"time_to:rounds=50"``,
+            ``"time_to:arrivals=500"`` or ``"throughput"``.
+        output: the folder; ``runs/<name>-decide`` if None.
+        overrides: values by dotted path, as for :func:`run`.
+        limits: the largest acceptable ``time``, ``bytes``, ``energy`` or ``compute``, such as ``{"bytes": "2GB"}``.
+        objectives: which of these to minimize until the target; several give the Pareto front.
+        budget: wall time for everything, such as ``"20min"``, earlier calls included; by default, ``settings`` decides.
+        settings: the largest number of settings to try.
+        seeds: number of fresh seeds with which the choice is measured.
+        jobs: number of runs at a time; all cores if None.
+        on_progress: called several times a second. If it is None, a notebook shows a progress bar.
+
+    Returns:
+        The decision: ``sentence``, ``scenario``, ``table`` and ``settings``.
+
+    Raises:
+        UserError: the question cannot be answered, no setting reaches the target, or the folder has another question.
+    """
+    from fedsim.decisions import deciding
+    from fedsim.decisions.goal import Goal, Limit, parse_objectives
+    from fedsim.decisions.space import Choices, parse_dimension
+
+    loaded = read_scenario(scenario, overrides)
+    folder = deciding.default_folder(loaded) if output is None else Path(output)
+    dimensions = [
+        Choices(path, values) if isinstance(values, list) else parse_dimension(f"{path}={values}")
+        for path, values in over.items()
+    ]
+    most = [Limit.parse(f"{name}={value}") for name, value in (limits or {}).items()]
+    with (
+        _continued(folder, "the same call of fedsim.decide"),
+        notebook_bar(
+            loaded.scenario.name, deciding.Progress.text, shown=on_progress is None
+        ) as bar,
+    ):
+        return deciding.decide(
+            loaded,
+            folder,
+            dimensions,
+            Goal.parse(metric),
+            limits=most,
+            objectives=parse_objectives(list(objectives)),
+            budget_s=math.inf if budget is None else parse_duration_s(budget),
+            most=settings,
+            seeds=seeds,
+            jobs=jobs,
+            on_progress=on_progress or bar or (lambda _: None),
+        )

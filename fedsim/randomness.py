@@ -56,6 +56,7 @@ class Purpose(enum.IntEnum):
     FLOWER = 22
     COMPRESSION = 23
     SUBMODEL = 24
+    EDGES = 25
 
 
 def mix64(value: int) -> int:

@@ -314,16 +314,16 @@ def _serve(
     log: Log,
 ) -> None:
     """Drive fedsim's server by the wall clock: its timers when they are due, arrivals when they happen."""
-    server = build_server(assembly, None, log)
+    simulation = build_server(assembly, None, log)
     # The server is built for the simulation; at these two ends reality takes over.
-    engine, limits = server._engine, server._limits
+    engine, limits, server = simulation._engine, simulation._limits, simulation.server
     server._dispatches = dispatches
-    dispatches.on_end = server._on_end
+    dispatches.on_end = server.on_end
     if limits.until_ns is not None:
         engine.call_at(limits.until_ns, engine.stop)
     dispatches.origin_ns = origin_ns = time.monotonic_ns()
-    server._evaluations.start()
-    server._schedule.start()
+    simulation._evaluations.start()
+    server.start()
     while not engine._stopped:
         due_ns = engine.env.peek()
         now_ns = time.monotonic_ns() - origin_ns

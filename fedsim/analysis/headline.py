@@ -124,9 +124,13 @@ def tiles(run: Run) -> list[Tile]:
             notes.append(f"in total, {resumed}")
         note = "; ".join(notes)
         shown.append(Tile("Wall time", format_duration(wall_s), note))
-    updates, entered = len(run.aggregations), int(table["aggregated_version"].notna().sum())
-    note = f"client updates in each: {format_mean_count(entered / updates)}" if updates else ""
+    contributing = run.edge_dispatches if run.has_edges else table
+    kind = "updates of edge servers" if run.has_edges else "client updates"
+    updates, entered = len(run.aggregations), int(contributing["aggregated_version"].notna().sum())
+    note = f"{kind} in each: {format_mean_count(entered / updates)}" if updates else ""
     shown.append(Tile("Server updates", format_count(updates), note))
+    if run.has_edges:
+        shown.append(_edges(run))
     counts = statistics.outcome_counts(table)
     note = f"{format_share(counts['aggregated'] / len(table))} aggregated" if len(table) else ""
     shown.append(Tile("Dispatches", format_count(len(table)), note))
@@ -152,6 +156,15 @@ def tiles(run: Run) -> list[Tile]:
         note = format_watt_hours(energy) + ("; default watts" if by_default else "")
         shown.append(Tile("Energy of the devices", format_energy(energy), note))
     return shown
+
+
+def _edges(run: Run) -> Tile:
+    """The edge servers, and the traffic between them and the cloud."""
+    table = run.edge_dispatches
+    down, up = (format_bytes(int(table[f"bytes_{way}"].sum())) for way in ("down", "up"))
+    made = format_count(len(run.edge_aggregations))
+    note = f"{made} versions made; {down} down and {up} up over the backhaul"
+    return Tile("Edge servers", format_count(table["client_id"].nunique()), note)
 
 
 def resumptions(run: Run) -> str:

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from fedsim.analysis.precision import students_half_width
 from fedsim.analysis.statistics import update_intervals_s
 from fedsim.runs import Run
-from fedsim.runs.phases import aggregated_versions
 
 Floats = npt.NDArray[np.float64]
 
@@ -47,12 +46,11 @@ def throughput(run: Run) -> Steady | None:
     The observations are the intervals between server updates. The throughput is the number of client updates in them
     divided by their length.
     """
-    intervals_s = update_intervals_s(run.aggregations)
+    table = run.device_aggregations.sort_values("time_s", kind="stable")
+    intervals_s = update_intervals_s(table)
     if len(intervals_s) < BATCHES * _AVERAGED or (dropped := warm_up(intervals_s)) is None:
         return None
-    entered = aggregated_versions(run.dispatches)
-    versions = run.aggregations["version"].to_numpy()
-    counts = np.bincount(entered[entered > 0], minlength=versions.max() + 1)[versions]
+    counts = table["contributors"].to_numpy()
     updates, hours = counts[dropped:].astype(np.float64), intervals_s[dropped:] / 3600.0
     per_h = float(updates.sum() / hours.sum())
     return Steady(per_h, batch_half_width(updates, hours), float(intervals_s[:dropped].sum()))

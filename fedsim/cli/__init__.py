@@ -9,7 +9,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -30,6 +29,7 @@ COMMANDS = {
     "what-if": "Run a run again with a change.",
     "flower": "Run a Flower app on simulated devices.",
     "sweep": "Run every combination of a scenario's sweep.",
+    "decide": "Find the best settings of a scenario.",
     "verify": "Check the files of runs, sweeps and trace bundles.",
     "scenario": "Check, show and describe scenarios.",
     "describe": "Describe a part: parameters, defaults, units, paper, example.",
@@ -111,10 +111,6 @@ class Commands(Suggesting):
         Returns:
             0 done, 2 a mistake in the input, 1 a bug in fedsim, 130 interrupted, 128 + n ended by signal n.
         """
-        for name in ("stdout", "stderr"):
-            # Python has none if the process was started with it closed.
-            if getattr(sys, name) is None:
-                setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - until the end
         install()
         arguments = sys.argv[1:] if args is None else list(args)
         show = _show_json if "--json" in arguments else _show

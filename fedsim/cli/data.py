@@ -21,13 +21,10 @@ from fedsim.parts.catalog import CATALOG, summaries
 from fedsim.scenario.loading import load_part
 from fedsim.scenario.overrides import Override
 from fedsim.tasks.reading.files import PATHS_ARE_RELATIVE
-from fedsim.vocabulary.formatting import format_command, format_count
+from fedsim.vocabulary.formatting import format_count
 
 if TYPE_CHECKING:
     from fedsim.tasks.dataset import Dataset
-
-_READERS = {".npz": "npz", ".csv": "table", ".parquet": "table"}
-"""The data set that reads a file, by its suffix."""
 
 
 @click.group(cls=Suggesting)
@@ -49,13 +46,6 @@ def list_(as_json: bool) -> None:
 @json_option
 def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
     """Load data set NAME, downloading it if needed, and describe it."""
-    reader = _READERS.get(Path(name).suffix)
-    if reader is not None and Path(name).is_file():
-        command_line = format_command("data", "prepare", reader, "-s", f"path={name}")
-        raise UserError(
-            f"'{name}' is a file, not a data set",
-            hint=f"name the data set that reads it: {command_line}",
-        )
     options = {item.path: item.value for item in map(Override.parse, settings)}
     try:
         dataset = load_part("dataset", {**options, "name": name}, Path.cwd()).create()

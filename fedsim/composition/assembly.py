@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.composition import edges
 from fedsim.composition.extras import require_trackers
 from fedsim.composition.needs import unmet_requirements, unmet_target
 from fedsim.composition.prospects import Bytes, Prospects, impossible
@@ -36,11 +37,12 @@ from fedsim.scenario.training import ThreadWorkers, Training
 from fedsim.simulation.drawn_work import DrawnWork
 from fedsim.simulation.evaluations import EvaluationTimes
 from fedsim.simulation.facts import Clients, Rules, check_rules
-from fedsim.simulation.server import Limits, Server
+from fedsim.simulation.level import Limits
+from fedsim.simulation.simulation import Simulation
 from fedsim.simulation.updates import Recorder
 from fedsim.simulation.workload import Workload, Workloads
 from fedsim.tasks.base import FORWARD_PASSES_PER_STEP, ITEM_BYTES, IntArray, Task
-from fedsim.units import NS_PER_S, to_ns
+from fedsim.units import LONGEST_S, NS_PER_S, to_ns
 from fedsim.vocabulary.formatting import format_bytes
 from fedsim.vocabulary.metrics import MetricDefinition, meets
 from fedsim.vocabulary.timeline import LearningPlane
@@ -67,6 +69,8 @@ class Assembly:
         metrics: metrics besides those of every run.
         measured: the metrics that the run may measure, by name; empty if only time is simulated.
         population: the clients' devices.
+        members: the clients of each edge server; empty without.
+        cloud: the learning rules of the cloud above edge servers, whose rules are ``method``; None without.
     """
 
     loaded: LoadedScenario
@@ -76,6 +80,8 @@ class Assembly:
     metrics: tuple[Metric, ...]
     measured: Mapping[str, MetricDefinition]
     population: Population
+    members: Sequence[IntArray] = ()
+    cloud: Method | None = None
 
     @property
     def scenario(self) -> Scenario:
@@ -90,7 +96,9 @@ class Assembly:
     @cached_property
     def prospects(self) -> Prospects:
         """What the clients can do."""
-        return Prospects(self.scenario, self.population, self.world.work, self._client_bytes)
+        server = self.scenario.server.of_devices
+        scenario = self.scenario.model_copy(update={"server": server})
+        return Prospects(scenario, self.population, self.world.work, self._client_bytes)
 
     @cached_property
     def execution(self) -> Execution | None:
@@ -142,11 +150,6 @@ class Assembly:
         return self._bytes(Prologue(sent, ()), fixed=(True, False), level=level)[0]
 
     @property
-    def differs(self) -> bool:
-        """Whether downloads are differences to what a client has received before."""
-        return any(vector.in_full is not vector for vector in self.method.download())
-
-    @property
     def vectors(self) -> list[dict[str, Any]]:
         """The vectors of a dispatch and their bytes: without compression, as sent, and in a client's first dispatch."""
         item = ITEM_BYTES[self.scenario.training.dtype]
@@ -166,6 +169,35 @@ class Assembly:
             for vector in vectors
         ]
 
+    @cached_property
+    def edge_population(self) -> Population | None:
+        """The edge servers as the cloud sees them; None without."""
+        section = self.scenario.server.edges
+        if section is None:
+            return None
+        network = self.population.network
+        durations_s = self._compute_s + sum(
+            network.latencies_ns(way) / NS_PER_S
+            + size * 8 / np.maximum(network.rates_bps(way), np.finfo(float).tiny)
+            for way, size in zip(Direction, self.traffic_bytes, strict=True)
+        )
+        durations_s = np.minimum(durations_s, LONGEST_S)
+        return edges.edge_population(self.world, section, list(self.members), durations_s)
+
+    @property
+    def edge_samples(self) -> IntArray:
+        """Training samples of the clients of each edge server, (E,)."""
+        return np.array([self.task.samples[clients].sum() for clients in self.members])
+
+    @property
+    def backhaul_bytes(self) -> tuple[float, float]:
+        """Bytes of the download and of the upload of an edge server."""
+        assert self.cloud is not None
+        item = ITEM_BYTES[self.scenario.training.dtype]
+        sends_all = self.scenario.server.transfer == "all"
+        fixed_bytes = sends_all * self.task.fixed_elements * item
+        return edges.backhaul_bytes(self.cloud, self.scenario.training.dtype, fixed_bytes)
+
     @property
     def keeps_lost_work(self) -> bool:
         """Whether clients keep state from work that the server never uses."""
@@ -177,15 +209,6 @@ class Assembly:
         target = self.scenario.stop.target
 
         def reached(metrics: Mapping[str, float]) -> bool:
-            raise_all(
-                UserError(
-                    f"there is no metric '{name}' to stop at",
-                    where="stop.target",
-                    hint=f"measured: {', '.join(sorted(metrics)) or 'nothing, for lack of test samples'}",
-                )
-                for name in target
-                if name not in metrics
-            )
             return meets(target, metrics, self.measured.__getitem__)
 
         return reached if target else None
@@ -326,29 +349,53 @@ def assemble(
     scenario, task = loaded.scenario, world.task
     learns = task.learns and not timing_only
     _check_learning(scenario, task, learns)
+    server = scenario.server.of_devices
+    of_devices = scenario.model_copy(update={"server": server})
     cycle_s = world.availability_cycle_s
-    method = build_method(scenario, task, cycle_s, learns=learns)
+    with edges.relocating(scenario):
+        method = build_method(of_devices, task, cycle_s, learns=learns)
     parts = divided(world, method)
     if parts is not None:
         world = replace(world, parts=parts)
-        method = build_method(scenario, task, cycle_s, parts, learns=learns)
+        method = build_method(of_devices, task, cycle_s, parts, learns=learns)
+    members, cloud = [], None
+    if scenario.server.edges is not None:
+        members = edges.edge_members(world, scenario.server.edges)
+        cloud = edges.cloud_method(world, method.context, members)
     metrics = tuple(part.create() for part in scenario.evaluation.metrics)
     measured = definitions(task, scenario.evaluation, metrics, method.personal) if learns else {}
     target = scenario.stop.target if learns else {}
     accuracies = task.has_client_accuracies
     raise_all(
         [
-            *unmet_requirements(
-                method, scenario.server, task.clients, learns=learns, client_accuracies=accuracies
-            ),
+            *_unmet(scenario, method, task, learns=learns, client_accuracies=accuracies),
+            *(() if cloud is None else edges.unmet(scenario, method, cloud, timeline is not None)),
             *unmet_target(target, measured, ways_to_measure(task) if target else {}),
         ]
     )
     population = world.population(method)
-    assembly = Assembly(loaded, world, learns, method, metrics, measured, population)
+    assembly = Assembly(
+        loaded, world, learns, method, metrics, measured, population, members, cloud
+    )
     if timeline is not None:
         recorded.check_assembly(timeline, assembly)
     return assembly
+
+
+def _unmet(
+    scenario: Scenario, method: Method, task: Task, *, learns: bool, client_accuracies: bool
+) -> list[UserError]:
+    """The needs of the parts that deal with the clients which the scenario does not meet."""
+    errors = unmet_requirements(
+        method,
+        scenario.server.of_devices,
+        task.clients,
+        learns=learns,
+        client_accuracies=client_accuracies,
+    )
+    if scenario.server.edges is None:
+        return errors
+    return [edges.relocated(error) for error in errors]
 
 
 def _check_learning(scenario: Scenario, task: Task, learns: bool) -> None:
@@ -454,7 +501,7 @@ def build_station(scenario: Scenario, task: Task, method: Method, training: Trai
         training,
         scenario.seed,
         _execution(training),
-        squared_losses=scenario.server.selection.type.squared_losses,
+        squared_losses=scenario.server.of_devices.selection.type.squared_losses,
     )
 
 
@@ -466,8 +513,8 @@ def build_server(
     plane: LearningPlane | None,
     recorder: Recorder,
     on_progress: Callable[[], None] | None = None,
-) -> Server:
-    """The server of a run.
+) -> Simulation:
+    """The time plane of a run.
 
     Raises:
         UserError: schedule, selection, method and devices are not compatible.
@@ -477,7 +524,7 @@ def build_server(
     every_versions, every_steps = evaluation.every_rounds, None
     if every_versions is None and evaluation.every is None:
         every_steps = _steps_worth_an_evaluation(assembly)
-    return Server(
+    return Simulation(
         _clients(assembly),
         _workloads(assembly),
         _rules(assembly),
@@ -499,6 +546,7 @@ def build_server(
         recorder,
         seed=scenario.seed,
         on_progress=on_progress,
+        hierarchy=None if assembly.cloud is None else edges.build_hierarchy(assembly),
     )
 
 
@@ -508,7 +556,14 @@ def check_server(assembly: Assembly) -> None:
     Raises:
         UserError: schedule or selection do not accept their parameters.
     """
-    check_rules(_clients(assembly), _rules(assembly), assembly.scenario.seed)
+    clients, rules, seed = _clients(assembly), _rules(assembly), assembly.scenario.seed
+    if assembly.cloud is None:
+        check_rules(clients, rules, seed)
+        return
+    hierarchy = edges.build_hierarchy(assembly)
+    check_rules(hierarchy.clients, hierarchy.rules, seed)
+    with edges.relocating(assembly.scenario):
+        check_rules(replace(clients, members=assembly.members[0]), rules, seed)
 
 
 def _clients(assembly: Assembly) -> Clients:
@@ -521,7 +576,7 @@ def _clients(assembly: Assembly) -> Clients:
 
 
 def _rules(assembly: Assembly) -> Rules:
-    section = assembly.scenario.server
+    section = assembly.scenario.server.of_devices
     detection, prologue = section.failure_detection, assembly.method.prologue()
     return Rules(
         section.selection.create,
@@ -561,7 +616,6 @@ def _workloads(assembly: Assembly) -> Workloads:
         first=first,
         continues=assembly.method.continues_models,
         of_client=None if parts is None else parts.level.tolist(),
-        differs=assembly.differs,
     )
 
 

@@ -18,7 +18,7 @@ from fedsim.network.base import Direction
 from fedsim.runs.clients import clients_table, sampled_clients
 from fedsim.runs.critical import critical_path
 from fedsim.runs.run import Run
-from fedsim.runs.schema import CLIENTS, CRITICAL, ONLINE, PAUSES, PRESENCE
+from fedsim.runs.schema import CLIENTS, CRITICAL, EDGES, ONLINE, PAUSES, PRESENCE
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.traces.intervals import ranks
 from fedsim.units import NS_PER_S, to_ns
@@ -88,6 +88,30 @@ def write_population(
     run.written({PAUSES.name: pauses})
     columns = {str(name): column.to_numpy() for name, column in critical_path(run).items()}
     write_parquet(folder.parquet(CRITICAL.name), CRITICAL, from_columns(CRITICAL, columns))
+
+
+def write_edges(run: Run, edges: Population, samples: Integers, members: Integers) -> None:
+    """Write the table of edge servers; ``edges`` are these as the cloud sees them.
+
+    Args:
+        run: the run.
+        edges: the edge servers.
+        samples, members: training samples and number of their clients, (E,).
+    """
+    end_ns = round(run.simulated_s * NS_PER_S)
+    online_ns = edges.availability.online_between_ns(0, end_ns)
+    table = clients_table(
+        run.edge_dispatches,
+        run.edge_phases,
+        duration_s=run.simulated_s,
+        samples=samples,
+        step_s=edges.compute.step_s,
+        down_bps=edges.network.rates_bps(Direction.DOWN),
+        up_bps=edges.network.rates_bps(Direction.UP),
+        online_fraction=online_ns / max(1, end_ns),
+    )
+    table = table.append_column("members", pa.array(members))
+    write_parquet(run.folder.parquet(EDGES.name), EDGES, table.cast(EDGES.schema))
 
 
 class _Absences:

@@ -30,7 +30,7 @@ from fedsim.vocabulary.timeline import Aggregate, Evaluate, Instruction, Train
 if TYPE_CHECKING:
     from fedsim.learning.learner import Learner
     from fedsim.scenario.model import Scenario
-    from fedsim.simulation.server import Server
+    from fedsim.simulation.simulation import Simulation
 
 Floats = npt.NDArray[np.float64]
 
@@ -124,7 +124,7 @@ def estimate(
     return Cost(rounds, versions, dispatches, updates, steps, wall_s, share)
 
 
-def _share(server: Server, scenario: Scenario) -> float:
+def _share(server: Simulation, scenario: Scenario) -> float:
     now_s, reached = server.now_ns / NS_PER_S, {"rounds": server.round, "arrivals": server.arrived}
     stop = scenario.stop.model_dump()
     return share_done(stop, simulated_s=now_s, dispatches=server.dispatched, **reached)
@@ -166,7 +166,7 @@ class _Watch:
         if time.perf_counter() - self.began > PASS_S and self._share():
             raise _Enough
 
-    append_aggregation = append_dispatch
+    append_aggregation = append_edge_dispatch = append_dispatch
 
 
 class _Counting:
@@ -177,7 +177,7 @@ class _Counting:
         self._metrics = dict.fromkeys(assembly.measured, math.nan)
         self._clients = assembly.task.clients
 
-    def hold(self, version: int) -> None:
+    def hold(self, model: int, edge: int = -1) -> None:
         pass
 
     drop = hold

@@ -17,7 +17,8 @@ import numpy as np
 
 from fedsim.analysis.run import Run, load_run
 from fedsim.composition.assembly import Assembly, assemble, build_server, build_station, prepare
-from fedsim.composition.closing import write_population
+from fedsim.composition.closing import write_edges, write_population
+from fedsim.composition.edges import edge_of_client
 from fedsim.composition.extras import (
     Stopwatch,
     TimedPlane,
@@ -46,7 +47,7 @@ from fedsim.scenario.model import share_done
 from fedsim.scenario.overrides import Override
 from fedsim.scenario.own_code import write_sources
 from fedsim.simulation.rows import dispatch_columns
-from fedsim.simulation.server import Server
+from fedsim.simulation.simulation import Simulation
 from fedsim.units import NS_PER_S
 from fedsim.vocabulary.formatting import format_count, format_duration
 from fedsim.vocabulary.metrics import DEFINITIONS_KEY, to_document
@@ -296,7 +297,13 @@ class _Execution:
         self._learner: Learner | None = None
         self._plane: TimedPlane | None = None
         columns = partial(dispatch_columns, assembly.population.power)
-        self.writer = RunWriter(folder, clients=assembly.task.clients, columns=columns)
+        of_edges: dict[str, Any] = {"clients": assembly.task.clients}
+        if assembly.edge_population is not None:
+            of_edges = {
+                "clients": len(assembly.members),
+                "edge_columns": partial(dispatch_columns, assembly.edge_population.power),
+            }
+        self.writer = RunWriter(folder, columns=columns, **of_edges)
         try:
             if assembly.learns:
                 self._learner = self._make_learner(threads)
@@ -308,11 +315,12 @@ class _Execution:
                 undo()
             raise
 
-    def _make_server(self, timeline: Run | None) -> Server | RecordedTimeline:
+    def _make_server(self, timeline: Run | None) -> Simulation | RecordedTimeline:
         if timeline is None:
             return build_server(self.assembly, self._plane, self.writer, self._on_update)
         assert self._plane is not None
-        return RecordedTimeline(timeline, self._plane, self.writer, self.assembly, self._on_update)
+        scenario = self.assembly.scenario
+        return RecordedTimeline(timeline, self._plane, self.writer, scenario, self._on_update)
 
     def run(self) -> Run:
         """Simulate, train, and finish the run folder.
@@ -370,7 +378,12 @@ class _Execution:
         # A run may continue after its last event, so its end is not in the tables.
         run.info = folder.update_info(simulated_s=simulated_s)
         names = assembly.world.names()
+        if assembly.members:
+            names["edge"] = edge_of_client(assembly.members)
         write_population(run, population, assembly.task.samples, end_ns, client_metrics, names)
+        if assembly.edge_population is not None:
+            members = np.array([len(clients) for clients in assembly.members])
+            write_edges(run, assembly.edge_population, assembly.edge_samples, members)
         labels = assembly.task.partition_rows()
         if labels is not None:
             table = from_columns(PARTITION, labels)
@@ -409,7 +422,7 @@ class _Execution:
     def _warn(self, run: Run) -> None:
         """Give the warnings of the finished run, and note them in ``run.json``."""
         finished = FinishedRun(run, self.assembly)
-        if isinstance(server := self._server, Server):
+        if isinstance(server := self._server, Simulation):
             finished = FinishedRun(run, self.assembly, server.ran_out, server.empty_draws > 0)
         notes = self.folder.read_info().get("notes", [])
         for warning in FINISHED.warnings(finished, self.assembly.scenario.ignore):
@@ -447,7 +460,9 @@ class _Execution:
         if training.threads is None and threads is not None:
             training = training.model_copy(update={"threads": threads})
         kept = scenario.checkpoint_models
-        keeps = {} if kept is None else {"on_version": model_keeper(kept, self.folder)}
+        keeps: dict[str, Any] = (
+            {} if kept is None else {"on_version": model_keeper(kept, self.folder)}
+        )
         checkpoint = self._checkpoints.load()
         self._reached = None if checkpoint is None else checkpoint[1]
         # A killed run could not record its time, but its last checkpoint did.
@@ -457,6 +472,7 @@ class _Execution:
             build_station(scenario, self.assembly.task, self.assembly.method, training),
             scenario.evaluation,
             metrics=list(self.assembly.metrics),
+            cloud=self.assembly.cloud,
             workers=remote_workers(self.assembly, training),
             folder=self.folder.path,
             checkpoint=checkpoint,

@@ -231,24 +231,6 @@ class Prospects:
             )
         )
 
-    @property
-    def stands_still(self) -> bool:
-        """Whether no simulated time can ever pass, but only ``stop.simulated_time`` ends the run."""
-        server, stop, population = self.scenario.server, self.scenario.stop, self.population
-        ends = stop.rounds or stop.dispatches or stop.arrivals or stop.target
-        pauses = [getattr(server.schedule.params, key, 0.0) for key in ("pause", "length")]
-        waits = [*pauses, server.aggregation_time, self.scenario.devices.failures.upload_loss]
-        users = server.schedule.user or server.selection.user or not server.selection.type.chooses
-        if ends or any(waits) or users or not self.is_certain:
-            return False
-        transfers_ns = [population.network.constant_transfers_ns(*each) for each in self._traffic]
-        works_ns = [population.compute.constant_steps_ns(), *transfers_ns]
-        end_ns = to_ns(stop.simulated_time or 0.0)
-        online_ns = population.availability.online_between_ns(0, end_ns)
-        return not any(ns is None or ns.any() for ns in works_ns) and bool(
-            (online_ns == end_ns).all()
-        )
-
 
 def wires_s(
     network: Network, clients: npt.NDArray[np.int64], direction: Direction, size_bytes: Bytes
@@ -313,20 +295,6 @@ def impossible(prospects: Prospects) -> Iterator[UserError]:
             f"no client can {prospects.finish}; the fastest needs {shown_duration(needed_s.min())}",
             where=prospects.limit_key,
             hint=prospects.more_time(needed_s.min(), needed_s.max()),
-        )
-    if prospects.stands_still:
-        yield UserError(
-            "no dispatch takes any time, so the clock stands still and the run never ends",
-            where="devices",
-            hint="give devices.compute a step time, devices.network a latency or rates, or stop.rounds",
-        )
-    ends = stop.simulated_time or stop.dispatches
-    ends = ends or (stop.rounds and server.schedule.type.synchronous)
-    if scenario.devices.failures.upload_loss == 1 and not ends:
-        yield UserError(
-            "every upload is lost, so the run never ends",
-            where="devices.failures.upload_loss",
-            hint="set it below 1, or give stop.simulated_time or stop.dispatches",
         )
 
 

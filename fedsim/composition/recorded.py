@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,11 +22,11 @@ from fedsim.runs.run import Run
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario.comparing import differences
 from fedsim.scenario.loading import LoadedScenario
-from fedsim.scenario.model import MOST_EVALUATIONS
+from fedsim.scenario.model import Scenario
 from fedsim.scenario.parts import Reading
 from fedsim.scenario.training import Training
 from fedsim.units import to_ns, to_s
-from fedsim.vocabulary.formatting import format_command, format_count, format_duration
+from fedsim.vocabulary.formatting import format_command, format_count
 from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Evaluate, LearningPlane, Train
 
@@ -76,14 +75,6 @@ def _obstacles(run: Run, loaded: LoadedScenario) -> Iterator[UserError]:
     if run.info.get(LEARNED_VALUES):
         yield _differs(
             "the recorded selection or schedule used learned values, so its timeline depends on the training"
-        )
-    every_s = loaded.scenario.evaluation.every
-    if every_s is not None and run.simulated_s / every_s > MOST_EVALUATIONS:
-        yield UserError(
-            f"an interval of {format_duration(every_s)} gives {format_count(run.simulated_s / every_s)} "
-            "evaluations in the recorded run",
-            where="evaluation.every",
-            hint=f"a run makes at most {format_count(MOST_EVALUATIONS)} evaluations: evaluate less often",
         )
     if run.info.get("timing_only") and not loaded.scenario.task.type.learns:
         yield UserError(
@@ -175,14 +166,13 @@ class RecordedTimeline:
         run: Run,
         plane: LearningPlane,
         writer: RunWriter,
-        assembly: Assembly,
+        scenario: Scenario,
         on_progress: Callable[[], None],
     ) -> None:
         self._run = run
         self._plane = plane
         self._writer = writer
-        self._scenario = assembly.scenario
-        self._differs = assembly.differs
+        self._scenario = scenario
         self.version = 0
         self.round = int(run.info["rounds"])
         self.dispatched = len(run.dispatches)
@@ -220,17 +210,10 @@ class RecordedTimeline:
         """The training of every aggregated dispatch by its id, and how many of them start from each version."""
         table = self._run.dispatches
         used = table[outcome_codes(table) == Outcome.AGGREGATED]
-        # A client without a used update in the version that it gets downloads as if for the first time.
-        first = used.groupby("client_id")["aggregated_version"].transform("min")
-        in_full = self._differs & (used["sequence"] > 0) & (first > used["version"])
         when = ("version", "round", "steps_done", "steps_assigned", "dispatched_s")
         columns = ("dispatch_id", "client_id", "sequence", *when)
         rows = zip(*(used[name].tolist() for name in columns), strict=True)
-        trains = {
-            row[0]: replace(Train(*row), in_full=complete)
-            for row, complete in zip(rows, in_full.tolist(), strict=True)
-        }
-        return trains, Counter(used["version"].tolist())
+        return {row[0]: Train(*row) for row in rows}, Counter(used["version"].tolist())
 
     def _aggregates(self) -> Iterator[Aggregate]:
         dispatches = self._run.dispatches

@@ -142,7 +142,7 @@ class World:
         devices, clients = self.scenario.devices, self.task.clients
         everybody = np.ones(clients, dtype=np.bool_)
         memory = self.memory_bytes()
-        eligible = everybody if memory is None else memory >= self.memory_needed(method)
+        eligible = everybody if memory is None else memory >= self._memory_needed(method)
         if devices.exclude:
             wrong = [client for client in devices.exclude if not 0 <= client < clients]
             if wrong:
@@ -218,8 +218,8 @@ class World:
     ) -> DeviceContext:
         bundle, task = self._bundle(part), self.task
         # Counting FLOPs may take a forward and a backward pass, so it is done only if they are needed.
-        operations, frozen = method.vector_operations(), method.frozen()
-        needs_flops = self.scenario.devices.compute.type.needs_flops or operations or frozen
+        operations = method.vector_operations()
+        needs_flops = self.scenario.devices.compute.type.needs_flops or operations
         flops = task.flops_per_sample() if needs_flops or not task.learns else None
         if flops is not None:
             returned_number(type(task), "flops_per_sample", flops)
@@ -238,8 +238,6 @@ class World:
         if not self.scenario.devices.compute.type.needs_flops:
             # These step times are those of the whole model.
             factor = factor * shares
-        if frozen and flops:
-            factor = factor * ((task.flops_without(frozen) or flops) / flops)
         return DeviceContext(
             clients=task.clients,
             seed=self.scenario.seed,
@@ -253,13 +251,11 @@ class World:
             offset_ns=self._offset_ns(bundle, offset_ns),
         )
 
-    def memory_needed(self, method: Method) -> npt.NDArray[np.float64]:
+    def _memory_needed(self, method: Method) -> npt.NDArray[np.float64]:
         """Bytes that training needs on each client's device, (N,), including the method's state."""
         parts = self.parts
         if parts is None:
-            sizes = self.task.layout.sizes
-            frozen = sum(sizes[name] for name in method.frozen())
-            return self.task.memory_bytes(self.scenario.training, _kept(method), frozen)
+            return self.task.memory_bytes(self.scenario.training, _kept(method))
         levels = range(len(parts.rates))
         return parts.of_clients([self.memory_of_part(method, parts, level) for level in levels])
 
@@ -309,6 +305,24 @@ class World:
         own = getattr(params, key) if isinstance(params, TraceParameters) else None
         shared = getattr(devices, key)
         return (shared, f"devices.{key}") if own is None else (own, f"devices.{part}.{key}")
+
+    def trace_column(self, column: str, where: str) -> npt.NDArray[Any]:
+        """A column of the main trace's ``devices`` table, for each client.
+
+        Raises:
+            UserError: there is no such column.
+        """
+        bundle, rows = self._main()
+        if bundle is None or not bundle.has("devices", column):
+            names = "" if bundle is None else ", ".join(bundle.devices.column_names)
+            raise UserError(
+                f"the trace has no column '{column}' in its table of devices"
+                if names
+                else "there is no trace",
+                where=where,
+                hint=f"its columns are: {names}" if names else "name one in devices.trace",
+            )
+        return bundle.texts("devices", column)[rows].astype(str)
 
     def trace_key(self, part: PartName) -> str:
         """The parameter that names the bundle of a part."""
@@ -415,8 +429,7 @@ def build_task(scenario: Scenario, folder: Path, datasets: Datasets) -> Task:
     Raises:
         UserError: its parts are not compatible, or data is missing.
     """
-    merges = scenario.server.method.type.merges
-    context = TaskContext(scenario.training, scenario.seed, folder, datasets.load, merges)
+    context = TaskContext(scenario.training, scenario.seed, folder, datasets.load)
     kind = scenario.task.type
     if is_bundled(kind):
         task: Task = kind.build(scenario.task.params, context)

@@ -31,9 +31,9 @@ from fedsim.simulation.contended import ContendedDispatches
 from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import LAST_ORDER, Engine
 from fedsim.simulation.handouts import HandOuts
-from fedsim.simulation.life import Plan
+from fedsim.simulation.level import Limits
+from fedsim.simulation.life import Plan, lives
 from fedsim.simulation.plan import Dispatches, OnEnd, Planner
-from fedsim.simulation.server import Limits
 from fedsim.simulation.updates import Recorder, Updates
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
@@ -245,7 +245,7 @@ class _ContendedParcels(ContendedDispatches):
     def __init__(
         self, engine: Engine, parcels: _Parcels, network: SharedNetwork, on_end: OnEnd
     ) -> None:
-        super().__init__(engine, parcels.of, network, on_end)
+        super().__init__(engine, network, on_end, lives(parcels.of))
         self._parcels = parcels
 
     @override
@@ -451,7 +451,7 @@ class Exchange:
             self._other_sequences[client] += 1
             self._others += 1
         parcel.dispatch = dispatch = Dispatch(
-            dispatch_id, client, sequence, parcel.version, self.rounds, 0, now
+            dispatch_id, client, sequence, parcel.version, self.rounds, 0, now, client
         )
         self._parcels.of_dispatch[dispatch_id] = parcel
         if self.population.batteries is not None:

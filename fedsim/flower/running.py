@@ -53,8 +53,8 @@ from fedsim.scenario.model import share_done
 from fedsim.scenario.overrides import from_python
 from fedsim.scenario.source import to_yaml
 from fedsim.simulation.facts import Work as FullWork
+from fedsim.simulation.level import Limits
 from fedsim.simulation.rows import dispatch_columns
-from fedsim.simulation.server import Limits
 from fedsim.tasks.base import FORWARD_PASSES_PER_STEP
 from fedsim.tasks.kinds.flower import FlowerParams, FlowerTask
 from fedsim.units import NS_PER_S, to_ns

@@ -22,13 +22,13 @@ from fedsim.learning.memory import StateStore
 from fedsim.learning.metrics import Metric
 from fedsim.learning.pending import Pending, evaluation_key
 from fedsim.learning.replay import Replay
-from fedsim.learning.server_side import ServerSide
+from fedsim.learning.server_side import Models, ServerSide
 from fedsim.learning.updates import LossLedger
 from fedsim.learning.workers import Pool, Station, Workers, local_workers
-from fedsim.methods.base import ServerState
+from fedsim.methods.base import Method, ServerState
 from fedsim.scenario.model import Evaluation
 from fedsim.vocabulary.metrics import MetricDefinition
-from fedsim.vocabulary.timeline import Aggregate, Evaluate, Instruction, Train
+from fedsim.vocabulary.timeline import Adopt, Aggregate, Evaluate, Gather, Instruction, Train
 
 Checkpoint = tuple[Mapping[str, Tensor], Mapping[str, Any]]
 """Named tensors, and data for JSON."""
@@ -58,6 +58,7 @@ class Learner:
 
     Args:
         station, evaluation, metrics: task, method and device; the evaluation section, and its metrics on test samples.
+        cloud: the method of the cloud, if the station's is that of edge servers.
         workers: workers that train; those of this process if None.
         folder: folder for rows that do not fit into memory; the system's temporary folder if None.
         checkpoint: the :meth:`state` of an earlier learner. The timeline is then submitted again from its beginning;
@@ -80,6 +81,7 @@ class Learner:
         evaluation: Evaluation | None = None,
         *,
         metrics: Sequence[Metric] = (),
+        cloud: Method | None = None,
         workers: Workers | None = None,
         folder: Path | None = None,
         checkpoint: Checkpoint | None = None,
@@ -103,9 +105,14 @@ class Learner:
         self.workers = local_workers(station, self._pool) if workers is None else workers
         self._started = False
         self._side = ServerSide(station, folder)
+        # The side of the only server, or of the cloud, and the dispatches whose updates it has gathered.
+        self._top = self._side if cloud is None else ServerSide(station, folder, cloud)
+        self._gathered: dict[int, Train] = {}
         personal = station.method.personal
         self._pending = Pending(
-            one_per_client=bool(self.store.of_clients), evaluations_in_order=personal
+            one_per_client=bool(self.store.of_clients),
+            evaluations_in_order=personal,
+            has_cloud=cloud is not None,
         )
         self._measure_at_once = personal
         self._measurement = Measurement(station, evaluation or Evaluation(), metrics, self.store)
@@ -124,13 +131,16 @@ class Learner:
 
     # -- the timeline -------------------------------------------------------------------------------------------------
 
-    def hold(self, version: int) -> None:
-        """Keep the vectors of ``version`` that a dispatch was sent."""
-        self._side.versions.hold(version)
+    def hold(self, model: int, edge: int = -1) -> None:
+        """Keep the vectors of a server's ``model`` that a dispatch was sent."""
+        self._models(edge).versions.hold(model)
 
-    def drop(self, version: int) -> None:
-        """Record that a dispatch of ``version`` has ended and will not be trained."""
-        self._side.versions.release(version)
+    def drop(self, model: int, edge: int = -1) -> None:
+        """Record that a dispatch of a server's ``model`` has ended and will not be trained."""
+        self._models(edge).versions.release(model)
+
+    def _models(self, edge: int) -> Models:
+        return self._top.models() if edge < 0 else self._side.models(edge)
 
     def submit(self, instruction: Instruction) -> None:
         """Append an instruction, to be executed now or later.
@@ -147,8 +157,8 @@ class Learner:
             self._submit_train(instruction)
             self._pending_flops += instruction.steps * self.station.step_flops
             return
-        if isinstance(instruction, Aggregate):
-            self._side.versions.announce(instruction.version)
+        if isinstance(instruction, Aggregate | Adopt):
+            self._models(instruction.edge).versions.announce(instruction.model)
         self._pending.add(instruction)
         if self._is_due():
             self.flush()
@@ -268,7 +278,7 @@ class Learner:
         self._pool.stop()
 
     def _wave(self, dispatch_ids: Iterable[int]) -> list[Train]:
-        return self._pending.wave(dispatch_ids, self._side.versions, self._side.waiting.room)
+        return self._pending.wave(dispatch_ids, self._side.has_model_of, self._side.waiting.room)
 
     def _train(self, wave: Sequence[Train]) -> None:
         self.start()
@@ -299,10 +309,20 @@ class Learner:
                     break
                 waiting.drop(head.dispatch_id)
                 del pending.trains[head.dispatch_id]
+            elif isinstance(head, Adopt):
+                self._side.adopt(head, self._top)
+            elif isinstance(head, Gather):
+                self._top.gather(head, self._side)
+                self._gathered[head.train.dispatch_id] = head.train
+            elif head.edge < 0 and self._top is not self._side:
+                trains = [self._gathered.pop(item.dispatch_id) for item in head.contributions]
+                self._top.aggregate(head, trains)
+                self._on_version(head, self)
             elif all(item.dispatch_id in waiting for item in head.contributions):
                 trains = [pending.trains.pop(item.dispatch_id) for item in head.contributions]
                 self._side.aggregate(head, trains)
-                self._on_version(head, self)
+                if head.edge < 0:
+                    self._on_version(head, self)
             else:
                 break
             pending.pop()
@@ -329,15 +349,22 @@ class Learner:
 
     def _submit_again(self, instruction: Instruction) -> None:
         """Process an instruction that the checkpoint contains, without executing it again."""
-        if isinstance(instruction, Aggregate):
-            self._side.versions.announce(instruction.version)
-            self._on_version(instruction, None)
+        if isinstance(instruction, Aggregate | Adopt):
+            self._models(instruction.edge).versions.announce(instruction.model)
+            if isinstance(instruction, Aggregate) and instruction.edge < 0:
+                self._on_version(instruction, None)
+        elif isinstance(instruction, Gather):
+            train = instruction.train
+            self.drop(train.version)
+            self.drop(instruction.model, train.client)
+            if train.dispatch_id in self._top.waiting:
+                self._gathered[train.dispatch_id] = train
         elif isinstance(instruction, Evaluate):
             self._on_metrics(instruction, self._answers[evaluation_key(instruction)])
         elif instruction.dispatch_id in self._untrained_before:
             self._submit_train(instruction)
         else:
-            self._side.versions.release(instruction.version)
+            self.drop(instruction.model, instruction.edge)
             if instruction.dispatch_id in self._side.waiting:
                 self._pending.trains[instruction.dispatch_id] = instruction
 
@@ -346,12 +373,13 @@ class Learner:
     @property
     def version(self) -> int:
         """The newest version that was executed."""
-        return self._side.version
+        return self._top.version
 
     @property
     def server(self) -> ServerState:
         """The server state at :attr:`version`."""
-        return self._side.current
+        state = self._top.current
+        return {**state, "model": state["model"].to(self.station.execution.dtype)}
 
     @property
     def store(self) -> StateStore:
@@ -365,11 +393,11 @@ class Learner:
 
     def named_model(self) -> dict[str, Tensor]:
         """The global model at :attr:`version` by the names of its tensors, on the CPU."""
-        return self._side.named_model()
+        return self._side.named_model(self.server)
 
     def personal_parts(self) -> dict[str, Tensor]:
         """The personal tensors of participating clients, see :meth:`ServerSide.personal_parts`."""
-        return self._side.personal_parts()
+        return self._side.personal_parts(self.server)
 
     def client_metrics(self) -> ClientMetrics | None:
         """Metrics of each client's own model (or the global one) on its own test samples; None if there are none."""
@@ -392,6 +420,9 @@ class Learner:
         if self._pending:
             raise RuntimeError("instructions are pending; take the state in on_rest")
         tensors = self._side.tensors()
+        if self._top is not self._side:
+            tensors |= {f"cloud/{name}": value for name, value in self._top.tensors().items()}
+            tensors |= self._top.store.tensors("cloud/memory/")
         tensors["losses"] = torch.from_numpy(self._losses.values.copy())
         tensors["timeline"] = self._replay.tensor()
         for version, accuracies in self._accuracies.items():
@@ -415,6 +446,13 @@ class Learner:
                 hint="resume on the same kind of device with the same version of fedsim, or run the scenario again",
             )
         self._side.restore(int(meta["version"]), tensors)
+        if self._top is not self._side:
+            cloud = {
+                name.removeprefix("cloud/"): value
+                for name, value in tensors.items()
+                if name.startswith("cloud/")
+            }
+            self._top.restore(int(meta["version"]), cloud)
         self._losses.values = tensors["losses"].numpy().copy()
         self._replay.expect(tensors["timeline"])
         self._accuracies = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from torch import Tensor
 
@@ -17,6 +17,7 @@ class Pending:
     Args:
         one_per_client: whether clients keep memories, so that a client's dispatches are trained one by one, in order.
         evaluations_in_order: whether evaluations read memories, so that no later dispatch may be trained before them.
+        has_cloud: whether the aggregations of the top server are of edge servers, whose updates are not trained.
 
     Attributes:
         trains: submitted dispatches that are not aggregated, by number.
@@ -24,12 +25,15 @@ class Pending:
         evaluations: waiting evaluations.
     """
 
-    def __init__(self, *, one_per_client: bool, evaluations_in_order: bool) -> None:
+    def __init__(
+        self, *, one_per_client: bool, evaluations_in_order: bool, has_cloud: bool = False
+    ) -> None:
         self.trains: dict[int, Train] = {}
         self.contributions = 0
         self.evaluations = 0
         self._one_per_client = one_per_client
         self._evaluations_in_order = evaluations_in_order
+        self._has_cloud = has_cloud
         self._queue: deque[Instruction] = deque()
         self._untrained: dict[int, Train] = {}
         self._of_client: dict[int, deque[Train]] = {}
@@ -49,7 +53,7 @@ class Pending:
             self.contributions += 1
         elif isinstance(instruction, Aggregate):
             self.contributions += len(instruction.contributions)
-        else:
+        elif isinstance(instruction, Evaluate):
             self.evaluations += 1
         self._queue.append(instruction)
 
@@ -69,14 +73,18 @@ class Pending:
         for instruction in self._queue:
             if isinstance(instruction, Train):
                 yield instruction.dispatch_id
-            elif isinstance(instruction, Aggregate):
+            elif isinstance(instruction, Aggregate) and (
+                instruction.edge >= 0 or not self._has_cloud
+            ):
                 for contribution in instruction.contributions:
                     yield contribution.dispatch_id
-            elif self._evaluations_in_order:
+            elif self._evaluations_in_order and isinstance(instruction, Evaluate):
                 return
 
-    def wave(self, dispatch_ids: Iterable[int], versions: Versions, most: int) -> list[Train]:
-        """Up to ``most`` dispatches that can be trained now, among these and those that must precede them, in order."""
+    def wave(
+        self, dispatch_ids: Iterable[int], has_model_of: Callable[[Train], bool], most: int
+    ) -> list[Train]:
+        """Up to ``most`` dispatches whose model exists, among these and those that must precede them, in order."""
         wave: dict[int, Train] = {}
         busy: set[int] = set()
         for dispatch_id in dispatch_ids:
@@ -88,7 +96,7 @@ class Pending:
                     continue
                 train = self._of_client[train.client][0]
                 busy.add(train.client)
-            if train.version in versions:
+            if has_model_of(train):
                 wave[train.dispatch_id] = train
                 if len(wave) >= most:
                     break

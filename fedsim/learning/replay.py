@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import zlib
 from array import array
-from dataclasses import fields
+from dataclasses import astuple, fields
 from operator import attrgetter
 
 import numpy as np
@@ -17,10 +17,18 @@ import torch
 from torch import Tensor
 
 from fedsim.vocabulary.formatting import format_count, format_counted, format_duration
-from fedsim.vocabulary.timeline import Aggregate, Evaluate, Instruction, TimelineDiffers, Train
+from fedsim.vocabulary.timeline import (
+    Adopt,
+    Aggregate,
+    Evaluate,
+    Gather,
+    Instruction,
+    TimelineDiffers,
+    Train,
+)
 
 # Doubles hold every integer of an instruction exactly, whichever type it has.
-_TRAIN = struct.Struct("<8d2?")
+_TRAIN = struct.Struct("<8d?2d")
 _FIELDS = attrgetter(*(field.name for field in fields(Train)))
 _HEAD = struct.Struct("<c3d")
 
@@ -75,10 +83,15 @@ def checksum(instruction: Instruction) -> int:
     """CRC-32 of everything in an instruction."""
     if isinstance(instruction, Train):
         return zlib.crc32(_TRAIN.pack(*_FIELDS(instruction)))
+    if isinstance(instruction, Gather):
+        return zlib.crc32(struct.pack("<d", instruction.model), checksum(instruction.train))
+    if isinstance(instruction, Adopt):
+        return zlib.crc32(struct.pack("<4d", *astuple(instruction)))
     kind = b"e" if isinstance(instruction, Evaluate) else b"a"
     value = zlib.crc32(_HEAD.pack(kind, instruction.version, instruction.time_s, instruction.round))
     if isinstance(instruction, Aggregate):
         value = zlib.crc32(np.array(instruction.contributions, np.float64).tobytes(), value)
+        value = zlib.crc32(struct.pack("<2d", instruction.edge, instruction.adopted), value)
         for name, number in instruction.attributes.items():
             value = zlib.crc32(name.encode() + struct.pack("<d", number), value)
     return value
@@ -90,5 +103,9 @@ def _described(instruction: Instruction) -> str:
             f"dispatch {instruction.dispatch_id} (client {instruction.client}, "
             f"{format_counted(instruction.steps, 'step')} from version {instruction.version})"
         )
+    if isinstance(instruction, Gather):
+        return f"the update of edge server {instruction.train.client}"
+    if isinstance(instruction, Adopt):
+        return f"version {instruction.version} at edge server {instruction.edge}"
     kind = "the evaluation of version" if isinstance(instruction, Evaluate) else "version"
     return f"{kind} {instruction.version} after {format_duration(instruction.time_s)}"

@@ -1,4 +1,4 @@
-"""The server's side of learning: versions, clients' memories, and updates that wait for an aggregation."""
+"""The servers' side of learning: versions, clients' memories, and updates that wait for an aggregation."""
 
 from __future__ import annotations
 
@@ -15,48 +15,110 @@ from fedsim.learning.memory import Budget, StateStore
 from fedsim.learning.pending import Versions
 from fedsim.learning.updates import Contributions, WaitingUpdates
 from fedsim.learning.workers import Group, Station
-from fedsim.methods.base import LocalUpdate, ServerState
-from fedsim.vocabulary.timeline import Aggregate, Train
+from fedsim.methods.base import LocalUpdate, Method, ServerState
+from fedsim.vocabulary.timeline import Adopt, Aggregate, Gather, Train
 
 # Personal models assembled at once when they are saved.
 _PERSONAL_ROWS = 64
 
 
-class ServerSide:
-    """Everything that changes as updates are trained and aggregated; rows beyond the memory are in ``folder``.
+class Models:
+    """The models of one server, numbered in the order in which it made or received them.
 
     Attributes:
-        current: the server state at :attr:`version`.
-        version: the newest version.
+        current: the server state with the newest model.
+        number: number of that model; its version, unless it is that of an edge server.
         versions: states that dispatches and evaluations still need.
+    """
+
+    def __init__(self, state: ServerState, sent: tuple[str, ...]) -> None:
+        self.number = 0
+        self.current = state
+        self.versions = Versions(sent)
+        self.versions.publish(0, state)
+
+    def publish(self, number: int, state: ServerState) -> None:
+        """Continue with a new state."""
+        self.number, self.current = number, state
+        self.versions.publish(number, state)
+
+    def restore(
+        self, number: int, state: ServerState, sent: Mapping[int, Mapping[str, Tensor]]
+    ) -> None:
+        """Restore a checkpoint: the state with the model ``number``, and the vectors sent with earlier ones."""
+        self.number, self.current = number, state
+        self.versions.restore(number, state, sent)
+
+
+class ServerSide:
+    """Everything that changes as the updates of one level of clients are trained and aggregated.
+
+    Args:
+        station: task, method and device.
+        folder: folder for rows that do not fit into memory.
+        cloud: the method of the cloud, whose clients are edge servers; the method of the station if None. The cloud
+            computes in double precision, in which the difference between two models of an edge server is exact.
+
+    Attributes:
         waiting: vectors of trained dispatches.
         store: memories of the clients.
     """
 
-    def __init__(self, station: Station, folder: Path | None = None) -> None:
+    def __init__(
+        self, station: Station, folder: Path | None = None, cloud: Method | None = None
+    ) -> None:
         self._task = station.task
-        self._method = method = station.method
+        self._method = method = cloud or station.method
         self._device = device = station.execution.device
         dtype = station.execution.dtype
-        self.current: ServerState = station.server
+        state: ServerState = station.server
+        if cloud is not None:
+            dtype = cloud.context.dtype
+            state = cloud.initial_state(station.server["model"].to(dtype))
         self._contract = Contract(method)
-        self._contract.check_state(self.current, "initial_state")
-        self.version = 0
+        self._contract.check_state(state, "initial_state")
+        self._initial = state
+        self._sent = tuple(vector.name for vector in method.download())
+        # By edge server; -1 is the only server, or the cloud.
+        self._models: dict[int, Models] = {}
         memories = method.memories()
         budget = Budget.of(station.training, device, folder)
-        self.store = StateStore(memories, dtype, device, budget, station.server["model"])
+        self.store = StateStore(memories, dtype, device, budget, state["model"])
         self._kept_when_lost = {name for name, memory in memories.items() if memory.kept_when_lost}
         prologue = method.prologue()
         self._has_prologue = prologue is not None
         others = prologue.upload if prologue else ()
         self.waiting = WaitingUpdates(method.upload(), dtype, device, folder=folder, others=others)
-        self.versions = Versions(tuple(vector.name for vector in method.download()))
-        self.versions.publish(0, self.current)
+
+    def models(self, edge: int = -1) -> Models:
+        """The models of the only server or the cloud, or of an edge server."""
+        if edge not in self._models:
+            self._models[edge] = Models(self._initial, self._sent)
+        return self._models[edge]
+
+    @property
+    def current(self) -> ServerState:
+        """The state of the only server, or of the cloud, at :attr:`version`."""
+        return self.models().current
+
+    @property
+    def version(self) -> int:
+        """Its newest version."""
+        return self.models().number
+
+    @property
+    def versions(self) -> Versions:
+        """Its states that dispatches and evaluations still need."""
+        return self.models().versions
+
+    def has_model_of(self, train: Train) -> bool:
+        """Whether the model from which a dispatch starts exists."""
+        return train.model in self.models(train.edge).versions
 
     def group(self, trains: Sequence[Train]) -> Group:
         """The group that a worker needs to train these dispatches."""
         clients = np.array([train.client for train in trains])
-        sent = [self.versions.sent(train.version) for train in trains]
+        sent = [self.models(train.edge).versions.sent(train.model) for train in trains]
         rate = self._method.context.learning_rate
         return Group(
             columns={
@@ -67,7 +129,6 @@ class ServerSide:
                 "steps": np.array([train.steps for train in trains]),
                 "steps_assigned": np.array([train.steps_assigned for train in trains]),
                 "samples": self._task.samples[clients],
-                "in_full": np.array([train.in_full or not train.sequence for train in trains]),
             },
             learning_rates=tuple(rate(train.round, train.dispatched_s) for train in trains),
             down={name: [vectors[name] for vectors in sent] for name in sent[0]},
@@ -87,29 +148,48 @@ class ServerSide:
             else:
                 self.store[name].put(clients[used], rows[used])
         for train in trains:
-            self.versions.release(train.version)
+            self.models(train.edge).versions.release(train.model)
 
     def aggregate(self, instruction: Aggregate, trains: Sequence[Train]) -> None:
         """Make the next version from the updates of ``trains``, the instruction's contributions."""
+        models = self.models(instruction.edge)
         updates = Contributions(instruction, trains, self.waiting, self.store, self._method.context)
-        with self._contract.unchanged(self.current):
-            state = self._method.aggregate(Named(self.current), updates)
+        with self._contract.unchanged(models.current):
+            state = self._method.aggregate(Named(models.current), updates)
         self._contract.check_state(state, "aggregate")
-        self.current = state
-        self.version = instruction.version
-        self.versions.publish(self.version, self.current)
+        models.publish(instruction.model, state)
         for train in trains:
             self.waiting.drop(train.dispatch_id)
 
+    # -- edge servers ---------------------------------------------------------------------------------------------
+
+    def adopt(self, instruction: Adopt, cloud: ServerSide) -> None:
+        """Replace the model of an edge server by one of the cloud; the rest of its state stays."""
+        models = self.models(instruction.edge)
+        model = cloud.versions.sent(instruction.version)["model"].to(self.waiting.dtype)
+        models.publish(instruction.model, {**models.current, "model": model})
+
+    def gather(self, instruction: Gather, edges: ServerSide) -> None:
+        """Keep the update of an edge server until its aggregation: its model, or the change since it came from here."""
+        train = instruction.train
+        versions = edges.models(train.client).versions
+        model = versions.sent(instruction.model)["model"].to(self.waiting.dtype)
+        change = model - self.versions.sent(train.version)["model"]
+        vectors = {"model": model, "delta": change}
+        names = [vector.name for vector in self._method.upload()]
+        self.waiting.put([train.dispatch_id], {name: vectors[name][None] for name in names})
+        versions.release(instruction.model)
+        self.versions.release(train.version)
+
     # -- results ------------------------------------------------------------------------------------------------------
 
-    def named_model(self) -> dict[str, Tensor]:
+    def named_model(self, state: ServerState) -> dict[str, Tensor]:
         """The global model by the names of its tensors, on the CPU."""
-        model = self.current["model"].cpu()
+        model = state["model"].cpu()
         views = self._task.layout.views(model)
         return {name: view.clone() for name, view in views.items()} | self._task.fixed(model.dtype)
 
-    def personal_parts(self) -> dict[str, Tensor]:
+    def personal_parts(self, state: ServerState) -> dict[str, Tensor]:
         """The personal tensors of participating clients, on the CPU; empty if nothing is personal.
 
         ``clients`` (C,) int64, ascending, and each personal tensor of the model as (C, *shape).
@@ -120,7 +200,7 @@ class ServerSide:
             return {}
         parts: dict[str, list[Tensor]] = {name: [] for name in names}
         for batch in np.array_split(clients, -(-len(clients) // _PERSONAL_ROWS)):
-            models = self._method.personal_models(self.current, batch, self.store.rows(batch))
+            models = self._method.personal_models(state, batch, self.store.rows(batch))
             views = self._task.layout.views(models.cpu().contiguous())
             for name, rows in parts.items():
                 rows.append(views[name].clone())
@@ -131,10 +211,15 @@ class ServerSide:
 
     def tensors(self) -> dict[str, Tensor]:
         """The server's tensors for a checkpoint, without the memories in :attr:`store`."""
-        tensors = {f"server/{name}": value for name, value in self.current.items()}
-        for version, sent in self.versions.kept().items():
-            if version != self.version:
-                tensors |= {f"sent/{version}/{name}": value for name, value in sent.items()}
+        tensors: dict[str, Tensor] = {}
+        for edge, models in self._models.items():
+            at = "" if edge < 0 else f"edge/{edge}/"
+            tensors |= {f"{at}server/{name}": value for name, value in models.current.items()}
+            for number, sent in models.versions.kept().items():
+                if number != models.number:
+                    tensors |= {f"{at}sent/{number}/{name}": value for name, value in sent.items()}
+            if edge >= 0:
+                tensors[f"{at}number/at"] = torch.tensor(models.number)
         for dispatch_id in self.waiting.ids():
             for name, row in self.waiting.rows(dispatch_id).items():
                 tensors[f"waiting/{dispatch_id}/{name}"] = row
@@ -142,19 +227,32 @@ class ServerSide:
 
     def restore(self, version: int, tensors: Mapping[str, Tensor]) -> None:
         """Take over the tensors of a checkpoint that was taken at ``version``, memories included."""
-        sections: dict[str, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            section, _, rest = name.partition("/")
-            sections.setdefault(section, {})[rest] = value
-        device = self._device
-        self.current = {name: value.to(device) for name, value in sections["server"].items()}
-        self.version = version
-        sent = _by_number(sections.get("sent", {}), device)
-        self.versions.restore(version, self.current, sent)
+        sections, device = _sections(tensors), self._device
+        if "server" in sections:
+            self._restore_models(-1, version, sections)
+        for edge, named in _by_number(sections.get("edge", {}), device).items():
+            of_edge = _sections(named)
+            self._restore_models(edge, int(of_edge["number"]["at"]), of_edge)
         self.store.load(sections.get("memory", {}))
         for dispatch_id, vectors in _by_number(sections.get("waiting", {}), device).items():
             rows = {name: vector.unsqueeze(0) for name, vector in vectors.items()}
             self.waiting.put([dispatch_id], rows)
+
+    def _restore_models(
+        self, edge: int, number: int, sections: Mapping[str, Mapping[str, Tensor]]
+    ) -> None:
+        state = {name: value.to(self._device) for name, value in sections["server"].items()}
+        sent = _by_number(sections.get("sent", {}), self._device)
+        self.models(edge).restore(number, state, sent)
+
+
+def _sections(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Tensors named ``section/name``, by section and name."""
+    sections: dict[str, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        section, _, rest = name.partition("/")
+        sections.setdefault(section, {})[rest] = value
+    return sections
 
 
 def _by_number(tensors: Mapping[str, Tensor], device: torch.device) -> dict[int, dict[str, Tensor]]:

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsim.runs.phases import Floats, outcome_codes
-from fedsim.runs.schema import CLIENTS
+from fedsim.runs.schema import CLIENTS, with_edge
 from fedsim.runs.tables import from_columns
 from fedsim.vocabulary.outcomes import Outcome
 
@@ -54,7 +54,8 @@ def clients_table(
         recharging_s: how long each client was idle while its battery was below the floor, shape (N,); None if none was.
         last_accuracy: last measured accuracy of each client, shape (N,); NaN if none was measured.
         last_mae: the same for the mean absolute error of a regression.
-        names: the columns name, device and kind, texts of shape (N,); omitted columns are null.
+        names: the columns name, device and kind, texts of shape (N,); omitted columns are null. With edge servers also
+            edge, their numbers.
     """
     count = len(samples)
     clients = dispatches["client_id"].to_numpy()
@@ -75,7 +76,7 @@ def clients_table(
     idle_s = rest_s - offline_s
     aggregated = outcome_codes(dispatches) == Outcome.AGGREGATED
     return from_columns(
-        CLIENTS,
+        with_edge(CLIENTS) if names and "edge" in names else CLIENTS,
         {
             "client_id": np.arange(count),
             "samples": samples,

@@ -50,6 +50,8 @@ def critical_path(run: Run, version: int | None = None) -> pd.DataFrame:
     The intervals cover the time from 0 to the version exactly. The causes are those of :data:`CAUSES`; dispatch and
     client are -1 if an interval is not a part of a dispatch.
 
+    With edge servers, the path is that of the cloud: its dispatches to edge servers, whose rounds are local steps.
+
     Args:
         run: a run.
         version: the version at which the path ends; the last one if None.
@@ -58,7 +60,7 @@ def critical_path(run: Run, version: int | None = None) -> pd.DataFrame:
     path = _Path(run)
     path.walk(last)
     table = pd.DataFrame(path.intervals[::-1], columns=list(Interval._fields))
-    clients = np.append(run.dispatches["client_id"].to_numpy(), -1)
+    clients = np.append(_dispatches(run)["client_id"].to_numpy(), -1)
     return table.assign(client_id=clients[table["dispatch_id"].to_numpy(np.int64)])
 
 
@@ -68,9 +70,14 @@ def waiting_by_cause(path: pd.DataFrame) -> pd.Series[float]:
     return seconds.reindex([cause for cause in CAUSES if cause in seconds.index])
 
 
+def _dispatches(run: Run) -> pd.DataFrame:
+    """The dispatches of the server that made the versions: those to edge servers, if there are any."""
+    return run.edge_dispatches if run.has_edges else run.dispatches
+
+
 class _Path:
     def __init__(self, run: Run) -> None:
-        table, server = run.dispatches, run.scenario.get("server", {})
+        table, server = _dispatches(run), run.scenario.get("server", {})
         self.intervals: list[Interval] = []
         self._made_s = np.r_[0.0, run.aggregations["time_s"].to_numpy()]
         self._contributors = [np.empty(0, np.int64), *run.aggregations["contributor_ids"]]
@@ -96,8 +103,9 @@ class _Path:
         self._ends_s = known_s[self._by_end]
         self._aggregation_s = float(server.get("aggregation_time") or 0)
         self._pause_s = float(server.get("schedule", {}).get("pause") or 0)
-        self._pauses = np.empty((0, 3)) if run.pauses is None else run.pauses.to_numpy(np.float64)
-        online = run.online
+        # These are about the clients.
+        pauses, online = (None, None) if run.has_edges else (run.pauses, run.online)
+        self._pauses = np.empty((0, 3)) if pauses is None else pauses.to_numpy(np.float64)
         self._online = None if online is None else online.to_numpy(np.float64)
 
     def walk(self, version: int) -> None:

@@ -19,7 +19,7 @@ from fedsim.errors import UserError, writing
 from fedsim.files.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
 from fedsim.files.durable import TEMPORARY_PREFIX, is_disk_full, remove_temporaries, write_text
 from fedsim.files.locks import LOCK_NAMES, is_owned, locked
-from fedsim.runs.schema import STREAMED, TABLES
+from fedsim.runs.schema import STREAMED, STREAMED_OF_EDGES, TABLES
 from fedsim.runs.sweep import is_sweep
 from fedsim.scenario import own_code
 from fedsim.vocabulary.formatting import format_command
@@ -186,7 +186,7 @@ class RunFolder:
 
         Resuming writes them again.
         """
-        for table in STREAMED:
+        for table in (*STREAMED, *STREAMED_OF_EDGES):
             with contextlib.suppress(OSError):
                 self.stream(table.name).unlink(missing_ok=True)
         remove_temporaries(self.path)
@@ -206,7 +206,7 @@ class RunFolder:
     @property
     def _tables(self) -> list[Path]:
         """The files of all tables, finished or not."""
-        streams = [self.stream(table.name) for table in STREAMED]
+        streams = [self.stream(table.name) for table in (*STREAMED, *STREAMED_OF_EDGES)]
         return streams + [self.parquet(table.name) for table in TABLES]
 
     def _remove_if_empty(self) -> None:
@@ -272,7 +272,7 @@ class RunFolder:
         the end. If the process is killed, the next :meth:`reclaimed` removes them.
         """
         aside = {}
-        for table in STREAMED:
+        for table in (*STREAMED, *STREAMED_OF_EDGES):
             path = self.stream(table.name)
             if path.exists():
                 aside[path] = path.with_name(f"{TEMPORARY_PREFIX}{path.name}")

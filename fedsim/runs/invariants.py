@@ -14,7 +14,6 @@ from fedsim.runs.phases import (
     INSTANTS,
     WORK_PHASES,
     aggregated_versions,
-    aggregation_times,
     outcome_codes,
     rows_by_client,
 )
@@ -36,8 +35,17 @@ def verify_run(run: Run) -> None:
         InvariantViolation: lists every broken rule with a row that breaks it.
     """
     messages: list[str] = []
-    for check in (_dispatches, _aggregations, _metrics, _clients):
-        check(run, messages)
+    _dispatches(run, run.dispatches, run.phases, run.pauses, messages)
+    if run.has_edges:
+        _dispatches(run, run.edge_dispatches, run.edge_phases, None, messages)
+        _aggregations(run, run.aggregations, run.edge_dispatches, messages)
+        of_edge = dict(list(run.dispatches.groupby("edge")))
+        for edge, versions in run.edge_aggregations.groupby("edge"):
+            _aggregations(run, versions, of_edge.get(edge, run.dispatches[:0]), messages)
+    else:
+        _aggregations(run, run.aggregations, run.dispatches, messages)
+    _metrics(run, messages)
+    _clients(run, messages)
     if messages:
         raise InvariantViolation(f"{run.path} contradicts itself:\n  " + "\n  ".join(messages))
 
@@ -53,8 +61,13 @@ def _rules(table: str, keys: npt.NDArray[np.int64], messages: list[str]) -> Forb
     return forbid
 
 
-def _dispatches(run: Run, messages: list[str]) -> None:
-    table = run.dispatches
+def _dispatches(
+    run: Run,
+    table: pd.DataFrame,
+    phases: pd.DataFrame,
+    pauses: pd.DataFrame | None,
+    messages: list[str],
+) -> None:
     ids = table["dispatch_id"].to_numpy()
     forbid = _rules("dispatch", ids, messages)
     forbid(ids != np.arange(len(ids)), "ids are not consecutive from 0")
@@ -97,18 +110,18 @@ def _dispatches(run: Run, messages: list[str]) -> None:
     whole_s = ended - dispatched
     worked_s = np.zeros_like(whole_s)
     for name in WORK_PHASES:
-        spent_s = run.phases[f"{name}_s"].to_numpy()
+        spent_s = phases[f"{name}_s"].to_numpy()
         forbid(spent_s < 0, f"{name}_s is negative")
         worked_s += spent_s
     forbid(_differ(np.maximum(worked_s, whole_s), whole_s), "worked for longer than it lasted")
     compute_s = table["compute_s"].to_numpy()
     if not run.info.get("steps_ahead"):
         forbid(
-            _differ(compute_s, run.phases["compute_s"].to_numpy()),
+            _differ(compute_s, phases["compute_s"].to_numpy()),
             "computed for longer than its steps lasted",
         )
-    if run.pauses is not None:
-        _pauses(run, run.pauses, messages)
+    if pauses is not None:
+        _pauses(run, pauses, messages)
     staleness = table["staleness"].to_numpy(dtype=np.int64, na_value=0)
     forbid(staleness < 0, "staleness is negative")
 
@@ -150,8 +163,10 @@ def _pauses(run: Run, pauses: pd.DataFrame, messages: list[str]) -> None:
     )
 
 
-def _aggregations(run: Run, messages: list[str]) -> None:
-    table, dispatches = run.aggregations, run.dispatches
+def _aggregations(
+    run: Run, table: pd.DataFrame, dispatches: pd.DataFrame, messages: list[str]
+) -> None:
+    """Check the versions of one server, which are made from these dispatches."""
     versions, times = table["version"].to_numpy(), table["time_s"].to_numpy()
     forbid = _rules("version", versions, messages)
     forbid(versions != np.arange(1, len(versions) + 1), "versions are not consecutive from 1")
@@ -164,20 +179,22 @@ def _aggregations(run: Run, messages: list[str]) -> None:
     listed_versions = np.repeat(versions, sizes)
     ids = dispatches["dispatch_id"].to_numpy()
     forbid = _rules("dispatch", listed, messages)
-    # Rows are numbered as dispatches are, which _dispatches checks.
-    known = (listed >= 0) & (listed < len(ids))
+    rows = np.searchsorted(ids, listed)
+    known = rows < len(ids)
+    known[known] = ids[rows[known]] == listed[known]
     forbid(~known, "contributed, but is not among the dispatches")
-    times_listed = np.bincount(listed[known], minlength=len(ids))
+    times_listed = np.bincount(rows[known], minlength=len(ids))
     entered = aggregated_versions(dispatches)
     differs = np.zeros(len(listed), np.bool_)
-    differs[known] = entered[listed[known]] != listed_versions[known]
+    differs[known] = entered[rows[known]] != listed_versions[known]
     forbid(differs, "contributed to a different version from the one in its row")
     forbid = _rules("dispatch", ids, messages)
     forbid(times_listed > 1, "contributed more than once")
     forbid((entered > 0) & (times_listed == 0), "is aggregated, but contributed to no version")
 
     forbid(
-        aggregation_times(dispatches, table) < dispatches["arrived_s"].to_numpy(),
+        np.r_[np.nan, times][np.where(entered <= len(times), entered, 0)]
+        < dispatches["arrived_s"].to_numpy(),
         "was aggregated before it arrived",
     )
     version = dispatches["version"].to_numpy()

@@ -37,9 +37,17 @@ def aggregated_versions(dispatches: pd.DataFrame) -> npt.NDArray[np.int64]:
 
 
 def aggregation_times(dispatches: pd.DataFrame, aggregations: pd.DataFrame) -> Floats:
-    """Simulated seconds at which each update was aggregated; NaN if it was not (or is not recorded yet)."""
+    """Simulated seconds at which each update was aggregated; NaN if it was not (or is not recorded yet).
+
+    ``aggregations`` are those of the servers that made these dispatches.
+    """
     entered = aggregated_versions(dispatches)
     versions, times = aggregations["version"].to_numpy(), aggregations["time_s"].to_numpy()
+    if "edge" in dispatches:
+        # Versions of all edge servers, numbered one server after the other.
+        servers = max(aggregations["edge"].max() if len(aggregations) else 0, 0) + 1
+        versions = versions * servers + aggregations["edge"].to_numpy()
+        entered = np.where(entered > 0, entered * servers + dispatches["edge"].to_numpy(), 0)
     latest = min(versions.max(initial=0), entered.max(initial=0))
     known = np.flatnonzero((versions > 0) & (versions <= latest))[::-1]
     by_version: Floats = np.full(latest + 2, np.nan)

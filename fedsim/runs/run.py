@@ -20,6 +20,9 @@ from fedsim.runs.schema import (
     CLIENTS,
     CRITICAL,
     DISPATCHES,
+    EDGE_AGGREGATIONS,
+    EDGE_DISPATCHES,
+    EDGES,
     LABELS,
     MESSAGES,
     METRICS,
@@ -119,7 +122,10 @@ class Run:
     @functools.cached_property
     def dispatches(self) -> pd.DataFrame:
         """One row per dispatch that has ended, by ``dispatch_id``; columns: :data:`fedsim.runs.schema.DISPATCHES`."""
-        frame = self._read(DISPATCHES)
+        return self._read_dispatches(DISPATCHES)
+
+    def _read_dispatches(self, table: Table) -> pd.DataFrame:
+        frame = self._read(table)
         # Parquet keeps only the categories that occur, in order of occurrence.
         for name, labels in LABELS.items():
             frame[name] = frame[name].cat.set_categories(list(labels))
@@ -133,7 +139,7 @@ class Run:
 
         See :func:`fedsim.runs.phases.phases`.
         """
-        return phases(self.dispatches, self.aggregations, self.simulated_s)
+        return phases(self.dispatches, self.device_aggregations, self.simulated_s)
 
     @functools.cached_property
     def aggregations(self) -> pd.DataFrame:
@@ -141,6 +147,37 @@ class Run:
         frame = self._read(AGGREGATIONS)
         frame["attributes"] = frame["attributes"].map(dict)
         return frame
+
+    @property
+    def has_edges(self) -> bool:
+        """Whether edge servers were between the clients and the server, which was then the cloud."""
+        stream = self.folder.stream(EDGE_DISPATCHES.name)
+        return self._recorded(EDGE_DISPATCHES) or stream.exists()
+
+    @functools.cached_property
+    def edge_dispatches(self) -> pd.DataFrame:
+        """One row per dispatch of the cloud to an edge server; columns as those of :attr:`dispatches`."""
+        return self._read_dispatches(EDGE_DISPATCHES)
+
+    @functools.cached_property
+    def edge_aggregations(self) -> pd.DataFrame:
+        """One row per version of an edge server; columns: :data:`fedsim.runs.schema.EDGE_AGGREGATIONS`."""
+        return self._read(EDGE_AGGREGATIONS)
+
+    @functools.cached_property
+    def edge_phases(self) -> pd.DataFrame:
+        """As :attr:`phases`, of the dispatches to edge servers; a round is a local step."""
+        return phases(self.edge_dispatches, self.aggregations, self.simulated_s)
+
+    @functools.cached_property
+    def edges(self) -> pd.DataFrame | None:
+        """One row per edge server; columns: :data:`fedsim.runs.schema.EDGES`. None without edge servers."""
+        return self._read(EDGES) if self._recorded(EDGES) else None
+
+    @property
+    def device_aggregations(self) -> pd.DataFrame:
+        """The server updates of the clients' updates: those of the edge servers if there are any, else all."""
+        return self.edge_aggregations if self.has_edges else self.aggregations
 
     @functools.cached_property
     def metrics(self) -> pd.DataFrame:

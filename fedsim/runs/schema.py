@@ -107,6 +107,29 @@ AGGREGATIONS = _table(
     ),
 )
 
+EDGE = _field("edge", pa.int32(), "", "edge server; only in runs with edge servers")
+"""The last column of ``dispatches`` and ``clients`` in runs with edge servers."""
+
+EDGE_DISPATCHES = Table(
+    "edge_dispatches",
+    DISPATCHES.schema.with_metadata(
+        {
+            "fedsim.format": str(FORMAT_VERSION),
+            "description": "One row per dispatch of the cloud to an edge server: as dispatches, but client_id is the "
+            "edge server, steps are its rounds, and versions are those of the cloud.",
+        }
+    ),
+    DISPATCHES.sort_by,
+)
+
+EDGE_AGGREGATIONS = _table(
+    "edge_aggregations",
+    "One row per version of an edge server: as aggregations.",
+    ("edge", "version"),
+    EDGE,
+    *(field for field in AGGREGATIONS.schema if field.name != "delay_max"),
+)
+
 METRICS_FIXED = [
     _field("time_s", pa.float64(), "s", "simulated time of the evaluated version"),
     _field("version", pa.int64(), "versions", "evaluated version"),
@@ -163,6 +186,19 @@ CLIENTS = _table(
     _field("last_mae", pa.float64(), "", "its last mean absolute error; NaN if none"),
     _field("paused_s", pa.float64(), "s", "offline in a dispatch, not working"),
     _field("recharging_s", pa.float64(), "s", "idle while its battery was below the floor"),
+)
+
+EDGES = _table(
+    "edges",
+    "One row per edge server; sums over its dispatches by the cloud, whose steps are rounds.",
+    ("client_id",),
+    *(
+        field.with_metadata({"unit": "", "description": "edge server"})
+        if field.name == "client_id"
+        else field
+        for field in CLIENTS.schema
+    ),
+    _field("members", pa.int64(), "", "clients that belong to it at the start"),
 )
 
 ONLINE = _table(
@@ -244,8 +280,28 @@ MESSAGES = _table(
     _field("reply_hash", pa.string(), "", "CRC-32 of its reply; null if its ClientApp did not run"),
 )
 
+
+def with_edge(table: Table) -> Table:
+    """A table of a run with edge servers."""
+    return Table(table.name, table.schema.append(EDGE), table.sort_by)
+
+
 STREAMED = (DISPATCHES, AGGREGATIONS, METRICS)
 """Tables written while the run is in progress, as ``<name>.arrows``."""
 
-TABLES = (*STREAMED, CLIENTS, ONLINE, PRESENCE, PAUSES, CRITICAL, PARTITION, MESSAGES)
+STREAMED_OF_EDGES = (EDGE_DISPATCHES, EDGE_AGGREGATIONS)
+"""The same, in runs with edge servers."""
+
+TABLES = (
+    *STREAMED,
+    *STREAMED_OF_EDGES,
+    EDGES,
+    CLIENTS,
+    ONLINE,
+    PRESENCE,
+    PAUSES,
+    CRITICAL,
+    PARTITION,
+    MESSAGES,
+)
 """Every table that a run folder may contain, as ``<name>.parquet``."""

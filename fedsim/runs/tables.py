@@ -28,15 +28,17 @@ def read_stream(path: Path, table: Table) -> pa.Table:
     A stream that was cut off, by a crash or because it is still being written, yields the rows before the cut.
     """
     batches: list[pa.RecordBatch] = []
+    schema = table.schema
     with pa.OSFile(str(path)) as source:
         try:
             with pa.ipc.open_stream(source) as reader:
+                schema = reader.schema
                 while True:
                     batches.append(reader.read_next_batch())
         except (StopIteration, pa.ArrowInvalid, OSError):
             # StopIteration is the regular end; a cut-off tail raises the others.
             pass
-    return pa.Table.from_batches(batches, schema=table.schema)
+    return pa.Table.from_batches(batches, schema=schema)
 
 
 def read_parquet(path: Path) -> pa.Table:

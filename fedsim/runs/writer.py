@@ -19,11 +19,14 @@ from fedsim.runs.folder import RunFolder
 from fedsim.runs.schema import (
     AGGREGATIONS,
     DISPATCHES,
+    EDGE_AGGREGATIONS,
     LABELS,
     METRICS,
     STREAMED,
+    STREAMED_OF_EDGES,
     TABLES,
     Table,
+    with_edge,
 )
 from fedsim.runs.tables import null_if_negative, spread_metrics, write_parquet
 from fedsim.vocabulary.timeline import Aggregate, Contribution
@@ -117,63 +120,22 @@ class _Delays:
         return version - order[next(iter(order))]
 
 
-class RunWriter:
-    """Collects rows, writes them to Arrow streams as they arrive, and to Parquet files at the end, from memory.
+class _DispatchRows:
+    """The rows of dispatches that have ended, on their way to a stream; ``columns`` makes their columns."""
 
-    Rows reach the disk every 65,536 dispatches, and with the first aggregation, evaluation or 1,024th
-    dispatch after two seconds of wall time; :meth:`flush` forces it. Existing tables are replaced.
-
-    Args:
-        folder: the run folder, whose lock the caller holds.
-        clients: number of clients in the population, for ``delay_max``.
-        columns: makes the columns of ``DISPATCHES``, (n,) each, of dispatches given to :meth:`append_dispatch`.
-
-    Raises:
-        UserError: the folder cannot be written to.
-    """
-
-    def __init__(
-        self, folder: RunFolder, *, clients: int, columns: Callable[[list[Any]], Columns]
-    ) -> None:
-        self.folder = folder
-        for table in TABLES:
-            folder.parquet(table.name).unlink(missing_ok=True)
-            folder.stream(table.name).unlink(missing_ok=True)
+    def __init__(self, stream: _Stream, columns: Callable[[list[Any]], Columns]) -> None:
+        self._stream = stream
         self._columns = columns
-        self._ended: list[Any] = []
+        self.ended: list[Any] = []
         # Codes of labels are bytes.
         self._buffer = {
             field.name: np.empty(BUFFER_ROWS, _TYPES.get(field.type, np.int8))
-            for field in DISPATCHES.schema
+            for field in stream.table.schema
         }
         self._count = 0
-        self._aggregates: list[Aggregate] = []
-        self._metrics: list[tuple[float, int, int, list[tuple[str, float]]]] = []
-        self._delays = _Delays(clients)
-        try:
-            self._streams = {
-                table.name: _Stream(folder.stream(table.name), table) for table in STREAMED
-            }
-        except OSError as error:
-            raise UserError(
-                f"cannot write to the run folder: {error.strerror}", where=str(folder.path)
-            ) from error
-        self._closed = False
-        self._flushed_at = time.monotonic()
 
-    def append_dispatch(self, ended: Any) -> None:
-        """Add one dispatch that has ended, in any order."""
-        self._ended.append(ended)
-        if len(self._ended) == _ROWS_AT_ONCE:
-            self._convert()
-            self._flush_if_due()
-
-    def append_dispatches(self, columns: Columns) -> None:
-        """Add many dispatches that have ended, by their columns.
-
-        ``outcome`` and ``cause`` hold the codes of :data:`~fedsim.runs.schema.LABELS`; ``cause``, ``staleness`` and
-        ``aggregated_version`` are -1 and times NaN if there is none.
-        """
+    def append(self, columns: Columns) -> None:
+        """Add rows by their columns."""
         rows = len(columns["dispatch_id"])
         taken = 0
         while taken < rows:
@@ -184,13 +146,107 @@ class RunWriter:
             taken += last - first
             self._count = last
             if last == BUFFER_ROWS:
-                self._write_dispatches()
+                self._write()
 
-    def _convert(self) -> None:
+    def convert(self) -> None:
         """Move the dispatches that have ended to the columns."""
-        if self._ended:
-            self.append_dispatches(self._columns(self._ended))
-            self._ended.clear()
+        if self.ended:
+            self.append(self._columns(self.ended))
+            self.ended.clear()
+
+    def flush(self) -> None:
+        """Write all rows."""
+        self.convert()
+        if self._count:
+            self._write()
+
+    def _write(self) -> None:
+        columns: list[Any] = []
+        for name, buffer in self._buffer.items():
+            column = _in_arrow(buffer[: self._count])
+            if name in LABELS:
+                codes = null_if_negative(column)
+                columns.append(pa.DictionaryArray.from_arrays(codes, pa.array(LABELS[name])))
+            elif name in _NULLABLE:
+                columns.append(null_if_negative(column))
+            else:
+                columns.append(pa.array(column))
+        self._stream.write(columns)
+        self._count = 0
+
+
+class RunWriter:
+    """Collects rows, writes them to Arrow streams as they arrive, and to Parquet files at the end, from memory.
+
+    Rows reach the disk every 65,536 dispatches, and with the first aggregation, evaluation or 1,024th
+    dispatch after two seconds of wall time; :meth:`flush` forces it. Existing tables are replaced.
+
+    Args:
+        folder: the run folder, whose lock the caller holds.
+        clients: number of clients in the population, for ``delay_max``.
+        columns: makes the columns of ``DISPATCHES``, (n,) each, of dispatches given to :meth:`append_dispatch`.
+        edge_columns: the same for :meth:`append_edge_dispatch`; None without edge servers. With them, ``clients`` is
+            their number.
+
+    Raises:
+        UserError: the folder cannot be written to.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        *,
+        clients: int,
+        columns: Callable[[list[Any]], Columns],
+        edge_columns: Callable[[list[Any]], Columns] | None = None,
+    ) -> None:
+        self.folder = folder
+        for table in TABLES:
+            folder.parquet(table.name).unlink(missing_ok=True)
+            folder.stream(table.name).unlink(missing_ok=True)
+        self._aggregates: list[Aggregate] = []
+        self._metrics: list[tuple[float, int, int, list[tuple[str, float]]]] = []
+        self._delays = _Delays(clients)
+        try:
+            tables: tuple[Table, ...] = STREAMED
+            if edge_columns is not None:
+                tables = (with_edge(DISPATCHES), AGGREGATIONS, METRICS, *STREAMED_OF_EDGES)
+            self._streams = {
+                table.name: _Stream(folder.stream(table.name), table) for table in tables
+            }
+        except OSError as error:
+            raise UserError(
+                f"cannot write to the run folder: {error.strerror}", where=str(folder.path)
+            ) from error
+        self._dispatches = _DispatchRows(self._streams["dispatches"], columns)
+        self._edge_dispatches = (
+            None
+            if edge_columns is None
+            else _DispatchRows(self._streams["edge_dispatches"], edge_columns)
+        )
+        self._closed = False
+        self._flushed_at = time.monotonic()
+
+    def append_dispatch(self, ended: Any) -> None:
+        """Add one dispatch that has ended, in any order."""
+        ended_so_far = self._dispatches.ended
+        ended_so_far.append(ended)
+        if len(ended_so_far) == _ROWS_AT_ONCE:
+            self._dispatches.convert()
+            self._flush_if_due()
+
+    def append_dispatches(self, columns: Columns) -> None:
+        """Add many dispatches that have ended, by their columns.
+
+        ``outcome`` and ``cause`` hold the codes of :data:`~fedsim.runs.schema.LABELS`; ``cause``, ``staleness`` and
+        ``aggregated_version`` are -1 and times NaN if there is none.
+        """
+        self._dispatches.append(columns)
+
+    def append_edge_dispatch(self, ended: Any) -> None:
+        """Add one dispatch to an edge server that has ended."""
+        assert self._edge_dispatches is not None
+        self._edge_dispatches.ended.append(ended)
 
     def append_aggregation(self, aggregate: Aggregate) -> None:
         """Add one server update; staleness and delay follow from its contributions."""
@@ -211,34 +267,23 @@ class RunWriter:
 
     def flush(self) -> None:
         """Pass everything collected to the operating system, so that it survives the end of this process."""
-        self._flush_dispatches()
+        self._dispatches.flush()
+        if self._edge_dispatches is not None:
+            self._edge_dispatches.flush()
         self._flush_aggregations()
         self._flush_metrics()
         self._flushed_at = time.monotonic()
 
-    def _flush_dispatches(self) -> None:
-        self._convert()
-        if self._count:
-            self._write_dispatches()
-
-    def _write_dispatches(self) -> None:
-        columns: list[Any] = []
-        for name, buffer in self._buffer.items():
-            column = _in_arrow(buffer[: self._count])
-            if name in LABELS:
-                codes = null_if_negative(column)
-                columns.append(pa.DictionaryArray.from_arrays(codes, pa.array(LABELS[name])))
-            elif name in _NULLABLE:
-                columns.append(null_if_negative(column))
-            else:
-                columns.append(pa.array(column))
-        self._streams["dispatches"].write(columns)
-        self._count = 0
-
     def _flush_aggregations(self) -> None:
         aggregates, self._aggregates = self._aggregates, []
-        if not aggregates:
-            return
+        for table, rows in (
+            (AGGREGATIONS, [one for one in aggregates if one.edge < 0]),
+            (EDGE_AGGREGATIONS, [one for one in aggregates if one.edge >= 0]),
+        ):
+            if rows:
+                self._write_aggregations(table, rows)
+
+    def _write_aggregations(self, table: Table, aggregates: list[Aggregate]) -> None:
         listed = [aggregate.contributions for aggregate in aggregates]
         numbers = np.fromiter(chain.from_iterable(chain.from_iterable(listed)), np.int64)
         ids, clients, staleness, _, drawn = numbers.reshape(-1, len(Contribution._fields)).T
@@ -252,14 +297,14 @@ class RunWriter:
             mean[filled] = np.add.reduceat(staleness, at) / sizes[filled]
             largest[filled] = np.maximum.reduceat(staleness, at)
             most_drawn[filled] = np.maximum.reduceat(drawn, at)
-        columns = {
+        columns: dict[str, Any] = {
             "version": versions,
             "time_s": [aggregate.time_s for aggregate in aggregates],
             "round": [aggregate.round for aggregate in aggregates],
             "contributors": sizes,
             "staleness_mean": mean,
             "staleness_max": null_if_negative(largest),
-            "delay_max": self._delays.after(versions, sizes, clients),
+            "edge": [aggregate.edge for aggregate in aggregates],
             "contributor_ids": pa.ListArray.from_arrays(
                 pa.array(np.append(starts, len(ids)), pa.int32()), pa.array(ids)
             ),
@@ -272,7 +317,9 @@ class RunWriter:
                 for aggregate in aggregates
             ],
         }
-        self._write(AGGREGATIONS, columns)
+        if table is AGGREGATIONS:
+            columns["delay_max"] = self._delays.after(versions, sizes, clients)
+        self._write(table, columns)
 
     def _flush_metrics(self) -> None:
         rows, self._metrics = self._metrics, []

@@ -194,6 +194,81 @@ class WireCompression(Parameters):
     it received with its last update that was used, or else the initial model. The first download is complete."""
 
 
+class EdgeColumn(Parameters):
+    """Edge servers by a column of the trace: clients with the same value share one."""
+
+    name: Literal["column"]
+    """column"""
+    column: str
+    """Column of the trace's ``devices`` table."""
+
+
+class EdgeFile(Parameters):
+    """Edge servers by a file."""
+
+    name: Literal["file"]
+    """file"""
+    path: Path
+    """CSV file with the columns client (its number) and edge (name or number of its edge server)."""
+
+
+class EdgePower(Parameters):
+    """Power of an edge server while it works for the cloud, above idle."""
+
+    download_w: float = Field(default=0.0, ge=0)
+    """Watts while it receives the model of the cloud."""
+    rounds_w: float = Field(default=0.0, ge=0)
+    """Watts while it does rounds with its clients."""
+    upload_w: float = Field(default=0.0, ge=0)
+    """Watts while it sends its update to the cloud."""
+
+
+class Edges(Parameters):
+    """Edge servers between the clients and the cloud.
+
+    Each serves its clients by a schedule and a selection of its own, and works for the cloud as a client does.
+    """
+
+    count: int | None = Field(default=None, ge=1)
+    """Number of edge servers, for members ``in_order`` and ``random``."""
+    members: Literal["in_order", "random"] | EdgeColumn | EdgeFile = "in_order"
+    """The clients of each edge server: equal numbers of consecutive clients (``in_order``), or of clients drawn at
+    random (``random``); by a column of the ``devices`` table of the trace, such as ``{name: column, column: group}``;
+    or by a CSV file with the columns client and edge, such as ``{name: file, path: edges.csv}``."""
+    rounds: int = Field(default=1, ge=1)
+    """Rounds of an edge server per dispatch of the cloud; its versions if its schedule has no rounds."""
+    method: Annotated[Part[Any], OfKind("method", "fedavg")] = BY_DEFAULT
+    """The method of clients and edge servers. That of the cloud, ``server.method``, aggregates the changes of edge
+    servers' models."""
+    selection: Annotated[Part[Any], OfKind("selection", "uniform")] = BY_DEFAULT
+    """Which clients of an edge server get work."""
+    schedule: Annotated[Part[Any], OfKind("schedule", "sync")] = BY_DEFAULT
+    """When an edge server dispatches, waits, cuts and aggregates."""
+    aggregation_time: Duration = 0.0
+    """Duration of an aggregation at an edge server."""
+    partial_work: Literal["drop", "send"] = "drop"
+    """An edge server that expects to miss the deadline of the cloud continues (``drop``), or sends its model after
+    fewer rounds (``send``); it expects a round to take as long as the one before, and always does one."""
+    trace: Path | None = None
+    """Trace bundle of the edge servers: edge server i is device i."""
+    network: Annotated[Part[Any], OfKind("network", "static")] = BY_DEFAULT
+    """Links between edge servers and the cloud (the backhaul), as ``devices.network``."""
+    availability: Annotated[Part[Any], OfKind("availability", "always")] = BY_DEFAULT
+    """When edge servers are up, as ``devices.availability``."""
+    power: EdgePower = EdgePower()
+    """Power of the edge servers, for ``energy_j`` in ``edge_dispatches``."""
+
+    @model_validator(mode="after")
+    def _counts(self) -> Edges:
+        if isinstance(self.members, str) != (self.count is not None):
+            raise ValueError(
+                "give count, the number of edge servers"
+                if self.count is None
+                else "leave out count: the column or the file says how many edge servers there are"
+            )
+        return self
+
+
 class Server(Parameters):
     """The server's method, selection and schedule."""
 
@@ -223,6 +298,18 @@ class Server(Parameters):
     transfer: Literal["changed", "all"] = "changed"
     """Content of a transfer if the model has frozen parameters or constant buffers: only what training changes, and the
     rest once, with a client's first dispatch (``changed``); or the whole model, in both directions (``all``)."""
+    edges: Edges | None = None
+    """Edge servers between the clients and this server, which is then the cloud: its method, selection and schedule
+    concern edge servers. By default there are none."""
+
+    @property
+    def of_devices(self) -> Server:
+        """The section of the servers that dispatch to the clients: the edge servers, or else this server."""
+        edges = self.edges
+        if edges is None:
+            return self
+        names = ("method", "selection", "schedule", "aggregation_time")
+        return self.model_copy(update={name: getattr(edges, name) for name in names})
 
 
 class Stop(Parameters):

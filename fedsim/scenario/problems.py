@@ -196,8 +196,6 @@ def _translate(entry: _Entry) -> Problem:
         example = f"{1 + float(example):g} for {shown(value)} more".replace("'", "")
     if kind == "list_type" and isinstance(value, int | float | str):
         example = f"[{shown(value)}]"
-        if path[-1] == "seeds":
-            example += " for this seed, or [0, 1, 2] for three"
     is_number = kind.startswith(("float", "int"))
     hint = f"write {example}" if example else without_comma(value) if is_number else ""
     return Problem(path, message, hint or None)

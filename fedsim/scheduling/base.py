@@ -28,20 +28,23 @@ class Dispatch:
 
     Attributes:
         dispatch_id: number in order of dispatching, from 0.
-        client: the client.
+        client: the client, as its server numbers its clients.
         sequence: number of earlier dispatches of this client.
         version: model version handed out.
         round: its round; the version if the schedule has no rounds.
         steps: local steps assigned.
         dispatched_ns: when it was handed out.
+        client_id: the client, as the run numbers its clients; the same unless it belongs to an edge server.
+        edge: the edge server that dispatched it; -1 if it was the only server, or the cloud.
+        adopted: models that its edge server had received from the cloud; 0 without edge servers.
         arrived_ns: when its update arrived; -1 before.
         steps_done: local steps that the update contains; 0 before it arrived.
         staleness: versions created between dispatch and arrival; 0 before it arrived.
         multiplicity: number of times the client was drawn, above 1 only with replacement; the client works only once.
         open: whether it has no outcome yet.
         used: whether its update has entered an aggregation.
-        in_full: whether the client downloads as if for the first time: its method continues local models, and it has
-            not finished its work in the round before; or downloads are differences, and none of its updates was used.
+        rejoins: whether the client, whose method continues local models, has not finished its work in the round before,
+            so that it gets the whole model.
         free_ns: end of the local steps of the client's previous dispatch, if its method works ahead and the client has
             been online since; -1 otherwise.
     """
@@ -53,13 +56,16 @@ class Dispatch:
     round: int
     steps: int
     dispatched_ns: int
+    client_id: int
+    edge: int = -1
+    adopted: int = 0
     arrived_ns: int = field(default=-1, init=False)
     steps_done: int = field(default=0, init=False)
     staleness: int = field(default=0, init=False)
     multiplicity: int = field(default=1, init=False)
     open: bool = field(default=True, init=False)
     used: bool = field(default=False, init=False)
-    in_full: bool = field(default=False, init=False)
+    rejoins: bool = field(default=False, init=False)
     free_ns: int = field(default=-1, init=False)
 
 
@@ -101,7 +107,8 @@ class ServerPort(Protocol):
 
     @property
     def busy_until_ns(self) -> int:
-        """When the server finishes its last aggregation; it dispatches no work before then."""
+        """When the server finishes its last aggregation; it dispatches no work before then. NEVER while an edge server
+        waits for a model of the cloud: what it is to :meth:`call_at` then is called when it has one."""
         ...
 
     def stream(self, purpose: Purpose, *keys: int) -> Stream:

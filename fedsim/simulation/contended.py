@@ -1,12 +1,18 @@
-"""Dispatches on shared links as events: transfers are flows whose rates change as others start and end."""
+"""Dispatches as events, whose course is not known in advance.
+
+On shared links transfers are flows, whose rates change as others start and end; and rounds of edge servers take as long
+as their clients need.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from typing_extensions import override
 
+from fedsim.network.base import Network
 from fedsim.network.shared import SharedNetwork
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.engine import (
@@ -16,21 +22,25 @@ from fedsim.simulation.engine import (
     Engine,
     ScheduledCall,
 )
-from fedsim.simulation.life import Activity, Life, LocalSteps, Plan, Reached, Transfer
+from fedsim.simulation.life import Activity, EdgeRounds, Life, LocalSteps, Plan, Reached, Transfer
 from fedsim.simulation.plan import Dispatches, OnEnd
-from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending
+
+MakeLife = Callable[[Dispatch, int | None, int], Life]
+"""Makes the life of a dispatch from its deadline and the time at which its client goes offline."""
 
 
 @dataclass(slots=True, eq=False)
 class _UnderWay:
-    """A dispatch under way, and its current activity: a transfer, a timed call, or both."""
+    """A dispatch under way, and its current activity: a transfer, rounds of an edge server, a timed call, or two of
+    these."""
 
     dispatch: Dispatch
     life: Life
     story: Generator[Activity, Reached, None]
     ended: bool = False
+    rounds: EdgeRounds | None = None
     transfer_id: int = -1
     call: ScheduledCall | None = None
 
@@ -41,35 +51,37 @@ class _UnderWay:
             self.call = None
 
 
-class ContendedDispatches(Dispatches):
-    """Dispatches whose transfers share links: a transfer is a flow, every other activity a timed call.
+class LiveDispatches(Dispatches):
+    """Dispatches whose stories advance with the events of their activities.
 
-    ``on_end`` is called when a dispatch ends by itself.
+    Args:
+        engine: simulated time.
+        life: makes the life of a dispatch.
+        on_end: called when a dispatch ends by itself.
     """
 
     def __init__(
         self,
         engine: Engine,
-        workload_of: Callable[[Dispatch], Workload],
-        network: SharedNetwork,
+        life: MakeLife,
         on_end: OnEnd,
     ) -> None:
         self._engine = engine
-        self._workload_of = workload_of
-        self._network = network
+        self._life = life
         self._on_end = on_end
         self._under_way: dict[int, _UnderWay] = {}
-        self._of_transfer: dict[int, _UnderWay] = {}
-        self._transfers = 0
-        self._next_flow: ScheduledCall | None = None
-        self._next_flow_ns = NEVER
-        self._settling = False
-        # Other traffic may be under way from the start.
-        self._settle()
+
+    @abstractmethod
+    def _start_transfer(self, one: _UnderWay, transfer: Transfer) -> None:
+        """Start a transfer, at whose end the dispatch is to :meth:`_advance`."""
+
+    @abstractmethod
+    def _stop_transfer(self, one: _UnderWay) -> float:
+        """Stop the transfer of a dispatch; returns the bytes moved."""
 
     @override
     def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
-        life = Life(self._workload_of(dispatch), dispatch, deadline_ns, online_until_ns)
+        life = self._life(dispatch, deadline_ns, online_until_ns)
         self._under_way[dispatch.dispatch_id] = one = _UnderWay(dispatch, life, life.story())
         self._advance(one, None)
 
@@ -86,8 +98,6 @@ class ContendedDispatches(Dispatches):
                 one.ended = True
         return one.life.plan()._replace(ending=Ending.STOPPED)
 
-    # -- one dispatch ---------------------------------------------------------------------------------------------
-
     def _advance(self, one: _UnderWay, reached: Reached | None) -> None:
         """Begin the next activity of a dispatch, or end the dispatch."""
         now, dispatch = self._engine.now_ns, one.dispatch
@@ -103,18 +113,21 @@ class ContendedDispatches(Dispatches):
             return
         order = None
         if type(activity) is Transfer:
-            self._transfers += 1
-            one.transfer_id = self._transfers
-            self._of_transfer[one.transfer_id] = one
-            self._network.start_transfer(
-                one.transfer_id, dispatch.client, activity.direction, activity.size_bytes, now
-            )
-            self._settle()
+            self._start_transfer(one, activity)
             order = LEAVING_ORDER + dispatch.dispatch_id
         elif type(activity) is LocalSteps:
             order = dispatch.dispatch_id
+        elif type(activity) is EdgeRounds:
+            order = LEAVING_ORDER + dispatch.dispatch_id
+            one.rounds = activity
+            activity.begin(lambda: self._rounds_end(one))
         if activity.until_ns < NEVER:
             one.call = self._engine.call_at(activity.until_ns, lambda: self._time_is_up(one), order)
+
+    def _rounds_end(self, one: _UnderWay) -> None:
+        one.rounds = None
+        one.cancel_call()
+        self._advance(one, (self._engine.now_ns, None))
 
     def _time_is_up(self, one: _UnderWay) -> None:
         self._advance(one, (self._engine.now_ns, self._leave_activity(one)))
@@ -122,17 +135,60 @@ class ContendedDispatches(Dispatches):
     def _leave_activity(self, one: _UnderWay) -> float | None:
         """Interrupt the current activity of a dispatch; returns the bytes moved if it is a transfer."""
         one.cancel_call()
+        if one.rounds is not None:
+            rounds, one.rounds = one.rounds, None
+            rounds.abandon()
         if one.transfer_id < 0:
             return None
-        moved = self._network.cancel(one.transfer_id, self._engine.now_ns)
-        del self._of_transfer[one.transfer_id]
+        moved = self._stop_transfer(one)
         one.transfer_id = -1
-        self._settle()
         return moved
 
     def _end(self, one: _UnderWay) -> None:
         del self._under_way[one.dispatch.dispatch_id]
         self._on_end(one.dispatch, one.life.plan())
+
+
+class ContendedDispatches(LiveDispatches):
+    """Dispatches whose transfers share links: a transfer is a flow, every other activity a timed call."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        network: SharedNetwork,
+        on_end: OnEnd,
+        life: MakeLife,
+    ) -> None:
+        super().__init__(engine, life, on_end)
+        self._network = network
+        self._of_transfer: dict[int, _UnderWay] = {}
+        self._transfers = 0
+        self._next_flow: ScheduledCall | None = None
+        self._next_flow_ns = NEVER
+        self._settling = False
+        # Other traffic may be under way from the start.
+        self._settle()
+
+    @override
+    def _start_transfer(self, one: _UnderWay, transfer: Transfer) -> None:
+        self._transfers += 1
+        one.transfer_id = self._transfers
+        self._of_transfer[one.transfer_id] = one
+        self._network.start_transfer(
+            one.transfer_id,
+            one.dispatch.client_id,
+            transfer.direction,
+            transfer.size_bytes,
+            self._engine.now_ns,
+        )
+        self._settle()
+
+    @override
+    def _stop_transfer(self, one: _UnderWay) -> float:
+        moved = self._network.cancel(one.transfer_id, self._engine.now_ns)
+        del self._of_transfer[one.transfer_id]
+        self._settle()
+        return moved
 
     # -- flows ----------------------------------------------------------------------------------------------------
 
@@ -163,3 +219,53 @@ class ContendedDispatches(Dispatches):
             one.cancel_call()
             self._advance(one, (now, None))
         self._settle()
+
+
+class TimedDispatches(LiveDispatches):
+    """Dispatches on links that are not shared: a transfer is a timed call, too."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        network: Network,
+        on_end: OnEnd,
+        life: MakeLife,
+    ) -> None:
+        super().__init__(engine, life, on_end)
+        self._network = network
+        # By number of the dispatch: its transfer, when it began, and the call at its end.
+        self._transfers: dict[int, tuple[Transfer, int, ScheduledCall | None]] = {}
+
+    @override
+    def _start_transfer(self, one: _UnderWay, transfer: Transfer) -> None:
+        dispatch, now = one.dispatch, self._engine.now_ns
+        one.transfer_id = dispatch.dispatch_id
+        end_ns = self._network.transfer_end_ns(
+            dispatch.client_id, transfer.direction, transfer.size_bytes, now, dispatch.sequence
+        )
+        call = None
+        if end_ns < NEVER:
+            order = dispatch.dispatch_id
+            call = self._engine.call_at(end_ns, lambda: self._transfer_ends(one), order)
+        self._transfers[one.transfer_id] = transfer, now, call
+
+    def _transfer_ends(self, one: _UnderWay) -> None:
+        del self._transfers[one.transfer_id]
+        one.transfer_id = -1
+        one.cancel_call()
+        self._advance(one, (self._engine.now_ns, None))
+
+    @override
+    def _stop_transfer(self, one: _UnderWay) -> float:
+        transfer, began_ns, call = self._transfers.pop(one.transfer_id)
+        if call is not None:
+            call.cancel()
+        dispatch = one.dispatch
+        return self._network.bytes_by(
+            dispatch.client_id,
+            transfer.direction,
+            transfer.size_bytes,
+            began_ns,
+            self._engine.now_ns,
+            dispatch.sequence,
+        )

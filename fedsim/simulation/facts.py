@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fedsim.devices.population import Population
 from fedsim.randomness import Purpose, Stream
 from fedsim.scheduling.base import Schedule, Selection, ServerPort
+from fedsim.traces.availability import AvailabilityIndex
 from fedsim.units import NS_PER_S
 
 
@@ -47,12 +48,21 @@ class Clients:
         samples: training samples per client, (N,).
         work: work per dispatch.
         expected_duration_s: duration of a client's full workload at nominal speed and rates.
+        members: the clients that belong to one edge server, by number, (M,); None for all.
+        availability_of_members: when these are online; None for all clients.
     """
 
     population: Population
     samples: npt.NDArray[np.int64]
     work: Work
     expected_duration_s: Callable[[int], float]
+    members: npt.NDArray[np.int64] | None = None
+    availability_of_members: AvailabilityIndex | None = None
+
+    @property
+    def availability(self) -> AvailabilityIndex:
+        """When each client of the server is online."""
+        return self.availability_of_members or self.population.availability
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +92,25 @@ class Facts:
     """The part of :class:`fedsim.scheduling.base.ServerPort` that is known before the first event."""
 
     def __init__(self, clients: Clients, rules: Rules, seed: int) -> None:
-        self.clients = clients.population.clients
-        self.samples = clients.samples
-        self.default_steps = clients.work.nominal_steps(clients.population.compute.step_s)
+        members = slice(None) if clients.members is None else clients.members
+        work, self._step_s = clients.work, clients.population.compute.step_s[members]
+        self.samples = clients.samples[members]
+        self.clients = len(self.samples)
+        self.default_steps = Work(work.steps[members], work.time_budget_ns).nominal_steps(
+            self._step_s
+        )
         self.has_prologue = rules.has_prologue
         self.prologue_updates = rules.prologue_updates
         self.detects_failures = rules.failure_detection_ns is not None
-        self._expected_duration_s = clients.expected_duration_s
-        self._step_s = clients.population.compute.step_s
+        self._clients = clients
         self._seed = seed
 
     def expected_duration_s(self, client: int) -> float:
         """Duration of a client's full workload at nominal speed and rates."""
-        return self._expected_duration_s(client)
+        members = self._clients.members
+        return self._clients.expected_duration_s(
+            client if members is None else int(members[client])
+        )
 
     def step_s(self, client: int) -> float:
         """Duration of a client's local step at its nominal speed."""

@@ -64,7 +64,8 @@ class HandOuts:
         prepare: called with clients that will probably be given work soon.
 
     Attributes:
-        busy_until_ns: nothing is handed out before this time; set when an aggregation takes time.
+        busy_until_ns: nothing is handed out before this time; set when an aggregation takes time, and NEVER while the
+            server is paused.
     """
 
     def __init__(
@@ -168,6 +169,8 @@ class HandOuts:
                     waiting.on_dispatched,
                 )
                 return
+        if self.busy_until_ns >= NEVER:
+            return  # resume() tries again
         due_ns = self._availability.next_online(client, max(now, self.busy_until_ns))
         if due_ns < NEVER:
             self._set_timer(waiting, due_ns)
@@ -188,6 +191,19 @@ class HandOuts:
         self._at_work[client] = False
         self._is_engaged[client] = client in self._waiting
 
+    def resume(self) -> None:
+        """Hand out waiting work again after a pause, in which :attr:`busy_until_ns` was NEVER."""
+        self.busy_until_ns = 0
+        for waiting in self._waiting.values():
+            if not waiting.has_timer:
+                self._set_timer(waiting, self._clock.now)
+
+    def forget(self) -> None:
+        """Withdraw all work that has not been handed out, and forget the callers that wait for a client."""
+        for waiting in list(self._waiting.values()):
+            self.take_back(waiting)
+        self._callbacks.clear()
+
     # -- waiting for clients --------------------------------------------------------------------------------------
 
     def call_when_available(self, callback: Callable[[], None]) -> None:
@@ -207,7 +223,7 @@ class HandOuts:
         if self._waiting:
             waiting = self._waiting.get(client)
             # Work assigned at this very end has its own timer, and keeps its position among the others.
-            if waiting is not None and not waiting.has_timer:
+            if waiting is not None and not waiting.has_timer and self.busy_until_ns < NEVER:
                 self._set_timer(waiting, self._clock.now)
         if self._callbacks and not self._wake_due:
             self._wake_due = True

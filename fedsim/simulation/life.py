@@ -1,14 +1,14 @@
 """The life of a dispatch: :meth:`Life.story` defines what happens to it, and is read from top to bottom.
 
-Simulated time passes only in the three activities that a life yields: transfers, local steps, and waiting offline. Its
-runner sends back the instant at which each activity ended. :class:`fedsim.simulation.plan.Planner` runs a life at once,
-in closed form, if links are not shared; :class:`fedsim.simulation.contended.ContendedDispatches` runs it with events if
-links are shared.
+Simulated time passes only in the activities that a life yields: transfers, local steps (or the rounds of an edge
+server, :mod:`fedsim.simulation.edges`), and waiting offline. Its runner sends back the instant at which each activity
+ended. :class:`fedsim.simulation.plan.Planner` runs a life at once, in closed form, if links are not shared;
+:mod:`fedsim.simulation.contended` runs it with events if they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -40,7 +40,18 @@ class Offline(NamedTuple):
     until_ns: int
 
 
-Activity = Transfer | LocalSteps | Offline
+class EdgeRounds(NamedTuple):
+    """Rounds of an edge server, until they are done; interrupted at ``until_ns``.
+
+    ``begin`` starts them and takes a function to be called when they are done; ``abandon`` interrupts them.
+    """
+
+    until_ns: int
+    begin: Callable[[Callable[[], None]], None]
+    abandon: Callable[[], None]
+
+
+Activity = Transfer | LocalSteps | Offline | EdgeRounds
 Reached = tuple[int, float | None]
 """When an activity ended, and the bytes that a transfer had moved if it was interrupted; None if it was completed."""
 
@@ -100,13 +111,13 @@ class Life:
 
     def __post_init__(self) -> None:
         self.now_ns = self.dispatch.dispatched_ns
-        self._battery = self.workload.battery(self.dispatch.client)
+        self._battery = self.workload.battery(self.dispatch.client_id)
 
     def story(self) -> Generator[Activity, Reached, None]:
         """The activities of the dispatch, in order; after the last one, the dispatch has arrived, been dropped or been
         stopped."""
         workload, dispatch = self.workload, self.dispatch
-        client, sequence = dispatch.client, dispatch.sequence
+        client, sequence = dispatch.client_id, dispatch.sequence
 
         # Step 1. Download the model.
         if not (yield from self._transfer(Direction.DOWN, workload.bytes_down)):
@@ -201,12 +212,12 @@ class Life:
             self.ending = Ending.OFFLINE
             return False
         availability = self.workload.population.availability
-        back_ns = availability.next_online(self.dispatch.client, self.now_ns)
+        back_ns = availability.next_online(self.dispatch.client_id, self.now_ns)
         if back_ns > self.now_ns:
             self.now_ns, _ = yield Offline(min(back_ns, self.stop_ns))
             if self.now_ns >= self.stop_ns:
                 return False
-        self.online_until_ns = availability.online_until(self.dispatch.client, self.now_ns)
+        self.online_until_ns = availability.online_until(self.dispatch.client_id, self.now_ns)
         return True
 
     def plan(self) -> Plan:
@@ -225,3 +236,12 @@ class Life:
             self.compute_ns,
             upload_ns,
         )
+
+
+def lives(
+    workload_of: Callable[[Dispatch], Workload],
+) -> Callable[[Dispatch, int | None, int], Life]:
+    """A function that makes the life of a dispatch from its deadline and the time at which its client goes offline."""
+    return lambda dispatch, deadline_ns, online_until_ns: Life(
+        workload_of(dispatch), dispatch, deadline_ns, online_until_ns
+    )

@@ -46,6 +46,11 @@ class Dispatches(Protocol):
         """
         ...
 
+    def of_edge(self, edge: int) -> list[Dispatch]:
+        """The dispatches of an edge server that are under way, in order of dispatching."""
+        under_way = (self._under_way[number].dispatch for number in sorted(self._under_way))
+        return [dispatch for dispatch in under_way if dispatch.edge == edge]
+
     def stop_all(self) -> Iterator[tuple[Dispatch, Plan]]:
         """Stop all dispatches under way, in order of dispatching."""
         for dispatch_id in sorted(self._under_way):
@@ -94,7 +99,7 @@ class Planner:
             deadline_ns: latest useful arrival, if one was announced.
             online_until_ns: when the client goes offline.
         """
-        client, start_ns = dispatch.client, dispatch.dispatched_ns
+        client, start_ns = dispatch.client_id, dispatch.dispatched_ns
         phases = self._phases
         if phases is not None:
             at = client * 3
@@ -137,7 +142,7 @@ class Planner:
     ) -> tuple[int, int, int, int]:
         """Ends of the three phases, and local steps; the last end is ``_BEYOND`` if the dispatch is disturbed."""
         workload, network, compute = self._workload, self._network, self._compute
-        client, sequence = dispatch.client, dispatch.sequence
+        client, sequence = dispatch.client_id, dispatch.sequence
         start_ns, steps = dispatch.dispatched_ns, dispatch.steps
         disturbed = -1, -1, _BEYOND, 0
         if dispatch.free_ns >= 0:
@@ -170,7 +175,7 @@ class Planner:
     def live(self, dispatch: Dispatch, deadline_ns: int | None, stop_ns: int = NEVER) -> Plan:
         """Run a dispatch's :class:`fedsim.simulation.life.Life` in closed form, up to ``stop_ns``; see :meth:`plan`."""
         network = self._network
-        client, sequence = dispatch.client, dispatch.sequence
+        client, sequence = dispatch.client_id, dispatch.sequence
         availability = self._workload.population.availability
         online_until_ns = availability.online_until(client, dispatch.dispatched_ns)
         life = Life(self._workload, dispatch, deadline_ns, online_until_ns, stop_ns)

@@ -23,7 +23,7 @@ _FROM_DISPATCH: dict[str, Callable[[Any], int]] = {
     column: attrgetter(attribute)
     for column, attribute in {
         "dispatch_id": "dispatch_id",
-        "client_id": "client",
+        "client_id": "client_id",
         "version": "version",
         "round": "round",
         "dispatched_s": "dispatched_ns",
@@ -46,6 +46,8 @@ def dispatch_columns(power: Power, ended: Sequence[Ended]) -> dict[str, Column]:
         name: np.fromiter(map(read, dispatches), np.int64, count)
         for name, read in _FROM_DISPATCH.items()
     }
+    if dispatches[0].edge >= 0:
+        columns["edge"] = np.fromiter((dispatch.edge for dispatch in dispatches), np.int64, count)
     outcome, version, group, now_ns = (np.fromiter(mark, np.int64, count) for mark in marks)
     end_ns, endings, downloaded, computed, steps_done, down, up, *work = zip(*plans, strict=True)
     work_ns = np.array(work, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The server of the simulation, and the story of a round, or of a version.
+"""A server of the simulation, and the story of a round, or of a version.
 
 The methods of :class:`Server` are in the order of what happens:
 
@@ -6,7 +6,7 @@ The methods of :class:`Server` are in the order of what happens:
 2. A client that is online starts the work (:mod:`fedsim.simulation.life`).
 3. The dispatch ends: its update arrives, its client fails, or the schedule cuts it.
 4. The schedule discards updates, or aggregates them into the next version, and closes the round.
-5. The version is evaluated if an evaluation is due.
+5. The version is evaluated if an evaluation is due (:mod:`fedsim.simulation.simulation`).
 
 The schedule (:mod:`fedsim.scheduling.schedules`) decides *when* a step happens, and the selection
 (:mod:`fedsim.scheduling.selections`) *which clients* it concerns. Both act through the server.
@@ -15,28 +15,21 @@ The schedule (:mod:`fedsim.scheduling.schedules`) decides *when* a step happens,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
 from fedsim.errors import UserError
-from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort, Timer
-from fedsim.simulation.contended import ContendedDispatches
 from fedsim.simulation.contract import check_draws
-from fedsim.simulation.energy import EnergyUse
-from fedsim.simulation.engine import LEAVING_ORDER, Engine
-from fedsim.simulation.evaluations import Evaluations, EvaluationTimes
 from fedsim.simulation.facts import Clients, Facts, Rules
 from fedsim.simulation.handouts import HandOuts
+from fedsim.simulation.level import Level
 from fedsim.simulation.life import Plan
-from fedsim.simulation.plan import Dispatches, PlannedDispatches
-from fedsim.simulation.stall import ROUNDS_AT_ONCE, stalled, stalled_after, standstill
-from fedsim.simulation.updates import Recorder, Updates
-from fedsim.simulation.workload import Workloads
+from fedsim.simulation.stall import ROUNDS_AT_ONCE, standstill
 from fedsim.vocabulary.formatting import format_count
 from fedsim.vocabulary.outcomes import Ending, Outcome
 from fedsim.vocabulary.timeline import LearningPlane
@@ -45,39 +38,32 @@ from fedsim.vocabulary.timeline import LearningPlane
 _ARRIVED = Ending.ARRIVED
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """When a run ends: at the first of these limits; see the scenario's ``stop``.
+class Above(Protocol):
+    """What a server reports to: the run, or for an edge server the cloud."""
 
-    Attributes:
-        until_ns: simulated time.
-        rounds: rounds closed.
-        dispatches: dispatches handed out.
-        arrivals: updates received.
-        stalled_after: dispatches without an aggregated update, after which the run fails; None for the default.
-    """
+    def on_version(self, version: int, round_: int, dispatches: Sequence[Dispatch]) -> None:
+        """Note a version made of the updates of these dispatches."""
 
-    until_ns: int | None = None
-    rounds: int | None = None
-    dispatches: int | None = None
-    arrivals: int | None = None
-    stalled_after: int | None = None
+    def on_round(self, round_: int) -> None:
+        """Note that a round has closed."""
+
+    def ends_after(self, rounds: int) -> bool:
+        """Whether the run ends when the server has closed so many rounds; versions count if its schedule has none."""
+        ...
 
 
 class Server(Facts, ServerPort):
-    """The server of one run.
+    """One server.
 
     Args:
-        clients, workloads, rules, limits, evaluations, seed: the scenario.
-        plane: executes the timeline; None for timing-only runs.
-        recorder: takes the rows.
-        on_progress: called after every server update.
+        level: its clients, and what it shares with the other servers that dispatch to them.
+        clients, rules, seed: the clients that are its own, its rules, and the seed of its draws.
+        above: what it reports to.
+        edge: number of the edge server; -1 if it is the only server, or the cloud.
 
     Attributes:
-        dispatched: dispatches handed out so far.
-        arrived: updates received so far.
+        adopted: models that it has received from the cloud.
         empty_draws: how often a user's selection has drawn nobody although clients were available.
-        ran_out: whether the run ended before its limits, because no event was left.
 
     Raises:
         UserError: schedule or selection refuse their parameters.
@@ -85,74 +71,50 @@ class Server(Facts, ServerPort):
 
     def __init__(
         self,
+        level: Level,
         clients: Clients,
-        workloads: Workloads,
         rules: Rules,
-        limits: Limits,
-        evaluations: EvaluationTimes,
-        plane: LearningPlane | None,
-        recorder: Recorder,
+        above: Above,
         *,
         seed: int,
-        on_progress: Callable[[], None] | None = None,
+        edge: int = -1,
     ) -> None:
         super().__init__(clients, rules, seed)
-        population = clients.population
-        self.version = self.round = self.dispatched = self.arrived = self.empty_draws = 0
+        population = level.population
+        self.edge = edge
+        self.version = self.round = self.adopted = self.empty_draws = 0
+        self._level = level
+        self._above = above
         self._population = population
+        self._availability = clients.availability
         self._rules = rules
-        self._time_budget_ns = clients.work.time_budget_ns
-        steps = clients.work.steps
-        self._same_steps = int(steps[0]) if steps.min() == steps.max() else None
-        self._sequences = [0] * population.clients
-        self._continues = workloads.continues
-        # Clients that have something from which a download can differ; None if downloads do not depend on it.
-        self._known: set[int] | None = set() if workloads.differs else None
-        # Version of, and end of the local steps in, each client's last dispatch whose steps it has done.
-        self._finished: dict[int, tuple[int, int]] = {}
-        self._limits = limits
-        self._last_dispatch = -1 if limits.dispatches is None else limits.dispatches
-        self._last_arrival = -1 if limits.arrivals is None else limits.arrivals
-        self._failures = workloads.usual[0].failures
-        self._stalled_after = stalled_after(limits.stalled_after, population.clients)
-        # A clock that stands still for so many dispatches will not move again.
-        self._standstill_after = stalled_after(None, population.clients)
-        self._clock_check, self._clock_ns = self._standstill_after, 0
-        self._stall_check = min(self._stalled_after, self._clock_check)
+        # The numbers of the clients in the run, if they differ from those at this server.
+        self._ids = None if clients.members is None else clients.members.tolist()
+        self._time_budget_ns = level.time_budget_ns
+        self._same_steps = level.same_steps
+        self._sequences = level.sequences
+        self._continues = level.continues
+        self._finished = level.finished
         self._round_check, self._round_ns = ROUNDS_AT_ONCE, 0
-        self._dispatched_at_aggregation = 0
         # Dispatches that were dropped, which the server has not noticed.
         self._undetected: set[int] = set()
         # The last round has closed, and the run ends after the other ends of dispatches of this instant.
         self._is_over = False
-        self.ran_out = False
-        self._plane = plane
-        self._on_progress = on_progress
-        self._engine = engine = Engine()
+        self._plane = level.plane
+        self._engine = engine = level.engine
         self._clock = engine.clock
-        self._energy = EnergyUse(population.power)
-        self._batteries = population.batteries
-        self._updates = Updates(
-            recorder,
-            plane,
-            trains_lost_work=rules.trains_lost_work,
-            has_prologue=rules.has_prologue,
-        )
-        self._evaluations = Evaluations(evaluations, engine, plane)
+        self._energy = level.energy
+        self._batteries = level.batteries
+        self._updates = level.updates
+        self._dispatches = level.dispatches
         self._handouts = HandOuts(
             engine,
-            population.availability,
+            self._availability,
             self.stream(Purpose.SELECTION),
             self._hand_out,
             lambda: self._selection.next_change_ns(),
-            is_patient=limits.until_ns is not None,
+            is_patient=level.is_patient,
             prepare=self._prepare if population.compute.draws else None,
-        )
-        network = population.network
-        self._dispatches: Dispatches = (
-            ContendedDispatches(engine, workloads.of, network, self._on_end)
-            if isinstance(network, SharedNetwork)
-            else PlannedDispatches(engine, workloads, self._on_end)
         )
         self._selection = rules.selection(self)
         check_draws(self._selection, self.clients, self._count_empty_draw)
@@ -161,17 +123,11 @@ class Server(Facts, ServerPort):
         self._selection_counts = kind.multiplicity is not Selection.multiplicity
         self._selection_listens = kind.on_arrival is not Selection.on_arrival
         self._schedule = rules.schedule(self, self._selection)
+        level.servers.append(self)
 
-    def run(self) -> None:
-        """Simulate from time 0 until a limit is met or no event is left."""
-        self._evaluations.start()
+    def start(self) -> None:
+        """Start the schedule."""
         self._schedule.start()
-        self._engine.run(self._limits.until_ns)
-        self.ran_out = not self._engine.stopped
-        now = self._clock.now
-        for dispatch, plan in [*self._dispatches.stop_all(), *self._updates.held.items()]:
-            self._updates.close(dispatch, plan, Outcome.UNFINISHED, now)
-        self._evaluations.finish()
 
     def _count_empty_draw(self) -> None:
         self.empty_draws += 1
@@ -180,7 +136,7 @@ class Server(Facts, ServerPort):
 
     @override
     def is_online(self, client: int) -> bool:
-        return self._population.availability.is_online(client, self._clock.now)
+        return self._availability.is_online(client, self._clock.now)
 
     @override
     def is_busy(self, client: int) -> bool:
@@ -220,85 +176,77 @@ class Server(Facts, ServerPort):
         deadline_ns: int | None,
         on_dispatched: Callable[[Dispatch], None] | None,
     ) -> None:
-        dispatch_id = self.dispatched
-        if dispatch_id == self._last_dispatch:
+        level = self._level
+        dispatch_id = level.dispatched
+        if dispatch_id == level.last_dispatch:
             return
-        if dispatch_id == self._stall_check:
-            self._check_progress()
-        sequence = self._sequences[client]
-        self._sequences[client] = sequence + 1
+        if dispatch_id == level.check_at:
+            level.check_progress()
+        client_id = client if self._ids is None else self._ids[client]
+        sequence = self._sequences[client_id]
+        self._sequences[client_id] = sequence + 1
         if steps is None:
             steps = self._same_steps
             if steps is None:
                 steps = int(self.default_steps[client])
             if self._time_budget_ns is not None:
-                step_ns = self._population.compute.step_ns(client, sequence, now)
+                step_ns = self._population.compute.step_ns(client_id, sequence, now)
                 steps = max(1, self._time_budget_ns // step_ns) if step_ns else 1
         elif callable(steps):
             steps = int(steps())
-        dispatch = Dispatch(dispatch_id, client, sequence, self.version, self.round, steps, now)
+        dispatch = Dispatch(
+            dispatch_id,
+            client,
+            sequence,
+            self.version,
+            self.round,
+            steps,
+            now,
+            client_id,
+            self.edge,
+            self.adopted,
+        )
         if self._selection_counts:
             dispatch.multiplicity = self._selection.multiplicity(client)
-        self.dispatched = dispatch_id + 1
-        if self._known is not None:
-            dispatch.in_full = sequence > 0 and client not in self._known
+        level.dispatched = dispatch_id + 1
         if self._continues:
-            version, free_ns = self._finished.get(client, (-1, -1))
-            dispatch.in_full |= version != self.version - 1
+            version, free_ns = self._finished.get(client_id, (-1, -1))
+            dispatch.rejoins = version != self.version - 1
             online_until = self._population.availability.online_until
-            if not dispatch.in_full and online_until(client, free_ns) >= now:
+            if not dispatch.rejoins and online_until(client_id, free_ns) >= now:
                 dispatch.free_ns = free_ns
         if self._batteries is not None:
-            self._batteries.begin(client, now)
+            self._batteries.begin(client_id, now)
         if self._plane is not None:
-            self._plane.hold(self.version)
+            self._plane.hold(self.version + self.adopted, self.edge)
         if on_dispatched is not None:
             on_dispatched(dispatch)
         self._dispatches.begin(dispatch, deadline_ns, online_until_ns)
-        if self.dispatched == self._last_dispatch:
+        if level.dispatched == level.last_dispatch:
             self._engine.call_at(now, self._engine.stop)
 
     def _prepare(self, clients: npt.NDArray[np.int64]) -> None:
         """Draw the random numbers of the next dispatches of some clients at once."""
-        sequences = [self._sequences[client] for client in clients.tolist()]
-        self._population.compute.prepare(clients, np.array(sequences, dtype=np.int64))
-
-    def _check_progress(self) -> None:
-        """Stop a run in which too many dispatches were handed out since an update was aggregated or the clock moved."""
-        if self.dispatched == self._clock_check:
-            if self._engine.now_ns == self._clock_ns:
-                raise standstill(
-                    f"{format_count(self._standstill_after)} dispatches", self._clock_ns
-                )
-            self._clock_ns = self._engine.now_ns
-            self._clock_check = self.dispatched + self._standstill_after
-        count = self.dispatched - self._dispatched_at_aggregation
-        if count >= self._stalled_after:
-            raise stalled(
-                count,
-                self._updates.lost,
-                len(self._updates.held),
-                self._failures,
-                has_batteries=self._batteries is not None,
-            )
-        due = self._dispatched_at_aggregation + self._stalled_after
-        self._stall_check = min(due, self._clock_check)
+        client_ids = clients if self._ids is None else np.array(self._ids)[clients]
+        sequences = [self._sequences[client] for client in client_ids.tolist()]
+        self._population.compute.prepare(client_ids, np.array(sequences, dtype=np.int64))
 
     # -- Step 3. The dispatch ends: its update arrives, its client fails, or the schedule cuts it. ------------------
 
-    def _on_end(self, dispatch: Dispatch, plan: Plan) -> None:
+    def on_end(self, dispatch: Dispatch, plan: Plan) -> None:
+        """Handle a dispatch that has ended by itself."""
         client = dispatch.client
         if self._continues:
             self._note_finished(dispatch, plan)
         if self._batteries is None:
             self._handouts.release(client)
         else:
-            self._release(client, plan)
+            self._release(dispatch, plan)
         if self._is_over:
             self._close_after_the_last_round(dispatch, plan)
             return
         if plan.ending is _ARRIVED:
-            self.arrived += 1
+            self._level.arrived += 1
             dispatch.arrived_ns = plan.end_ns
             dispatch.steps_done = plan.steps_done
             dispatch.staleness = self.version - dispatch.version
@@ -306,7 +254,7 @@ class Server(Facts, ServerPort):
             if self._selection_listens:
                 self._selection.on_arrival(dispatch)
             self._schedule.on_arrival(dispatch)
-            if self.arrived == self._last_arrival:
+            if self._level.arrived == self._level.last_arrival:
                 self._engine.stop()
         else:
             self._updates.close(dispatch, plan, Outcome.DROPPED, self._clock.now)
@@ -320,13 +268,13 @@ class Server(Facts, ServerPort):
 
     def _note_finished(self, dispatch: Dispatch, plan: Plan) -> None:
         if plan.computed_ns >= 0:
-            self._finished[dispatch.client] = dispatch.version, plan.computed_ns
+            self._finished[dispatch.client_id] = dispatch.version, plan.computed_ns
 
     def _close_after_the_last_round(self, dispatch: Dispatch, plan: Plan) -> None:
         """Record a dispatch that ends at the instant at which the last round has closed: its update is late."""
         outcome = Outcome.DROPPED
         if plan.ending is _ARRIVED:
-            self.arrived += 1
+            self._level.arrived += 1
             dispatch.staleness = self.version - dispatch.version
             outcome = Outcome.LATE
         self._updates.close(dispatch, plan, outcome, self._clock.now)
@@ -344,7 +292,7 @@ class Server(Facts, ServerPort):
             return
         plan = self._dispatches.stop(dispatch)
         self._note_finished(dispatch, plan)
-        self._release(dispatch.client, plan)
+        self._release(dispatch, plan)
         self._updates.close(dispatch, plan, Outcome.CUT, self._clock.now)
         self._handouts.look_again(dispatch.client)
 
@@ -358,14 +306,15 @@ class Server(Facts, ServerPort):
                 self._undetected.remove(dispatch.dispatch_id)
                 on_stopped()
 
-        latency_ns = self._population.network.latency_ns(dispatch.client)
+        latency_ns = self._population.network.latency_ns(dispatch.client_id)
         self._engine.call_at(self._clock.now + latency_ns, stop)
 
-    def _release(self, client: int, plan: Plan) -> None:
+    def _release(self, dispatch: Dispatch, plan: Plan) -> None:
         """Mark a client as done with its work; if its battery is low, only once it has recharged."""
+        client, client_id = dispatch.client, dispatch.client_id
         if self._batteries is not None:
             now = self._clock.now
-            ready_ns = self._batteries.end(client, now, self._energy.joules(client, plan))
+            ready_ns = self._batteries.end(client_id, now, self._energy.joules(client_id, plan))
             if ready_ns > now:
                 self._engine.call_at(ready_ns, lambda: self._on_recharged(client))
                 return
@@ -394,11 +343,16 @@ class Server(Facts, ServerPort):
         self.version = version = self.version + 1
         now = self._clock.now
         if dispatches:
-            self._dispatched_at_aggregation = self.dispatched
-        if self._known is not None:
-            self._known.update(dispatch.client for dispatch in dispatches)
+            self._level.dispatched_at_aggregation = self._level.dispatched
         self._updates.aggregate(
-            dispatches, groups, attributes, version=version, round_=self.round, now_ns=now
+            dispatches,
+            groups,
+            attributes,
+            version=version,
+            round_=self.round,
+            now_ns=now,
+            edge=self.edge,
+            adopted=self.adopted,
         )
         if self._rules.aggregation_ns:
             self._handouts.busy_until_ns = now + self._rules.aggregation_ns
@@ -407,9 +361,7 @@ class Server(Facts, ServerPort):
         elif not (self.round or self._schedule.synchronous):
             self._end_after(version)
         # Step 5. The version is evaluated if an evaluation is due.
-        self._evaluations.on_version(version, self.round, dispatches)
-        if self._on_progress is not None:
-            self._on_progress()
+        self._above.on_version(version, self.round, dispatches)
         return version
 
     @override
@@ -419,14 +371,13 @@ class Server(Facts, ServerPort):
             if self._clock.now == self._round_ns:
                 raise standstill(f"{format_count(ROUNDS_AT_ONCE)} rounds", self._round_ns)
             self._round_check, self._round_ns = self.round + ROUNDS_AT_ONCE, self._clock.now
-        self._evaluations.on_round(self.round)
+        self._above.on_round(self.round)
         self._end_after(self.round)
 
     def _end_after(self, rounds: int) -> None:
-        """Stop the run if these are all its rounds; those of a schedule that has closed none are its versions."""
-        if self._limits.rounds is not None and rounds >= self._limits.rounds:
+        """Note whether the run ends with this round; those of a schedule that has closed none are its versions."""
+        if self._above.ends_after(rounds):
             self._is_over = True
-            self._engine.call_at(self._clock.now, self._engine.stop, LEAVING_ORDER)
 
     # -- The rest of the server port. ---------------------------------------------------------------------------------
 

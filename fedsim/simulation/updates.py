@@ -10,7 +10,7 @@ from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.life import Plan
 from fedsim.units import NS_PER_S
 from fedsim.vocabulary.outcomes import Outcome
-from fedsim.vocabulary.timeline import Aggregate, Contribution, LearningPlane, Train
+from fedsim.vocabulary.timeline import Aggregate, Contribution, Gather, LearningPlane, Train
 
 # A named tuple's constructor costs one more call, which every update would pay.
 _NEW_TUPLE = tuple.__new__
@@ -47,6 +47,13 @@ class Recorder(Protocol):
         """Record a server update."""
 
 
+class EdgeRecorder(Recorder, Protocol):
+    """Records the rows of a run with edge servers, too."""
+
+    def append_edge_dispatch(self, ended: Ended) -> None:
+        """Record a dispatch of the cloud to an edge server with its outcome."""
+
+
 class Updates:
     """Holds updates until they are aggregated or discarded, and records how every dispatch ended.
 
@@ -70,6 +77,7 @@ class Updates:
         has_prologue: bool = False,
     ) -> None:
         self._recorder = recorder
+        self._append = recorder.append_dispatch
         self._plane = plane
         self._trains_lost_work = trains_lost_work
         self._has_prologue = has_prologue
@@ -85,6 +93,8 @@ class Updates:
         version: int,
         round_: int,
         now_ns: int,
+        edge: int = -1,
+        adopted: int = 0,
     ) -> None:
         """Create a version from held updates: rows, and instructions to the learning plane."""
         if dispatches:
@@ -96,7 +106,7 @@ class Updates:
                     Contribution,
                     (
                         dispatch.dispatch_id,
-                        dispatch.client,
+                        dispatch.client_id,
                         dispatch.staleness,
                         mark,
                         dispatch.multiplicity,
@@ -105,8 +115,10 @@ class Updates:
                 for dispatch, mark in zip(dispatches, marks, strict=True)
             ]
         )
-        aggregate = Aggregate(version, now_ns / NS_PER_S, round_, contributions, attributes or {})
-        held, append = self.held, self._recorder.append_dispatch
+        aggregate = Aggregate(
+            version, now_ns / NS_PER_S, round_, contributions, attributes or {}, edge, adopted
+        )
+        held, append = self.held, self._append
         for dispatch, mark in zip(dispatches, marks, strict=True):
             dispatch.used = True
             dispatch.open = False
@@ -116,7 +128,7 @@ class Updates:
         # After the rows: a run may be stopped as soon as a checkpoint contains the version.
         if self._plane is not None:
             for dispatch in sorted(dispatches, key=lambda item: item.dispatch_id):
-                self._plane.submit(_train(dispatch, dispatch.steps_done))
+                self._plane.submit(self._work(_train(dispatch, dispatch.steps_done)))
             self._plane.submit(aggregate)
 
     def close(self, dispatch: Dispatch, plan: Plan, outcome: Outcome, now_ns: int) -> None:
@@ -126,9 +138,17 @@ class Updates:
             if self._is_kept(dispatch, plan, outcome):
                 self._plane.submit(_train(dispatch, plan.steps_done, used=False))
             else:
-                self._plane.drop(dispatch.version)
+                self._drop(dispatch, self._plane)
         dispatch.open = False
-        self._recorder.append_dispatch(Ended(dispatch, plan, outcome, -1, 0, now_ns))
+        self._append(Ended(dispatch, plan, outcome, -1, 0, now_ns))
+
+    def _work(self, train: Train) -> Train | Gather:
+        """The instruction by which the learning plane gets the update of a dispatch."""
+        return train
+
+    def _drop(self, dispatch: Dispatch, plane: LearningPlane) -> None:
+        """Release what the learning plane keeps for a dispatch that it will not train."""
+        plane.drop(dispatch.version + dispatch.adopted, dispatch.edge)
 
     def _is_kept(self, dispatch: Dispatch, plan: Plan, outcome: Outcome) -> bool:
         """Whether the client keeps what it learned in a dispatch that is not aggregated: it has done its steps."""
@@ -141,7 +161,7 @@ def _train(dispatch: Dispatch, steps: int, *, used: bool = True) -> Train:
     """The instruction to train a dispatch for ``steps`` local steps."""
     return Train(
         dispatch.dispatch_id,
-        dispatch.client,
+        dispatch.client_id,
         dispatch.sequence,
         dispatch.version,
         dispatch.round,
@@ -149,5 +169,6 @@ def _train(dispatch: Dispatch, steps: int, *, used: bool = True) -> Train:
         dispatch.steps,
         dispatch.dispatched_ns / NS_PER_S,
         used,
-        dispatch.in_full,
+        dispatch.edge,
+        dispatch.adopted,
     )

@@ -108,7 +108,7 @@ class Workload:
     def begin_ns(self, dispatch: Dispatch, step_ns: int, downloaded_ns: int) -> int:
         """When the local steps of a dispatch begin: after its download, or so early that those done ahead end with it,
         but not before those of the client's previous dispatch have ended."""
-        client, free_ns = dispatch.client, dispatch.free_ns
+        client, free_ns = dispatch.client_id, dispatch.free_ns
         if free_ns < 0:
             return downloaded_ns
         steps = min(self.steps_ahead, dispatch.steps)
@@ -267,8 +267,6 @@ class Workloads:
         of_client: number of the part of the model that each client trains, (N,); None if all train the whole model.
         continues: whether clients continue their own models, so that one that has missed a round downloads as if for
             the first time.
-        differs: whether downloads are differences to an earlier one, so that a client downloads as if for the first
-            time until the server has used one of its updates: only then does the server know what the client has.
     """
 
     def __init__(
@@ -279,11 +277,9 @@ class Workloads:
         *,
         continues: bool = False,
         of_client: Sequence[int] | None = None,
-        differs: bool = False,
     ) -> None:
         self.usual = usual
         self.continues = continues
-        self.differs = differs
         self.prologue = prologue
         self.first = first or usual
         self._of_client = of_client
@@ -294,6 +290,6 @@ class Workloads:
         """The workload of a dispatch."""
         if self.prologue is not None and not dispatch.version:
             return self.prologue
-        is_first = dispatch.sequence == 0 or dispatch.in_full
-        level = 0 if self._of_client is None else self._of_client[dispatch.client]
+        is_first = dispatch.sequence == 0 or dispatch.rejoins
+        level = 0 if self._of_client is None else self._of_client[dispatch.client_id]
         return (self.first if is_first else self.usual)[level]

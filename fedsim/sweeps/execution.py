@@ -123,33 +123,19 @@ def sweep(
     path = output if output is not None else default_sweep_folder(loaded)
     with claimed(path):
         planned = record(path, loaded, planned, timing_only=timing_only)
-        _write_sources(path, planned)
+        write_own_code(path, [run.loaded for run in planned])
         tasks = [
             Task(number, run.name, str(path.resolve() / run.name), run.source(), timing_only)
             for number, run in enumerate(planned)
             if not is_done(path / run.name)
         ]
-        if engine == "local":
-            jobs = min(len(tasks), jobs if jobs is not None else usable_cores())
         tally = _Tally(path, planned, tasks, on_progress)
         period = Grace(raises=False)
-        # A run in this process notes signals itself.
-        uses_pool = engine == "local" and jobs != 1
-        with grace(period) if uses_pool else contextlib.nullcontext():
-            try:
-                # Closed immediately after an interrupt, so that no process keeps running.
-                with (
-                    tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=path) as shared,
-                    contextlib.closing(
-                        _results(tasks, jobs, engine, address, tally, Path(shared), period)
-                    ) as results,
-                ):
-                    for result in results:
-                        tally.add(result)
-                        period.stop_if_requested()
-            finally:
-                with grace(period):
-                    tally.write_index()
+        try:
+            perform(path, tasks, tally.shares, tally.add, period, jobs, engine, address)
+        finally:
+            with grace(period):
+                tally.write_index()
         period.stop_if_requested()
     return SweepOutcome(
         Sweep(path),
@@ -161,18 +147,55 @@ def sweep(
     )
 
 
-def _write_sources(path: Path, planned: Sequence[PlannedRun]) -> None:
-    """Write the source of classes from Python into the sweep's folder, from which each run imports them."""
-    for run in planned:
-        for user in filter(None, (part.user for part in run.loaded.parts())):
+def write_own_code(path: Path, scenarios: Sequence[LoadedScenario]) -> None:
+    """Write the source of classes from Python into a folder of runs, from which each run imports them."""
+    for loaded in scenarios:
+        for user in filter(None, (part.user for part in loaded.parts())):
             if user.file is None and user.source is None:
                 raise UserError(
                     f"the source of {user.class_name} cannot be read, so the runs of a sweep cannot import it",
                     hint="put the class into a file, and name it file.py:ClassName in the scenario",
                 )
     write_sources(
-        path, {name: text for run in planned for name, text in run.loaded.sources().items()}
+        path, {name: text for loaded in scenarios for name, text in loaded.sources().items()}
     )
+
+
+def perform(
+    path: Path,
+    tasks: Sequence[Task],
+    shares: Shares,
+    add: Callable[[Result | None], None],
+    period: Grace,
+    jobs: int | None = None,
+    engine: EngineName = "local",
+    address: str | None = None,
+) -> None:
+    """Perform tasks whose folders are in ``path``; after an interrupt, those in progress save their work and end.
+
+    Args:
+        path: an existing folder.
+        tasks: the runs; their numbers are positions in ``shares``.
+        shares: their progress.
+        add: called with each result, and with None if time has passed without one.
+        period: notes an interrupt, after which the caller ends.
+        jobs, engine, address: as for :func:`sweep`.
+    """
+    if engine == "local":
+        jobs = min(len(tasks), jobs if jobs is not None else usable_cores())
+    # A run in this process notes signals itself.
+    uses_pool = engine == "local" and jobs != 1
+    with (
+        grace(period) if uses_pool else contextlib.nullcontext(),
+        tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=path) as folder,
+        # Closed immediately after an interrupt, so that no process keeps running.
+        contextlib.closing(
+            _results(tasks, jobs, engine, address, shares, add, Path(folder), period)
+        ) as results,
+    ):
+        for result in results:
+            add(result)
+            period.stop_if_requested()
 
 
 def _results(
@@ -180,8 +203,9 @@ def _results(
     jobs: int | None,
     engine: EngineName,
     address: str | None,
-    tally: _Tally,
-    shared: Path,
+    shares: Shares,
+    add: Callable[[Result | None], None],
+    folder: Path,
     period: Grace,
 ) -> Generator[Result | None, None, None]:
     if not tasks:
@@ -191,10 +215,10 @@ def _results(
 
         yield from run_on_ray(tasks, jobs, address)
     elif jobs == 1:
-        yield from run_here(tasks, tally.shares, lambda: tally.add(None))
+        yield from run_here(tasks, shares, lambda: add(None))
     else:
         assert jobs is not None
-        yield from run_on_pool(tasks, jobs, tally.shares, shared, period)
+        yield from run_on_pool(tasks, jobs, shares, folder, period)
 
 
 class _Tally:

@@ -129,15 +129,12 @@ class Dataset:
             raise self._damaged(f"{split}_y has shape {y.shape} for {len(x)} samples")
         if self.kind == "regression":
             if y.dtype != np.float32 or self.classes != 1 or not np.isfinite(y).all():
-                raise self._damaged(
-                    f"{split}_y must be finite float32 numbers, with classes = 1, for a regression"
-                )
+                raise self._damaged(f"{split}_y must be finite float32, with classes = 1")
         elif y.dtype != np.int64:
             raise self._damaged(f"{split}_y is of type {y.dtype}; give {split}_y.astype(np.int64)")
         elif len(y) and not (y.min() >= 0 and y.max() < self.classes):
-            raise self._damaged(
-                f"{split} labels run from {y.min()} to {y.max()}, outside 0 to {self.classes - 1}"
-            )
+            limits = f"{y.min()} to {y.max()}, outside 0 to {self.classes - 1}"
+            raise self._damaged(f"{split} labels run from {limits}")
         if not isinstance(x, _Deferred):
             self._check_finite(f"{split}_x", x)
         if groups is not None and (
@@ -216,18 +213,10 @@ class DatasetComponent(Component, ABC):
 
     @abstractmethod
     def load(self, folder: Path | None = None) -> Dataset:
-        """The data; relative paths in the parameters start at ``folder``, by default the current one.
-
-        Raises:
-            UserError: files are missing, damaged, or have unexpected content.
-        """
+        """The data; relative paths in the parameters start at ``folder``, by default the current one."""
 
     def loaded(self, folder: Path | None = None) -> Dataset:
-        """The result of :meth:`load`.
-
-        Raises:
-            UserError: it fails, or a user's returns anything but a :class:`Dataset`.
-        """
+        """The result of :meth:`load`, which of a user's class must be a :class:`Dataset`."""
         if is_bundled(type(self)):
             return self.load(folder)
         try:

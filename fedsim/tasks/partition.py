@@ -142,14 +142,10 @@ class Partitioner(Component, ABC):
         """The samples of each client; all random numbers come from ``stream`` (purpose PARTITION).
 
         Relative paths in the parameters refer to ``folder``, by default the current one.
-
-        Raises:
-            UserError: there are more clients than samples, or the parameters do not fit the dataset.
         """
         if self.needs_classes and dataset.kind == "regression":
             raise self.misfit(
-                f"partition {self.name} distributes samples by their class, but data set {dataset.name} contains a "
-                "quantity to be predicted",
+                f"partition {self.name} distributes classes, but data set {dataset.name} has quantities",
                 "use iid, quantity_skew, natural (one client per group) or file",
             )
         samples = len(dataset.train_y)
@@ -253,11 +249,7 @@ def deal(counts: IntArray, labels: IntArray, rng: np.random.Generator) -> IntArr
 def raise_minimum(
     owners: IntArray, clients: int, minimum: int, rng: np.random.Generator, dataset: Dataset
 ) -> IntArray:
-    """Give every client at least ``minimum`` samples, by moving random samples from the client with the most.
-
-    Raises:
-        UserError: there are too few samples.
-    """
+    """Give every client at least ``minimum`` samples, by moving random samples from the client with the most."""
     counts = np.bincount(owners[owners != UNUSED], minlength=clients)
     if minimum * clients > counts.sum():
         raise too_many_clients(clients, int(counts.sum()), dataset, minimum)

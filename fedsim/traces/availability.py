@@ -58,6 +58,7 @@ class AvailabilityIndex:
         offset_us: Ints,
         period_us: Ints,
         horizon_ns: int = NEVER,
+        mean_session_ns: int | None = None,
     ) -> None:
         if not len(edges_us):
             # An interval that belongs to no client, so that gathers never read from an empty array.
@@ -72,8 +73,10 @@ class AvailabilityIndex:
         self._edges_view = edges_us.data
         self._layout_view = self._layout.reshape(-1).data
         self._sweep = Sweep(self, np.arange(self.clients))
-        total_us = np.sum(edges_us[1::2] - edges_us[::2], dtype=np.float64)
-        self.mean_session_ns = int(min(2 * float(total_us) / len(edges_us) * _NS, NEVER))
+        if mean_session_ns is None:
+            total_us = np.sum(edges_us[1::2] - edges_us[::2], dtype=np.float64)
+            mean_session_ns = int(min(2 * float(total_us) / len(edges_us) * _NS, NEVER))
+        self.mean_session_ns = mean_session_ns
 
     @classmethod
     def always(cls, clients: int, eligible: npt.ArrayLike | None = None) -> AvailabilityIndex:
@@ -126,6 +129,14 @@ class AvailabilityIndex:
         elif mode == "error" and len(rows):
             horizon_ns = int((window_end[rows] - offset).min()) * _NS
         return cls(edges, first, last, offset, period, horizon_ns)
+
+    def of(self, clients: npt.ArrayLike) -> AvailabilityIndex:
+        """The availability of some clients, which it numbers in this order; it shares the intervals."""
+        first, last, offset, period = self._layout.take(np.asarray(clients), axis=0).T
+        session_ns = self.mean_session_ns
+        return AvailabilityIndex(
+            self._edges, first, last, offset, period, self.horizon_ns, session_ns
+        )
 
     def drifting(self, until_ns: int) -> tuple[int, float]:
         """Clients whose traces repeat before ``until_ns``, and not after whole days: their hours of the day drift.

@@ -1,8 +1,9 @@
 """The timeline: the instructions of the time plane to the learning plane.
 
 An append-only list of small immutable instructions. The time plane writes them in the order of simulated time. The
-learning plane may execute them later, in any order that respects two rules: a model version exists once its
-:class:`Aggregate` has been executed, and the dispatches of one client are trained in the order of their ``sequence``.
+learning plane may execute them later, in any order that respects two rules: a model exists once its :class:`Aggregate`
+(or the :class:`Adopt` of an edge server) has been executed, and the dispatches of one client are trained in the order
+of their ``sequence``.
 This module imports neither simpy nor torch.
 """
 
@@ -33,7 +34,8 @@ class Train:
         dispatched_s: simulated time of the dispatch, for learning rates that follow time.
         used: whether an aggregation will use the update. An unused update is computed only for the state that the
             client keeps (:attr:`fedsim.methods.base.Memory.kept_when_lost`), and is then discarded.
-        in_full: whether its download was that of a first dispatch, although it was a later one.
+        edge: the edge server whose model it started from; -1 for the only server, or the cloud.
+        adopted: models that the edge server had received from the cloud.
     """
 
     dispatch_id: int
@@ -45,7 +47,13 @@ class Train:
     steps_assigned: int
     dispatched_s: float
     used: bool = True
-    in_full: bool = False
+    edge: int = -1
+    adopted: int = 0
+
+    @property
+    def model(self) -> int:
+        """Number of the model it started from, among all models that its server has made or received."""
+        return self.version + self.adopted
 
 
 class Contribution(NamedTuple):
@@ -76,6 +84,7 @@ class Aggregate:
         round: the round it closes.
         contributions: the updates, in order of arrival.
         attributes: numbers that the schedule passes to the method (``online``, ``tier``, ...).
+        edge, adopted: as for :class:`Train`.
     """
 
     version: int
@@ -83,6 +92,31 @@ class Aggregate:
     round: int
     contributions: tuple[Contribution, ...]
     attributes: Mapping[str, float] = field(default_factory=dict)
+    edge: int = -1
+    adopted: int = 0
+
+    @property
+    def model(self) -> int:
+        """Number of the model, as :attr:`Train.model`."""
+        return self.version + self.adopted
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """Replace the model of an edge server by a version of the cloud; ``model`` as :attr:`Train.model`."""
+
+    edge: int
+    model: int
+    version: int
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Take the update of an edge server: its ``model`` minus the one that it received for the dispatch ``train``."""
+
+    train: Train
+    model: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +128,7 @@ class Evaluate:
     round: int
 
 
-Instruction = Train | Aggregate | Evaluate
+Instruction = Train | Aggregate | Evaluate | Adopt | Gather
 
 
 class TimelineDiffers(UserError):
@@ -104,10 +138,10 @@ class TimelineDiffers(UserError):
 class LearningPlane(Protocol):
     """Executes the timeline of a time plane."""
 
-    def hold(self, version: int) -> None:
-        """Keep the vectors sent with a dispatch of ``version`` until it is trained or dropped."""
+    def hold(self, model: int, edge: int = -1) -> None:
+        """Keep the vectors sent with a dispatch from ``model`` of a server until the dispatch is trained or dropped."""
 
-    def drop(self, version: int) -> None:
+    def drop(self, model: int, edge: int = -1) -> None:
         """Release the hold of a dispatch that will not be trained; a :class:`Train` releases its own."""
 
     def submit(self, instruction: Instruction) -> None:

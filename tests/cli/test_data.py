@@ -65,14 +65,12 @@ def test_missing_parameters_are_set_with_an_option() -> None:
         (["gaussian_mixture", "-s", "samples"], "write a dotted path"),
         (["mnist", "-s", "root=nowhere"], "no such folder"),
         (["table", "-s", "path=x.csv", "-s", "target=y"], "paths refer to the current folder"),
-        (["my rows.csv"], "fedsim data prepare table -s 'path=my rows.csv'"),
     ],
 )
 def test_prepare_refuses_what_it_does_not_know(
     arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("my rows.csv").write_text("a,b\n1,2\n")
     result = fedsim("prepare", *arguments)
     assert result.exit_code == 2
     assert message in result.stderr

@@ -160,19 +160,6 @@ def test_the_parts_of_a_kind_are_listed(name: str) -> None:
     assert set(json.loads(invoke("describe", name, "--json").stdout)) == set(CATALOG.parts("model"))
 
 
-@pytest.mark.parametrize("name", ["topology", "devices.network.topology"])
-def test_all_values_of_a_parameter_are_described(name: str) -> None:
-    described = {one["name"]: one for one in describe(name)}
-    random = {"barabasi_albert", "waxman", "watts_strogatz"}
-    assert set(described) == {"direct", "file", "star", "tree", *random}
-    assert [row["key"] for row in described["tree"]["parameters"]] == [
-        "fan_out",
-        "capacity",
-        "latency",
-    ]
-    assert "core site-a 100Mbps 12ms" in described["file"]["description"]
-
-
 @pytest.mark.parametrize(
     ("part", "need"),
     [

@@ -20,7 +20,6 @@ from fedsim.analysis.export import FORMATS
 from fedsim.cli import main
 from fedsim.cli.run import export
 from fedsim.runs import Run, Status, writer
-from tests.analysis.documents import columns, embedded
 from tests.cli.invoking import PARABOLAS, assert_refused, invoke
 from tests.composition.killing import started
 from tests.composition.worlds import digits
@@ -53,14 +52,6 @@ def test_a_run_is_exported(tmp_path: Path) -> None:
     assert json.loads(out.read_text())["otherData"]["run"] == "night-shift"
     option = next(param for param in export.params if param.name == "format_")
     assert list(option.type.choices) == list(FORMATS)
-
-
-def test_killed_run_gets_a_page_that_says_so(tmp_path: Path) -> None:
-    build_run(tmp_path / "run", clients=10, hours=2, finish=False)
-    path = tmp_path / "pages" / "a.html"
-    assert invoke("report", tmp_path / "run", "-o", path).stdout.strip() == str(path)
-    assert "This run was interrupted." in path.read_text()
-    assert columns(embedded(path.read_text()), "time").keys() == {"part", "seconds", "work_share"}
 
 
 WORLD = digits(stop={"rounds": 150})

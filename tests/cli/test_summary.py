@@ -51,28 +51,6 @@ def test_a_model_that_diverged_says_so(
         assert re.search(f"warning: the model has diverged: {said}", result.stderr)
 
 
-def test_a_users_metric_that_is_nan_is_named_and_no_learning_rate_blamed(
-    run: Callable[..., Result],
-) -> None:
-    own = Path("own.py").resolve()
-    own.write_text(
-        "def late(outputs, labels): return float('nan')\ndef fine(outputs, labels): return 1.0\n",
-        encoding="utf-8",
-    )
-    text = DIGITS + "evaluation: {metrics: [own.py:fine, own.py:late]}\n"
-    result = run(text)
-    assert result.exit_code == 0, result.output
-    said = "undefined for the last model: late is not finite, but the loss is [undefined-metric]"
-    assert f"{said}\n  see {own}:late\n" in result.stderr
-    assert "has diverged" not in result.output
-    result = run(text, "-s", "training.optimizer.lr=1e38", "-o", "diverged")
-    assert (
-        "the model has diverged: loss and late are not finite [diverged-model]\n  try"
-        in result.stderr
-    )
-    assert "undefined" not in result.stderr
-
-
 def test_a_target_that_the_initial_model_reaches_is_named(run: Callable[..., Result]) -> None:
     result = run(PARABOLAS, "-s", "stop.target={loss: 1e9}")
     assert result.exit_code == 0, result.output

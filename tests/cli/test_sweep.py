@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
 
-from fedsim.analysis.comparison import compare
 from fedsim.sweeps import Sweep
-from fedsim.vocabulary.formatting import format_duration
-from tests.cli.invoking import DIGITS, invoke
+from tests.cli.invoking import invoke
 from tests.sweeps.worlds import (
     SMALL,
     broken,
@@ -100,69 +97,6 @@ def test_the_comparison_of_an_interrupted_sweep_continues_it(tmp_path: Path) -> 
     assert finished.exit_code == 0, finished.output
     assert "5 runs done" in finished.stdout
     assert Sweep(out).record.scenario == str(path)
-
-
-def test_failed_runs_are_retried_with_changed_keys_unless_they_have_begun(tmp_path: Path) -> None:
-    """A run that is refused leaves nothing behind; one that has begun is not continued with other keys."""
-    data = scenario(seeds=[0, 1])
-    data["server"] = {
-        "selection": {"name": "uniform", "cohort": 2},
-        "schedule": {"name": "compass"},
-    }
-    path, out = write(tmp_path / "s.yaml", data), tmp_path / "sweep"
-    assert command("sweep", path, "-j", 1, "-o", out).exit_code == 2
-    data["server"] = {
-        "selection": {"name": "uniform", "cohort": 2},
-        "method": {"name": broken(tmp_path, "return 1 / 0")},
-    }
-    write(path, data)
-    retried = command("sweep", path, "-j", 1, "-o", out)
-    assert "broken.py:7: ZeroDivisionError" in retried.stderr
-    changed = ("sweep", path, "-j", 1, "-o", out, "-s", "server.method=fedavg")
-    refused = command(*changed)
-    assert f"{out / 'seed0'}: this run was made from a different scenario" in refused.stderr
-    for seed in (0, 1):
-        shutil.rmtree(out / f"seed{seed}")
-    assert command(*changed).exit_code == 0
-
-
-def test_models_that_diverged_are_named_and_have_no_final_values(tmp_path: Path) -> None:
-    rates = "sweep: {grid: {training.optimizer.lr: [1.0e+38, 0.1]}}\n"
-    text = DIGITS.replace("local_steps: 2", "local_steps: 2, optimizer: {lr: 0.1}") + rates
-    (tmp_path / "s.yaml").write_text(text, encoding="utf-8")
-    out = tmp_path / "sweep"
-    said = "the model of 1 run has diverged; try a smaller learning rate"
-    assert said in command("sweep", tmp_path / "s.yaml", "-j", 1, "-o", out).stdout
-    watched = command("watch", out).stdout
-    assert said in watched
-    assert watched.count(", the model has diverged\n") == 1
-
-    diverged, other = Sweep(out).runs
-    version, first = diverged.metrics[["version", "time_s"]].iloc[1]
-    page = diverged.report().read_text(encoding="utf-8")
-    since = f"oss is not finite from version {version:.0f} ({format_duration(first)}) on"
-    assert f'<h1 id="headline">The model has diverged: l{since}</h1>' in page
-    assert "has diverged" not in other.report().read_text(encoding="utf-8")
-
-    # The curve of the metric ends where the evaluation is not finite.
-    options = "-s", "stop.target={loss: 0.0}", "-s", "training.optimizer.lr=1e+38"
-    run = tmp_path / "run"
-    (tmp_path / "one.yaml").write_text(text.removesuffix(rates), encoding="utf-8")
-    command("run", tmp_path / "one.yaml", *options, "-o", run)
-    page = (run / "report.html").read_text(encoding="utf-8")
-    assert f"L{since}; the best evaluation was " in page.replace("\u00a0", " ")
-    assert "<strong>–</strong><small>not finite; best " in page
-
-    comparison = compare(out)
-    assert comparison.summary["final_loss"].isna().tolist() == [True, False]
-    assert comparison.runs["final_loss"].isna().tolist() == [True, False]
-    drawn = comparison.curves("loss").query("label == 'lr=1e+38'")
-    assert drawn["mean"].notna().tolist() == [True] + [False] * (len(drawn) - 1)
-    shown = " ".join(command("compare", out).stdout.split())
-    assert f"1 run diverged, the first after {format_duration(first)}" in shown
-    rows = (out / "comparison" / "summary.csv").read_text(encoding="utf-8").splitlines()
-    column = rows[0].split(",").index("final_loss")
-    assert rows[1].split(",")[column] == ""
 
 
 def test_warnings_of_several_runs_are_counted(tmp_path: Path) -> None:

@@ -154,19 +154,6 @@ def test_sample_scale_join_keep_where_they_come_from(tmp_path):
     )
 
 
-def test_export_and_import_make_a_round_trip(tmp_path):
-    make(tmp_path / "a")
-    call("export", "avt", tmp_path / "a", "-o", tmp_path / "a.avt")
-    call("import", "avt", tmp_path / "a.avt", "-o", tmp_path / "again")
-    assert (
-        "exists" in call("export", "avt", tmp_path / "a", "-o", tmp_path / "a.avt", code=2).stderr
-    )
-    first, second = (TraceBundle.read(tmp_path / name) for name in ("a", "again"))
-    assert second.manifest.name == "again"
-    assert second.manifest.command.startswith("fedsim traces import avt")
-    assert abs(first.tables["availability"].num_rows - second.tables["availability"].num_rows) <= 2
-
-
 # The bundles that ship with the project -----------------------------------------------------------------------------
 
 
@@ -197,14 +184,3 @@ def test_a_format_alone_is_described_with_its_parameters() -> None:
     assert result.exit_code == 0, result.output
     assert "several files are joined by `device`" in result.stdout
     assert "  time_unit: us or ms or s or min or h or d or unix_s or unix_ms\n" in result.stdout
-
-
-def test_a_population_alone_is_described_with_its_parameters() -> None:
-    lines = CliRunner().invoke(cli, ["traces", "synthesize", "phone_mostly_on"]).stdout.splitlines()
-    assert lines[0].startswith("phone_mostly_on: phones that are reachable most of the time")
-    assert lines[1].startswith("the family renewal, fitted to ")
-    # Those of the preset, and the defaults of the family.
-    assert "  availability.share_a: number > 0, default 10.91" in lines
-    family = CliRunner().invoke(cli, ["traces", "synthesize", "renewal"]).stdout.splitlines()
-    assert "  availability.share_a: number > 0, default 0.635" in family
-    assert family[1:3] == ["", "parameters (-s KEY=VALUE)"]

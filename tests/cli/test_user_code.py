@@ -91,19 +91,6 @@ def test_the_file_is_named_before_its_code_runs(scenario: Path) -> None:
     assert ran(scenario)
 
 
-def test_each_file_is_named(scenario: Path) -> None:
-    folder = scenario.parent
-    (folder / "parts").mkdir()
-    (folder / "parts" / "rings.py").write_text(EVIL_RINGS)
-    settings = ["task.dataset=parts/rings.py:Rings", "task.partition={name: iid, clients: 2}"]
-    options = [word for setting in settings for word in ("-s", setting)]
-    result = invoke("scenario", "check", scenario, *options)
-    lines = [line for line in result.stderr.splitlines() if "running the code" in line]
-    files = (Path("parts", "rings.py"), "evil.py")
-    assert sorted(lines) == sorted(f"running the code in {folder / file}" for file in files)
-    assert ran(scenario)
-
-
 def test_reading_a_run_runs_nothing_and_resuming_refuses_changed_code(scenario: Path) -> None:
     run = scenario.parent / "run"
 

@@ -156,29 +156,6 @@ def test_a_dispatch_that_its_client_interrupts(
     assert row["energy_j"] == pytest.approx(joules)
 
 
-@pytest.mark.parametrize("policy", ["pause", "finish", "send_partial"])
-def test_several_pauses_end_with_the_run(policy: str, tmp_path: Path) -> None:
-    """Online for the first 3 of every 10 s; the run ends at 28 s, in a pause."""
-    run = simulate(tmp_path, policy, [(at, at + 3) for at in range(0, 200, 10)], until=28)
-    assert run.pauses is not None
-    pauses = {
-        # Computes from 1 to 3 s, for 3 s from 10 and 20 s on, and has two steps left.
-        "pause": [(3, 10), (13, 20), (23, 28)],
-        # Computes until 11 s and uploads until 13 s.
-        "finish": [],
-        # Uploads the two steps from 10 to 12 s.
-        "send_partial": [(3, 10)],
-    }[policy]
-    assert run.pauses.to_numpy().tolist() == [[0, *pause] for pause in pauses]
-    expected = {
-        "pause": [1, 8, 0, 19, 0, 0, 0],
-        # Offline from 3 to 10 s at work; online for 9 s, of which 5 at work: 1 + 2 + 2.
-        "finish": [1, 10, 2, 0, 0, 3, 12],
-        "send_partial": [1, 2, 2, 7, 0, 4, 12],
-    }[policy]
-    assert seconds(run) == pytest.approx(expected, abs=1e-9)
-
-
 @pytest.mark.parametrize(
     ("sessions", "recharging_s"),
     [

@@ -22,15 +22,6 @@ def crowd(**sections: Any) -> dict[str, Any]:
     return timed(task=task, devices=devices, stop={"arrivals": 1000}, **sections)
 
 
-TIMELESS = timed(
-    devices={
-        "compute": {"name": "values", "step": 0},
-        "network": {"name": "static", "latency": 0, "down": 1e20, "up": 1e20},
-    },
-    stop={"simulated_time": "1d"},
-)
-
-
 @pytest.mark.parametrize(
     ("scenario", "message"),
     [
@@ -66,33 +57,11 @@ TIMELESS = timed(
             crowd(server={"selection": {"cohort": 4000}}),
             "a cohort of 4,000 cannot be drawn from 3,000 clients",
         ),
-        (
-            timed(
-                devices={"failures": {"upload_loss": 1}},
-                server={"schedule": "async"},
-                stop={"arrivals": 1},
-            ),
-            "every upload is lost, so the run never ends",
-        ),
-        (TIMELESS, "devices: no dispatch takes any time, so the clock stands still"),
     ],
 )
 def test_what_is_certain_is_refused(scenario: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         check(read_scenario(scenario))
-
-
-@pytest.mark.parametrize(
-    "override",
-    [
-        "stop.rounds=5",
-        "server.schedule.pause=1s",
-        "server.aggregation_time=1s",
-        "devices.failures.upload_loss=0.5",
-    ],
-)
-def test_a_run_in_which_time_passes_or_that_ends_is_not_refused(override: str) -> None:
-    check(read_scenario(TIMELESS, [override]))
 
 
 def test_a_start_after_all_sessions_is_named_as_the_cause(tmp_path: Path) -> None:

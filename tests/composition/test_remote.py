@@ -61,16 +61,6 @@ def test_a_run_on_a_real_cluster_writes_the_same_files(tmp_path: Path) -> None:
     assert not ray.is_initialized()
 
 
-def test_a_recorded_timeline_on_ray_keeps_its_data_split(tmp_path: Path, ray: Imitation) -> None:
-    """The split of the recorded run's seed is made again in the processes, not that of the scenario's own."""
-    days = fedsim.run(world(), tmp_path / "days")
-    folders = []
-    for name, workers in (("threads", None), ("ray", RAY)):
-        scenario = world(workers, seed=7)
-        folders.append(fedsim.run(scenario, tmp_path / name, timeline=days).path)
-    assert digests(folders[0]) == digests(folders[1])
-
-
 def test_devices_without_cuda_are_threads(tmp_path: Path) -> None:
     expected = fedsim.run(world(), tmp_path / "threads")
     run = fedsim.run(world({"name": "devices"}), tmp_path / "devices")

@@ -22,7 +22,6 @@ from torch import nn
 
 from fedsim.methods.fedavg import FedAvg
 from fedsim.scheduling.base import CohortParams, Selection
-from fedsim.scheduling.schedules.sync import Sync
 
 SEEN = []
 
@@ -52,11 +51,6 @@ class Unordered(Selects):
         return [int(name) for name in {str(client) for client in self.available()}][:count]
 
 
-class Waits(Sync):
-    def start(self):
-        self.server.call_at(round(random.random() * 1e9), super().start)
-
-
 class Counts(FedAvg):
     calls = 0
 
@@ -64,13 +58,6 @@ class Counts(FedAvg):
         self.calls += 1
         moved = super().aggregate(server, updates)["model"]
         return {"model": moved / self.calls}
-
-
-class Mixes(FedAvg):
-    def local_update(self, cohort, trainer):
-        update = super().local_update(cohort, trainer)
-        update.vectors["delta"].sub_(0.1 * update.vectors["delta"].mean(0))
-        return update
 
 
 class Keeps(FedAvg):
@@ -90,12 +77,6 @@ class Noisy(nn.Module):
 
     def forward(self, x):
         return self.layer(x.flatten(1)) + torch.randn(1)
-
-
-class Tires(Noisy):
-    def forward(self, x):
-        SEEN.append(1)
-        return self.layer(x.flatten(1)) / len(SEEN)
 
 
 class Drops(Noisy):
@@ -137,11 +118,8 @@ def replayed(scenario: dict[str, Any]) -> Any:
         ("selection", "Shuffles", "draws from a global random generator"),
         ("selection", "Unordered", "the order of a set"),
         ("selection", "Remembers", "keeps state outside its object"),
-        ("schedule", "Waits", "draws from a global random generator"),
         ("method", "Counts", "keeps state that no checkpoint contains"),
-        ("method", "Mixes", "what is trained together"),
         ("model", "Noisy", "draws from a global random generator"),
-        ("model", "Tires", "keeps state that no checkpoint contains"),
         ("metrics", "guess", "draws from a global random generator"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -89,35 +88,6 @@ def test_a_run_is_resumed_after_its_project_was_moved(tmp_path: Path) -> None:
     shutil.rmtree(moved / "trace")
     with pytest.raises(UserError):
         fedsim.resume(moved / "runs" / "edited")
-
-
-def test_the_scenario_of_a_run_names_bundled_traces_as_any_installation_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trace = "builtin:phones_mostly_on_week"
-    parts = {"compute": "trace", "availability": "trace", "network": "static"}
-    scenario = {
-        "name": "phones",
-        "task": {"name": "timing", "clients": 5},
-        "devices": {
-            "trace": trace,
-            **{section: {"name": name, "trace": trace} for section, name in parts.items()},
-        },
-        "server": {"selection": {"name": "uniform", "cohort": 2}},
-        "stop": {"rounds": 3},
-    }
-
-    complete = fedsim.run(scenario, tmp_path / "complete")
-    interrupted(tmp_path / "interrupted", scenario)
-    text = complete.scenario_text
-    assert text.count(f"trace: {trace}\n") == 4
-    assert str(bundled.located("traces")) not in text + json.dumps(dict(complete.info))
-    elsewhere = tmp_path / "site-packages" / "fedsim" / "bundled"
-    shutil.copytree(bundled.resolved(trace), elsewhere / "traces" / bundled.resolved(trace).name)
-    monkeypatch.setattr(bundled, "HERE", elsewhere)
-    again = fedsim.run(tmp_path / "complete" / "scenario.yaml", tmp_path / "again")
-    for run in (again, fedsim.resume(tmp_path / "interrupted")):
-        assert run.dispatches.equals(complete.dispatches)
 
 
 _SELECTION = """\

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from ruamel.yaml import YAML
 
 import fedsim
@@ -102,59 +101,3 @@ def test_only_images_are_augmented_and_nothing_is_left_behind(tmp_path: Path) ->
     augmented = fedsim.run(images, tmp_path / "augmented")
     assert plain.dispatches.equals(augmented.dispatches)
     assert not plain.metrics["loss"].equals(augmented.metrics["loss"])
-
-
-class _Price(torch.nn.Module):
-    """Predicts a price as a column (n, 1)."""
-
-    def __init__(self, input_shape: tuple[int, ...]) -> None:
-        super().__init__()
-        self.hidden = torch.nn.Linear(input_shape[0], 4)
-        self.last = torch.nn.Linear(4, 1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = self.last(torch.tanh(self.hidden(x)))
-        return out
-
-
-class _FlatPrice(_Price):
-    """Predicts a price as a vector (n,)."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return super().forward(x).squeeze(1)
-
-
-@pytest.mark.parametrize("executor", ["auto", "plain", "stacked", "parallel"])
-def test_a_regression_may_drop_the_dimension_of_its_output(tmp_path: Path, executor: str) -> None:
-    """Mini-batches of one sample included."""
-    rows = [f"{number % 7},{number % 5},{number % 7 - 0.5 * (number % 5)}" for number in range(41)]
-    (tmp_path / "prices.csv").write_text("\n".join(["area,age,price", *rows]))
-    dataset = {
-        "name": "table",
-        "path": str(tmp_path / "prices.csv"),
-        "target": "price",
-        "target_kind": "quantity",
-    }
-    scenario = {
-        "task": {"dataset": dataset, "partition": {"name": "iid", "clients": 4, "test": "split"}},
-        "training": {"batch_size": 2, "executor": executor},
-        "devices": {
-            "compute": {"name": "lognormal", "median": "1s"},
-            "network": {"name": "static", "down": "8Mbps", "up": "8Mbps"},
-        },
-        "stop": {"rounds": 3},
-        "evaluation": {"per_client": True},
-    }
-    column, flat = (
-        fedsim.run(
-            {**scenario, "task": {**scenario["task"], "model": model}}, tmp_path / model.__name__
-        )
-        for model in (_Price, _FlatPrice)
-    )
-    assert column.metrics["r2"].notna().all()
-    clients, last = column.clients, column.metrics.iloc[-1]
-    assert clients["last_mae"].mean() == pytest.approx(last["client_mae"], rel=1e-12)
-    assert clients["last_mae"].max() == pytest.approx(last["client_mae_worst"], rel=1e-12)
-    assert clients["last_accuracy"].isna().all()
-    for name, values in column.metrics.items():
-        assert (flat.metrics[name] == values).all(), name

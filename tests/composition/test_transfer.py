@@ -56,14 +56,6 @@ def test_adapters_are_trained_as_torch_trains_them(users: Path) -> None:
     assert not torch.equal(run.model()["a"], start["a"])
 
 
-@pytest.mark.parametrize("executor", ["plain", "parallel", "stacked"])
-def test_every_executor_trains_adapters_alike(users: Path, executor: str) -> None:
-    expected = fedsim.run(scenario(), users / "auto").model()
-    run = fedsim.run(scenario(), users / "run", overrides=[f"training.executor={executor}"])
-    for name, value in run.model().items():
-        assert torch.allclose(value, expected[name], atol=1e-5), name
-
-
 def test_a_resumed_run_has_the_same_frozen_tensors(users: Path) -> None:
     path = users / "own.yaml"
     world = scenario(evaluation={"every_rounds": 1}, stop={"rounds": 40})

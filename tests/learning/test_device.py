@@ -75,11 +75,6 @@ def test_bfloat16_on_a_cpu_is_float32_up_to_rounding(model: str) -> None:
     assert 0 < (rounded - exact).norm() < 0.05 * (exact - start).norm()
 
 
-def test_threads_are_those_asked_for() -> None:
-    assert Execution.of(make_training(threads=3)).threads == 3
-    assert Execution.of(make_training()).threads >= 1
-
-
 def test_description_names_what_bits_depend_on() -> None:
     described = make_learner(supervised_task("mlp")).describe()
     assert described["kernel"] == "linear_stack/4"

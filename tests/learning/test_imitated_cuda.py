@@ -103,16 +103,6 @@ def test_groups_that_do_not_fit_into_memory_are_halved(
     assert str(learner.describe()["largest_group"]).startswith("3 clients")
 
 
-def test_raw_samples_and_an_objective(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedsim.learning.samples._CONVERTED_BYTES", 0)
-    task, timeline = supervised_task("mlp"), synchronous()
-    expected = on_cpu(task, timeline, objective=True)
-    request.getfixturevalue("cuda")
-    assert_same(on_device(task, timeline, objective=True), expected)
-
-
 def test_samples_that_do_not_fit_stay_in_the_host(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

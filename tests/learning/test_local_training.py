@@ -86,14 +86,6 @@ def test_rate_scale_is_per_parameter() -> None:
     assert trained.model.tolist() == [[2.5, -4.0]]
 
 
-def test_rate_scale_also_scales_adam() -> None:
-    scale = torch.tensor([1.0, 0.0], dtype=F64)
-    training = make_training(dtype="float64", optimizer={"name": "adamw", "weight_decay": 0.5})
-    _, trained = train(quadratic_task(), training, [0], [3], 0.1, learning_rate_scale=scale)
-    assert trained.model[0, 1] == -4.0
-    assert trained.model[0, 0] < 4.0
-
-
 def test_own_number_of_steps_of_a_phase() -> None:
     task = quadratic_task()
     start = torch.tensor([4.0, -4.0], dtype=F64)
@@ -142,14 +134,6 @@ def test_buffers_move_by_the_forward_pass_alone() -> None:
     _, longer = train(task, training, [3], [3], rule=rule, collect=("mean_gradient",))
     assert longer.mean_gradient is not None
     assert (longer.mean_gradient[0, buffers] == 0).all()
-
-
-def test_phases_see_other_batches() -> None:
-    task = supervised_task("mlp")
-    losses = {
-        train(task, make_training(), [5], [1], phase=phase)[1].loss.item() for phase in (0, 1)
-    }
-    assert len(losses) == 2
 
 
 def test_results_are_new_tensors() -> None:

@@ -109,10 +109,10 @@ def test_a_checkpoint_restores_the_state_waiting_vectors_and_sent_versions() -> 
 
 def test_results_have_the_names_of_the_layout() -> None:
     server = server_side()
-    assert server.personal_parts() == {}, "nobody has participated"
+    assert server.personal_parts(server.current) == {}, "nobody has participated"
     receive(server, [train_of(0, 2)], 1.0)
-    parts = server.personal_parts()
-    (name,) = server.named_model()
+    parts = server.personal_parts(server.current)
+    (name,) = server.named_model(server.current)
     assert parts["clients"].tolist() == [2]
     expected = server.current["model"] - 0.1 * 100.0
     assert torch.equal(parts[name][0].flatten(), expected)

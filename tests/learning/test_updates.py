@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedsim.errors import InvariantViolation, UserError
+from fedsim.errors import UserError
 from fedsim.learning.memory import Budget, StateStore
 from fedsim.learning.updates import Contributions, WaitingUpdates
 from fedsim.methods.base import Vector
@@ -90,8 +90,3 @@ def test_losses_of_diverged_training_say_so() -> None:
     timeline.play(learner)
     with pytest.raises(UserError, match=r"training\.optimizer\.lr: .*diverged: .* dispatch 0"):
         learner.training_losses([0])
-
-
-def test_losses_of_the_unknown_are_refused() -> None:
-    with pytest.raises(InvariantViolation, match="never submitted"):
-        make_learner(quadratic_task()).training_losses([3])

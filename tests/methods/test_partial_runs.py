@@ -187,16 +187,6 @@ def test_a_prologue_can_wait_for_clients_that_are_offline(
     assert run.dispatches["version"].to_list() == [0, 0, 1, 1]
 
 
-def test_a_prologue_needs_a_schedule_that_hands_it_out(links: Path, tmp_path: Path) -> None:
-    for schedule in ("async", "buffered"):
-        server = {"method": {"name": "scaffold_p"}, "schedule": {"name": schedule}}
-        with pytest.raises(UserError, match="begins with a round of all clients"):
-            fedsim.run(two_links(links, {}, server=server), tmp_path / "run")
-    server = {"method": {"name": "scaffold_p"}, "schedule": {"name": "window"}}
-    with pytest.raises(UserError, match="begins with a round of all clients"):
-        fedsim.run(two_links(links, {}, server=server), tmp_path / "run")
-
-
 # -- learning ----------------------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.methods.driver import Part, Round, close, play, quadratic
+from tests.methods.driver import Part, Round, close, play
 from tests.methods.problems import end, q3
 
 
@@ -38,24 +38,3 @@ def test_full_participation_is_fedavg(rounds: int, steps: int) -> None:
     assert (play("wait", q3(), log, steps=steps).x == fedavg).all()
     if steps == 1:
         close(play("scaffold", q3(), log).x, fedavg)
-
-
-def test_one_client_is_local_sgd() -> None:
-    """N = 1, every round, eta_g = 1: K-step SGD, whatever the method."""
-    task = quadratic([1.0], [2.0], 3.0)
-    expected = [1 + 2 * 0.8 ** (3 * t) for t in range(5)]
-    for method in (
-        "fedavg",
-        "fedsum",
-        "fedsum_cr",
-        "scaffold",
-        "mifa",
-        "fedvarp",
-        "fedau",
-        "fedawe",
-        "fednova",
-        "fedlga",
-        "rescale",
-        "wait",
-    ):
-        close(play(method, task, [[0]] * 4, steps=3).x, expected)

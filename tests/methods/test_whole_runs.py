@@ -270,17 +270,6 @@ def test_dropped_and_late_updates_leave_everybody_consistent(
 # -- schedules -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", [{"name": "fedawe"}, {"name": "scaffold", "uplink": 1}])
-def test_methods_that_need_rounds_say_so(method: dict[str, Any]) -> None:
-    scenario = world(*Q2, method=method, stop={"rounds": 1})
-    scenario["server"]["schedule"] = {"name": "async"}
-    with pytest.raises(UserError, match="cannot run under the async schedule"):
-        simulate(scenario)
-    two_vectors = world(*Q2, method="scaffold", stop={"rounds": 1})
-    two_vectors["server"]["schedule"] = {"name": "async"}
-    assert len(simulate(two_vectors).x) == 2
-
-
 def test_mifa_may_begin_with_everybody() -> None:
     """Before the first round all clients are asked; then the rounds are those of the script."""
     scenario = world(*Q2, method={"name": "mifa", "first_round": "all"}, rounds=LOG)

@@ -82,17 +82,6 @@ def test_an_interrupted_run_is_as_far_as_its_checkpoint(run: fedsim.Run) -> None
     assert snapshot(folder).progress.version == 4
 
 
-def test_a_run_that_was_killed_before_its_tables_began_is_shown(run: fedsim.Run) -> None:
-    folder = run.folder
-    for name in ("aggregations", "metrics"):
-        folder.parquet(name).unlink()
-    with pytest.raises(UserError):
-        snapshot(folder)
-    folder.update_info(status="interrupted", files={})
-    shown = snapshot(folder)
-    assert (shown.status, shown.progress.version) == (Status.INTERRUPTED, 0)
-
-
 def test_a_failed_run_is_replaced_and_an_interrupted_one_is_not(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     with pytest.raises(RuntimeError):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import fedsim
+from fedsim.errors import UserError
 from tests.composition.interrupting import interrupted
 from tests.composition.worlds import digits
 from tests.methods.own_method import run_with
@@ -178,6 +179,23 @@ def test_a_class_of_a_notebook_runs_and_resumes(
     assert again.metrics["loss"].tolist() == [8.0, 0.0]
 
 
+def test_a_class_that_cannot_be_imported_again_is_refused_politely(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fedsim.methods.fedavg import FedAvg
+
+    doubled = notebook_class(CELL, "Doubled", monkeypatch, FedAvg=FedAvg)
+    linecache.cache.pop("<cell>")
+    interrupted(tmp_path / "run", scenario(doubled))
+    user_code = fedsim.load(tmp_path / "run").info["user_code"]
+    assert user_code == {"python_parts/Doubled.py:Doubled": None}, "there is no source to keep"
+    with pytest.raises(
+        UserError, match=r"a class that was defined in Python.*no such file"
+    ) as caught:
+        fedsim.resume(tmp_path / "run")
+    assert "put the class into a file" in str(caught.value)
+
+
 def test_a_function_of_a_notebook_is_a_metric(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +210,22 @@ def test_a_function_of_a_notebook_is_a_metric(
     assert run.scenario["evaluation"]["metrics"] == [
         {"name": f"{tmp_path}/sweep/python_parts/mean_size.py:mean_size", "times": 2}
     ]
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"server": {"method": len}}, "must be the name of a method"),
+        (
+            {"server": {"method": scenario}},
+            "scenario is a function, but the method must be a class",
+        ),
+        ({"evaluation": {"metrics": [lambda a, b: 1.0]}}, "a lambda has no name"),
+    ],
+)
+def test_functions_that_are_no_parts(section: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        fedsim.read_scenario(digits(**section))
 
 
 WITH_HELPERS = """

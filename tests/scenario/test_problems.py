@@ -84,7 +84,7 @@ stop: {}
         ),
         (
             MINIMAL + "sweep: {seeds: 3}\n",
-            "s.yaml:6:16: sweep.seeds: must be a list, not 3\n  write [3] for this seed, or [0, 1, 2]",
+            "s.yaml:6:16: sweep.seeds: must be a list, not 3\n  write [3]",
         ),
         (
             MINIMAL + "evaluation: {every: 0s}\n",

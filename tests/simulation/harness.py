@@ -26,8 +26,9 @@ from fedsim.scenario.model import Energy, Failures
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort
 from fedsim.simulation.evaluations import EvaluationTimes
 from fedsim.simulation.facts import Clients, Rules, Work
+from fedsim.simulation.level import Limits
 from fedsim.simulation.rows import dispatch_columns
-from fedsim.simulation.server import Limits, Server
+from fedsim.simulation.simulation import Simulation
 from fedsim.simulation.updates import Ended
 from fedsim.simulation.workload import Workload, Workloads
 from fedsim.traces.availability import AvailabilityIndex
@@ -185,7 +186,7 @@ def make_population(
 
 def handed_out(client: int, start_ns: int, steps: int, sequence: int = 0) -> Dispatch:
     """A dispatch of version 0 that has just been handed out."""
-    return Dispatch(0, client, sequence, 0, 0, steps, start_ns)
+    return Dispatch(0, client, sequence, 0, 0, steps, start_ns, client)
 
 
 def simulate(
@@ -219,7 +220,7 @@ def simulate(
     server_down_bps: float = float("inf"),
     server_up_bps: float = float("inf"),
     plane: LearningPlane | None = None,
-    observe: Callable[[Schedule, Server], None] | None = None,
+    observe: Callable[[Schedule, Simulation], None] | None = None,
     expected_s: list[float] | None = None,
     steps_ahead: int = 0,
 ) -> Book:
@@ -266,7 +267,7 @@ def simulate(
         return made[0]
 
     book = Book(population.power)
-    server = Server(
+    server = Simulation(
         Clients(
             population,
             counts,

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 import fedsim
 from fedsim.cli import cli
-from fedsim.scheduling.base import CohortParams, Selection
-from fedsim.simulation.contract import check_draws
 from tests.devices.worlds import LINKS, STEPS, timing
 from tests.lines import without_lines
 
@@ -201,13 +198,6 @@ def test_a_schedule_that_stops_dispatching(tmp_path: Path) -> None:
     assert "no work was left" not in run_with(tmp_path / "whole").stderr
 
 
-def test_versions_are_rounds_of_a_schedule_that_closes_none(tmp_path: Path) -> None:
-    result = run_with(tmp_path, ", closes_round=True", "")
-    assert result.exit_code == 0, result.output
-    run = fedsim.load(tmp_path / "out")
-    assert run.aggregations["version"].tolist() == [1, 2, 3]
-
-
 def test_a_deadline_that_no_update_meets(tmp_path: Path) -> None:
     """Nominally, a dispatch takes 8 s."""
     slower = {**STEPS, "perturbations": [{"at": 0, "factor": 2}]}
@@ -219,13 +209,3 @@ def test_a_deadline_that_no_update_meets(tmp_path: Path) -> None:
     assert set(run.dispatches["outcome"]) <= {"late", "unfinished"}
     [note] = [each for each in run.info["notes"] if "no update was" in each]
     assert note.endswith("the model is the initial one; every update that arrived was late")
-
-
-def test_parts_that_ship_with_fedsim_are_not_checked() -> None:
-    from fedsim.scheduling.selections.uniform import Uniform
-
-    server: Any = None
-    selection: Selection = Uniform(CohortParams(), server)
-    before = dict(vars(selection))
-    check_draws(selection, 3, pytest.fail)
-    assert vars(selection) == before

@@ -38,7 +38,7 @@ def evaluated(
     evaluations = Evaluations(EvaluationTimes(**times), engine, plane)  # type: ignore[arg-type]
 
     def make(version: int) -> None:
-        dispatch = Dispatch(version, 0, version, version, version, 10, 0)
+        dispatch = Dispatch(version, 0, version, version, version, 10, 0, 0)
         dispatch.steps_done = 10
         evaluations.on_version(version, version, [dispatch])
 

@@ -100,22 +100,6 @@ def test_work_that_is_taken_back_frees_its_client() -> None:
     assert world.log == [(6, 0), (6, 1)]
 
 
-def test_work_taken_back_from_a_client_at_work_leaves_it_engaged() -> None:
-    world = World([[(0, 100)], [], []])
-    world.give(0)
-    world.give(0).cancel()
-    assert world.handouts.is_engaged(0)
-    world.handouts.release(0)
-    assert world.drawn() == [0]
-
-
-def test_a_done_hand_out_cannot_be_taken_back() -> None:
-    world = World([[(0, 100)], [], []])
-    world.give(0).cancel()
-    assert world.log == [(0, 0)]
-    assert world.drawn() == []
-
-
 def test_who_waits_is_called_at_the_next_arrival_or_when_work_ends() -> None:
     world = World([[(0, 100)], [(8, 100)], []])
     calls: list[float] = []

@@ -26,7 +26,7 @@ INSTANT = st.integers(min_value=0, max_value=3_000_000_000_000_000_000)
 @st.composite
 def endings(draw: st.DrawFn) -> Ended:
     dispatch = Dispatch(
-        draw(st.integers(0, 10**9)), draw(st.integers(0, 2)), 3, 4, 5, 6, draw(INSTANT)
+        draw(st.integers(0, 10**9)), 9, 3, 4, 5, 6, draw(INSTANT), draw(st.integers(0, 2))
     )
     dispatch.staleness = draw(st.integers(0, 99))
     marks = [draw(st.one_of(st.just(-1), INSTANT)) for _ in range(2)]
@@ -45,7 +45,7 @@ def by_hand(ended: Ended) -> tuple[Any, ...]:
     seconds = [ns / 10**9 if ns >= 0 else math.nan for ns in (plan.downloaded_ns, plan.computed_ns)]
     return (
         dispatch.dispatch_id,
-        dispatch.client,
+        dispatch.client_id,
         dispatch.version,
         dispatch.round,
         dispatch.dispatched_ns / 10**9,
@@ -58,7 +58,7 @@ def by_hand(ended: Ended) -> tuple[Any, ...]:
         ended.version,
         round(plan.bytes_down),
         round(plan.bytes_up),
-        EnergyUse(POWER).joules(dispatch.client, plan),
+        EnergyUse(POWER).joules(dispatch.client_id, plan),
         dispatch.sequence,
         ended.group,
         min(plan.end_ns, ended.now_ns) / 10**9,

@@ -105,7 +105,7 @@ def test_lost_uploads_are_sent_again_and_cost_bytes_time_and_energy(retries: int
 def test_which_workload_a_dispatch_has() -> None:
     usual, prologue, first = (object() for _ in range(3))
     dispatches = {
-        (sequence, version): Dispatch(0, 0, sequence, version, 0, 1, 0)
+        (sequence, version): Dispatch(0, 0, sequence, version, 0, 1, 0, 0)
         for sequence in (0, 1)
         for version in (0, 1)
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import os
 import sys
@@ -104,34 +103,3 @@ def test_a_sweep_killed_at_any_write_gives_the_same_results(
         assert sweep.failures == {}
         assert all_digests(sweep) == expected
     assert survived > 20
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_class_from_python_is_swept_like_its_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
-) -> None:
-    name = f"steps_{jobs}"  # a module is imported only once
-    (tmp_path / f"{name}.py").write_text(
-        "from fedsim.methods.fedavg import FedAvg\n"
-        "class Doubled(FedAvg):\n"
-        "    '''Moves twice as far.'''\n"
-        "    def aggregate(self, server, updates):\n"
-        "        made = super().aggregate(server, updates)\n"
-        "        return {'model': 2 * made['model'] - server['model']}\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    steps = importlib.import_module(name)
-    # As in a notebook: a class of the main module, which no other process can import.
-    monkeypatch.setattr(steps.Doubled, "__module__", "__main__")
-    monkeypatch.setitem(sys.modules, "__main__", steps)
-    plain = {key: value for key, value in SMALL.items() if key != "sweep"}
-    server = {**plain.get("server", {}), "method": steps.Doubled}
-    swept = fedsim.sweep(
-        {**plain, "server": server, "sweep": {"seeds": [0, 1]}}, tmp_path / "swept", jobs=jobs
-    )
-    assert swept.failures == {}
-    server["method"] = f"{tmp_path / name}.py:Doubled"
-    for entry in swept.record.runs:
-        alone = {**plain, "server": server, "seed": entry.seed}
-        single = fedsim.run(alone, tmp_path / entry.run)
-        assert digests(swept.path / entry.run) == digests(single.path)

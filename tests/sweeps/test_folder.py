@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.sweep import SweepRecord
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.sweeps import Sweep
-from fedsim.sweeps.folder import claimed, write_index
+from fedsim.sweeps.folder import write_index
 from fedsim.sweeps.plan import plan_runs
 from tests.sweeps.worlds import (
     SMALL,
@@ -93,15 +92,6 @@ def test_a_run_keeps_its_folder_when_names_change(tmp_path: Path) -> None:
     assert grown.index["run"].tolist() == [entry.run for entry in grown.record.runs]
 
 
-def test_a_value_that_takes_the_place_of_another_does_not_take_its_folder(tmp_path: Path) -> None:
-    out = tmp_path / "sweep"
-    fedsim.sweep(schedules("9s"), out, jobs=1)
-    (replaced,) = fedsim.sweep(schedules("8s"), out, jobs=1).runs
-    assert re.fullmatch(r"server_seed0-[0-9a-f]{6}", replaced.path.name)
-    assert replaced.scenario["server"]["schedule"]["deadline"] == 8
-    assert (out / "server_seed0" / "run.json").exists()
-
-
 def test_folders_that_are_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("")
@@ -126,12 +116,6 @@ def test_a_run_that_lost_its_description_is_not_left_out_silently(tmp_path: Path
         UserError, match=r"seed0/run\.json: no such file, though the run is complete"
     ):
         _ = sweep.runs
-
-
-def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
-    with claimed(tmp_path / "sweep"), pytest.raises(UserError, match="another fedsim process"):
-        fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
-    assert fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1).failures == {}
 
 
 def test_complete_runs_of_other_code_or_data_are_not_taken_for_those_of_the_sweep(

@@ -14,14 +14,14 @@ import fedsim
 from fedsim.composition.assembly import Assembly
 from fedsim.learning.learner import Learner
 from fedsim.scenario.source import Source
-from fedsim.simulation.server import Server
+from fedsim.simulation.simulation import Simulation
 from fedsim.sweeps.task import Performer, Task
 from tests.composition.worlds import digits
 from tests.sweeps.worlds import broken
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
-PARTS = (Assembly, Learner, Server, torch.Tensor)
+PARTS = (Assembly, Learner, Simulation, torch.Tensor)
 
 
 @pytest.fixture

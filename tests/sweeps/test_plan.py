@@ -145,17 +145,6 @@ def test_an_override_of_the_seed_needs_a_sweep_without_seeds(tmp_path: Path) -> 
     assert only.seed == 3
 
 
-def test_a_built_in_scenario_without_a_sweep_is_named_as_the_user_did_and_can_be_varied() -> None:
-    with pytest.raises(UserError) as caught:
-        plan_runs(fedsim.read_scenario("quickstart"))
-    assert caught.value.where == "built-in scenario quickstart"
-    assert caught.value.hint is not None
-    vary = re.search(r"sweep\.seeds=\S+", caught.value.hint)
-    assert vary
-    loaded = fedsim.read_scenario("quickstart").changed([vary[0]])
-    assert [run.seed for run in plan_runs(loaded)] == [0, 1, 2]
-
-
 def test_a_wrong_value_is_reported_once_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "wrong.yaml"
     data = scenario(grid={"training.optimizer.lr": [0.1, -1, -2]}, seeds=[0, 1, 2])

@@ -52,11 +52,6 @@ def test_deferred_samples_are_checked_when_they_are_read(samples: np.ndarray, me
         _ = lazy(lambda: samples).train_x
 
 
-def test_what_a_data_set_does_not_have_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="validation_x"):
-        _ = lazy(lambda: np.zeros(0)).validation_x  # type: ignore[attr-defined]
-
-
 def test_the_common_work_is_the_same_whichever_part_is_read_first() -> None:
     params = {"clients": 2, "samples": 3, "test_samples": 4}
     first, second = load("common_work", **params), load("common_work", **params)

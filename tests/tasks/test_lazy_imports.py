@@ -43,21 +43,14 @@ training = Training(batch_size=8)
 task.check(training, Evaluation())
 assert task.local_steps(training).sum() and task.layout.size and task.partition_rows()
 assert task.memory_bytes(training, 0).all()
+tasks = CATALOG.parts("task")
+assert tasks["quadratic"](tasks["quadratic"].Params(centers=[1, 2])).layout.size == 1
+assert tasks["timing"](tasks["timing"].Params(clients=3)).layout.size == 1_000_000
 """
 
 
 def test_a_built_in_task_is_dealt_checked_and_measured_without_torch() -> None:
     assert not loaded_after(BUILD)
-
-
-def test_quadratic_and_timing_tasks_are_built_without_torch() -> None:
-    assert not loaded_after(
-        "from fedsim.parts.catalog import CATALOG\n"
-        "tasks = CATALOG.parts('task')\n"
-        "quadratic, timing = tasks['quadratic'], tasks['timing']\n"
-        "assert quadratic(quadratic.Params(centers=[1, 2])).layout.size == 1\n"
-        "assert timing(timing.Params(clients=3)).layout.size == 1_000_000"
-    )
 
 
 def test_the_check_can_see_the_libraries() -> None:

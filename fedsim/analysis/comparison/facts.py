@@ -21,7 +21,7 @@ from fedsim.errors import UserError, nearest_or_all
 from fedsim.runs import Run
 from fedsim.runs.critical import waiting_by_cause
 from fedsim.runs.divergence import has_diverged, lost_metrics, lost_since
-from fedsim.runs.phases import aggregated_versions
+from fedsim.runs.phases import aggregated_versions, aggregation_times
 from fedsim.runs.tables import read_parquet
 from fedsim.vocabulary.formatting import Kind
 from fedsim.vocabulary.metrics import MetricDefinition, definition, meets
@@ -232,9 +232,14 @@ def _metric_names(metrics: pd.DataFrame) -> tuple[str, ...]:
 def _progress(run: Run) -> pd.DataFrame:
     frame = run.metrics.copy()
     times = frame["time_s"].to_numpy()
-    entered = np.sort(aggregated_versions(run.dispatches))
-    entered = entered[entered > 0]
-    aggregated = np.searchsorted(entered, frame["version"].to_numpy(), side="right")
+    if run.has_edges:
+        entered_s = np.sort(aggregation_times(run.dispatches, run.device_aggregations))
+        entered_s = entered_s[~np.isnan(entered_s)]
+        aggregated = np.searchsorted(entered_s, times, side="right")
+    else:
+        entered = np.sort(aggregated_versions(run.dispatches))
+        entered = entered[entered > 0]
+        aggregated = np.searchsorted(entered, frame["version"].to_numpy(), side="right")
     spent = {**costs_by(run, times), CLIENT_UPDATES: aggregated}
     for column, (name, values) in enumerate(spent.items(), start=3):
         frame.insert(column, name, values)
@@ -246,11 +251,12 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
     work = statistics.work_by_outcome(dispatches, run.phases)
     whole = work.sum()
     lost = work.loc[list(LOST_LABELS)].sum()
-    stale = statistics.staleness(dispatches, aggregations)
+    stale = statistics.staleness(dispatches, run.device_aggregations)
     updates = len(aggregations)
     intervals_s = statistics.update_intervals_s(aggregations)
     arrivals_s = statistics.turnaround_s(dispatches)
-    delays = statistics.delays(dispatches, len(given), updates)
+    # With edge servers, clients contribute to versions of these.
+    delays = None if run.has_edges else statistics.delays(dispatches, len(given), updates)
     return {
         "simulated_s": run.simulated_s,
         "wall_s": float(run.info.get("wall_s") or np.nan),
@@ -271,8 +277,8 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
         "staleness_mean": float(stale["versions"].mean()),
         "staleness_max": float(stale["versions"].max()),
         "age_s": float(stale["seconds"].mean()),
-        "tau_avg": delays.tau_avg,
-        "tau_max": delays.tau_max,
+        "tau_avg": np.nan if delays is None else delays.tau_avg,
+        "tau_max": np.nan if delays is None else delays.tau_max,
         "interval_s": float(intervals_s.mean()) if updates else np.nan,
         **_percentiles("interval", intervals_s),
         **_percentiles("turnaround", arrivals_s),

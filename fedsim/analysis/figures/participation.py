@@ -124,7 +124,7 @@ def inequality(run: Run) -> Figure | None:
 
 def staleness(run: Run) -> Figure | None:
     """How stale the aggregated updates were, in versions; None if all were equally stale."""
-    versions = statistics.staleness(run.dispatches, run.aggregations)["versions"].to_numpy()
+    versions = statistics.staleness(run.dispatches, run.device_aggregations)["versions"].to_numpy()
     if not len(versions) or versions.min() == versions.max():
         return None
     finding = f"On average {versions.mean():.2f} versions, at most {format_count(versions.max())}."
@@ -134,7 +134,7 @@ def staleness(run: Run) -> Figure | None:
 
 def age(run: Run) -> Figure | None:
     """Age of the aggregated updates, in simulated time; None without updates."""
-    table = statistics.staleness(run.dispatches, run.aggregations)
+    table = statistics.staleness(run.dispatches, run.device_aggregations)
     seconds, versions = table["seconds"].to_numpy(), table["versions"].to_numpy()
     if not len(table):
         return None
@@ -149,9 +149,12 @@ def age(run: Run) -> Figure | None:
 
 
 def delay(run: Run) -> Figure | None:
-    """FedSUM's delay tau_t over the server updates; None if it only counts them, or if there are fewer than two."""
+    """FedSUM's delay tau_t over the server updates; None if it only counts them, or with fewer than two of them.
+
+    None with edge servers, too, to whose versions clients contribute.
+    """
     updates = len(run.aggregations)
-    if updates < 2:
+    if updates < 2 or run.has_edges:
         return None
     delays = statistics.delays(run.dispatches, population(run), updates)
     rows = thin(updates)
@@ -170,10 +173,10 @@ def delay(run: Run) -> Figure | None:
 
 
 def regularity(run: Run) -> Figure | None:
-    """Wang & Ji's participation term over the window length; None if there are fewer than two updates."""
+    """Wang & Ji's participation term over the window length; None with fewer than two updates, or with edge servers."""
     updates = len(run.aggregations)
     windows = [p for p in (m * 10**k for k in range(7) for m in (1, 2, 5)) if p <= updates // 2]
-    if not windows:
+    if not windows or run.has_edges:
         return None
     weights = statistics.participation_weights(run.dispatches, population(run), updates)
     terms = [statistics.participation_term(weights, window) for window in windows]

@@ -151,7 +151,12 @@ def _ends_of_rounds(run: Run) -> str:
     """A sentence about the rounds that lasted until their deadline, if rounds have one."""
     schedule = section(run, "server", "schedule")
     deadline_s = schedule.get("deadline")
-    if schedule.get("name") != "sync" or deadline_s is None or not len(run.aggregations):
+    if (
+        schedule.get("name") != "sync"
+        or deadline_s is None
+        or run.has_edges
+        or not len(run.aggregations)
+    ):
         return ""
     closed_s = run.aggregations.groupby("round")["time_s"].max()
     # Instants are whole nanoseconds.

@@ -377,7 +377,7 @@ const fedsim = (() => {
           type: "line", name: s.label, data: pairs(values), silent: true, connectNulls: false, clip: true, step: s.step ? "end" : false,
           symbol: s.symbol || "none", showSymbol: Boolean(marked),
           symbolSize: (_, { dataIndex }) => (dataIndex % every === offset || every === 1 ? (s.points ? 5.5 : 8) : 0),
-          lineStyle: { color: ink(s.color), width: width_ ?? (s.plain ? 1.5 : 2.25), type: s.dash?.length ? s.dash.map((d) => d * 2) : "solid", opacity: opacity * faint(s), cap: "butt" },
+          lineStyle: { color: ink(s.color), width: s.bare ? 0 : width_ ?? (s.plain ? 1.5 : 2.25), type: s.dash?.length ? s.dash.map((d) => d * 2) : "solid", opacity: opacity * faint(s), cap: "butt" },
           itemStyle: { color: ink(s.color), borderColor: ink("card"), borderWidth: s.points ? 0 : 1, opacity: faint(s) },
           areaStyle: s.fill ? { color: ink(s.color), opacity: 0.18 } : undefined,
           emphasis: { disabled: true },

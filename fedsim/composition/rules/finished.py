@@ -56,7 +56,7 @@ class FinishedRun:
         """Where a rule applies and how to fix it: in a function of the user's schedule, or in its settings."""
         if self.assembly is None:
             return None, otherwise
-        schedule = self.assembly.scenario.server.schedule.type
+        schedule = self.assembly.scenario.server.of_devices.schedule.type
         if is_bundled(schedule):
             return "server.schedule", otherwise
         return place(schedule, function), fix
@@ -87,7 +87,7 @@ def nothing_dispatched(finished: FinishedRun) -> Iterator[UserError]:
         return
     message = "no work was dispatched, so the tables are empty and the model is the initial one"
     if finished.drew_nobody:
-        selection = finished.assembly.scenario.server.selection.type
+        selection = finished.assembly.scenario.server.of_devices.selection.type
         yield UserError(
             f"draws nobody although clients are available; {message}",
             where=place(selection, "draw"),
@@ -168,7 +168,7 @@ def waited_for_nodes(finished: FinishedRun) -> Iterator[UserError]:
 @FINISHED
 def small_rounds(finished: FinishedRun) -> Iterator[UserError]:
     """Most rounds began with less than half of the cohort, although the schedule could have waited for more clients."""
-    if finished.assembly is None:
+    if finished.assembly is None or finished.run.has_edges:
         return
     run, server = finished.run, finished.assembly.scenario.server
     cohort, demands = cohort_of(server.selection.params), finished.assembly.prospects.demands

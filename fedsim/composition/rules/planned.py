@@ -88,19 +88,6 @@ def unmatched_names(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def unused_memory(assembly: Assembly) -> Iterator[UserError]:
-    """``devices.memory`` is given, but the trace gives the memory of every device."""
-    in_trace = assembly.world.memory_in_trace()
-    given = assembly.scenario.devices.memory is not None
-    if given and in_trace is not None and not np.isnan(in_trace).any():
-        yield UserError(
-            "has no effect, because the trace gives the memory of every device",
-            where="devices.memory",
-            hint="leave it out, or change ram_bytes in the trace's compute table",
-        )
-
-
-@PLANNED
 def unused_latency(assembly: Assembly) -> Iterator[UserError]:
     """The trace has round-trip times, but every client has the default latency."""
     if assembly.world.ignores_round_trips():
@@ -242,7 +229,7 @@ def unusual_schedule(assembly: Assembly) -> Iterator[UserError]:
 
     Your own schedules are never unusual, nor are schedules of your own methods, unless they give ``paper_schedules``.
     """
-    method, server = assembly.method, assembly.scenario.server
+    method, server = assembly.method, assembly.scenario.server.of_devices
     schedule, of_paper = server.schedule.type.name, method.paper_schedules
     if not of_paper or not schedule or schedule in of_paper or server.schedule.user is not None:
         return
@@ -280,7 +267,7 @@ def absent_clients_weigh(assembly: Assembly) -> Iterator[UserError]:
 @PLANNED
 def large_cohort(assembly: Assembly) -> Iterator[UserError]:
     """A round selects more clients than can ever be given work."""
-    prospects, selection = assembly.prospects, assembly.scenario.server.selection
+    prospects, selection = assembly.prospects, assembly.scenario.server.of_devices.selection
     cohort = cohort_of(selection.params)
     if cohort is None or selection.type.with_replacement:
         return

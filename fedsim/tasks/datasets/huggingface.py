@@ -122,11 +122,7 @@ class HuggingFace(DatasetComponent):
 def dataset_of_table(
     splits: list[Any], params: HuggingFaceParameters, *, name: str, folder: Path | None = None
 ) -> Dataset:
-    """The data set of a table (``datasets.Dataset``) with all samples, or of one for training and one for testing.
-
-    Raises:
-        UserError: a column is missing, or does not contain what is said about it.
-    """
+    """The data set of a table (``datasets.Dataset``) with all samples, or of one for training and one for testing."""
     datasets = required("datasets", "huggingface", f"data set {name}")
     where = f"data set {name}"
     columns = splits[0].column_names
@@ -137,7 +133,7 @@ def dataset_of_table(
             raise UserError(
                 f"its samples are in which column? The columns are: {', '.join(columns)}",
                 where=where,
-                hint="name a column of images (image), of text (text), or columns of numbers (features)",
+                hint="name it with image, text or features",
             )
         (image,) = pictures
     inputs = [key for key in (image, params.text) if key is not None] + (params.features or [])
@@ -190,11 +186,8 @@ def _values(table: Any, column: str, where: str) -> npt.NDArray[Any]:
     """The values of a column (n,)."""
     values = table[column][:]
     if None in values:
-        raise UserError(
-            f"row {values.index(None)} has no value in column '{column}'",
-            where=where,
-            hint="drop such rows, for example with filter, and save the data set again",
-        )
+        message = f"row {values.index(None)} has no value in column '{column}'"
+        raise UserError(message, where=where, hint="drop such rows, and save the data set again")
     return np.array(values)
 
 
@@ -207,8 +200,7 @@ def _numbers(table: Any, columns: list[str], where: str) -> npt.NDArray[Any]:
             raise UserError(
                 f"column '{column}' does not contain numbers, or arrays of one shape",
                 where=where,
-                hint="name columns of numbers, or one column of arrays of equal shape; pad sequences that differ in "
-                "length",
+                hint="name columns of numbers, or one column of arrays of equal shape (pad sequences)",
             )
     return values[0] if values[0].ndim > 1 else np.stack(values, axis=1)
 
@@ -229,11 +221,7 @@ def _tokenized(
     try:
         tokenizer = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:
-        raise UserError(
-            f"it is not a tokenizer: {error}",
-            where=str(path),
-            hint="give the file tokenizer.json of a fast tokenizer",
-        ) from error
+        raise UserError(f"it is not a tokenizer: {error}", where=str(path)) from error
     tokenizer.enable_truncation(params.length)
     tokenizer.enable_padding(**{**(tokenizer.padding or {}), "length": params.length})
 

@@ -52,25 +52,16 @@ class ImageFolder(DatasetComponent):
             raise UserError(
                 f"has {len(classes)} class folders, but at least two are needed",
                 where=str(top),
-                hint="put the images of each class into a folder named after the class, or with a separate test set "
-                "into train/<class>/ and test/<class>/",
+                hint="put images into <class>/, or with a separate test set into train/<class>/ and test/<class>/",
             )
         x, y, size = self._read(top, classes, self.params.size)
-        empty = np.setdiff1d(np.arange(len(classes)), y)
-        if len(empty):
-            raise UserError(
-                "contains no images",
-                where=str(top / classes[empty[0]]),
-                hint=f"remove the folder, or put images into it; {_KNOWN}",
-            )
+        for label in np.setdiff1d(np.arange(len(classes)), y):
+            raise UserError("contains no images", where=str(top / classes[label]), hint=_KNOWN)
         if split:
             unknown = [name for name in _class_folders(root / "test") if name not in classes]
             if unknown:
-                raise UserError(
-                    f"there is no class '{unknown[0]}' in {top}",
-                    where=str(root / "test"),
-                    hint="train/ and test/ need folders of the same names",
-                )
+                message = f"there is no class '{unknown[0]}' in {top}"
+                raise UserError(message, where=str(root / "test"))
             test_x, test_y, _ = self._read(root / "test", classes, size)
         else:
             is_test = self.params.held_out(len(y))
@@ -105,11 +96,7 @@ class ImageFolder(DatasetComponent):
                 with Image.open(path) as image:
                     array = pixels(image, self.params.channels, self.params.size)
             except (OSError, ValueError) as error:
-                raise UserError(
-                    f"it cannot be read: {error}",
-                    where=str(path),
-                    hint="fix the file or remove it",
-                ) from error
+                raise UserError(f"it cannot be read: {error}", where=str(path)) from error
             height, width = array.shape[1:]
             size = size or (height, width)
             if (height, width) != size:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
+from fedsim.files.delimited import hint_of_header
 from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
 from fedsim.tasks.reading.arrays import as_tokens, test_marks
 from fedsim.tasks.reading.files import read_table, resolve, row_place
 from fedsim.tasks.reading.splitting import HeldOutParameters, split_dataset, standardized
-from fedsim.vocabulary.formatting import format_counted, format_names
+from fedsim.vocabulary.formatting import format_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,16 +52,10 @@ class Table(DatasetComponent):
         """The rows."""
         params = self.params
         path = resolve(params.path, folder)
+        hint = "give a .csv or .parquet file; CSV is UTF-8 text with a line of column names"
         if path.is_file() and path.suffix not in (".csv", ".parquet"):
-            raise UserError(
-                f"'{path.suffix}' is not a known extension of a table",
-                where=str(path),
-                hint="use a .csv or .parquet file",
-            )
-        frame = read_table(
-            path,
-            "fix the file or write it again; a CSV file is UTF-8 text with a line of column names",
-        )
+            raise UserError(f"'{path.suffix}' is not a table", where=str(path), hint=hint)
+        frame = read_table(path, hint)
         if not len(frame):
             raise UserError("it has no rows", where=str(path))
         features = self._features(frame, path)
@@ -78,8 +72,6 @@ class Table(DatasetComponent):
             target = {"classes": len(classes), "class_names": tuple(map(str, classes))}
         else:
             labels = _quantities(frame[params.target], path)
-        if params.group is not None:
-            _refuse_spaces(frame[params.group], path)
         if params.is_test is None:
             is_test = params.held_out(len(frame))
         else:
@@ -107,113 +99,64 @@ class Table(DatasetComponent):
 
     def _features(self, frame: pd.DataFrame, path: Path) -> list[str]:
         """The feature columns, all numeric."""
+        import pandas as pd
+
+        columns = list(map(str, frame.columns))
         features = self.params.features
         if features is None:
-            features = [name for name in frame.columns if name not in self._not_features]
-            # The name that pandas gives to a column without one.
-            if unnamed := [name for name in features if str(name).startswith("Unnamed: ")]:
-                raise UserError(
-                    f"column {list(frame.columns).index(unnamed[0]) + 1} has no name, so it may be an index instead of "
-                    "a feature",
-                    where=str(path),
-                    hint="write the file with to_csv(index=False), or list the columns to use in features: "
-                    f"[{', '.join(name for name in features if name not in unnamed)}]",
-                )
-        missing = [name for name in [*self._not_features, *features] if name not in frame.columns]
+            features = [name for name in columns if name not in self._not_features]
+        missing = [name for name in [*self._not_features, *features] if name not in columns]
         if missing:
-            hint = f"its columns are: {', '.join(map(str, frame.columns))}"
-            separators = [one for one in ";\t|" if one in str(frame.columns[0])]
-            if len(frame.columns) == 1 and separators:
-                hint = f"its columns are separated by {separators[0]!r}; separate them by commas"
             raise UserError(
-                f"no column {', '.join(repr(name) for name in missing)}",
+                f"no column {', '.join(map(repr, missing))}",
                 where=str(path),
-                hint=hint,
+                hint=hint_of_header(columns, f"its columns are: {', '.join(columns)}"),
             )
         leaks = [name for name in features if name in self._not_features]
-        if leaks:
-            raise UserError(
-                f"column {leaks[0]!r} is both a feature and target, group or is_test",
-                where=str(path),
-                hint="remove it from features, because a model must not see it",
-            )
         text = [name for name in features if frame[name].dtype.kind not in "fiub"]
-        if text or not features:
-            where, example = str(path), ""
-            numeric = [name for name in features if name not in text]
-            if text:
-                values = frame[text[0]].tolist()
-                row = next((row for row, value in enumerate(values) if not _is_number(value)), 0)
-                where, example = row_place(path, row), f", such as '{values[row]}'"
+        # The name that pandas gives to a column without one, which may be an index instead of a feature.
+        unnamed = [
+            name for name in features if not self.params.features and name.startswith("Unnamed: ")
+        ]
+        if wrong := leaks or text or unnamed or ([] if features else ["none"]):
+            where = str(path)
+            if text and not leaks:
+                values = frame[text[0]]
+                unread = values.notna() & pd.to_numeric(values, errors="coerce").isna()
+                where = row_place(path, int(unread.to_numpy().argmax()))
+            usable = [name for name in features if name not in (*leaks, *text, *unnamed)]
             raise UserError(
-                f"not all values of {format_names([repr(name) for name in text])} are numbers{example}"
-                if text
-                else "it has no feature column",
+                f"{format_names([repr(name) for name in wrong])} cannot be a feature",
                 where=where,
-                hint=f"use the numeric columns, features: [{', '.join(numeric)}], or turn text into numbers first"
-                if numeric
-                else "turn text into numbers first",
+                hint="a feature is a named column of numbers, not target, group or is_test; choose, for example, "
+                f"features: [{', '.join(usable)}]",
             )
         return features
 
 
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
 def _classes(column: pd.Series[Any], path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     """The sorted classes, and the index of each row's class."""
-    values, problem, where = column.to_numpy(), None, str(path)
-    if column.dtype.kind == "f" and (values % 1 != 0).any():
-        row = int(np.argmax(values % 1 != 0))
-        problem = f"{values[row]}, which is a quantity, not a class"
-        where = row_place(path, row)
-    elif column.dtype.kind not in "fiubO" or (
-        values.dtype.kind == "O" and not all(isinstance(value, str) for value in values)
-    ):
-        problem = "values other than text, whole numbers, or true and false"
-    elif (values == values[0]).all():
-        problem = "one class only"
-    if problem is not None:
+    values = column.to_numpy()
+    is_whole = column.dtype.kind in "iub" or (column.dtype.kind == "f" and not (values % 1).any())
+    is_text = column.dtype.kind == "O" and all(isinstance(value, str) for value in values)
+    if not (is_whole or is_text) or (values == values[0]).all():
         raise UserError(
-            f"column '{column.name}' contains {problem}",
-            where=where,
+            f"column '{column.name}' does not contain classes",
+            where=str(path),
             hint="target must name a column of at least two classes: text, whole numbers, or true and false; "
             "to predict a number, set target_kind: quantity",
         )
-    _refuse_spaces(column, path)
     classes, labels = np.unique(values, return_inverse=True)
     return classes, labels.astype(np.int64)
-
-
-def _refuse_spaces(column: pd.Series[Any], path: Path) -> None:
-    """Refuse names of classes or groups that differ only in the spaces around them."""
-    if column.dtype.kind == "O":
-        rows = Counter(value for value in column if isinstance(value, str))
-        first = dict[str, str]()
-        for value in rows:
-            other = first.setdefault(value.strip(), value)
-            if other != value:
-                rare, common = sorted((value, other), key=rows.__getitem__)
-                raise UserError(
-                    f"column '{column.name}' contains {rare!r} ({format_counted(rows[rare], 'row')}) and {common!r} "
-                    f"({format_counted(rows[common], 'row')}), which differ only in spaces",
-                    where=row_place(path, column.tolist().index(rare)),
-                    hint="remove the spaces, as frame[column].str.strip() of pandas does",
-                )
 
 
 def _quantities(column: pd.Series[Any], path: Path) -> npt.NDArray[np.float32]:
     """The numbers to be predicted, (n,) float32."""
     if column.dtype.kind not in "fiu":
         raise UserError(
-            f"column '{column.name}' does not contain numbers, but target_kind is quantity",
+            f"column '{column.name}' does not contain numbers",
             where=str(path),
-            hint="name a numeric column as target, or remove target_kind",
+            hint="name a numeric column as target, or remove target_kind: quantity",
         )
     values = column.to_numpy(dtype=np.float64)
     _refuse_infinite(values[:, None], [str(column.name)], path)
@@ -225,12 +168,10 @@ def _refuse_missing(frame: pd.DataFrame, path: Path) -> None:
     empty = frame.isna().to_numpy()
     if empty.any():
         row, column = (int(index) for index in np.argwhere(empty)[0])
-        count = int(empty.sum())
         raise UserError(
-            f"{format_counted(count, 'cell')} {'is empty,' if count == 1 else 'are empty, the first'} "
-            f"in column '{frame.columns[column]}'",
+            f"a cell of column '{frame.columns[column]}' is empty ({int(empty.sum())} in all)",
             where=row_place(path, row),
-            hint="drop these rows or fill the cells first",
+            hint="drop such rows or fill the cells first",
         )
 
 

@@ -199,11 +199,7 @@ class QuadraticTask(AnalyticTask):
             return None
 
     def optimum(self) -> Tensor:
-        """The minimizer of the mean objective, (d,) float64; that of least norm if it is not unique.
-
-        Raises:
-            UserError: the mean objective has no minimum.
-        """
+        """The minimizer of the mean objective, (d,) float64; that of least norm if it is not unique."""
         import torch
 
         centers, curvatures, slopes = self._objectives

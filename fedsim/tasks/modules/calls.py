@@ -29,9 +29,6 @@ def adapt_calls(module: nn.Module, input_shape: tuple[int, ...], inputs: Any = N
         inputs: arguments of its forward, each a part of the samples or a dictionary of such parts: ``x``, ``x[1]``,
             ``x[:16]``, inside ``int(...)`` for integers, and followed by ``!= 0`` for a mask; None if the samples are
             its only argument.
-
-    Raises:
-        UserError: a part cannot be understood or exceeds the samples, or forward takes other arguments.
     """
     if inputs is not None:
         arguments_of = _reader(inputs, _INPUTS, input_shape)

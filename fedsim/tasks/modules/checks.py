@@ -24,24 +24,19 @@ Probe = Callable[[int], tuple[Tensor, Tensor]]
 
 
 def refuse_unusable(module: nn.Module, name: str) -> None:
-    """Check that the shapes of all parameters are known, and that none is complex.
-
-    Raises:
-        UserError: some are not, or one is.
-    """
+    """Refuse parameters of unknown shape, or of complex numbers."""
     tensors = [*module.named_parameters(), *module.named_buffers()]
     complex_ones = [key for key, value in module.named_parameters() if value.is_complex()]
     if complex_ones:
         raise _refusal(
             f"{format_names(complex_ones)} of model {name} have complex values, which cannot be trained",
-            "keep real and imaginary parts as real parameters, and join them in forward by torch.view_as_complex",
+            "keep real and imaginary parts as real parameters",
         )
     lazy = [key for key, value in tensors if is_lazy(value)]
     if lazy:
         raise _refusal(
             f"the shape of {', '.join(lazy)} of model {name} is unknown before its first use",
-            "use layers with explicit sizes (nn.Linear, not nn.LazyLinear); a constructor receives input_shape and "
-            "classes if it has such arguments",
+            "use layers with explicit sizes; a constructor gets input_shape and classes if it has such arguments",
         )
 
 
@@ -52,9 +47,6 @@ def check_module(
 
     Returns:
         Names of the saved floating-point buffers that training changes.
-
-    Raises:
-        UserError: it cannot process the samples, its outputs do not fit the labels, or it cannot be trained.
     """
     samples = 2
     try:

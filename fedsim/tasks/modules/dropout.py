@@ -221,11 +221,7 @@ def stack_dropout(module: nn.Module, generators: StackedGenerators) -> None:
 
 
 def key_dropout(module: nn.Module) -> nn.Module:
-    """The module with torch's dropout layers replaced by keyed ones.
-
-    Raises:
-        UserError: the dropout of a layer cannot be made reproducible.
-    """
+    """The module with torch's dropout layers replaced by keyed ones."""
     if isinstance(module, _DropoutNd):
         return _keyed(module)
     for parent in list(module.modules()):

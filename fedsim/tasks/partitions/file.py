@@ -31,34 +31,25 @@ class FromFile(Partitioner):
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
         """Read and check the table."""
+        import pandas as pd
+
         path = resolve(self.params.path, folder)
         sample, client, is_test = self._read(path)
         total = len(dataset.train_y)
-        outside = np.flatnonzero((sample < 0) | (sample >= total))
-        if len(outside):
-            row = int(outside[0])
-            raise UserError(
-                f"there is no sample {sample[row]}; {dataset.name} has samples 0 to {total - 1}",
-                where=row_place(path, row),
-            )
-        _, first_rows = np.unique(sample, return_index=True)
-        if len(first_rows) < len(sample):
-            repeated = int(np.setdiff1d(np.arange(len(sample)), first_rows)[0])
-            raise UserError(
-                f"sample {sample[repeated]} appears twice",
-                where=row_place(path, repeated),
-                hint="a sample belongs to at most one client",
-            )
         clients = int(client.max()) + 1
+        for bad, what in (
+            ((sample < 0) | (sample >= total), f"{dataset.name} has the samples 0 to {total - 1}"),
+            (pd.Series(sample).duplicated().to_numpy(), "a sample belongs to at most one client"),
+            (client < 0, "clients have the numbers 0, 1, 2, ..."),
+        ):
+            if bad.any():
+                row = int(bad.argmax())
+                message = f"has the sample {sample[row]} of client {client[row]}"
+                raise UserError(message, where=row_place(path, row), hint=what)
         training = client if is_test is None else client[~is_test]
         idle = np.setdiff1d(np.arange(min(clients, len(client) + 1)), training)
-        hint = "number the clients 0, 1, 2, ... without gaps"
-        if client.min() < 0:
-            row = int(np.argmax(client < 0))
-            raise UserError(
-                f"client {client[row]} is negative", where=row_place(path, row), hint=hint
-            )
         if len(idle):
+            hint = "number the clients 0, 1, 2, ... without gaps"
             raise UserError(f"client {idle[0]} has no training samples", where=str(path), hint=hint)
         owners = np.full(total, UNUSED, dtype=np.int64)
         owners[sample] = client
@@ -83,8 +74,8 @@ class FromFile(Partitioner):
             return sample, client, None
         if self.params.test != "none":
             raise UserError(
-                f"both its column is_test and the parameter test ({self.params.test}) choose test samples",
+                "both its column is_test and the parameter test choose test samples",
                 where=str(path),
-                hint="remove the column is_test or the parameter test",
+                hint="remove one of them",
             )
         return sample, client, test_marks(table["is_test"].to_numpy(), "column 'is_test'", path)

@@ -27,9 +27,6 @@ def read_arrays(
     """The named arrays of an .npz file, or of a folder of .npy files; optional ones only if they are present.
 
     Arrays in a folder are memory-mapped (copy on write) and read when used.
-
-    Raises:
-        UserError: a file is missing or damaged, or an array contains Python objects other than text.
     """
     if not path.is_dir():
         return read_npz(path, required, optional)
@@ -45,11 +42,7 @@ def read_arrays(
 
 
 def names_of_arrays(path: Path) -> list[str]:
-    """Names of the arrays of an .npz file, or of the .npy files of a folder.
-
-    Raises:
-        UserError: the file is missing or not an .npz file.
-    """
+    """Names of the arrays of an .npz file, or of the .npy files of a folder."""
     if path.is_dir():
         return sorted(file.stem for file in path.glob("*.npy"))
     _require_npz(path)
@@ -112,37 +105,22 @@ def _unreadable(path: Path, name: str, error: Exception) -> UserError:
 
 
 def test_marks(values: npt.NDArray[Any], what: str, path: Path | str) -> npt.NDArray[np.bool_]:
-    """The mask of the test samples, (n,) bool; ``what`` names the column or array of ``path`` in messages.
-
-    Raises:
-        UserError: a value is not true or false, or 1 or 0.
-    """
+    """The mask of the test samples, (n,) bool; ``what`` names the column or array of ``path`` in messages."""
     if values.dtype.kind not in "fiub" or not np.isin(values, (0, 1)).all():
-        raise UserError(
-            f"{what} contains values other than true and false, or 1 and 0",
-            where=str(path),
-            hint="it must mark the test samples",
-        )
+        message = f"{what} contains values other than true and false, or 1 and 0"
+        raise UserError(message, where=str(path), hint="it must mark the test samples")
     return values.astype(bool)
 
 
 def as_tokens(x: npt.NDArray[Any], what: str, path: Path | str) -> npt.NDArray[Any]:
-    """``x`` with an integer type that torch supports; uint8, int32 and int64 are not copied.
-
-    Raises:
-        UserError: values are not integers from 0.
-    """
-    if x.dtype.kind not in "iu":
-        problem = f"values of type {x.dtype}"
-    elif x.min(initial=0) < 0:
-        problem = f"the code {x.min()}"
-    else:
-        return x if x.dtype in (np.uint8, np.int32, np.int64) else x.astype(np.int64)
-    raise UserError(
-        f"tokens is true, but {what} contains {problem}",
-        where=str(path),
-        hint="number the codes 0, 1, 2, ..., or leave tokens out",
-    )
+    """``x``, integers from 0, with an integer type that torch supports; uint8, int32 and int64 are not copied."""
+    if x.dtype.kind not in "iu" or x.min(initial=0) < 0:
+        raise UserError(
+            f"tokens is true, but {what} contains values of type {x.dtype} from {x.min(initial=0)}",
+            where=str(path),
+            hint="number the codes 0, 1, 2, ..., or leave tokens out",
+        )
+    return x if x.dtype in (np.uint8, np.int32, np.int64) else x.astype(np.int64)
 
 
 def first_not_finite(x: npt.NDArray[Any]) -> int | None:
@@ -164,12 +142,7 @@ def first_not_finite(x: npt.NDArray[Any]) -> int | None:
 def read_npz(
     path: Path, required: Sequence[str], optional: Sequence[str] = ()
 ) -> dict[str, npt.NDArray[Any]]:
-    """The named arrays of an .npz file; optional ones only if they are present.
-
-    Raises:
-        UserError: the file is missing or damaged, lacks a required array, or an array contains Python objects other
-            than text.
-    """
+    """The named arrays of an .npz file; optional ones only if they are present."""
     _require_npz(path)
     name = "it"
     try:

@@ -24,17 +24,11 @@ def cifar_archive(name: str, digest: str, inner: str) -> Archive:
 
 
 def read_batch(path: Path) -> dict[str, Any]:
-    """The dictionary of a batch; Python 2 strings become text.
-
-    Raises:
-        UserError: the file is damaged, or contains anything but plain data and NumPy arrays.
-    """
+    """The dictionary of a batch, of plain data and NumPy arrays; Python 2 strings become text."""
     try:
         value = load_plain(read_bytes(path), encoding="latin1")
     except (RefusedPickle, DamagedPickle) as error:
-        refused = isinstance(error, RefusedPickle)
-        problem = f"it names {error}, which is not allowed" if refused else error
-        raise damaged(path, f"it is not a CIFAR batch ({problem})") from error
+        raise damaged(path, f"it is not a CIFAR batch ({type(error).__name__}: {error})") from error
     if not isinstance(value, dict):
         raise damaged(path, "it is not a CIFAR batch (not a dictionary)")
     return value
@@ -43,11 +37,7 @@ def read_batch(path: Path) -> dict[str, Any]:
 def cifar_dataset(
     name: str, paths: Sequence[Path], label_key: str, class_names: Sequence[str], pixels: PixelMap
 ) -> Dataset:
-    """The data set in the batches ``paths``; the last one contains the test images.
-
-    Raises:
-        UserError: a file is damaged or has unexpected content.
-    """
+    """The data set in the batches ``paths``; the last one contains the test images."""
     *train, test = paths
     return Dataset(
         name,
@@ -76,10 +66,8 @@ def _images(
             and len(batch_labels) == len(pixels)
             and all(isinstance(label, int) for label in batch_labels)
         ):
-            raise damaged(
-                path,
-                f"it does not hold images of 3 x 32 x 32 bytes and one entry of {label_key} for each",
-            )
+            what = f"it does not hold images of 3 x 32 x 32 bytes and one entry of {label_key} for each"
+            raise damaged(path, what)
         images.append(pixels.reshape(-1, *_SHAPE))
         labels.append(np.array(batch_labels, dtype=np.int64))
     return np.concatenate(images), np.concatenate(labels)

@@ -65,16 +65,12 @@ def resolve(path: Path, folder: Path | None) -> Path:
 
 
 def local_folder(name: str, root: Path | None, folder: Path | None) -> Path | None:
-    """The local folder of the data set's files; None if there is none.
-
-    Raises:
-        UserError: ``root`` is given and is not a folder.
-    """
+    """The local folder of the data set's files; None if there is none."""
     if root is not None:
         path = resolve(root, folder)
         if not path.is_dir():
             raise UserError(
-                f"no such folder: {path}", where=f"data set {name}", hint="correct its root"
+                f"no such folder: {path}", where=f"data set {name}", hint="correct root"
             )
         return path
     data = os.environ.get(DATA_VARIABLE)
@@ -103,9 +99,6 @@ def locate(
         root: folder given by the user, relative to ``folder``; nothing is downloaded in this case.
         folder: folder that relative paths refer to.
         remotes: source of each file, or the archive of all files; empty if the data set cannot be downloaded.
-
-    Raises:
-        UserError: a file is missing and cannot be downloaded.
     """
     source = local_folder(name, root, folder)
     if source is not None and isinstance(remotes, Archive) and (source / remotes.inner).is_dir():
@@ -125,9 +118,7 @@ def locate(
 def absent(name: str, missing: Sequence[str], source: Path | None) -> UserError:
     """The error for missing files."""
     where = (
-        f"in {source}"
-        if source
-        else f"(no root is given and ${DATA_VARIABLE} has no datasets/{name})"
+        f"in {source}" if source else f"(no root is given, and no ${DATA_VARIABLE}/datasets/{name})"
     )
     return UserError(
         f"missing {', '.join(missing)} {where}",
@@ -137,21 +128,13 @@ def absent(name: str, missing: Sequence[str], source: Path | None) -> UserError:
 
 
 def require_file(path: Path) -> None:
-    """Check that a file named by the user exists.
-
-    Raises:
-        UserError: it does not.
-    """
+    """Refuse a file named by the user that does not exist."""
     if not path.is_file():
         raise UserError("no such file", where=str(path), hint=PATHS_ARE_RELATIVE)
 
 
 def read_table(path: Path, hint: str) -> pd.DataFrame:
-    """The table in a file: Parquet if its name ends in .parquet, else CSV; ``hint`` suggests a fix for a damaged one.
-
-    Raises:
-        UserError: there is no such file, it cannot be read, a column appears twice, or a row is incomplete.
-    """
+    """The table in a file: Parquet if its name ends in .parquet, else CSV; ``hint`` says how to fix a damaged one."""
     import pandas as pd
     import pyarrow as pa
 
@@ -223,12 +206,7 @@ def download_cache(name: str) -> Path:
 
 
 def download(name: str, remote: Remote) -> Path:
-    """The file in the download cache, downloaded if necessary and verified by its hash.
-
-    Raises:
-        UserError: no address provides the correct file.
-        NotOnDisk: downloads are not allowed, and the file is not in the cache.
-    """
+    """The file in the download cache, downloaded if necessary (and allowed), and verified by its hash."""
     cache = download_cache(name)
     files = [url.rpartition("/")[2] for url in remote.urls]
     if not may_download() and not any((cache / file).is_file() for file in files):

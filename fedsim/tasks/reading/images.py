@@ -87,9 +87,6 @@ def idx_dataset(
         name, paths, class_names, pixels: those of the data set.
         first_label: number of the first class in the files.
         transposed: whether the files store images column by column.
-
-    Raises:
-        UserError: a file is damaged.
     """
     train_images, train_labels, test_images, test_labels = paths
     return Dataset(
@@ -123,11 +120,7 @@ _UNSIGNED_BYTE = 8
 
 
 def read_bytes(path: Path) -> bytes:
-    """Content of a file, decompressed if its name ends in .gz or .xz.
-
-    Raises:
-        UserError: the file is truncated, or not compressed in the way that its name indicates.
-    """
+    """Content of a file, decompressed if its name ends in .gz or .xz."""
     try:
         if path.suffix == ".gz":
             with gzip.open(path) as stream:
@@ -164,9 +157,6 @@ def read_idx(path: Path, dimensions: int) -> npt.NDArray[Any]:
     Args:
         path: file, plain or compressed.
         dimensions: required number of dimensions: 1 for labels, 3 for images.
-
-    Raises:
-        UserError: the file is damaged.
     """
     compressed = path.suffix in (".gz", ".xz")
     head_size = 4 + 4 * dimensions
@@ -182,10 +172,8 @@ def read_idx(path: Path, dimensions: int) -> npt.NDArray[Any]:
         raise damaged(path, f"it is not an IDX file of bytes with {dimensions} dimensions")
     expected = head_size + math.prod(shape)
     if size != expected:
-        raise damaged(
-            path,
-            f"it has {format_count(size)} bytes, but {format_count(expected)} according to its header",
-        )
+        message = f"it has {format_count(size)} bytes, but {format_count(expected)} according to its header"
+        raise damaged(path, message)
     if compressed:
         flat = np.frombuffer(bytearray(content), dtype=np.uint8, offset=head_size)
         return flat.reshape(shape)

@@ -29,9 +29,6 @@ def read_leaf(name: str, folder: Path) -> tuple[LeafPart, LeafPart, tuple[str, .
     """Training samples, test samples and user names (by first appearance, files in order of name).
 
     The files are ``train.json`` and ``test.json``, or all of ``train/*.json`` and ``test/*.json``.
-
-    Raises:
-        UserError: files are missing or damaged.
     """
     user_numbers: dict[str, int] = {}
     train, test = LeafPart(), LeafPart()

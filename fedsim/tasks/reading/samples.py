@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-_ONE_PER_SAMPLE = "every array has one entry per sample"
+_FORM = "x are numbers (n, ...); y, group and is_test have one entry per sample"
 
 
 class PictureParameters(HeldOutParameters):
@@ -61,9 +61,6 @@ def dataset_of_arrays(
         held_out: the mask of the test samples among a number of samples, if there is no array is_test.
         name, target_kind, labels_from, tokens, layout, class_names, notes: as in :class:`Dataset` and ``npz``; without
             a ``target_kind``, floating-point y are quantities.
-
-    Raises:
-        UserError: the arrays do not fit together, or are not samples and labels.
     """
     _check_shapes(arrays, where)
     x, y, notes = arrays["x"], arrays["y"], list(notes)
@@ -112,9 +109,6 @@ def joined(available: Arrays, listed: Sequence[str], where: str) -> tuple[Arrays
         available: the arrays of one set, or of a training and a test pair, by any of the usual names.
         listed: names of all arrays, of which some may not have been read.
         where: the source of the arrays, for messages.
-
-    Raises:
-        UserError: the training and test arrays of a pair do not fit together.
     """
     names = array_names(available) or Names("x", "y")
     if names.test_x is None or names.test_y is None:
@@ -124,15 +118,14 @@ def joined(available: Arrays, listed: Sequence[str], where: str) -> tuple[Arrays
     for key, train, test in (("x", names.x, names.test_x), ("y", names.y, names.test_y)):
         pair = available[train], available[test]
         if pair[0].shape[1:] != pair[1].shape[1:]:
-            raise UserError(
-                f"{test} has entries of shape {pair[1].shape[1:]}, those of training have {pair[0].shape[1:]}",
-                where=where,
-                hint="training and test arrays differ only in their length",
+            message = (
+                f"{test} has entries of shape {pair[1].shape[1:]}, {train} of {pair[0].shape[1:]}"
             )
+            raise UserError(message, where=where)
         arrays[key], lengths[key] = np.concatenate(pair), (len(pair[0]), len(pair[1]))
     if lengths["x"] != lengths["y"]:
         named = {name: len(available[name]) for name in names.all()}
-        raise UserError(f"its arrays differ in length: {named}", where=where, hint=_ONE_PER_SAMPLE)
+        raise UserError(f"its arrays differ in length: {named}", where=where, hint=_FORM)
     arrays["is_test"] = np.arange(len(arrays["y"])) >= lengths["y"][0]
     unused = [name for name in listed if name not in names.all()]
     return arrays, [f"not used: {', '.join(unused)}"] if unused else []
@@ -149,9 +142,6 @@ def dataset_of_splits(
     """The data set of pairs (x, y) in one map-style data set of torch, or in one for training and one for testing.
 
     ``key`` is that of :func:`decoded`.
-
-    Raises:
-        UserError: the samples are not pairs, or do not fit together.
     """
     for split in splits:
         if not (hasattr(split, "__len__") and hasattr(split, "__getitem__")):
@@ -220,11 +210,7 @@ def _stacked(
     labels, channels = [], params.channels
     for row, pair in enumerate(pairs):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise UserError(
-                f"sample {row} is {shown(pair)}, not a pair (x, y)",
-                where=where,
-                hint="return (x, y)",
-            )
+            raise UserError(f"sample {row} is {shown(pair)}, not a pair (x, y)", where=where)
         value, label = pair
         if hasattr(value, "convert"):
             channels = channels or (1 if value.mode in ("1", "L", "I", "F", "LA", "I;16") else 3)
@@ -246,11 +232,7 @@ def _stacked(
         x[row] = value
         labels.append(label.item() if hasattr(label, "item") else label)
     if len(labels) != samples or not samples:
-        raise UserError(
-            f"it has {len(labels)} samples, not {samples}",
-            where=where,
-            hint="use a data set with samples",
-        )
+        raise UserError(f"it has {len(labels)} samples, not {samples}", where=where)
     return x, np.array(labels)
 
 
@@ -266,35 +248,24 @@ def pixels(image: Image, channels: int, size: tuple[int, int] | None) -> npt.NDA
 def _check_shapes(arrays: Arrays, where: str) -> None:
     """Check lengths and dimensions of the arrays, and that samples are numbers."""
     x = arrays["x"]
+    marks = [arrays[name] for name in ("group", "is_test") if name in arrays]
     lengths = {name: array.shape[:1] for name, array in arrays.items()}
-    if len(set(lengths.values())) > 1 or lengths["x"] == ():
-        raise UserError(
-            f"its arrays differ in length: {lengths}", where=where, hint=_ONE_PER_SAMPLE
-        )
-    if x.ndim < 2 or x.dtype.kind not in "fiub":
-        raise UserError(
-            f"x has {x.ndim} dimensions of type {x.dtype}",
-            where=where,
-            hint="x must be numbers (n, ...), one entry per sample",
-        )
-    for name in ("group", "is_test"):
-        if name in arrays and arrays[name].ndim != 1:
-            raise UserError(
-                f"{name} has {arrays[name].ndim} dimensions",
-                where=where,
-                hint="it must contain one value for each sample (n,)",
-            )
+    if (
+        len(set(lengths.values())) > 1
+        or x.ndim < 2
+        or x.dtype.kind not in "fiub"
+        or any(array.ndim != 1 for array in marks)
+    ):
+        shapes = {name: (array.shape, str(array.dtype)) for name, array in arrays.items()}
+        raise UserError(f"its arrays do not fit together: {shapes}", where=where, hint=_FORM)
 
 
 def _quantities(y: npt.NDArray[Any], where: str) -> npt.NDArray[np.float32]:
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1 or y.dtype.kind not in "fiu":
-        raise UserError(
-            f"y has {y.ndim} dimensions of type {y.dtype}, but target_kind is quantity",
-            where=where,
-            hint="y must be numbers (n,)",
-        )
+        message = f"y has {y.ndim} dimensions of type {y.dtype}, but target_kind is quantity"
+        raise UserError(message, where=where, hint="y must be numbers (n,)")
     return y.astype(np.float32)
 
 
@@ -313,14 +284,13 @@ def _labels(
     labels, names, note = read
     notes += [note] if note else []
     labels = labels if names else labels - first
-    if len(labels) and (labels.min() < 0 or labels.max() >= len(labels)):
+    low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, 1)
+    if low < 0 or high >= max(len(labels), 2) or low == high:
         raise UserError(
-            f"y: labels run from {labels.min()} to {labels.max()}; there are {len(labels)} samples",
+            f"y: labels run from {low} to {high}; there are {len(labels)} samples",
             where=where,
-            hint="number the classes 0, 1, 2, ..., or set labels_from to the first label",
+            hint="number the classes 0, 1, 2, ..., at least two, or set labels_from to the first label",
         )
-    if len(labels) and labels.min() == labels.max():
-        raise UserError(f"y has only one class, {labels[0]}", where=where, hint="use at least two")
     return labels, names
 
 

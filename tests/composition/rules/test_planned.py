@@ -139,12 +139,6 @@ EXAMPLES: dict[str, tuple[World, World]] = {
         lambda folder: of_named_phones(folder),
         lambda folder: of_named_phones(folder, assign="by_name"),
     ),
-    "unused-memory": (
-        lambda folder: traced(folder, {"compute": {**STEPS, "ram_bytes": [1e9] * 4}}, memory="1GB"),
-        lambda folder: traced(
-            folder, {"compute": {**STEPS, "ram_bytes": [1e9] * 2 + [None] * 2}}, memory="1GB"
-        ),
-    ),
     "unused-latency": (
         lambda folder: traced(folder, RATES, network={"name": "static"}),
         lambda folder: traced(folder, RATES, network={"name": "static", "latency": "bundle"}),

@@ -15,8 +15,6 @@ from tests.learning.imitation_cuda import Graph, assert_same, imitated_cuda, on_
 from tests.learning.problems import (
     Remembering,
     Timeline,
-    make_learner,
-    make_training,
     supervised_task,
 )
 from tests.learning.timelines import buffered
@@ -78,19 +76,6 @@ def test_steps_that_come_once_or_twice_are_not_recorded(monkeypatch: pytest.Monk
         assert Graph.made == before + 1
 
 
-def test_the_recording_not_used_for_longest_goes(
-    cuda: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedsim.learning.kernels.replay._MOST_RECORDINGS", 2)
-    task, timeline = supervised_task("mlp", sizes=(40,) * 8), Timeline()
-    # The third that comes drives out that of two clients, which is then recorded once more.
-    for count in (4, 2, 4, 3, 4, 2):
-        timeline.aggregate(*[timeline.dispatch(client, 2) for client in range(count)])
-    before = Graph.made
-    on_device(task, timeline)
-    assert Graph.made == before + 4
-
-
 def test_a_step_that_cannot_be_recorded_ends_the_recording_or_the_run(
     cuda: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -113,21 +98,3 @@ def test_a_step_that_cannot_be_recorded_ends_the_recording_or_the_run(
     assert Graph.made <= before + 1
     (message,) = caplog.messages
     assert message.startswith("CUDA graphs are off for the rest of the run: a local step cannot")
-
-
-def test_a_recording_that_failed_is_noted_in_the_description_of_the_run(
-    cuda: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise RuntimeError("out of memory\ndetails")
-
-    learner = make_learner(supervised_task("mlp"), make_training(device="cuda"))
-    assert "cuda_graphs" not in learner.describe()
-    monkeypatch.setattr(Graph, "capture_begin", refuse)
-    task, timeline = supervised_task("mlp"), synchronous()
-    expected = on_device(task, timeline, training={"cuda_graphs": False})
-    assert_same(on_device(task, timeline), expected)
-    replay = learner.station.kernel.replay
-    assert replay(torch.add, [torch.ones(2)], [torch.ones(2)]).tolist() == [2, 2]
-    assert not replay.records
-    assert learner.describe()["cuda_graphs"] == "off: out of memory"

@@ -66,21 +66,3 @@ def test_what_cannot_be_stacked_is_refused() -> None:
         "use auto or parallel, which train the clients on worker threads, or group normalization instead of batch "
         "normalization"
     )
-
-
-def test_a_module_that_depends_on_values_is_refused_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    task = supervised_task("dropout")
-
-    def forward(self: nn.Module, x: Tensor) -> Tensor:
-        return x.flatten(1)[:, :10] if x.sum() > 0 else x.flatten(1)[:, 1:11]
-
-    monkeypatch.setattr(type(task.module), "forward", forward)
-    training = make_training(executor="stacked")
-    with pytest.raises(
-        UserError, match=r"torch\.func\.vmap cannot run it \(RuntimeError: "
-    ) as caught:
-        kernel_of(task, training)
-    assert caught.value.where == "training.executor"
-    assert caught.value.hint == "use auto or parallel, which train the clients on worker threads"

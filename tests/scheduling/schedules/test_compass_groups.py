@@ -114,7 +114,7 @@ def test_fastest_member_may_have_arrived() -> None:
     made = groups()
     group = put(made, 120, fastest=2)
     made.step_ns[7] = 0.5 * S
-    group.arrived.append(Dispatch(0, 7, 1, 0, 0, 100, 0))
+    group.arrived.append(Dispatch(0, 7, 1, 0, 0, 100, 0, 7))
     assert made.create(client(made, 4), 80 * S)[1] == 22  # (120 + 50 - 80) / 4 = 22.5
 
 

@@ -68,7 +68,7 @@ def test_oort_utility_in_figures() -> None:
     params = OortParams(exploration=0.0, exploration_min=0.0, clip=1.0, preferred_percentile=50)
     oort = Oort(params, port)  # type: ignore[arg-type]
     for client, seconds in ((0, 1), (1, 2), (2, 8)):
-        dispatch = Dispatch(client, client, 0, 0, 0, 1, 0)
+        dispatch = Dispatch(client, client, 0, 0, 0, 1, 0, client)
         dispatch.arrived_ns = seconds * 10**9
         dispatch.open, dispatch.used = False, True
         oort.on_arrival(dispatch)

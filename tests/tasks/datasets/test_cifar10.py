@@ -23,14 +23,6 @@ def test_cifar_batches_are_read_in_the_asked_order(cifar_folder: Path) -> None:
     assert dataset.scale.shape == (3, 1, 1)
 
 
-def test_missing_batches_say_which_are_there(cifar_folder: Path) -> None:
-    with pytest.raises(UserError, match="missing data_batch_3, data_batch_4") as caught:
-        load("cifar10", root=cifar_folder)
-    assert "batches: [1, 2, 5]" in str(caught.value)
-    with pytest.raises(ValueError, match="less than or equal to 5"):
-        load("cifar10", root=cifar_folder, batches=[6])
-
-
 def test_batches_in_the_data_folder_are_named_if_the_others_cannot_be_downloaded(
     cifar_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

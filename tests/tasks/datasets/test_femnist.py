@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from fedsim.errors import UserError
 from tests.tasks.files import leaf
 from tests.tasks.toys import load
 
@@ -28,14 +26,6 @@ def test_femnist_is_grouped_by_writer(tmp_path: Path) -> None:
     assert dataset.train_y.tolist() == [3, 61, 7]
     assert dataset.train_x[:, 0, 0, 0].tolist() == [255, 128, 128]
     assert dataset.class_names[61] == "z"
-
-
-@pytest.mark.parametrize("label", ["a", None, 1.5])
-def test_labels_of_femnist_are_whole_numbers(tmp_path: Path, label: Any) -> None:
-    (tmp_path / "train.json").write_text(leaf({"a": ([[0.0] * 784], [label])}))
-    (tmp_path / "test.json").write_text(leaf({"a": ([[0.0] * 784], [1])}))
-    with pytest.raises(UserError, match=f"label {label!r} is not a whole number"):
-        load("femnist", root=tmp_path)
 
 
 @pytest.mark.real_data

@@ -103,22 +103,12 @@ def test_text_becomes_tokens(tmp_path: Path) -> None:
         load("huggingface", **given, tokenizer=tmp_path / "saved" / "state.json")
 
 
-def test_the_hub_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreachable(*_: object, **__: object) -> None:
-        raise ConnectionError("Couldn't reach 'ylecun/mnist' on the Hub")
-
-    monkeypatch.setattr(datasets, "load_dataset", unreachable)
-    with pytest.raises(UserError, match=r"cannot be downloaded: Couldn't reach.*\n.*save_to_disk"):
-        load("huggingface", path="ylecun/mnist", label="label")
-
-
 @pytest.mark.parametrize(
     ("given", "message", "hint"),
     [
         ({"label": "labels"}, "no column 'labels'", "img, label, writer"),
         ({"split": "training"}, "no split 'training'", "train"),
         ({"features": ["writer"]}, "column 'writer' does not contain numbers", "pad sequences"),
-        ({"path": "nowhere.parquet"}, "cannot be read", "save_to_disk"),
     ],
 )
 def test_mistakes_say_what_there_is(

@@ -45,6 +45,18 @@ def test_the_data_folder_and_relative_roots_are_found(
     assert len(load("mnist").train_y) == 30
 
 
+def test_missing_files_and_wrong_labels_are_named(idx_folder: Path) -> None:
+    labels = idx_folder / f"{MNIST_FILES[1]}.gz"
+    labels.write_bytes(gzip.compress(idx(np.full(30, 11))))
+    with pytest.raises(UserError, match="train labels run from 11 to 11, outside 0 to 9"):
+        load("mnist", root=idx_folder)
+    labels.unlink()
+    with pytest.raises(UserError, match=f"missing {MNIST_FILES[1]} in .*images"):
+        load("mnist", root=idx_folder)
+    with pytest.raises(UserError, match="no such folder"):
+        load("mnist", root=idx_folder / "nowhere")
+
+
 def test_pixels_are_normalized_or_run_from_zero_to_one(idx_folder: Path) -> None:
     for normalize, low, high in ((True, -0.1307 / 0.3081, 0.8693 / 0.3081), (False, 0.0, 1.0)):
         dataset = load("mnist", root=idx_folder, normalize=normalize)
@@ -52,20 +64,6 @@ def test_pixels_are_normalized_or_run_from_zero_to_one(idx_folder: Path) -> None
         assert dataset.shift is not None
         ends = np.array([0, 255]) * dataset.scale.item() + dataset.shift.item()
         assert ends == pytest.approx([low, high], rel=1e-5)
-
-
-def test_missing_files_are_named(idx_folder: Path) -> None:
-    (idx_folder / f"{MNIST_FILES[1]}.gz").unlink()
-    with pytest.raises(UserError, match=f"missing {MNIST_FILES[1]} in .*images"):
-        load("mnist", root=idx_folder)
-    with pytest.raises(UserError, match="no such folder"):
-        load("mnist", root=idx_folder / "nowhere")
-
-
-def test_labels_outside_the_classes_are_refused(idx_folder: Path) -> None:
-    (idx_folder / f"{MNIST_FILES[1]}.gz").write_bytes(gzip.compress(idx(np.full(30, 11))))
-    with pytest.raises(UserError, match="train labels run from 11 to 11, outside 0 to 9"):
-        load("mnist", root=idx_folder)
 
 
 def test_mnist_is_downloaded_where_it_is_not_at_hand(

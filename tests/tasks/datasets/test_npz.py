@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,59 +61,44 @@ def test_labels_of_text_objects_are_read(tmp_path: Path, folder: bool) -> None:
     assert {dataset.class_names[label] for label in dataset.train_y} <= set(names)
 
 
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"x": np.zeros((3, 2))}, "no array y"),
-        ({"x": np.zeros((3, 2)), "y": np.zeros(2, dtype=int)}, "differ in length"),
-        ({"x": np.zeros(3), "y": np.zeros(3, dtype=int)}, "x must be numbers"),
-        ({"x": np.zeros((3, 2)), "y": np.array([0.5, 1, 2])}, "which are not labels"),
-        ({"x": np.zeros((3, 2)), "y": np.ones((3, 2), int)}, "which are not labels"),
-        ({"x": np.array([["a"]]), "y": np.zeros(1, dtype=int)}, "x must be numbers"),
-        ({"x": np.full((9, 2), np.nan), "y": np.arange(9) % 2}, "sample 0 is not finite"),
-        ({"x": rows(9, wrong=1e300, at=7), "y": np.arange(9)}, "x: sample 7 is not finite"),
-        ({"x": np.zeros((9, 2)), "y": np.full(9, -1)}, "labels run from -1"),
-        ({"x": np.zeros((9, 2)), "y": np.array([3_000_000_000, *range(8)])}, "to 3000000000; .* 9"),
-        ({"x": np.zeros((9, 2)), "y": np.ones(9, dtype=int)}, "only one class, 1"),
-        ({"x": np.zeros((9, 0)), "y": np.arange(9) % 2}, "no training samples"),
-        ({"x": rows(9), "y": np.arange(9) % 2, "is_test": np.zeros((9, 2))}, "is_test has 2 dim"),
-        (
-            {"x": rows(9), "y": np.arange(9) % 2, "is_test": np.full(9, 2)},
-            "is_test contains values other",
-        ),
-        (
-            {"x": rows(9), "y": np.arange(9) % 2, "is_test": np.full(9, "no")},
-            "is_test contains values other",
-        ),
-        ({"x": rows(9), "y": np.arange(9) % 2, "group": np.zeros((9, 2))}, "group has 2 dim"),
-        ({"x": rows(9), "y": np.arange(9).astype(object)}, "y has dtype object"),
-    ],
-)
+Y = np.arange(9) % 2
+REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"x": rows(9)}, {}, "no array y"),
+    ({"x": rows(9), "y": Y[:2]}, {}, "do not fit together"),
+    ({"x": np.zeros(9), "y": Y}, {}, "do not fit together"),
+    ({"x": np.array([["a"]] * 9), "y": Y}, {}, "do not fit together"),
+    ({"x": rows(9), "y": Y, "is_test": np.zeros((9, 2))}, {}, "do not fit together"),
+    ({"x": rows(9), "y": Y, "group": np.zeros((9, 2))}, {}, "do not fit together"),
+    ({"x": rows(9), "y": Y / 2}, {}, "target_kind: quantity"),
+    ({"x": rows(9), "y": np.ones((9, 2), int)}, {}, "which are not labels"),
+    ({"x": rows(9), "y": Y.astype(object)}, {}, "y has dtype object"),
+    ({"x": rows(9), "y": np.full(9, -1)}, {}, "labels run from -1"),
+    ({"x": rows(9), "y": np.array([3_000_000_000, *range(8)])}, {}, "to 3000000000; .* 9"),
+    ({"x": rows(9), "y": np.ones(9, dtype=int)}, {}, "labels run from 1 to 1"),
+    ({"x": rows(9, wrong=1e300, at=7), "y": Y}, {}, "x: sample 7 is not finite"),
+    ({"x": np.zeros((9, 0)), "y": Y}, {}, "no training samples"),
+    ({"x": rows(9), "y": Y, "is_test": np.full(9, 2)}, {}, "is_test contains values other"),
+    ({"x": rows(9, wrong=0.5), "y": Y}, {"tokens": True}, "float64"),
+    ({"x": rows(9, wrong=-1).astype(int), "y": Y}, {"tokens": True}, "from -1"),
+    ({"x": rows(9), "y": np.full(9, np.nan)}, {"target_kind": "quantity"}, "must be finite"),
+]
+
+
+@pytest.mark.parametrize(("arrays", "params", "message"), REFUSED)
 def test_npz_arrays_that_do_not_fit_are_refused(
-    tmp_path: Path, arrays: dict[str, np.ndarray], message: str
+    tmp_path: Path, arrays: dict[str, Any], params: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(UserError, match=message):
-        load("npz", path=save_npz(tmp_path / "own.npz", **arrays))
+    with pytest.raises(UserError, match=f"(?s){message}"):
+        load("npz", path=save_npz(tmp_path / "own.npz", **arrays), **params)
 
 
-def test_labels_from_1_are_doubted(tmp_path: Path) -> None:
-    arrays = {"x": rows(20), "y": np.arange(20) % 3}
-    assert not load("npz", path=save_npz(tmp_path / "own.npz", **arrays)).doubts()
-    arrays["y"] += 1
-    (doubt,) = load("npz", path=save_npz(tmp_path / "own.npz", **arrays)).doubts()
-    assert "class 0 of data set own has no samples" in doubt.message
-
-
-def test_a_damaged_or_missing_npz_says_so(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.zeros((4, 2)))
-    with pytest.raises(UserError, match=r"x\.npy.*not an \.npz archive"):
-        load("npz", path=tmp_path / "x.npy")
+def test_a_damaged_npz_says_so(tmp_path: Path) -> None:
     path = save_npz(tmp_path / "own.npz", x=np.zeros((100, 20)), y=np.zeros(100, dtype=int))
-    path.write_bytes(path.read_bytes()[:300])
-    with pytest.raises(UserError, match=r"own\.npz.*damaged"):
-        load("npz", path=path)
-    with pytest.raises(UserError, match="no such file"):
-        load("npz", path=tmp_path / "nowhere.npz")
+    content = path.read_bytes()
+    for damaged in (b"PK", content[:300], content[:-100]):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"own\.npz.*damaged"):
+            load("npz", path=path)
 
 
 def test_tokens_stay_integers(tmp_path: Path) -> None:
@@ -126,25 +112,9 @@ def test_tokens_stay_integers(tmp_path: Path) -> None:
     assert load("npz", path=path).vocabulary is None
 
 
-@pytest.mark.parametrize(("x", "message"), [([[0.5]], "float64"), ([[-1]], "the code -1")])
-def test_tokens_that_are_not_codes_are_refused(
-    tmp_path: Path, x: list[list[float]], message: str
-) -> None:
-    path = save_npz(tmp_path / "own.npz", x=np.array(x * 10), y=np.arange(10) % 3)
-    with pytest.raises(UserError, match=message):
-        load("npz", path=path, tokens=True)
-
-
 def test_quantities(tmp_path: Path) -> None:
     y = np.array([0.5, -1.5, 2.0, 7.25, 3.0])
     np.savez(tmp_path / "own.npz", x=np.ones((5, 2)), y=y)
     loaded = load("npz", path=tmp_path / "own.npz", target_kind="quantity")
     assert loaded.kind == "regression"
     assert sorted([*loaded.train_y, *loaded.test_y]) == sorted(y)
-    with pytest.raises(UserError, match="float64") as refusal:
-        load("npz", path=tmp_path / "own.npz")
-    assert "target_kind: quantity" in str(refusal.value.hint)
-    y[2] = np.nan
-    np.savez(tmp_path / "own.npz", x=np.ones((5, 2)), y=y)
-    with pytest.raises(UserError, match="must be finite"):
-        load("npz", path=tmp_path / "own.npz", target_kind="quantity")

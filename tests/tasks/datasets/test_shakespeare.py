@@ -35,12 +35,6 @@ def test_leaf_samples_of_different_lengths_are_refused(tmp_path: Path) -> None:
             load("shakespeare", root=tmp_path)
 
 
-def test_shakespeare_without_test_samples(tmp_path: Path) -> None:
-    (tmp_path / "train.json").write_text(leaf({"A": (["abc"], ["c"])}))
-    (tmp_path / "test.json").write_text(leaf({}))
-    assert load("shakespeare", root=tmp_path).test_x.shape == (0, 3)
-
-
 PLAY = """First:
 abcdefghij
 klm
@@ -73,13 +67,6 @@ def test_shakespeare_from_text_by_hand(tmp_path: Path) -> None:
     assert dataset.group_names == ("First",), "who says too little is left out"
     sparse = load("shakespeare", root=tmp_path, length=4, test_share=0.4, stride=3)
     assert np.array_equal(sparse.train_x, dataset.train_x[::3])
-
-
-@pytest.mark.parametrize("text", ["no speeches at all", "Role:\nshort\n"])
-def test_a_text_without_speeches_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "input.txt").write_text(text)
-    with pytest.raises(UserError, match=r"speeches|no role has enough text for samples of 80"):
-        load("shakespeare", root=tmp_path)
 
 
 @pytest.mark.real_data

@@ -49,52 +49,28 @@ def test_tables_become_data_sets(tmp_path: Path) -> None:
     assert divided.test_y.tolist() == [1, 0, 1, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("text", "params", "message"),
-    [
-        ("a,b\n1,x\n2,y\n", {"target": "c"}, "no column 'c'"),
-        ("a,b\n1,x\n2,y\n", {"target": "b", "features": ["z"]}, "no column 'z'"),
-        (
-            "a,b,c\n1,x,\n2,y,7\n3,y,r\n",
-            {"target": "b"},
-            "own.csv:4: not all values of 'c' are numbers, such as 'r'",
-        ),
-        ("a,b\n1,x\n2,y,3\n", {"target": "b"}, "own.csv:3: has 3 cells, but the header has 2"),
-        ("a,b,c\n1,2,x\n2,y\n", {"target": "c"}, "own.csv:3: has 2 cells, but the header has 3"),
-        ("a,a,b\n1,2,x\n2,3,y\n", {"target": "b"}, "own.csv:1: has the column 'a' twice"),
-        ("a,b\n1,x\n,y\n", {"target": "b"}, "own.csv:3: 1 cell is empty, in column 'a'"),
-        ("a,b\n1,x\n2,x\n", {"target": "b"}, "contains one class only"),
-        (
-            "a,b\n1,cat\n2,dog\n3,cat \n4,cat\n",
-            {"target": "b"},
-            r"own.csv:4: column 'b' contains 'cat ' \(1 row\) and 'cat' \(2 rows\), which differ only in spaces",
-        ),
-        (
-            "a,b,g\n1,cat,x\n2,dog, x\n",
-            {"target": "b", "group": "g"},
-            r"own.csv:\d: column 'g' contains ' x' \(1 row\) and 'x' \(1 row\), which differ only",
-        ),
-        (
-            "a,b\n1,0.5\n2,1.5\n",
-            {"target": "b"},
-            "own.csv:2: column 'b' contains 0.5, which is a quantity",
-        ),
-        ("a,b\n1,x\n2,y\n-inf,y\n", {"target": "b"}, "own.csv:4: column 'a' contains -inf"),
-        ("a,b\n1,x\n1e300,y\n", {"target": "b"}, "own.csv:3: column 'a' contains 1e\\+300"),
-        ("a,b\n1,0\n2,1\n", {"target": "b", "features": ["a", "b"]}, "'b' is both a feature and"),
-        ("a,b,t\n1,x,0\n2,y,2\n", {"target": "b", "is_test": "t"}, "'t' contains values other"),
-        (
-            "a,b,t\n1,x,0\n2,y,\n",
-            {"target": "b", "is_test": "t"},
-            "own.csv:3: 1 cell is empty, in column 't'",
-        ),
-        ("a,b\n\n,x\n1,y\n,y\n", {"target": "b"}, "own.csv:3: 2 cells are empty, the first in"),
-        (",a,b\n0,5,x\n1,6,y\n", {"target": "b"}, r"column 1 has no name.*\n.*features: \[a\]"),
-        ("b\nx\ny\n", {"target": "b"}, "no feature column"),
-        ("a,b\n", {"target": "b"}, "no rows"),
-        ("", {"target": "b"}, "cannot be read"),
-    ],
-)
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("a,b\n1,x\n2,y\n", {"target": "c"}, "no column 'c'\n  its columns are: a, b"),
+    ("a,b\n1,x\n2,y\n", {"target": "b", "features": ["z"]}, "no column 'z'"),
+    ("a;b\n1;x\n2;y\n", {"target": "b"}, "separate the columns by commas"),
+    ("a,b,c\n1,x,\n2,y,7\n3,y,r\n", {"target": "b"}, "(?s)own.csv:4: 'c' .*features: .a."),
+    ("a,b\n1,x\n2,y,3\n", {"target": "b"}, "own.csv:3: has 3 cells"),
+    ("a,a,b\n1,2,x\n2,3,y\n", {"target": "b"}, "own.csv:1: has the column 'a' twice"),
+    ("a,b\n1,x\n2,x\n", {"target": "b"}, "(?s)column 'b' .*target_kind: quantity"),
+    ("a,b\n1,0.5\n2,1.5\n", {"target": "b"}, "(?s)column 'b' .*target_kind: quantity"),
+    ("a,b\n1,x\n2,y\n-inf,y\n", {"target": "b"}, "own.csv:4: column 'a' contains -inf"),
+    ("a,b\n1,x\n1e300,y\n", {"target": "b"}, "own.csv:3: column 'a' contains 1e"),
+    ("a,b\n1,0\n2,1\n", {"target": "b", "features": ["a", "b"]}, "(?s)'b' .*features: .a."),
+    ("a,b,t\n1,x,0\n2,y,2\n", {"target": "b", "is_test": "t"}, "'t' contains values other"),
+    ("a,b\n\n,x\n1,y\n,y\n", {"target": "b"}, r"own.csv:3: .* 'a' is empty \(2 in all\)"),
+    (",a,b\n0,5,x\n1,6,y\n", {"target": "b"}, "(?s)'Unnamed: 0' .*features: .a."),
+    ("b\nx\ny\n", {"target": "b"}, "cannot be a feature"),
+    ("a,b\n", {"target": "b"}, "no rows"),
+    ("", {"target": "b"}, "cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("text", "params", "message"), REFUSED)
 def test_a_table_that_does_not_fit_says_why(
     tmp_path: Path, text: str, params: dict[str, Any], message: str
 ) -> None:
@@ -103,18 +79,11 @@ def test_a_table_that_does_not_fit_says_why(
         load("table", path=tmp_path / "own.csv", **params)
 
 
-def test_other_kinds_of_table_and_damaged_ones_are_refused(tmp_path: Path) -> None:
-    import pandas as pd
-
-    (tmp_path / "own.xlsx").write_bytes(b"")
-    with pytest.raises(UserError, match=r"'\.xlsx' is not a known extension of a table"):
-        load("table", path=tmp_path / "own.xlsx", target="y")
-    (tmp_path / "own.parquet").write_bytes(b"PAR1 cut off")
-    with pytest.raises(UserError, match="cannot be read"):
-        load("table", path=tmp_path / "own.parquet", target="y")
-    pd.DataFrame({"a": [1, 2], "y": [[1], [2]]}).to_parquet(tmp_path / "own.parquet")
-    with pytest.raises(UserError, match="values other than text"):
-        load("table", path=tmp_path / "own.parquet", target="y")
+@pytest.mark.parametrize("name", ["own.xlsx", "own.parquet"])
+def test_other_files_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"PAR1 cut off")
+    with pytest.raises(UserError, match=r"give a \.csv or \.parquet file"):
+        load("table", path=tmp_path / name, target="y")
 
 
 def test_integer_columns_can_be_tokens(tmp_path: Path) -> None:
@@ -126,17 +95,6 @@ def test_integer_columns_can_be_tokens(tmp_path: Path) -> None:
     (tmp_path / "own.csv").write_text("first,kind\n" + "0.5,a\n2,b\n" * 4)
     with pytest.raises(UserError, match="columns first contains values of type float64"):
         load("table", path=tmp_path / "own.csv", target="kind", tokens=True)
-
-
-@pytest.mark.parametrize("separator", [";", "\t"])
-def test_another_separator_is_named(separator: str, tmp_path: Path) -> None:
-    path = tmp_path / "own.csv"
-    path.write_text(f"first{separator}kind\n1{separator}a\n2{separator}b\n")
-    with pytest.raises(UserError, match="no column 'kind'") as refusal:
-        load("table", path=path, target="kind")
-    assert (
-        refusal.value.hint == f"its columns are separated by {separator!r}; separate them by commas"
-    )
 
 
 def test_a_quantity_keeps_its_unit(tmp_path: Path) -> None:

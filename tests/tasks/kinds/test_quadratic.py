@@ -89,11 +89,7 @@ def test_slopes_alone_are_linear_objectives() -> None:
 def test_a_linear_mean_has_no_minimum() -> None:
     with pytest.raises(UserError, match="no minimum"):
         quadratic(slopes=[1, 2]).optimum()
-
-
-def test_a_concave_mean_has_no_minimum() -> None:
-    with pytest.raises(UserError, match="no minimum"):
-        quadratic(centers=[0, 1], curvatures=[-2, 1]).optimum()
+    assert not quadratic(centers=[0, 1]).noisy
 
 
 def test_sample_counts_can_be_claimed() -> None:
@@ -198,12 +194,6 @@ def test_a_noise_tape_adds_to_exactly_its_steps() -> None:
     assert Fraction(float(point[0, 1])) == Fraction(101, 256)
 
 
-def test_without_noise_no_noise_is_drawn() -> None:
-    task = quadratic(centers=[0, 1])
-    assert not task.noisy
-    assert not task.noise(STREAM, np.array([0, 1]), np.array([0, 0]), 0).any()
-
-
 @pytest.mark.parametrize(
     ("params", "message"),
     [
@@ -211,18 +201,12 @@ def test_without_noise_no_noise_is_drawn() -> None:
         ({"centers": [[1, 2], [3]]}, "different lengths"),
         ({"centers": [[1], [2]], "slopes": [1, 2, 3]}, "must be equal"),
         ({"centers": [1, 2], "curvatures": [1, 2, 3]}, "curvatures have shape"),
-        ({"centers": [[1, 2]], "curvatures": [[1, 2, 3]]}, "curvatures have shape"),
         ({"centers": [[1, 2]], "curvatures": [[[1, 2], [0, 1]]]}, "not symmetric"),
         ({"centers": [1, 2], "curvatures": [1, -2]}, r"curvature of client 1 is negative \(-2\)"),
-        (
-            {"centers": [[1, 2]], "curvatures": [[[1, 2], [2, 1]]]},
-            r"curvature of client 0 is negative \(-1\)",
-        ),
         ({"centers": [[1, 2]], "initial": [1, 2, 3]}, "initial has 3 values"),
         ({"centers": [[1, 2]], "noise_std": [1]}, "noise_std has 1 values"),
         ({"centers": [1], "noise_std": -1}, "negative"),
         ({"centers": [[1, 2]], "names": {"u": 1}}, "add up to 2"),
-        ({"centers": [[1, 2]], "names": {"u": 2, "v": 0}}, "must be positive"),
         ({"centers": [1, 2], "samples": [1]}, "samples must be 2 numbers"),
         (
             {"centers": [1], "noise_tape": [{"client": 1, "sequence": 0, "step": 0, "noise": [0]}]},

@@ -45,7 +45,7 @@ def test_arguments_are_parts_of_the_samples(part: str, expected: Tensor) -> None
         assert value.dtype == expected.dtype
 
 
-@pytest.mark.parametrize("part", ["", "y", "x[]", "x[1", "int(x", "x + 1", 3, {}, "x[0][1]"])
+@pytest.mark.parametrize("part", ["", "x[]", "int(x", "x + 1", 3, {}])
 def test_other_parts_are_refused(part: Any) -> None:
     with pytest.raises(UserError, match="is not a part of the samples x"):
         adapt_calls(Recorder(), (2, 3), {"a": part})

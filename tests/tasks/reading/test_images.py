@@ -63,14 +63,11 @@ def test_a_promised_shape_agrees_with_the_size_at_the_end(tmp_path: Path) -> Non
     ("change", "message"),
     [
         (lambda content: content[:-40], "damaged"),
-        (lambda content: b"not compressed", "damaged"),
         (lambda content: gzip.compress(gzip.decompress(content)[:-1]), "according to its header"),
-        (lambda content: gzip.compress(gzip.decompress(content) + b"x"), "according to its header"),
         (
             lambda content: gzip.compress(b"\0\0\x0d\x03" + b"\0" * 12),
             "not an IDX file of bytes with 3",
         ),
-        (lambda content: gzip.compress(b"\0\0"), "not an IDX file"),
         (lambda content: gzip.compress(idx(np.zeros((29, 28, 28)))), "for 29 samples"),
     ],
 )

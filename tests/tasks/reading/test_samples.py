@@ -30,18 +30,9 @@ def pairs(x: str, y: str, test_x: str, test_y: str, **more: Any) -> dict[str, An
         pairs("train_images", "train_labels", "test_images", "test_labels"),
         pairs("train_data", "train_labels", "test_data", "test_labels"),
         # MedMNIST: labels (n, 1), and a validation pair, which is not used.
-        {
-            **{
-                f"{split}_images": GRAY[part]
-                for split, part in (("train", slice(8)), ("test", slice(8, 12)))
-            },
-            **{
-                f"{split}_labels": LABELS[part, None]
-                for split, part in (("train", slice(8)), ("test", slice(8, 12)))
-            },
-            "val_images": GRAY[:2],
-            "val_labels": LABELS[:2, None],
-        },
+        pairs("train_images", "train_labels", "test_images", "test_labels")
+        | {"train_labels": LABELS[:8, None], "test_labels": LABELS[8:, None]}
+        | {"val_images": GRAY[:2], "val_labels": LABELS[:2, None]},
     ],
 )
 def test_training_and_test_pairs(tmp_path: Path, arrays: dict[str, Any]) -> None:
@@ -59,7 +50,7 @@ def test_training_and_test_pairs(tmp_path: Path, arrays: dict[str, Any]) -> None
 def test_pairs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     arrays = pairs("x_train", "y_train", "x_test", "y_test")
     short = save_npz(tmp_path / "short.npz", **arrays | {"y_test": LABELS[:3]})
-    with pytest.raises(UserError, match=r"differ in length.*'y_test': 3"):
+    with pytest.raises(UserError, match="differ in length"):
         load("npz", path=short)
     other = save_npz(tmp_path / "other.npz", **arrays | {"x_test": GRAY[8:, :14]})
     with pytest.raises(UserError, match="x_test has entries of shape"):

@@ -39,22 +39,6 @@ def test_samples_labels_and_groups_stay_together(is_test: list[int]) -> None:
     assert np.shares_memory(dataset.train_x, x) == (not is_test[0]), "a view if no copy is needed"
 
 
-def test_groups_may_be_numbers_with_names() -> None:
-    names = tuple(f"device {number}" for number in range(11))
-    dataset = split_dataset(
-        np.zeros((2, 1), np.float32),
-        np.arange(2),
-        np.array([False, True]),
-        np.array([10, 2]),
-        names,
-        name="own",
-        classes=2,
-    )
-    assert dataset.group_names == names
-    assert dataset.train_groups is not None
-    assert dataset.train_groups.tolist() == [10]
-
-
 def test_features_are_standardized_by_the_training_samples() -> None:
     x = np.array([[1.0, 5.0], [3.0, 5.0], [100.0, 7.0]])
     scaled = standardized(x, np.array([False, False, True]))

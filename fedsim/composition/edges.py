@@ -1,0 +1,318 @@
+"""The edge servers of a scenario: their clients, their devices, and the method of the cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fedsim.composition.needs import missing_tables, unmet_requirements
+from fedsim.devices.compute.times import ComputeTimes
+from fedsim.devices.compute.values import Values, ValuesParams
+from fedsim.devices.context import DeviceContext
+from fedsim.devices.population import Population, Power
+from fedsim.errors import UserError, raise_all
+from fedsim.methods.base import Method, MethodContext
+from fedsim.network.base import Direction, NetworkContext
+from fedsim.parts.component import Component
+from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.model import EdgeColumn, EdgeFile, Edges, Failures, Scenario
+from fedsim.simulation.edges import Hierarchy
+from fedsim.simulation.facts import Clients, Rules, Work
+from fedsim.simulation.workload import Workload
+from fedsim.tasks.base import ITEM_BYTES
+from fedsim.units import to_ns
+from fedsim.vocabulary.formatting import format_count, format_counted
+
+if TYPE_CHECKING:
+    import torch
+
+    from fedsim.composition.assembly import Assembly
+    from fedsim.composition.world import World
+
+Int64Array = npt.NDArray[np.int64]
+
+_WHERE = "server.edges"
+
+
+def edge_members(world: World, section: Edges) -> list[Int64Array]:
+    """The clients of each edge server, ascending.
+
+    Raises:
+        UserError: an edge server has no clients, or the column or file does not say where every client belongs.
+    """
+    clients = world.task.clients
+    if isinstance(section.members, EdgeColumn):
+        of_client = world.trace_column(section.members.column, f"{_WHERE}.members.column")
+    elif isinstance(section.members, EdgeFile):
+        of_client = _of_file(world, section.members)
+    else:
+        assert section.count is not None
+        if section.count > clients:
+            raise UserError(
+                f"{format_count(section.count)} edge servers for {format_counted(clients, 'client')}",
+                where=f"{_WHERE}.count",
+                hint=f"set it to at most {clients}",
+            )
+        order = np.arange(clients)
+        if section.members == "random":
+            order = np.argsort(Stream(world.scenario.seed, Purpose.EDGES, 0).uniforms(order))
+        return [np.sort(part) for part in np.array_split(order, section.count)]
+    return [np.flatnonzero(of_client == name) for name in np.unique(of_client)]
+
+
+def _of_file(world: World, source: EdgeFile) -> npt.NDArray[np.str_]:
+    """The name of each client's edge server, by the scenario's file."""
+    where, path = f"{_WHERE}.members.path", world.folder / source.path
+    try:
+        table = pd.read_csv(path, dtype={"client": np.int64, "edge": str})
+        clients, names = table["client"].to_numpy(), table["edge"].to_numpy(str)
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(
+            f"{path} cannot be read: {error}",
+            where=where,
+            hint="write a CSV file with the columns client (a number) and edge",
+        ) from error
+    if not np.array_equal(np.sort(clients), np.arange(world.task.clients)):
+        raise UserError(
+            f"{path} does not have one row for each of the clients 0 to {world.task.clients - 1}",
+            where=where,
+        )
+    return names[np.argsort(clients)]
+
+
+def edge_of_client(members: Sequence[Int64Array]) -> Int64Array:
+    """The edge server of each client, (N,)."""
+    edges = np.empty(sum(map(len, members)), dtype=np.int64)
+    for edge, clients in enumerate(members):
+        edges[clients] = edge
+    return edges
+
+
+def cloud_method(world: World, context: MethodContext, members: list[Int64Array]) -> Method:
+    """The method of the cloud, whose clients are the edge servers.
+
+    It computes in double precision, so that the change of an edge server's model leads back to that model.
+
+    Raises:
+        UserError: the method does not work with edge servers.
+    """
+    section = world.scenario.server
+
+    def tensors() -> tuple[torch.dtype, torch.device]:
+        import torch
+
+        return torch.float64, context.device
+
+    edges = section.edges
+    assert edges is not None
+    method: Method = section.method.create(
+        replace(
+            context,
+            clients=len(members),
+            samples=np.array([context.samples[clients].sum() for clients in members]),
+            local_steps=np.full(len(members), edges.rounds),
+            tensors=tensors,
+        )
+    )
+    return method
+
+
+def unmet(
+    scenario: Scenario, edge: Method, cloud: Method, has_timeline: bool
+) -> Iterator[UserError]:
+    """What keeps a scenario from working through two levels; ``edge`` is the method of clients and edge servers."""
+    server = scenario.server
+    assert server.edges is not None
+    if has_timeline:
+        yield UserError("the timeline of a run with edge servers cannot be replayed", where=_WHERE)
+    if server.submodels.name != "whole":
+        yield UserError(
+            "clients of edge servers train the whole model",
+            where="server.submodels",
+            hint="leave out submodels, or edges",
+        )
+    for error in unmet_requirements(cloud, server, len(cloud.context.samples)):
+        # What a method needs of local steps concerns the clients.
+        if error.where != "training.optimizer":
+            yield error
+    for selection, where in (
+        (server.selection.type, "server.selection"),
+        (server.edges.selection.type, f"{_WHERE}.selection"),
+    ):
+        if selection.needs_client_tests or (selection.needs_training and "edges" not in where):
+            yield UserError(
+                f"the {selection.name} selection learns from clients of one server, not of edge servers",
+                where=where,
+                hint="choose another selection",
+            )
+    if getattr(server.edges.schedule.params, "min_updates", 1) == 0:
+        yield UserError(
+            "an edge server needs updates to close a round",
+            where=f"{_WHERE}.schedule.min_updates",
+            hint="set it to at least 1",
+        )
+    for method, part, where in (
+        (edge, server.edges.method, f"{_WHERE}.method"),
+        (cloud, server.method, "server.method"),
+    ):
+        title = method.title or method.name
+        if reason := _beyond_one_model(method, part.type):
+            yield UserError(
+                f"{title} does not work with edge servers: {reason}",
+                where=where,
+                hint="use a method that only sends models or their changes, such as fedavg, fedprox or fedavgm",
+            )
+    if cloud.vector_operations() or np.any(cloud.compute_factor() != 1) or cloud.extra_passes():
+        yield UserError(
+            f"{cloud.title or cloud.name} changes local steps, but edge servers do rounds for the cloud",
+            where="server.method",
+            hint="name it in server.edges.method, and use fedavg at the cloud",
+        )
+
+
+def relocated(error: UserError) -> UserError:
+    """An error about the section of the server, as it concerns edge servers."""
+    where = error.where or ""
+    for name in ("method", "selection", "schedule"):
+        if where.startswith(f"server.{name}"):
+            where = where.replace("server.", f"{_WHERE}.", 1)
+    return UserError(error.message, where=where, hint=error.hint)
+
+
+@contextmanager
+def relocating(scenario: Scenario) -> Iterator[None]:
+    """Relocate an error that is raised, if there are edge servers."""
+    try:
+        yield
+    except UserError as error:
+        raise error if scenario.server.edges is None else relocated(error) from error
+
+
+def _beyond_one_model(method: Method, kind: type[Component]) -> str:
+    """Why a method needs more than the exchange of one model; empty if it does not."""
+    down, up = ([vector.name for vector in way()] for way in (method.download, method.upload))
+    if method.personal or method.continues_models:
+        return "its clients keep models of their own"
+    if method.prologue() is not None:
+        return "it begins with a round of all clients"
+    if down != ["model"] or len(up) != 1 or up[0] not in ("model", "delta"):
+        return "it exchanges control variates or other vectors besides the model"
+    own: Any = kind(method.params, method.context)  # type: ignore[call-arg]
+    if any(memory.keeper != "server" for memory in own.memories().values()):
+        return "its clients keep vectors between their dispatches"
+    return ""
+
+
+def build_hierarchy(assembly: Assembly) -> Hierarchy:
+    """The edge servers of an assembly, which has some, for the time plane."""
+    scenario = assembly.scenario
+    section, members = scenario.server.edges, assembly.members
+    assert section is not None
+    assert assembly.cloud is not None
+    count, rounds = len(members), section.rounds
+    population = assembly.edge_population
+    assert population is not None
+    down, up = assembly.backhaul_bytes
+
+    def expected_duration_s(edge: int) -> float:
+        network = population.network
+        transfers = sum(
+            network.latency_ns(edge, way) / 1e9 + network.nominal_wire_s(edge, way, size)
+            for way, size in ((Direction.DOWN, down), (Direction.UP, up))
+        )
+        return transfers + rounds * float(population.compute.step_s[edge])
+
+    server = scenario.server
+    detection = server.failure_detection
+    return Hierarchy(
+        clients=Clients(
+            population,
+            assembly.cloud.context.samples,
+            Work(np.full(count, rounds, dtype=np.int64)),
+            expected_duration_s,
+        ),
+        rules=Rules(
+            server.selection.create,
+            server.schedule.create,
+            failure_detection_ns=None if detection == "never" else to_ns(detection),
+            aggregation_ns=to_ns(server.aggregation_time),
+        ),
+        workload=Workload(
+            population, Failures(), down, up, send_partial_work=False, seed=scenario.seed
+        ),
+        members=members,
+        aggregation_ns=to_ns(section.aggregation_time),
+        sends_partial_work=section.partial_work == "send",
+    )
+
+
+def edge_population(
+    world: World, section: Edges, members: list[Int64Array], durations_s: npt.NDArray[np.float64]
+) -> Population:
+    """The edge servers as the cloud sees them.
+
+    Args:
+        world: the clients.
+        section: the scenario's section.
+        members: the clients of each edge server.
+        durations_s: expected duration of a dispatch to each client, (N,); a round lasts as long as the slowest.
+
+    Raises:
+        UserError: links or availability do not match the edge servers.
+    """
+    count, seed = len(members), Stream(world.scenario.seed, Purpose.EDGES, 1).hash(0) >> 1
+    bundle = None if section.trace is None else world.shared.bundles.read(section.trace)
+    if bundle is not None and bundle.device_count < count:
+        raise UserError(
+            f"{bundle.where} has {format_counted(bundle.device_count, 'device')} for {count} edge servers",
+            where=f"{_WHERE}.trace",
+        )
+    raise_all(
+        problem
+        for part in ("network", "availability")
+        for problem in missing_tables(getattr(section, part).params, bundle, f"{_WHERE}.{part}")
+    )
+    rows = np.arange(count)
+    context = DeviceContext(
+        clients=count,
+        bundle=bundle,
+        device_rows=rows,
+        seed=seed,
+        folder=world.folder,
+        batch_samples=np.ones(count, dtype=np.int64),
+        flops_per_sample=None,
+        eligible=np.ones(count, dtype=np.bool_),
+    )
+    availability = section.availability.create(context)
+    offset_ns = availability.offset_ns()
+    round_s = [float(durations_s[clients].max()) for clients in members]
+    power = section.power
+    watts = np.array([[power.download_w, power.rounds_w, power.upload_w]])
+    return Population(
+        clients=count,
+        availability=availability.index(),
+        on_disconnect=section.availability.params.on_disconnect,
+        compute=ComputeTimes(Values(ValuesParams(step=round_s), context)),
+        network=section.network.create().build(
+            NetworkContext(count, bundle, rows, seed, world.folder, offset_ns=offset_ns)
+        ),
+        power=Power(watts, np.zeros(count, dtype=np.uint8)),
+        batteries=None,
+        eligible=np.ones(count, dtype=np.bool_),
+    )
+
+
+def backhaul_bytes(cloud: Method, dtype: str, fixed_bytes: float) -> tuple[float, float]:
+    """Bytes of a download and of an upload of an edge server."""
+    item = ITEM_BYTES[dtype]
+    down, up = (
+        sum(vector.size_bytes(item) for vector in vectors) + fixed_bytes
+        for vectors in (cloud.download(), cloud.upload())
+    )
+    return down, up

@@ -1,0 +1,568 @@
+"""Decides among settings: search, choose among the best with more seeds, and measure the choice with fresh seeds.
+
+The scenario as given is run first. Then settings are searched with its seed (:mod:`fedsim.decisions.search`). The best
+ones are run with more seeds, and the one with the best mean is chosen. Its numbers come from seeds that had no part in
+the choice: the best of many noisy values is better than its mean.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fedsim.decisions.choosing import INDIFFERENCE, interval, pareto, probability_good
+from fedsim.decisions.goal import QUANTITIES, THROUGHPUT, Goal, Limit, Measured
+from fedsim.decisions.runs import Runs, claimed
+from fedsim.decisions.search import BATCH, Question, Search, Tried
+from fedsim.decisions.space import Dimension, Setting, Space
+from fedsim.errors import UserError
+from fedsim.files.durable import write_text
+from fedsim.processes.cluster import usable_cores
+from fedsim.runs.tables import csv_text
+from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.own_code import as_data
+from fedsim.scenario.source import relocated, to_yaml
+from fedsim.vocabulary.formatting import (
+    Kind,
+    format_counted,
+    format_decimals,
+    format_interval,
+    format_value,
+)
+
+Floats = npt.NDArray[np.float64]
+
+RECORD, BEST, PAGE, SETTINGS = "decide.json", "best.yaml", "decide.html", "settings.csv"
+"""Files of the folder: what was asked and how far the search is, the chosen scenario, the page, and all settings."""
+_FINALISTS, _CHOOSING_SEEDS = 4, 3
+"""Number of settings that are run with more seeds, and number of these seeds."""
+_CONFIRMED = 3
+"""Number of settings that are run with fresh seeds."""
+_FRONT = 6
+"""The same for several objectives."""
+_LATER = 2.0
+"""How many times as long as the scenario as given takes to the target a run may last."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Progress of a decision: the share that is done, and words."""
+
+    share: float
+    words: str
+
+    def text(self, left_s: float | None = None) -> str:
+        """The progress in words."""
+        return self.words
+
+
+@dataclass(frozen=True)
+class Finalist:
+    """A setting that was run with fresh seeds.
+
+    Attributes:
+        setting: its values; empty for the scenario as given.
+        words: the setting in words.
+        runs: what each run showed.
+        values: the objectives by seed, shape (objectives, seeds), in base units; the rate is positive.
+        probability: that it is good (:func:`probability_good`); NaN for the scenario as given, and several objectives.
+    """
+
+    setting: Setting
+    words: str
+    runs: tuple[Measured, ...]
+    values: Floats
+    probability: float = math.nan
+
+    def interval(self, objective: int = 0) -> tuple[float, float, float]:
+        """Mean of an objective, and its 95% interval."""
+        return interval(self.values[objective])
+
+    @property
+    def missed(self) -> int:
+        """Number of runs that missed the target."""
+        return sum(not run.reached for run in self.runs)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The answer.
+
+    Attributes:
+        path: its folder.
+        sentence: the answer in words.
+        scenario: the chosen scenario, also in ``best.yaml``.
+        finalists: the chosen setting, its rivals, and last the scenario as given, over fresh seeds; for several
+            objectives, the Pareto front.
+        tried: every setting of the search, in order.
+        objectives: names of the objectives.
+        space: the settings among which was decided.
+        importance: share of the variation of the first objective that each key explains (fANOVA; Hutter et al., 2014),
+            of keys that all settings have; empty if there are too few settings.
+    """
+
+    path: Path
+    sentence: str
+    scenario: LoadedScenario
+    finalists: tuple[Finalist, ...]
+    tried: tuple[Tried, ...]
+    objectives: tuple[str, ...]
+    space: Space
+    importance: Mapping[str, float]
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per finalist: ``words``, mean, low and high of each objective, ``missed``, ``probability``."""
+        rows = []
+        for each in self.finalists:
+            row: dict[str, Any] = {"words": each.words}
+            for number, name in enumerate(self.objectives):
+                means = zip(("", "_low", "_high"), each.interval(number), strict=True)
+                row |= {f"{name}{end}": value for end, value in means}
+            rows.append({**row, "missed": each.missed, "probability": each.probability})
+        return pd.DataFrame(rows)
+
+    @property
+    def settings(self) -> pd.DataFrame:
+        """One row per setting of the search: its values, ``state``, objectives, ``shortfall`` and ``problem``."""
+        rows = [
+            {
+                **as_data(dict(each.setting)),
+                "state": each.state,
+                **dict(zip(self.objectives, shown(each), strict=True)),
+                "shortfall": each.measured.shortfall if each.measured else math.nan,
+                "violation": each.violation,
+                "problem": each.problem,
+            }
+            for each in self.tried
+        ]
+        return pd.DataFrame(rows)
+
+    def __repr__(self) -> str:
+        return f"<Decision {str(self.path)!r}: {self.sentence}>"
+
+
+def shown(tried: Tried) -> list[float]:
+    """The objectives of a setting as they are written: a throughput is positive; NaN if it missed the target."""
+    reached = tried.measured is not None and tried.measured.reached
+    return [abs(value) if reached else math.nan for value in tried.values]
+
+
+def format_objective(name: str, value: float) -> str:
+    """An objective with its unit."""
+    if name == THROUGHPUT:
+        return f"{format_value(value, 'number')} client updates per hour"
+    return format_value(value, QUANTITIES[name].kind)
+
+
+def default_folder(loaded: LoadedScenario) -> Path:
+    """The default folder: ``runs/<name>-decide`` in the working directory."""
+    return Path("runs") / f"{loaded.scenario.name}-decide"
+
+
+def decide(
+    loaded: LoadedScenario,
+    output: Path | None,
+    over: Sequence[Dimension],
+    goal: Goal,
+    *,
+    limits: Sequence[Limit] = (),
+    objectives: Sequence[str] = ("time",),
+    budget_s: float = math.inf,
+    most: int = 60,
+    seeds: int = 8,
+    jobs: int | None = None,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+    **engine: Any,
+) -> Decision:
+    """Search settings of a scenario for the best one; continues what is in the folder.
+
+    Args:
+        loaded: the scenario, without a sweep.
+        output: the folder; :func:`default_folder` if None.
+        over: what varies.
+        goal: what is wanted.
+        limits: the largest acceptable values of quantities.
+        objectives: quantities to minimize until the target; several give the Pareto front.
+        budget_s: wall seconds for everything, those of earlier calls included.
+        most: the largest number of settings to try.
+        seeds: number of fresh seeds, at least two.
+        jobs: runs at a time; all cores if None.
+        on_progress: called several times a second.
+        engine: engine and its settings, as for :func:`fedsim.sweeps.sweep`.
+
+    Raises:
+        UserError: the question cannot be answered, no setting reaches the target, or the folder has another question.
+    """
+    folder = output if output is not None else default_folder(loaded)
+    names = tuple(objectives) if goal.target is not None else (THROUGHPUT,)
+    asked = {
+        "scenario": loaded.resolved(),
+        "over": [_plain(dimension) for dimension in over],
+        "metric": str(goal),
+        "limits": [dataclasses.asdict(limit) for limit in limits],
+        "objectives": list(names),
+    }
+    if loaded.scenario.sweep is not None:
+        raise UserError(
+            "this scenario describes a sweep",
+            where=f"{loaded.path or 'scenario'}: sweep",
+            hint="leave the section out: -s sweep=null",
+        )
+    space = Space(loaded, over)
+    with claimed(folder, RECORD):
+        jobs = jobs or usable_cores()
+        state = _State.continued(folder, asked, max(BATCH, jobs))
+        runs = Runs(folder / "runs", timing_only=goal.timing_only, jobs=jobs, **engine)
+        work = _Work(loaded, space, goal, tuple(limits), names, seeds, runs, state, on_progress)
+        return work.decide(folder, budget_s, most, jobs)
+
+
+def _plain(dimension: Dimension) -> dict[str, Any]:
+    return dict(
+        as_data({name: value for name, value in vars(dimension).items() if name != "units"})
+    )
+
+
+@dataclass
+class _State:
+    """What is recorded: the question, and how far the search is.
+
+    Attributes:
+        folder: where.
+        asked: the question.
+        batch: settings per batch.
+        batches: number of batches that were tried.
+        spent_s: wall seconds of earlier calls.
+    """
+
+    folder: Path
+    asked: Mapping[str, Any]
+    batch: int
+    batches: int = 0
+    spent_s: float = 0.0
+
+    @classmethod
+    def continued(cls, folder: Path, asked: Mapping[str, Any], batch: int) -> _State:
+        """The state in a folder, or that of a beginning.
+
+        Raises:
+            UserError: the folder holds another question.
+        """
+        path = folder / RECORD
+        if not path.exists():
+            state = cls(folder, asked, batch)
+            state.write()
+            return state
+        known = json.loads(path.read_text(encoding="utf-8"))
+        plain = json.loads(json.dumps(asked))
+        if known["asked"] != plain:
+            changed = ", ".join(key for key in plain if known["asked"].get(key) != plain[key])
+            raise UserError(
+                f"the folder answers another question: its {changed} differ",
+                where=str(folder),
+                hint="choose another folder with -o (in Python: output)",
+            )
+        return cls(folder, asked, known["batch"], known["batches"], known["spent_s"])
+
+    def write(self) -> None:
+        """Replace the file."""
+        content = {name: value for name, value in vars(self).items() if name != "folder"}
+        write_text(self.folder / RECORD, json.dumps(content, indent=1) + "\n")
+
+
+@dataclass
+class _Work:
+    """A decision in progress."""
+
+    loaded: LoadedScenario
+    space: Space
+    goal: Goal
+    limits: tuple[Limit, ...]
+    objectives: tuple[str, ...]
+    seeds: int
+    runs: Runs
+    state: _State
+    on_progress: Callable[[Progress], None]
+
+    def decide(self, folder: Path, budget_s: float, most: int, jobs: int) -> Decision:
+        """The story: given, search, choose, measure."""
+        self._began = time.monotonic()
+        self._earlier_s, self._share = self.state.spent_s, 0.0
+        self._words = "the scenario as given"
+        # Step 1. The scenario as given, which says how long runs take.
+        given = self._given()
+        self._horizon_s = given.costs["time"]
+        if given.reached and self.goal.target is not None:
+            stop_s = self.loaded.scenario.stop.simulated_time or math.inf
+            self._horizon_s = min(stop_s, _LATER * given.costs["time"])
+        question = Question(
+            self.objectives,
+            self.limits,
+            given.costs["time"],
+            self._horizon_s,
+            self.loaded.scenario.evaluation.every or 0.0,
+            self.loaded.scenario.seed,
+            self.state.batch,
+        )
+        # Step 2. The search.
+        search = Search(self.space.suggest, question, self._measure)
+        batches = 0
+        while True:
+            tried = len(search.tried)
+            later_s = self._later_s(given, search) / jobs
+            self._share = max(tried / most, self.spent_s() / max(budget_s - later_s, 1e-9)) * 0.6
+            self._words = f"{format_counted(tried, 'setting')} tried"
+            if best := search.candidates[:1]:
+                value = shown(best[0])[0]
+                self._words += f", best: {format_objective(self.objectives[0], value)}"
+            over = tried >= most or self.spent_s() + later_s > budget_s
+            if batches >= max(1, self.state.batches) and over:
+                break
+            new = search.batch()
+            batches += 1
+            self.state.batches = max(batches, self.state.batches)
+            self.state.spent_s = self.spent_s()
+            self.state.write()
+            if not new and batches > most:  # All settings of a small space are known.
+                break
+        tried_all = tuple(search.tried.values())
+        # Step 3. The choice.
+        if not search.candidates:
+            raise self._no_candidate(tried_all)
+        self._share, self._words = 0.6, f"choosing among the best of {len(tried_all)}"
+        several = len(self.objectives) > 1
+        chosen = self._front(search) if several else self._chosen(search)
+        # Step 4. Fresh seeds.
+        self._share, self._words = 0.8, "measuring with fresh seeds"
+        finalists = self._confirmed(chosen, tried_all)
+        self.state.spent_s = self.spent_s()
+        self.state.write()
+        decision = Decision(
+            folder,
+            self._sentence(finalists, tried_all),
+            self._final(finalists[0].setting),
+            finalists,
+            tried_all,
+            self.objectives,
+            self.space,
+            search.importance(),
+        )
+        self._write(decision)
+        return decision
+
+    def _later_s(self, given: Measured, search: Search) -> float:
+        """Wall seconds of the runs that follow the search, one after another, if it ended now."""
+        best = [each.measured.wall_s for each in search.candidates[:_FINALISTS] if each.measured]
+        wall_s = sum(best) / len(best) if best else given.wall_s
+        runs = _CHOOSING_SEEDS * _FINALISTS + self.seeds * _CONFIRMED
+        return runs * wall_s + self.seeds * given.wall_s
+
+    def spent_s(self) -> float:
+        """Wall seconds so far, those of earlier calls included."""
+        return self._earlier_s + time.monotonic() - self._began
+
+    def _given(self) -> Measured:
+        [run] = self.runs.perform([self.goal.applied(self.loaded)], self._report)
+        assert not isinstance(run, str)
+        return self.goal.measure(run)
+
+    def _measure(self, settings: Sequence[Setting], until_s: float) -> list[Measured | str]:
+        return self._perform(
+            [(setting, self.loaded.scenario.seed) for setting in settings], until_s
+        )
+
+    def _perform(
+        self, settings: Sequence[tuple[Setting, int]], until_s: float
+    ) -> list[Measured | str]:
+        """What settings showed, each with a seed."""
+        planned: list[LoadedScenario | str] = []
+        for setting, seed in settings:
+            try:
+                planned.append(self._scenario(setting, until_s, seed))
+            except UserError as error:
+                planned.append(str(error))
+        ready = [each for each in planned if isinstance(each, LoadedScenario)]
+        if not ready:
+            raise UserError(
+                f"none of the settings is valid; the first: {planned[0]}", where="--over"
+            )
+        done = iter(self.runs.perform(ready, self._report))
+        results = [each if isinstance(each, str) else next(done) for each in planned]
+        return [each if isinstance(each, str) else self.goal.measure(each) for each in results]
+
+    def _scenario(self, setting: Setting, until_s: float, seed: int) -> LoadedScenario:
+        limits = {f"stop__{name}": None for name in ("rounds", "dispatches", "arrivals")}
+        changed = self.space.scenario(
+            setting, **{**limits, "stop__simulated_time": until_s, "seed": seed}
+        )
+        return self.goal.applied(changed)
+
+    def _report(self, share: float) -> None:
+        self.on_progress(Progress(min(1.0, self._share), self._words))
+
+    def _chosen(self, search: Search) -> list[Tried]:
+        """The best candidates, ordered by the mean over the seed of the search and more seeds."""
+        best = search.candidates[:_FINALISTS]
+        if len(best) > 1:
+            first = self.loaded.scenario.seed + 1
+            values = self._values([each.setting for each in best], first, _CHOOSING_SEEDS)[1]
+            earlier = np.array([each.values for each in best])
+            means = np.log(np.abs(np.hstack([earlier, values[:, 0]]))).mean(axis=1)
+            best = [best[number] for number in np.argsort(means * self._sign, kind="stable")]
+        return best[:_CONFIRMED]
+
+    @property
+    def _sign(self) -> float:
+        return -1.0 if self.objectives == (THROUGHPUT,) else 1.0
+
+    def _front(self, search: Search) -> list[Tried]:
+        """Candidates of the Pareto front, evenly spread over the first objective."""
+        values = np.array([each.values for each in search.candidates])
+        front = [search.candidates[row] for row in np.flatnonzero(pareto(values))]
+        picks = np.unique(
+            np.linspace(0, len(front) - 1, min(_FRONT, len(front))).round().astype(int)
+        )
+        return [front[pick] for pick in picks]
+
+    def _values(
+        self, settings: Sequence[Setting], first: int, count: int
+    ) -> tuple[list[list[Measured]], Floats]:
+        """What settings showed with seeds, and the objectives, shape (settings, objectives, seeds).
+
+        Raises:
+            UserError: a run failed.
+        """
+        seeds = range(first, first + count)
+        results = self._perform(
+            [(setting, seed) for setting in settings for seed in seeds], self._horizon_s
+        )
+        for result in results:
+            if isinstance(result, str):
+                raise UserError(f"a setting failed with another seed: {result}", where="--over")
+        measured: list[Any] = results
+        question = Question(self.objectives)
+        values = np.array([question.values(each) for each in measured])
+        by_setting = values.reshape(len(settings), count, -1).swapaxes(1, 2)
+        return [
+            measured[row * count : (row + 1) * count] for row in range(len(settings))
+        ], by_setting
+
+    def _confirmed(self, chosen: Sequence[Tried], tried: Sequence[Tried]) -> tuple[Finalist, ...]:
+        """The chosen settings and the scenario as given with fresh seeds; with the probabilities of one objective."""
+        first = self.loaded.scenario.seed + 1 + _CHOOSING_SEEDS
+        settings: list[Setting] = [*(each.setting for each in chosen), {}]
+        measured, values = self._values(settings, first, self.seeds)
+        probabilities = np.full(len(settings), np.nan)
+        if len(self.objectives) == 1:
+            known = [each.values[0] for each in tried if each.is_candidate and each not in chosen]
+            others = np.log(np.abs(known) / abs(chosen[0].values[0])) if known else np.zeros(0)
+            logs = self._sign * np.log(np.abs(values[:-1, 0]))
+            probabilities[:-1] = probability_good(logs, self._sign * others)
+        rows = zip(settings, measured, values, probabilities.tolist(), strict=True)
+        return tuple(
+            Finalist(
+                setting,
+                self.space.words(setting) if setting else f"as given ({self._method()})",
+                tuple(runs),
+                self._sign * each,
+                probability,
+            )
+            for setting, runs, each, probability in rows
+        )
+
+    def _method(self) -> str:
+        part = self.loaded.scenario.server.method
+        return str(part.type.title or part.name)
+
+    def _final(self, setting: Setting) -> LoadedScenario:
+        return self.goal.applied(self.space.scenario(setting))
+
+    def _sentence(self, finalists: Sequence[Finalist], tried: Sequence[Tried]) -> str:
+        count = format_counted(len(tried), "setting")
+        target = self._target()
+        winner, given = finalists[0], finalists[-1]
+        if len(self.objectives) > 1:
+            names = " and ".join(QUANTITIES[name].label for name in self.objectives)
+            front = f"{len(finalists) - 1} of {count} are best in {names} to {target}"
+            least = QUANTITIES[self.objectives[0]].label
+            return f"{front}; least {least}: {winner.words}"
+        name = self.objectives[0]
+        of = f"{target} " if self.goal.target is not None else ""
+
+        def value(each: Finalist) -> str:
+            mean = format_objective(name, each.interval()[0])
+            if name == "time":
+                mean = f"after {mean}"
+            if each.missed:
+                mean += f" ({each.missed} of {len(each.runs)} runs missed it)"
+            return mean
+
+        rival = max(finalists[:-1], key=lambda each: each.probability)
+        better = ""
+        if rival.probability > winner.probability:
+            better = f" ({rival.words}: {format_decimals(rival.probability, 2)})"
+        _, low, high = winner.interval()
+        bounds = format_interval(max(low, 0.0), high, lambda end: _number(name, end))
+        return (
+            f"{winner.words}: {of}{value(winner)}, 95% interval {bounds}; best of {count} (to within "
+            f"{INDIFFERENCE:.0%}) with probability {format_decimals(winner.probability, 2)}{better}; "
+            f"{given.words}: {value(given)}"
+        )
+
+    def _target(self) -> str:
+        if self.goal.target is None or self.goal.timing_only:
+            return self.goal.words()
+        from fedsim.vocabulary.metrics import definition
+
+        return self.goal.words(definition(self.goal.target.metric, {}))
+
+    def _no_candidate(self, tried: Sequence[Tried]) -> UserError:
+        """The error if no setting reached the target within the limits."""
+        known = [(each, each.measured) for each in tried if each.measured is not None]
+        reached = any(measured.reached for _, measured in known)
+        by = (lambda row: row[0].violation) if reached else (lambda row: row[1].shortfall)
+        closest, _ = min(known, key=by)
+        what = "met the limits" if reached else f"reached {self._target()}"
+        return UserError(
+            f"none of {format_counted(len(tried), 'setting')} {what}; the closest: {self.space.words(closest.setting)}",
+            where=str(self.state.folder),
+            hint="relax the limits"
+            if reached
+            else "let runs last longer (stop.simulated_time), or choose an easier target",
+        )
+
+    def _write(self, decision: Decision) -> None:
+        """Write the chosen scenario, the settings and the page."""
+        folder = decision.path
+        best = _given_keys(decision.scenario.resolved(), decision.scenario.source.data)
+        comment = "".join(f"# {line}\n" for line in decision.sentence.split("; "))
+        write_text(folder / BEST, comment + to_yaml(relocated(best, folder.resolve())))
+        write_text(folder / SETTINGS, csv_text(decision.settings))
+        from fedsim.decisions.page import write_decision_page  # Which reads decisions.
+
+        write_decision_page(decision)
+
+
+def _number(name: str, value: float) -> str:
+    kind: Kind = "number" if name == THROUGHPUT else QUANTITIES[name].kind
+    return format_value(value, kind)
+
+
+def _given_keys(resolved: Any, given: Any) -> Any:
+    """The resolved values of the keys that were given."""
+    if isinstance(resolved, dict) and isinstance(given, dict):
+        return {
+            key: _given_keys(resolved[key], item) for key, item in given.items() if key in resolved
+        }
+    return resolved

@@ -1,0 +1,223 @@
+"""What runs are judged by: the time to a target and what it costs, or the throughput."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedsim.analysis.comparison.targets import Target
+from fedsim.analysis.steady import throughput
+from fedsim.errors import UserError, nearest_or_all
+from fedsim.runs.run import Run
+from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.overrides import Override
+from fedsim.units import parse_duration_s, parse_quantity, parse_size_bytes
+from fedsim.vocabulary.formatting import Kind, format_count, format_value
+
+COUNTS = {"rounds": "rounds", "arrivals": "arrived updates"}
+"""Targets that need no training: limits of ``stop``, in words."""
+THROUGHPUT = "throughput"
+_TIME_TO = "time_to:"
+_ENERGY = {"J": 1.0, "kJ": 1e3, "MJ": 1e6, "GJ": 1e9, "Wh": 3.6e3, "kWh": 3.6e6}
+
+
+def _energy(text: str) -> float:
+    return parse_quantity(text, _ENERGY, "energy", "joules")
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A cost of reaching a target: its words, how it is written and read, and its value for a run that ends there."""
+
+    label: str
+    kind: Kind
+    parse: Callable[[str], float]
+    of: Callable[[Run], float]
+
+
+QUANTITIES: Mapping[str, Quantity] = {
+    "time": Quantity("simulated time", "time", parse_duration_s, lambda run: run.simulated_s),
+    "bytes": Quantity(
+        "data moved",
+        "bytes",
+        parse_size_bytes,
+        lambda run: float(run.dispatches[["bytes_down", "bytes_up"]].to_numpy().sum()),
+    ),
+    "energy": Quantity(
+        "energy of the devices",
+        "energy",
+        _energy,
+        lambda run: float(run.dispatches["energy_j"].sum()),
+    ),
+    "compute": Quantity(
+        "client compute time",
+        "time",
+        parse_duration_s,
+        lambda run: float(run.phases["compute_s"].sum()),
+    ),
+}
+"""What may be limited or minimized."""
+
+
+def quantity(name: str, where: str) -> Quantity:
+    """The quantity of this name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in QUANTITIES:
+        hint = nearest_or_all(name, QUANTITIES, f"choose from {', '.join(QUANTITIES)}")
+        raise UserError(f"there is no quantity '{name}'", where=where, hint=hint)
+    return QUANTITIES[name]
+
+
+def parse_objectives(names: Sequence[str]) -> tuple[str, ...]:
+    """The names of quantities to minimize, checked.
+
+    Raises:
+        UserError: one of them is unknown.
+    """
+    for name in names:
+        quantity(name, f"--objective {','.join(names)}")
+    return tuple(dict.fromkeys(names))
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The largest acceptable value of a quantity."""
+
+    name: str
+    most: float
+
+    @classmethod
+    def parse(cls, text: str) -> Limit:
+        """Read ``bytes=2GB``.
+
+        Raises:
+            UserError: it is not of this form.
+        """
+        name, _, value = text.partition("=")
+        kind = quantity(name, f"--limit {text}")
+        try:
+            most = kind.parse(value)
+        except ValueError as error:
+            raise UserError(str(error), where=f"--limit {text}") from None
+        if not most:
+            raise UserError("must be more than 0", where=f"--limit {text}")
+        return cls(name, most)
+
+    def __str__(self) -> str:
+        written = QUANTITIES[self.name]
+        return f"{written.label} at most {format_value(self.most, written.kind)}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one run showed.
+
+    Attributes:
+        costs: the :data:`QUANTITIES`, of a run that reached the target until then.
+        reached: whether it reached the target.
+        shortfall: the share of the way to the target that is missing, 0 to 1; 0 if it was reached.
+        rate: client updates per hour in the steady state; NaN for a goal with a target.
+        wall_s: wall seconds of the run.
+    """
+
+    costs: Mapping[str, float]
+    reached: bool
+    shortfall: float
+    rate: float = math.nan
+    wall_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is wanted of a run.
+
+    Attributes:
+        target: what to reach, by a metric or one of :data:`COUNTS`; None for the largest throughput.
+    """
+
+    target: Target | None
+
+    @classmethod
+    def parse(cls, metric: str) -> Goal:
+        """Read ``time_to:accuracy=0.8``, ``time_to:rounds=50`` or ``throughput``.
+
+        Raises:
+            UserError: it is none of them.
+        """
+        if metric == THROUGHPUT:
+            return cls(None)
+        if metric.startswith(_TIME_TO):
+            return cls.reaching(metric.removeprefix(_TIME_TO))
+        hint = "for example --metric time_to:accuracy=0.8, time_to:rounds=50 or throughput"
+        raise UserError("is not a metric", where=f"--metric {metric}", hint=hint)
+
+    @classmethod
+    def reaching(cls, target: str) -> Goal:
+        """The goal of reaching ``accuracy=0.8``, or ``rounds=50``."""
+        return cls(Target.parse(target))
+
+    @property
+    def timing_only(self) -> bool:
+        """Whether runs need no training."""
+        return self.target is None or self.target.metric in COUNTS
+
+    def applied(self, loaded: LoadedScenario) -> LoadedScenario:
+        """The scenario whose runs end when they reach the target, if they do."""
+        goal = (
+            {}
+            if self.target is None or self.timing_only
+            else {self.target.metric: self.target.value}
+        )
+        changes = [Override("stop.target", goal, "option --metric")]
+        if self.target is not None and self.timing_only:
+            path = f"stop.{self.target.metric}"
+            changes.append(Override(path, int(self.target.value), "option --metric"))
+        return loaded.changed(changes)
+
+    def measure(self, run: Run) -> Measured:
+        """What a run of an :meth:`applied` scenario showed.
+
+        Raises:
+            UserError: it did not measure the target's metric.
+        """
+        costs = {name: each.of(run) for name, each in QUANTITIES.items()}
+        wall_s = float(run.info.get("wall_s") or 0.0)
+        if self.target is None:
+            steady = throughput(run)
+            rate = steady.per_h if steady else 0.0
+            return Measured(costs, rate > 0, float(not rate), rate, wall_s)
+        name, value = self.target.metric, self.target.value
+        if self.timing_only:
+            done = int(run.info["rounds"]) if name == "rounds" else _arrivals(run)
+            return Measured(costs, done >= value, max(0.0, 1 - done / value), wall_s=wall_s)
+        time_s = run.time_to(name, value)
+        if not math.isnan(time_s):
+            return Measured({**costs, "time": time_s}, True, 0.0, wall_s=wall_s)
+        definition, values = run.metric_definition(name), run.metrics[name].dropna()
+        if not len(values):
+            return Measured(costs, False, 1.0, wall_s=wall_s)
+        start, best = float(values.iloc[0]), float(definition.best(values))
+        way = abs(value - start)
+        return Measured(
+            costs, False, min(1.0, abs(value - best) / way) if way else 1.0, wall_s=wall_s
+        )
+
+    def words(self, definition: Any = None) -> str:
+        """The target in a sentence, such as ``80% accuracy`` or ``50 rounds``; ``definition`` is that of its metric."""
+        if self.target is None:
+            return THROUGHPUT
+        if self.timing_only:
+            return f"{format_count(self.target.value)} {COUNTS[self.target.metric]}"
+        return str(definition.format_target(self.target.value))
+
+    def __str__(self) -> str:
+        return THROUGHPUT if self.target is None else f"{_TIME_TO}{self.target}"
+
+
+def _arrivals(run: Run) -> int:
+    return int(run.dispatches["arrived_s"].notna().sum())

@@ -1,0 +1,273 @@
+"""The search among settings: Optuna suggests and prunes, the caller measures.
+
+Settings are suggested by TPE (Watanabe, Tree-structured Parzen estimator: understanding its algorithm components and
+their roles for better empirical performance, 2023), in batches. For the time to a target, successive halving (Li et
+al., A system for massively parallel hyperparameter tuning, MLSys 2020) stops settings early: each runs for a ninth and
+then a third of the time that the scenario as given takes, and only the third of them that is closest to the target goes
+on. A run also ends when it takes :data:`SLACK` times as long as the best (adaptive capping; Hutter et al., ParamILS,
+JAIR 36, 2009).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fedsim.decisions.goal import Limit, Measured
+from fedsim.decisions.space import Setting
+from fedsim.errors import UserError
+from fedsim.scenario.comparing import text
+from fedsim.scenario.own_code import as_data
+
+BATCH = 8
+"""Settings that are suggested together, if there are not more workers."""
+SLACK = 1.25
+_HALVING = 3
+_RUNGS = 2
+_FEWEST_EVALUATIONS = 3
+"""Evaluations that a run must have had before it is judged."""
+_MOST_EXTRAPOLATED = 20.0
+_FEWEST_IMPORTANT = 10
+"""Settings that must have been run to the end for the importance of keys."""
+
+COMPLETE, STOPPED, FAILED = "complete", "stopped early", "failed"
+Problem = str
+"""Why a setting could not be run."""
+
+
+class Measure(Protocol):
+    """A function that runs settings."""
+
+    def __call__(self, settings: Sequence[Setting], until_s: float) -> list[Measured | Problem]:
+        """What each setting showed until a simulated time, or its problem."""
+        ...
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A setting that was tried.
+
+    Attributes:
+        setting: its values.
+        state: whether it was run to the end, was stopped early, or failed.
+        values: its objectives, to be minimized; infinite if they are unknown.
+        measured: what its longest run showed; None if it failed.
+        violation: the largest share by which it exceeds a limit; 0 or less if it meets all.
+        problem: why it failed.
+    """
+
+    setting: Setting
+    state: str
+    values: tuple[float, ...]
+    measured: Measured | None
+    violation: float = 0.0
+    problem: Problem = ""
+
+    @property
+    def is_candidate(self) -> bool:
+        """Whether it reached the target within the limits."""
+        return bool(self.measured and self.measured.reached and self.violation <= 0)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is searched.
+
+    Attributes:
+        objectives: names of the quantities to minimize; ``throughput``, which is maximized, stands alone.
+        limits: largest acceptable values of quantities.
+        reference_s: time that the scenario as given takes to the target; that of a run if it misses it.
+        horizon_s: simulated time at which every run ends.
+        evaluated_s: simulated time between evaluations; 0 if it is not fixed.
+        seed: seed of the suggestions.
+        batch: settings that are suggested together.
+    """
+
+    objectives: tuple[str, ...]
+    limits: tuple[Limit, ...] = ()
+    reference_s: float = math.inf
+    horizon_s: float = math.inf
+    evaluated_s: float = 0.0
+    seed: int = 0
+    batch: int = BATCH
+
+    @property
+    def halves(self) -> bool:
+        """Whether settings are stopped early."""
+        return self.objectives == ("time",)
+
+    def values(self, measured: Measured) -> tuple[float, ...]:
+        """The objectives of a run; those of one that missed the target are worse, by how much it missed it."""
+        if self.objectives == ("throughput",):
+            return (-measured.rate,)
+        missed = 1.0 if measured.reached else 1 + measured.shortfall
+        reached = max(1 - measured.shortfall, 1 / _MOST_EXTRAPOLATED)
+        return tuple(
+            measured.costs[name] * (missed if name == "time" else 1 / reached)
+            for name in self.objectives
+        )
+
+    def violation(self, measured: Measured) -> float:
+        """The largest share by which a run exceeds a limit; 0 or less if it meets all."""
+        return max((measured.costs[each.name] / each.most - 1 for each in self.limits), default=0.0)
+
+
+def require_optuna() -> Any:
+    """Optuna, without its log.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    try:
+        import optuna
+    except ImportError:
+        raise UserError(
+            "Optuna is not installed",
+            where="fedsim decide",
+            hint='install it with: pip install "fedsim-des[decide]"',
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
+
+
+class Search:
+    """A search in batches; the same question and measurements give the same settings.
+
+    Args:
+        suggest: the setting of a trial of Optuna.
+        question: what is searched.
+        measure: runs settings.
+    """
+
+    def __init__(
+        self, suggest: Callable[[Any], dict[str, Any]], question: Question, measure: Measure
+    ) -> None:
+        optuna = require_optuna()
+        self._states = optuna.trial.TrialState
+        several = len(question.objectives) > 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            # Groups: not every setting has every key.
+            sampler = optuna.samplers.TPESampler(
+                seed=question.seed, multivariate=not several, group=not several
+            )
+        pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=_HALVING)
+        self.study = optuna.create_study(
+            directions=["minimize"] * len(question.objectives), sampler=sampler, pruner=pruner
+        )
+        self.tried: dict[str, Tried] = {}
+        self._reported: set[int] = set()
+        self._suggest, self._question, self._measure = suggest, question, measure
+
+    def batch(self) -> list[Tried]:
+        """Try the next settings; those that were not tried before."""
+        trials = [self.study.ask() for _ in range(self._question.batch)]
+        settings = [self._suggest(trial) for trial in trials]
+        keys = [_key(setting) for setting in settings]
+        fresh: dict[str, tuple[Any, Setting]] = {
+            key: (trial, setting)
+            for key, trial, setting in zip(keys, trials, settings, strict=True)
+            if key not in self.tried
+        }
+        self._try(fresh)
+        for key, trial in zip(keys, trials, strict=True):
+            self._tell(trial, self.tried[key])
+        return [self.tried[key] for key in fresh]
+
+    @property
+    def candidates(self) -> list[Tried]:
+        """The settings that reached the target within the limits, those with the best first objective first."""
+        known = [tried for tried in self.tried.values() if tried.is_candidate]
+        return sorted(known, key=lambda tried: tried.values)
+
+    def importance(self) -> dict[str, float]:
+        """The share of the variation of the first objective that each key explains; empty if it is unknown."""
+        known = [
+            each
+            for each in self.study.get_trials(deepcopy=False)
+            if each.state == self._states.COMPLETE
+        ]
+        if len(known) < _FEWEST_IMPORTANT or len({each.values[0] for each in known}) < 2:
+            return {}
+        found = require_optuna().importance.get_param_importances(
+            self.study,
+            evaluator=require_optuna().importance.FanovaImportanceEvaluator(seed=0),
+            target=lambda each: math.log(abs(each.values[0]) or 1.0),
+        )
+        return {path: share for path, share in found.items() if not math.isnan(share)}
+
+    def _try(self, fresh: dict[str, tuple[Any, Setting]]) -> None:
+        """Run settings for ever longer, and stop those that fall behind."""
+        question, alive = self._question, dict(fresh)
+        cap_s = question.horizon_s
+        if question.halves and (best := self.candidates[:1]):
+            cap_s = min(cap_s, SLACK * best[0].values[0])
+        for rung in range(_RUNGS, -1, -1) if question.halves else [0]:
+            until_s = question.reference_s / _HALVING**rung if rung else cap_s
+            is_early = until_s < _FEWEST_EVALUATIONS * question.evaluated_s
+            if rung and (is_early or until_s * SLACK > cap_s):
+                continue
+            results = self._measure([setting for _, setting in alive.values()], until_s)
+            shown = dict(zip(alive, results, strict=True))
+            behind = self._behind(alive, shown, _HALVING ** (_RUNGS - rung)) if rung else set()
+            for key, result in shown.items():
+                setting = alive[key][1]
+                if isinstance(result, str):
+                    values = (math.inf,) * len(question.objectives)
+                    self.tried[key] = Tried(setting, FAILED, values, None, math.inf, result)
+                elif key in behind:
+                    self.tried[key] = Tried(setting, STOPPED, (math.inf,), result)
+                elif result.reached or not rung:
+                    is_over = result.reached or until_s >= question.horizon_s
+                    values, violation = question.values(result), question.violation(result)
+                    state = COMPLETE if is_over else STOPPED
+                    self.tried[key] = Tried(setting, state, values, result, violation)
+                else:
+                    continue
+                del alive[key]
+            if not alive:
+                return
+
+    def _behind(
+        self,
+        alive: dict[str, tuple[Any, Setting]],
+        shown: dict[str, Measured | Problem],
+        step: int,
+    ) -> set[str]:
+        """The settings that Optuna prunes; a setting that has reached the target is ahead of all that have not."""
+        shortfalls = {
+            key: -1 / result.costs["time"] if result.reached else result.shortfall
+            for key, result in shown.items()
+            if not isinstance(result, str)
+        }
+        behind = set()
+        # The best of a batch comes first, so that those after it are compared with it.
+        for key in sorted(shortfalls, key=lambda key: shortfalls[key]):
+            trial = alive[key][0]
+            trial.report(shortfalls[key], step)
+            self._reported.add(trial.number)
+            if trial.should_prune() and shortfalls[key] > 0:
+                behind.add(key)
+        return behind
+
+    def _tell(self, trial: Any, tried: Tried) -> None:
+        if tried.state == FAILED:
+            self.study.tell(trial, state=self._states.FAIL)
+            return
+        assert tried.measured is not None
+        if self._question.limits or len(tried.values) > 1:
+            missed = 0.0 if tried.measured.reached else tried.measured.shortfall
+            trial.set_constraint("limits", max(tried.violation, missed))
+        if math.isinf(tried.values[0]):
+            if trial.number not in self._reported:  # A setting that is suggested again.
+                trial.report(tried.measured.shortfall, 1)
+            self.study.tell(trial, state=self._states.PRUNED)
+        else:
+            self.study.tell(trial, list(tried.values))
+
+
+def _key(setting: Setting) -> str:
+    return text(as_data(dict(setting)))

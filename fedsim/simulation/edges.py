@@ -1,0 +1,346 @@
+"""Edge servers: each serves its clients as a single server does, and works for the cloud as a client does.
+
+The story of a dispatch to an edge server is :meth:`EdgeLife.story`: it downloads the model of the cloud, makes it its
+own, does a number of rounds with its clients, and uploads the difference. Between two dispatches it is paused: it hands
+out no work, and what its schedule asks for meanwhile happens when the next model has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import override
+
+from fedsim.network.base import Direction
+from fedsim.network.shared import SharedNetwork
+from fedsim.randomness import Purpose, Stream
+from fedsim.scheduling.base import Dispatch, Schedule, Timer
+from fedsim.simulation.contended import ContendedDispatches, LiveDispatches, TimedDispatches
+from fedsim.simulation.engine import Engine, ScheduledCall
+from fedsim.simulation.facts import Clients, Rules
+from fedsim.simulation.level import Level, Limits
+from fedsim.simulation.life import Activity, EdgeRounds, Life, Reached
+from fedsim.simulation.plan import OnEnd
+from fedsim.simulation.server import Above, Server
+from fedsim.simulation.updates import EdgeRecorder, Updates
+from fedsim.simulation.workload import Workload, Workloads
+from fedsim.units import NEVER, NS_PER_S
+from fedsim.vocabulary.outcomes import Ending
+from fedsim.vocabulary.timeline import Adopt, Gather, LearningPlane, Train
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """The edge servers of a run, and the cloud above them.
+
+    Attributes:
+        clients: the edge servers as clients of the cloud; their local steps are rounds.
+        rules: those of the cloud.
+        workload: the transfers of an edge server.
+        members: the clients of each edge server, by number.
+        aggregation_ns: duration of an aggregation at an edge server.
+        sends_partial_work: whether an edge server that expects to miss the deadline of the cloud does fewer rounds.
+    """
+
+    clients: Clients
+    rules: Rules
+    workload: Workload
+    members: Sequence[npt.NDArray[np.int64]]
+    aggregation_ns: int
+    sends_partial_work: bool
+
+
+def build_hierarchy(
+    hierarchy: Hierarchy,
+    devices: Level,
+    clients: Clients,
+    rules: Rules,
+    recorder: EdgeRecorder,
+    top: Above,
+    seed: int,
+) -> tuple[Level, Server]:
+    """The level of the edge servers, which dispatch to ``devices`` by ``rules``, and the cloud above them."""
+    engine, plane = devices.engine, devices.plane
+    rules = replace(rules, aggregation_ns=hierarchy.aggregation_ns)
+    models: dict[int, int] = {}
+    edges = [Edge(hierarchy, engine, plane, models) for _ in hierarchy.members]
+    for number, (edge, members) in enumerate(zip(edges, hierarchy.members, strict=True)):
+        online = clients.population.availability.of(members)
+        # A single edge server draws as a server without a cloud does.
+        edge.server = EdgeServer(
+            devices,
+            replace(clients, members=members, availability_of_members=online),
+            rules,
+            edge,
+            seed=_seed(seed, number) if number else seed,
+            edge=number,
+        )
+    network, workload = hierarchy.clients.population.network, hierarchy.workload
+
+    def life(dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> Life:
+        edge = edges[dispatch.client]
+        return EdgeLife(workload, dispatch, deadline_ns, online_until_ns, edge=edge)
+
+    def dispatches(on_end: OnEnd) -> LiveDispatches:
+        if isinstance(network, SharedNetwork):
+            return ContendedDispatches(engine, network, on_end, life)
+        return TimedDispatches(engine, network, on_end, life)
+
+    level = Level(
+        engine,
+        hierarchy.clients,
+        Workloads([workload]),
+        Limits(),
+        plane,
+        _UpdatesOfEdges(recorder, plane, models),
+        dispatches,
+    )
+    return level, Server(level, hierarchy.clients, hierarchy.rules, top, seed=_seed(seed, 0))
+
+
+def _seed(seed: int, number: int) -> int:
+    """The seed of the draws of an edge server; 0 stands for the cloud."""
+    return Stream(seed, Purpose.EDGES).hash(number)
+
+
+class EdgeServer(Server):
+    """The server of an edge, which is paused between two dispatches of the cloud.
+
+    A schedule that finds it paused asks to be called at ``busy_until_ns``, which is NEVER; that call is made when the
+    server resumes. Updates that arrive and failures that are noticed meanwhile reach the schedule then, too.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._postponed: list[_Call] = []
+        self._epoch = 0
+        self._is_fresh = True
+        super().__init__(*args, **options)
+        self._running = self._schedule
+        self.pause()
+
+    def pause(self) -> None:
+        """Hand out no more work."""
+        self._handouts.busy_until_ns = NEVER
+        self._schedule = cast(Schedule, _Paused(self._running, self._postponed))
+
+    def resume(self) -> None:
+        """Begin to work from a model that has come from the cloud."""
+        self.adopted += 1
+        self._schedule = self._running
+        self._handouts.resume()
+        postponed, self._postponed = self._postponed, []
+        if self._is_fresh:
+            self._is_fresh = False
+            self.start()
+        for call in postponed:
+            call.make()
+
+    def abandon(self) -> None:
+        """Pause, stop all clients, and discard what they have sent; the next model is given to a fresh schedule."""
+        self._epoch += 1
+        self._postponed = []
+        self._undetected.clear()
+        self._running = self._rules.schedule(self, self._selection)
+        self._is_fresh = True
+        self.pause()
+        self._handouts.forget()
+        for dispatch in self._dispatches.of_edge(self.edge):
+            self.cut(dispatch)
+        for dispatch in [one for one in self._updates.held if one.edge == self.edge]:
+            self.discard(dispatch)
+
+    @override
+    def call_at(self, time_ns: int, callback: Callable[[], None]) -> Timer:
+        epoch = self._epoch
+
+        def call() -> None:
+            if epoch == self._epoch:
+                callback()
+
+        if time_ns < NEVER:
+            return self._engine.call_at(time_ns, call)
+        self._postponed.append(_Call(call))
+        return self._postponed[-1]
+
+
+class _Call:
+    """A call that is made when an edge server resumes, unless it is canceled."""
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback: Callable[[], None] | None = callback
+
+    def make(self) -> None:
+        if self._callback is not None:
+            self._callback()
+
+    def cancel(self) -> None:
+        self._callback = None
+
+
+class _Paused:
+    """Takes the place of the schedule of a paused server, and postpones what happens."""
+
+    def __init__(self, schedule: Schedule, postponed: list[_Call]) -> None:
+        self._schedule = schedule
+        self._postponed = postponed
+
+    def on_arrival(self, dispatch: Dispatch) -> None:
+        self._postponed.append(_Call(partial(self._schedule.on_arrival, dispatch)))
+
+    def on_failure(self, dispatch: Dispatch) -> None:
+        self._postponed.append(_Call(partial(self._schedule.on_failure, dispatch)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._schedule, name)
+
+
+class Edge(Above):
+    """An edge server as a client of the cloud.
+
+    Args:
+        hierarchy: its rules.
+        engine, plane: simulated time; the learning plane, if there is one.
+        models: receives the number of the model that each dispatch of the cloud ends with.
+
+    Attributes:
+        server: its server.
+        rounds_done: rounds done since the last model came from the cloud.
+        is_done: whether these are all rounds of the dispatch.
+    """
+
+    server: EdgeServer
+
+    def __init__(
+        self,
+        hierarchy: Hierarchy,
+        engine: Engine,
+        plane: LearningPlane | None,
+        models: dict[int, int],
+    ) -> None:
+        self.rounds_done = 0
+        self.is_done = True
+        self._hierarchy = hierarchy
+        self._engine = engine
+        self._plane = plane
+        self._models = models
+        self._rounds_before = self._rounds = 0
+        self._round_began_ns = 0
+        self._ending: ScheduledCall | None = None
+
+    def begin(
+        self, dispatch: Dispatch, deadline_ns: int | None, on_done: Callable[[], None]
+    ) -> None:
+        """Adopt the model of the cloud, and do the rounds of a dispatch."""
+        self._dispatch, self._deadline_ns, self._on_done = dispatch, deadline_ns, on_done
+        self._rounds_before, self.rounds_done, self.is_done = self._rounds, 0, False
+        self._round_began_ns = now = self._engine.now_ns
+        if self._plane is not None:
+            model = self.server.version + self.server.adopted + 1
+            edge, version = dispatch.client, dispatch.version
+            self._plane.submit(Adopt(edge, model, version, now / NS_PER_S))
+        self.server.resume()
+
+    def abandon(self) -> None:
+        """Stop the rounds of a dispatch, whose update is lost."""
+        self.is_done = False
+        if self._ending is not None:
+            self._ending.cancel()
+        self.server.abandon()
+
+    @override
+    def ends_after(self, rounds: int) -> bool:
+        self._rounds = rounds
+        if self.is_done:
+            return False
+        self.rounds_done = rounds - self._rounds_before
+        now = self._engine.now_ns
+        if self.rounds_done >= self._dispatch.steps or self._would_be_late(now):
+            self._finish(now)
+        self._round_began_ns = now
+        return False
+
+    def _would_be_late(self, now: int) -> bool:
+        """Whether another round that takes as long as the last one would miss the deadline of the cloud."""
+        if self._deadline_ns is None or not self._hierarchy.sends_partial_work:
+            return False
+        workload = self._hierarchy.workload
+        upload_ns = workload.population.upload_estimate_ns(self._dispatch.client, workload.bytes_up)
+        return 2 * now - self._round_began_ns + upload_ns > self._deadline_ns
+
+    def _finish(self, now: int) -> None:
+        self.is_done = True
+        self.server.pause()
+        dispatch_id, model = self._dispatch.dispatch_id, self.server.version + self.server.adopted
+        self._models[dispatch_id] = model
+        if self._plane is not None:
+            self._plane.hold(model, self._dispatch.client)
+        ends_ns = now + self._hierarchy.aggregation_ns
+        self._ending = self._engine.call_at(ends_ns, self._on_done, dispatch_id)
+
+    @override
+    def on_version(self, version: int, round_: int, dispatches: Sequence[Dispatch]) -> None:
+        pass
+
+    @override
+    def on_round(self, round_: int) -> None:
+        pass
+
+
+@dataclass(slots=True, eq=False)
+class EdgeLife(Life):
+    """A dispatch to an edge server."""
+
+    edge: Edge = field(kw_only=True)
+
+    @override
+    def story(self) -> Generator[Activity, Reached, None]:
+        """The activities of the dispatch, in order, as :meth:`Life.story`; local steps are rounds."""
+        workload, edge, dispatch = self.workload, self.edge, self.dispatch
+
+        # Step 1. Download the model of the cloud.
+        if not (yield from self._transfer(Direction.DOWN, workload.bytes_down)):
+            return
+        self.downloaded_ns = self.now_ns
+
+        # Step 2. Do the rounds with the clients, unless the edge server fails.
+        until_ns = min(self.stop_ns, self.online_until_ns if workload.drops else NEVER)
+        begin = partial(edge.begin, dispatch, self.deadline_ns)
+        self.now_ns, _ = yield EdgeRounds(until_ns, begin, edge.abandon)
+        self.steps_done = edge.rounds_done
+        self.compute_ns = workload.time_at_work_ns(dispatch.client, self.downloaded_ns, self.now_ns)
+        if not edge.is_done:
+            if self.now_ns < self.stop_ns:
+                self.ending = Ending.OFFLINE
+            return
+        self.computed_ns = self.now_ns
+
+        # Step 3. Upload the difference between the models.
+        if (yield from self._transfer(Direction.UP, workload.bytes_up)):
+            self.ending = Ending.ARRIVED
+
+
+class _UpdatesOfEdges(Updates):
+    """The updates of edge servers: differences of models that the learning plane has already."""
+
+    def __init__(
+        self, recorder: EdgeRecorder, plane: LearningPlane | None, models: dict[int, int]
+    ) -> None:
+        super().__init__(recorder, plane)
+        self._append = recorder.append_edge_dispatch
+        self._models = models
+
+    @override
+    def _work(self, train: Train) -> Train | Gather:
+        return Gather(train, self._models.pop(train.dispatch_id))
+
+    @override
+    def _drop(self, dispatch: Dispatch, plane: LearningPlane) -> None:
+        super()._drop(dispatch, plane)
+        model = self._models.pop(dispatch.dispatch_id, None)
+        if model is not None:
+            plane.drop(model, dispatch.client)

@@ -1,0 +1,133 @@
+"""A level of clients, and what the servers share that dispatch work to them.
+
+A run with a single server has one level: the devices. With edge servers, the devices are the clients of the edge
+servers, and the edge servers are the clients of the cloud, the second level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedsim.simulation.energy import EnergyUse
+from fedsim.simulation.engine import Engine
+from fedsim.simulation.facts import Clients
+from fedsim.simulation.life import Plan
+from fedsim.simulation.plan import Dispatches, OnEnd
+from fedsim.simulation.stall import stalled, stalled_after, standstill
+from fedsim.simulation.updates import Updates
+from fedsim.simulation.workload import Workloads
+from fedsim.vocabulary.formatting import format_count
+from fedsim.vocabulary.outcomes import Outcome
+from fedsim.vocabulary.timeline import LearningPlane
+
+if TYPE_CHECKING:
+    from fedsim.scheduling.base import Dispatch
+    from fedsim.simulation.server import Server
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a run ends: at the first of these limits; see the scenario's ``stop``.
+
+    Attributes:
+        until_ns: simulated time.
+        rounds: rounds closed.
+        dispatches: dispatches handed out.
+        arrivals: updates received.
+        stalled_after: dispatches without an aggregated update, after which the run fails; None for the default.
+    """
+
+    until_ns: int | None = None
+    rounds: int | None = None
+    dispatches: int | None = None
+    arrivals: int | None = None
+    stalled_after: int | None = None
+
+
+class Level:
+    """The clients of one level.
+
+    Args:
+        engine: simulated time.
+        clients, workloads, limits: the clients, their work, and the limits on it.
+        plane: executes the timeline; None for timing-only runs.
+        updates: holds and records the updates of these clients.
+        dispatches: makes the runner of dispatches, which calls a function when one ends by itself.
+
+    Attributes:
+        servers: the servers that dispatch to these clients, by the number of the edge server; a single server is the
+            last, so that -1 names it.
+        dispatched, arrived: dispatches handed out, and updates received so far.
+        sequences: number of dispatches of each client.
+        finished: version of, and end of the local steps in, each client's last dispatch whose steps it has done.
+        check_at: number of dispatches at which :meth:`check_progress` is due.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        clients: Clients,
+        workloads: Workloads,
+        limits: Limits,
+        plane: LearningPlane | None,
+        updates: Updates,
+        dispatches: Callable[[OnEnd], Dispatches],
+    ) -> None:
+        population = clients.population
+        self.engine = engine
+        self.population = population
+        self.time_budget_ns = clients.work.time_budget_ns
+        steps = clients.work.steps
+        self.same_steps = int(steps[0]) if steps.min() == steps.max() else None
+        self.continues = workloads.continues
+        self.is_patient = limits.until_ns is not None
+        self.plane = plane
+        self.updates = updates
+        self.energy = EnergyUse(population.power)
+        self.batteries = population.batteries
+        self.servers: list[Server] = []
+        self.dispatched = self.arrived = 0
+        self.sequences = [0] * population.clients
+        self.finished: dict[int, tuple[int, int]] = {}
+        self.last_dispatch = -1 if limits.dispatches is None else limits.dispatches
+        self.last_arrival = -1 if limits.arrivals is None else limits.arrivals
+        self._failures = workloads.usual[0].failures
+        self._stalled_after = stalled_after(limits.stalled_after, population.clients)
+        # A clock that stands still for so many dispatches will not move again.
+        self._standstill_after = stalled_after(None, population.clients)
+        self._clock_check, self._clock_ns = self._standstill_after, 0
+        self.check_at = min(self._stalled_after, self._clock_check)
+        self.dispatched_at_aggregation = 0
+        self.dispatches = dispatches(self._on_end)
+
+    def _on_end(self, dispatch: Dispatch, plan: Plan) -> None:
+        self.servers[dispatch.edge].on_end(dispatch, plan)
+
+    def check_progress(self) -> None:
+        """Stop a run in which too many dispatches were handed out since an update was aggregated or the clock moved."""
+        if self.dispatched == self._clock_check:
+            if self.engine.now_ns == self._clock_ns:
+                raise standstill(
+                    f"{format_count(self._standstill_after)} dispatches", self._clock_ns
+                )
+            self._clock_ns = self.engine.now_ns
+            self._clock_check = self.dispatched + self._standstill_after
+        count = self.dispatched - self.dispatched_at_aggregation
+        if count >= self._stalled_after:
+            raise stalled(
+                count,
+                self.updates.lost,
+                len(self.updates.held),
+                self._failures,
+                has_batteries=self.batteries is not None,
+            )
+        due = self.dispatched_at_aggregation + self._stalled_after
+        self.check_at = min(due, self._clock_check)
+
+    def finish(self) -> None:
+        """Record the dispatches that are under way, or whose updates wait, when the run ends."""
+        for dispatch, plan in [*self.dispatches.stop_all(), *self.updates.held.items()]:
+            self.updates.close(dispatch, plan, Outcome.UNFINISHED, self.engine.now_ns)
+        self.updates.held.clear()

@@ -1,0 +1,146 @@
+"""The time plane of a run: its servers on one clock, its limits and its evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import cast
+
+from typing_extensions import override
+
+from fedsim.network.shared import SharedNetwork
+from fedsim.scheduling.base import Dispatch
+from fedsim.simulation.contended import ContendedDispatches
+from fedsim.simulation.edges import Hierarchy, build_hierarchy
+from fedsim.simulation.engine import LEAVING_ORDER, Engine
+from fedsim.simulation.evaluations import Evaluations, EvaluationTimes
+from fedsim.simulation.facts import Clients, Rules
+from fedsim.simulation.level import Level, Limits
+from fedsim.simulation.life import lives
+from fedsim.simulation.plan import PlannedDispatches
+from fedsim.simulation.server import Above, Server
+from fedsim.simulation.updates import EdgeRecorder, Recorder, Updates
+from fedsim.simulation.workload import Workloads
+from fedsim.vocabulary.timeline import LearningPlane
+
+
+class Simulation(Above):
+    """The time plane of one run; the server without edge servers, or the cloud, reports to it.
+
+    Args:
+        clients, workloads, rules, limits, evaluations, seed: the scenario; with edge servers, ``rules`` are theirs.
+        plane: executes the timeline; None for timing-only runs.
+        recorder: takes the rows; an :class:`EdgeRecorder` with edge servers.
+        on_progress: called after every version of the top server.
+        hierarchy: the edge servers and the cloud; None without.
+
+    Attributes:
+        server: the server, or the cloud.
+        ran_out: whether the run ended before its limits, because no event was left.
+
+    Raises:
+        UserError: schedule or selection refuse their parameters.
+    """
+
+    def __init__(
+        self,
+        clients: Clients,
+        workloads: Workloads,
+        rules: Rules,
+        limits: Limits,
+        evaluations: EvaluationTimes,
+        plane: LearningPlane | None,
+        recorder: Recorder,
+        *,
+        seed: int,
+        on_progress: Callable[[], None] | None = None,
+        hierarchy: Hierarchy | None = None,
+    ) -> None:
+        self.ran_out = False
+        self._limits = limits
+        self._on_progress = on_progress
+        self._engine = engine = Engine()
+        self._evaluations = Evaluations(evaluations, engine, plane)
+        network = clients.population.network
+        updates = Updates(
+            recorder,
+            plane,
+            trains_lost_work=rules.trains_lost_work,
+            has_prologue=rules.has_prologue,
+        )
+        devices = Level(
+            engine,
+            clients,
+            workloads,
+            limits,
+            plane,
+            updates,
+            partial(ContendedDispatches, engine, network, life=lives(workloads.of))
+            if isinstance(network, SharedNetwork)
+            else partial(PlannedDispatches, engine, workloads),
+        )
+        self._levels = [devices]
+        if hierarchy is None:
+            self.server = Server(devices, clients, rules, self, seed=seed)
+        else:
+            edges, self.server = build_hierarchy(
+                hierarchy, devices, clients, rules, cast(EdgeRecorder, recorder), self, seed
+            )
+            self._levels.append(edges)
+
+    def run(self) -> None:
+        """Simulate from time 0 until a limit is met or no event is left."""
+        self._evaluations.start()
+        self.server.start()
+        self._engine.run(self._limits.until_ns)
+        self.ran_out = not self._engine.stopped
+        for level in self._levels:
+            level.finish()
+        self._evaluations.finish()
+
+    @override
+    def on_version(self, version: int, round_: int, dispatches: Sequence[Dispatch]) -> None:
+        self._evaluations.on_version(version, round_, dispatches)
+        if self._on_progress is not None:
+            self._on_progress()
+
+    @override
+    def on_round(self, round_: int) -> None:
+        self._evaluations.on_round(round_)
+
+    @override
+    def ends_after(self, rounds: int) -> bool:
+        if self._limits.rounds is None or rounds < self._limits.rounds:
+            return False
+        self._engine.call_at(self._engine.now_ns, self._engine.stop, LEAVING_ORDER)
+        return True
+
+    @property
+    def now_ns(self) -> int:
+        """Simulated time."""
+        return self._engine.now_ns
+
+    @property
+    def version(self) -> int:
+        """Versions that the server, or the cloud, has made so far."""
+        return self.server.version
+
+    @property
+    def round(self) -> int:
+        """Rounds that the server, or the cloud, has closed so far."""
+        return self.server.round
+
+    @property
+    def dispatched(self) -> int:
+        """Dispatches handed out to devices so far."""
+        return self._levels[0].dispatched
+
+    @property
+    def arrived(self) -> int:
+        """Updates received from devices so far."""
+        return self._levels[0].arrived
+
+    @property
+    def empty_draws(self) -> int:
+        """How often a user's selection has drawn nobody although clients were available."""
+        return sum(server.empty_draws for level in self._levels for server in level.servers)

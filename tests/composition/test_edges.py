@@ -1,0 +1,185 @@
+"""Runs with edge servers: times on paper, iterates by hand, and the case of one level."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedsim
+from fedsim.errors import UserError
+from tests.composition.worlds import digits, quadratic
+
+FREE = {"name": "static", "latency": 0, "down": "1e30", "up": "1e30"}
+A, B, LR = np.array([1.0, 2.0, 4.0]), np.array([0.0, 3.0, -1.0]), 0.1
+
+
+def through_one_edge(server: dict[str, Any]) -> dict[str, Any]:
+    """The same server as the only edge server, with free links to the cloud."""
+    inner = {key: server[key] for key in ("method", "selection", "schedule") if key in server}
+    outer = {key: value for key, value in server.items() if key not in inner}
+    return {**outer, "edges": {"count": 1, "network": FREE, **inner}}
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        {"selection": {"name": "uniform", "cohort": 4}},
+        {
+            "selection": {"name": "uniform", "cohort": 4},
+            "schedule": {"name": "sync", "over_selection": 1.5, "deadline": "4s", "pause": "1s"},
+            "method": {"name": "fedavgm"},
+        },
+        {
+            "selection": {"name": "oort", "cohort": 4},
+            "method": {"name": "fedprox", "mu": 0.1},
+            "schedule": {"name": "sync", "stragglers": "cut", "quorum": 3},
+        },
+        {
+            "schedule": {"name": "buffered", "buffer_size": 3, "concurrency": 5},
+            "method": "fedbuff",
+        },
+        {"schedule": {"name": "async", "concurrency": 5}, "method": "fedasync"},
+        {"schedule": {"name": "async", "next_client": "same", "timeout": "9s"}},
+    ],
+    ids=["sync", "deadline", "oort", "buffered", "async", "same"],
+)
+def test_one_edge_server_with_free_links_is_the_run_without_it(
+    server: dict[str, Any], tmp_path: Path
+) -> None:
+    flat = fedsim.run(digits(server=server), tmp_path / "flat")
+    edge = fedsim.run(digits(server=through_one_edge(server)), tmp_path / "edge")
+    pd.testing.assert_frame_equal(flat.metrics, edge.metrics, check_exact=True)
+    # A paused edge server does not fill the slot of the last update.
+    begun = flat.dispatches[flat.dispatches["dispatched_s"] < flat.simulated_s]
+    pd.testing.assert_frame_equal(begun, edge.dispatches.drop(columns="edge"), check_exact=True)
+    one, other = flat.model(), edge.model()
+    assert all((one[name] == other[name]).all() for name in one)
+    shared = ["version", "time_s", "round", "contributors", "staleness_mean", "staleness_max"]
+    pd.testing.assert_frame_equal(flat.aggregations[shared], edge.edge_aggregations[shared])
+
+
+def hierarchy(rounds: int = 2, **edges: Any) -> dict[str, Any]:
+    """Edge server 0 with two clients and edge server 1 with one, behind slow links; see the times below."""
+    scenario = quadratic([[0]])
+    network = {"name": "static", "latency": "500ms", "down": 64, "up": 64}
+    return {
+        **scenario,
+        "devices": {"compute": {"name": "values", "step": [1.0, 2.0, 4.0]}, "network": network},
+        "server": {
+            "edges": {
+                "count": 2,
+                "rounds": rounds,
+                "network": {"name": "static", "latency": "2s", "down": 32, "up": 16},
+                **edges,
+            }
+        },
+        "stop": {"rounds": 2},
+    }
+
+
+def test_times_of_two_edge_servers_on_paper(tmp_path: Path) -> None:
+    """A model has 8 bytes. Backhaul: 4 s down, 6 s up. A round of edge server 0 takes 1.5 + 4 + 1.5 = 7 s (client 1),
+    one of edge server 1 1.5 + 8 + 1.5 = 11 s. They finish two rounds at 4 + 14 and 4 + 22, and arrive at 24 and 32 s."""
+    run = fedsim.run(hierarchy(), tmp_path / "run")
+    table = run.edge_dispatches
+    names = ["dispatched_s", "downloaded_s", "computed_s", "arrived_s"]
+    times = {row[0]: tuple(row[1:]) for row in table[["dispatch_id", *names]].to_numpy()}
+    by_edge = dict(zip(table["client_id"], times.values(), strict=False))
+    assert {edge: row for edge, row in by_edge.items() if row[0] == 32} == {
+        0: (32, 36, 50, 56),
+        1: (32, 36, 58, 64),
+    }
+    assert run.aggregations["time_s"].tolist() == [32, 64]
+    assert table["steps_done"].tolist() == [2] * 4
+    assert table["bytes_up"].tolist() == [8] * 4
+    of_edge = run.edge_aggregations.groupby("edge")["time_s"].apply(list)
+    assert of_edge[0] == [11, 18, 43, 50]
+    assert of_edge[1] == [15, 26, 47, 58]
+    client_1 = run.dispatches[run.dispatches["client_id"] == 1]
+    assert client_1["dispatched_s"].tolist() == [4, 11, 36, 43]
+    assert run.dispatches.set_index("client_id")["edge"].groupby(level=0).unique().map(
+        list
+    ).tolist() == [[0], [0], [1]]
+    assert run.critical is not None
+    assert run.critical["cause"].tolist() == ["download", "compute", "upload"] * 2
+    assert run.critical["client_id"].tolist() == [1] * 6
+    assert run.edges is not None
+    assert run.edges["members"].tolist() == [2, 1]
+    assert run.edges["waiting_s"].tolist() == [16, 0]
+
+
+def local(x: float, client: int) -> float:
+    return float(B[client] + (1 - LR * A[client]) ** 2 * (x - B[client]))
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_iterates_are_those_of_hierfavg(rounds: int, tmp_path: Path) -> None:
+    """Liu et al. 2020, Algorithm 1: edge averages in every round, the cloud's average, by clients' data, after k."""
+    run = fedsim.run(hierarchy(rounds), tmp_path / "run")
+    x = 1.0
+    for _ in range(2):
+        models = []
+        for members in ([0, 1], [2]):
+            y = x
+            for _ in range(rounds):
+                y = float(np.mean([local(y, client) for client in members]))
+            models.append(y)
+        x = (2 * models[0] + models[1]) / 3
+    (model,) = run.model().values()
+    assert float(model) == pytest.approx(x, abs=1e-15)
+
+
+def test_one_round_per_dispatch_is_fedavg(tmp_path: Path) -> None:
+    """With k = 1 and all clients, the mean of means by data is the mean; sums are in another order, so not its bits."""
+    server = {"selection": {"name": "uniform"}}
+    flat = fedsim.run(digits(server=server), tmp_path / "flat")
+    edges = {"count": 4, "members": "random", "network": FREE}
+    edge = fedsim.run(digits(server={"edges": edges}), tmp_path / "edge")
+    np.testing.assert_allclose(flat.metrics["time_s"], edge.metrics["time_s"], rtol=0, atol=0)
+    np.testing.assert_allclose(flat.metrics["loss"], edge.metrics["loss"], rtol=1e-5)
+    assert sorted(edge.clients["edge"]) == sorted([0, 1, 2, 3] * 3)
+    assert edge.clients["edge"].tolist() != sorted(edge.clients["edge"])
+
+
+@pytest.mark.parametrize(
+    ("server", "where"),
+    [
+        ({"edges": {"count": 9}}, "server.edges.count"),
+        ({"edges": {"count": 2, "method": "scaffold"}}, "server.edges.method"),
+        ({"method": "scaffold", "edges": {"count": 2}}, "server.method"),
+        ({"method": {"name": "fedprox", "mu": 1}, "edges": {"count": 2}}, "server.method"),
+        ({"edges": {"count": 2, "method": "fedsum"}}, "server.edges.method"),
+        ({"edges": {"count": 2, "method": "fedper"}}, "server.edges.method"),
+        (
+            {"edges": {"members": {"name": "column", "column": "group"}}},
+            "server.edges.members.column",
+        ),
+        ({"edges": {"members": {"name": "file", "path": "none.csv"}}}, "server.edges.members.path"),
+        ({"edges": {"count": 2, "schedule": {"min_updates": 0}}}, "server.edges.schedule"),
+        ({"selection": "tifl_adaptive", "edges": {"count": 2}}, "server.selection"),
+        (
+            {
+                "edges": {
+                    "count": 2,
+                    "selection": {"name": "uniform", "cohort": 1},
+                    "schedule": {"min_updates": 2},
+                }
+            },
+            "server.edges.schedule.min_updates",
+        ),
+    ],
+)
+def test_what_edge_servers_cannot_do_is_refused(
+    server: dict[str, Any], where: str, tmp_path: Path
+) -> None:
+    for section in server.get("edges"), server:
+        if section is not None and "count" in server["edges"]:
+            server["edges"].setdefault("network", FREE)
+    with pytest.raises(UserError) as caught:
+        fedsim.run({**quadratic([[0]]), "server": server}, tmp_path / "run")
+    assert where in str(caught.value)
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,121 @@
+"""Decisions from small runs: what is written, what is repeated, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import fedsim
+from fedsim.decisions import Decision
+from fedsim.errors import UserError
+from fedsim.scenario.loading import load_scenario
+
+METRIC = "time_to:arrivals=12"
+OVER = {"server.schedule.deadline": "15s..2min", "server.selection.cohort": "1..6"}
+
+
+def world(**more: Any) -> dict[str, Any]:
+    """Eight clients; a deadline of 15 s lets only the fast ones arrive. Time alone is simulated."""
+    return {
+        "name": "sites",
+        "task": {"name": "timing", "clients": 8, "parameters": 1000},
+        "training": {"local_steps": 10},
+        "devices": {
+            "compute": {"name": "lognormal", "median": "2s", "sigma": 0.8, "jitter": {"cv": 0.1}},
+            "network": {"name": "static", "latency": "50ms", "down": "8Mbps", "up": "4Mbps"},
+        },
+        "server": {"schedule": {"name": "sync", "deadline": "2min"}, "selection": {"cohort": 1}},
+        "stop": {"simulated_time": "1h"},
+    } | more
+
+
+def decided(folder: Path, **more: Any) -> Decision:
+    given = {"scenario": world(), "over": OVER, "metric": METRIC, "jobs": 1, "settings": 16} | more
+    return fedsim.decide(output=folder, **({"seeds": 3} | given))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Decision:
+    return decided(tmp_path_factory.mktemp("decide") / "d")
+
+
+def test_the_numbers_are_those_of_fresh_seeds(made: Decision) -> None:
+    """Seeds 0 (search) and 1 to 3 (choice) have no part in them."""
+    scenario = load_scenario(made.path / "best.yaml")
+    times = []
+    for seed in range(4, 7):
+        run = fedsim.run(
+            scenario, made.path.parent / f"fresh{seed}", overrides={"seed": seed}, timing_only=True
+        )
+        times.append(run.simulated_s)
+    mean, low, high = made.finalists[0].interval()
+    assert mean == pytest.approx(np.mean(times))
+    assert (low, high) == pytest.approx(stats.t.interval(0.95, 2, mean, stats.sem(times)))
+    assert made.table["time"].tolist() == [each.interval()[0] for each in made.finalists]
+
+
+def test_the_choice_is_better_than_the_scenario_as_given(made: Decision) -> None:
+    given = made.finalists[-1]
+    assert given.words == "as given (FedAvg)"
+    assert made.finalists[0].interval()[0] < given.interval()[0] / 2
+    assert made.sentence.startswith(f"{made.finalists[0].words}: 12 arrived updates after ")
+    assert made.sentence.endswith(f"as given (FedAvg): after {given.interval()[0] // 60:.0f} min "
+                                  f"{given.interval()[0] % 60:.0f} s")  # fmt: skip
+
+
+def test_a_repeated_call_reads_its_runs(made: Decision) -> None:
+    runs = {path.stat().st_mtime_ns for path in made.path.glob("runs/*/run.json")}
+    again = decided(made.path)
+    assert again.sentence == made.sentence
+    assert {path.stat().st_mtime_ns for path in made.path.glob("runs/*/run.json")} == runs
+
+
+def test_an_interrupted_search_continues_and_a_larger_one_extends_it(
+    made: Decision, tmp_path: Path
+) -> None:
+    """Interrupted after its first batch; a search of 8 settings is the beginning of one of 16."""
+
+    def stop(_: Any) -> None:
+        if '"batches": 1' in (tmp_path / "d" / "decide.json").read_text():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        decided(tmp_path / "d", on_progress=stop, settings=8)
+    again = decided(tmp_path / "d")
+    assert again.settings.equals(made.settings)
+    assert again.sentence == made.sentence
+
+
+def test_another_question_is_refused(made: Decision) -> None:
+    with pytest.raises(
+        UserError, match="another question: its scenario, metric, objectives differ"
+    ):
+        decided(made.path, scenario=world(seed=3), metric="throughput")
+
+
+def test_another_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(UserError, match="exists and holds something else"):
+        decided(tmp_path)
+
+
+def test_a_target_that_no_setting_reaches_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"none of .* settings reached 9,999 arrived updates; the"):
+        decided(tmp_path / "d", metric="time_to:arrivals=9999", settings=8)
+
+
+def test_limits_that_no_setting_meets_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"none of .* settings met the limits"):
+        decided(tmp_path / "d", limits={"bytes": "1kB"}, settings=8)
+
+
+def test_several_objectives_give_a_front(tmp_path: Path) -> None:
+    found = decided(tmp_path / "d", objectives=["time", "bytes"], settings=8, seeds=2)
+    front = found.table.iloc[:-1]
+    assert len(front) > 1
+    assert front["time"].is_monotonic_increasing
+    assert front["bytes"].is_monotonic_decreasing

@@ -1,0 +1,38 @@
+"""Runs in folders named by their scenarios."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedsim.decisions.runs import Runs
+from fedsim.errors import UserError
+from fedsim.runs.run import Run
+from fedsim.scenario.loading import LoadedScenario, load_scenario_dict
+from tests.composition.worlds import timed
+
+
+def loaded(**more: object) -> LoadedScenario:
+    return load_scenario_dict(timed(**more), ".")
+
+
+def test_equal_scenarios_are_run_once_and_errors_take_the_place_of_runs(tmp_path: Path) -> None:
+    broken = loaded(server={"selection": {"cohort": 9}})
+    runs = Runs(tmp_path / "runs", timing_only=True, jobs=1)
+    scenarios = [loaded(), broken, loaded(seed=1), loaded()]
+    first, error, second, again = runs.perform(scenarios)
+    assert isinstance(first, Run)
+    assert isinstance(second, Run)
+    assert isinstance(again, Run)
+    assert first.path == again.path != second.path
+    assert "cohort" in str(error)
+    assert second.entry("seed") == 1
+    changed = first.path.joinpath("run.json").stat().st_mtime_ns
+    runs.perform([loaded()])
+    assert first.path.joinpath("run.json").stat().st_mtime_ns == changed
+
+
+def test_if_all_runs_fail_the_first_error_is_raised(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="none of the runs succeeded; the first failed with"):
+        Runs(tmp_path, jobs=1).perform([loaded(server={"selection": {"cohort": 9}})])

@@ -1,0 +1,127 @@
+"""Dimensions as they are written, and the keys that a setting has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedsim.decisions.space import Choices, Range, Space, parse_dimension
+from fedsim.errors import UserError
+from fedsim.scenario.loading import load_scenario_dict
+from tests.composition.worlds import digits
+
+
+def space(*over: str, **server: Any) -> Space:
+    data = digits()
+    data["server"] |= server
+    return Space(load_scenario_dict(data, "."), [parse_dimension(text) for text in over])
+
+
+class Trial:
+    """Suggests the lower end, or the choice of this number."""
+
+    def __init__(self, **picks: int) -> None:
+        self.picks = picks
+
+    def suggest_categorical(self, name: str, values: Any) -> Any:
+        return list(values)[self.picks.get(name.rpartition(".")[2], 0)]
+
+    def suggest_int(self, name: str, low: int, high: int, log: bool) -> int:
+        return low
+
+    def suggest_float(self, name: str, low: float, high: float, log: bool) -> float:
+        return low
+
+
+@pytest.mark.parametrize(
+    ("text", "low", "high", "whole", "log", "written"),
+    [
+        ("a.b=1min..1h", 60, 3600, False, True, [(372.4, "6.2min"), (3599, "60min"), (3600, "1h")]),
+        ("a.b=1..3min", 60, 180, False, False, [(100, "1.7min")]),
+        ("a.b=5..50", 5, 50, True, True, [(7, 7)]),
+        ("a.b=2..8", 2, 8, True, False, [(8, 8)]),
+        ("a.b=0.001..1", 0.001, 1, False, True, [(0.01234, 0.012), (1e-3, 0.001)]),
+        ("a.b=100kB..2GB", 1e5, 2e9, False, True, [(1.5e6, "1.5MB")]),
+        ("a.b=1Mbps..1Gbps", 1e6, 1e9, False, True, [(2.5e6, "2.5Mbps")]),
+    ],
+)
+def test_a_range_is_read(
+    text: str, low: float, high: float, whole: bool, log: bool, written: list[tuple[float, Any]]
+) -> None:
+    read = parse_dimension(text)
+    assert isinstance(read, Range)
+    assert (read.path, read.low, read.high, read.whole, read.log) == ("a.b", low, high, whole, log)
+    for number, value in written:
+        assert read.written(number) == value
+        assert read.position(value) == pytest.approx(number, rel=0.03)
+
+
+def test_a_list_is_read_as_yaml() -> None:
+    read = parse_dimension("server.method=fedavg, {name: fedprox, mu: 0.1}, fedavg")
+    assert read == Choices("server.method", ["fedavg", {"name": "fedprox", "mu": 0.1}])
+    assert read.position({"mu": 0.1, "name": "fedprox"}) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["server.method", "=1..2", "a=", "a=5", "a=2..1", "a=1s..2MB", "a=1..2parsec"]
+)
+def test_what_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(UserError) as raised:
+        parse_dimension(text)
+    assert raised.value.where == f"--over {text}"
+
+
+OVER = ("server.schedule.pause=1..2", "server.method=fedavg,fedbuff,fedprox")
+
+
+@pytest.mark.parametrize(
+    ("pick", "method", "schedule", "has"),
+    [(0, "fedavg", "sync", True), (1, "fedbuff", "buffered", False), (2, "fedprox", "sync", True)],
+)
+def test_a_method_brings_its_schedule(pick: int, method: str, schedule: str, has: bool) -> None:
+    made = space(*OVER)
+    setting = made.suggest(Trial(method=pick))
+    assert ("server.schedule.pause" in setting) == has
+    server = made.scenario(setting).scenario.server
+    assert (server.method.name, server.schedule.name) == (method, schedule)
+    # A schedule that suits the method stays as the scenario has it.
+    assert schedule != "sync" or server.schedule.params.deadline == 4.0
+
+
+def test_the_method_of_the_scenario_keeps_its_schedule() -> None:
+    made = space("server.method=fedbuff,fedavg", method="fedbuff")
+    assert made.scenario({"server.method": "fedbuff"}).scenario.server.schedule.name == "sync"
+
+
+def test_a_schedule_that_is_varied_stays() -> None:
+    made = space("server.method=fedavg,fedbuff", "server.schedule=sync,buffered")
+    setting = made.suggest(Trial(method=1, schedule=0))
+    assert made.scenario(setting).scenario.server.schedule.name == "sync"
+
+
+def test_values_are_set_besides_a_setting() -> None:
+    loaded = space("seed=1..9").scenario({}, seed=7, stop__rounds=3)
+    assert (loaded.scenario.seed, loaded.scenario.stop.rounds) == (7, 3)
+
+
+@pytest.mark.parametrize("key", ["server.selection.cohorte", "server.schedule.patience"])
+def test_a_key_that_no_setting_has_is_refused(key: str) -> None:
+    with pytest.raises(UserError, match="unknown key"):
+        space(f"{key}=1..2", OVER[1])
+
+
+def test_a_value_that_is_not_valid_is_refused() -> None:
+    with pytest.raises(UserError, match="fedsomething"):
+        space("server.method=fedavg,fedsomething")
+
+
+def test_a_setting_is_described() -> None:
+    made = space(*OVER, "server.selection.cohort=2..9", "server.schedule.deadline=2s..1min")
+    setting = {
+        "server.method": {"name": "fedprox", "mu": 0.1},
+        "server.selection.cohort": 3,
+        "server.schedule.deadline": "6.2s",
+    }
+    assert made.words(setting) == "FedProx (mu 0.1), cohort 3, deadline 6.2 s"
+    assert made.words({}) == "as given"
