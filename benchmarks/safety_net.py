@@ -38,6 +38,7 @@ TABLE = ROOT / "benchmarks" / "safety_net.json"
 TABLES = {"dispatches": "dispatch_id", "aggregations": "version", "metrics": None}
 PROCESSES = 2
 
+ADAPTERS = {"ffa_lora", "flexlora", "flora", "hetlora"}
 PERSONAL = {"fedavg_p", "scaffold_p", "fedper", "fedrep", "fedsim", "fedalt", "lg_fedavg"}
 
 
@@ -204,7 +205,7 @@ GIVEN: Mapping[str, Mapping[str, Any]] = {
 
 
 def methods() -> Iterator[Case]:
-    """Every method under every schedule, on both tasks."""
+    """Every method under every schedule, on both tasks; those of adapters on a model that has some."""
     from click.testing import CliRunner
 
     from fedsim.cli import cli
@@ -213,7 +214,7 @@ def methods() -> Iterator[Case]:
     for name in sorted(json.loads(listed.stdout)):
         method = {"name": name, **GIVEN.get(name, {})}
         for schedule, given in SCHEDULES.items():
-            for world in (quadratic, supervised):
+            for world in (supervised,) if name in ADAPTERS else (quadratic, supervised):
                 server: dict[str, Any] = {"method": method, "schedule": dict(given)}
                 if schedule == "sync":
                     server["selection"] = {"name": "uniform", "cohort": 4}
@@ -223,7 +224,10 @@ def methods() -> Iterator[Case]:
                 if world is quadratic and name in PERSONAL:
                     parameters["personal"] = ["head"]
                 server["method"] = parameters
-                yield Case(f"methods/{name}/{schedule}/{world.__name__}", world(**server))
+                content = world(**server)
+                if name in ADAPTERS:
+                    content["task"]["model"] = f"{ROOT / 'benchmarks' / 'adapted.py'}:Adapted"
+                yield Case(f"methods/{name}/{schedule}/{world.__name__}", content)
 
 
 SELECTIONS: tuple[dict[str, Any], ...] = (

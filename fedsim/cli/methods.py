@@ -113,13 +113,19 @@ def _traffic(method: Any) -> dict[str, Any]:
     import torch
 
     from fedsim.methods.base import MethodContext, Vector
-    from fedsim.tasks.layout import Layout
+    from fedsim.tasks.layout import Adapter, Layout
 
     needs = [key for key, info in method.Params.model_fields.items() if info.is_required()]
     if needs:
         return {**{key: [] for key in _TRAFFIC}, "needs": needs}
     shapes = {"0.weight": (16, 8), "0.bias": (16,), "1.weight": (4, 16), "1.bias": (4,)}
     layout = Layout.of([(f"layers.{name}", shape) for name, shape in shapes.items()])
+    if method.needs_adapters:
+        layout = Layout.of(
+            [("lora_A", (2, 8)), ("lora_B", (16, 2)), ("bias", (16,))],
+            [("weight", (16, 8))] if method.merges else [],
+            [Adapter("lora_A", "lora_B", "weight")],
+        )
     clients = 4
     built = method(
         method.Params(),

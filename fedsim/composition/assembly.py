@@ -150,6 +150,11 @@ class Assembly:
         return self._bytes(Prologue(sent, ()), fixed=(True, False), level=level)[0]
 
     @property
+    def differs(self) -> bool:
+        """Whether downloads are differences to what a client has received before."""
+        return any(vector.in_full is not vector for vector in self.method.download())
+
+    @property
     def vectors(self) -> list[dict[str, Any]]:
         """The vectors of a dispatch and their bytes: without compression, as sent, and in a client's first dispatch."""
         item = ITEM_BYTES[self.scenario.training.dtype]
@@ -616,6 +621,7 @@ def _workloads(assembly: Assembly) -> Workloads:
         first=first,
         continues=assembly.method.continues_models,
         of_client=None if parts is None else parts.level.tolist(),
+        differs=assembly.differs,
     )
 
 

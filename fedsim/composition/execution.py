@@ -319,8 +319,7 @@ class _Execution:
         if timeline is None:
             return build_server(self.assembly, self._plane, self.writer, self._on_update)
         assert self._plane is not None
-        scenario = self.assembly.scenario
-        return RecordedTimeline(timeline, self._plane, self.writer, scenario, self._on_update)
+        return RecordedTimeline(timeline, self._plane, self.writer, self.assembly, self._on_update)
 
     def run(self) -> Run:
         """Simulate, train, and finish the run folder.

@@ -61,6 +61,13 @@ def unmet_requirements(
             "use the sync schedule",
         ),
         (
+            method.needs_adapters and not method.context.layout.adapters,
+            f"{title} trains low-rank adapters, but the model has none",
+            "task.model",
+            "return a model with adapters, such as peft's get_peft_model(model, LoraConfig(r=8)); see 'fedsim init "
+            "--template lora'",
+        ),
+        (
             bool(method.needs_plain_sgd) and not optimizer.is_plain,
             f"{title} needs plain SGD: {method.needs_plain_sgd}",
             "training.optimizer",

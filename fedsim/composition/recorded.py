@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from fedsim.runs.run import Run
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario.comparing import differences
 from fedsim.scenario.loading import LoadedScenario
-from fedsim.scenario.model import Scenario
 from fedsim.scenario.parts import Reading
 from fedsim.scenario.training import Training
 from fedsim.units import to_ns, to_s
@@ -166,13 +166,14 @@ class RecordedTimeline:
         run: Run,
         plane: LearningPlane,
         writer: RunWriter,
-        scenario: Scenario,
+        assembly: Assembly,
         on_progress: Callable[[], None],
     ) -> None:
         self._run = run
         self._plane = plane
         self._writer = writer
-        self._scenario = scenario
+        self._scenario = assembly.scenario
+        self._differs = assembly.differs
         self.version = 0
         self.round = int(run.info["rounds"])
         self.dispatched = len(run.dispatches)
@@ -210,10 +211,17 @@ class RecordedTimeline:
         """The training of every aggregated dispatch by its id, and how many of them start from each version."""
         table = self._run.dispatches
         used = table[outcome_codes(table) == Outcome.AGGREGATED]
+        # A client without a used update in the version that it gets downloads as if for the first time.
+        first = used.groupby("client_id")["aggregated_version"].transform("min")
+        in_full = self._differs & (used["sequence"] > 0) & (first > used["version"])
         when = ("version", "round", "steps_done", "steps_assigned", "dispatched_s")
         columns = ("dispatch_id", "client_id", "sequence", *when)
         rows = zip(*(used[name].tolist() for name in columns), strict=True)
-        return {row[0]: Train(*row) for row in rows}, Counter(used["version"].tolist())
+        trains = {
+            row[0]: replace(Train(*row), in_full=complete)
+            for row, complete in zip(rows, in_full.tolist(), strict=True)
+        }
+        return trains, Counter(used["version"].tolist())
 
     def _aggregates(self) -> Iterator[Aggregate]:
         dispatches = self._run.dispatches

@@ -142,7 +142,7 @@ class World:
         devices, clients = self.scenario.devices, self.task.clients
         everybody = np.ones(clients, dtype=np.bool_)
         memory = self.memory_bytes()
-        eligible = everybody if memory is None else memory >= self._memory_needed(method)
+        eligible = everybody if memory is None else memory >= self.memory_needed(method)
         if devices.exclude:
             wrong = [client for client in devices.exclude if not 0 <= client < clients]
             if wrong:
@@ -218,8 +218,8 @@ class World:
     ) -> DeviceContext:
         bundle, task = self._bundle(part), self.task
         # Counting FLOPs may take a forward and a backward pass, so it is done only if they are needed.
-        operations = method.vector_operations()
-        needs_flops = self.scenario.devices.compute.type.needs_flops or operations
+        operations, frozen = method.vector_operations(), method.frozen()
+        needs_flops = self.scenario.devices.compute.type.needs_flops or operations or frozen
         flops = task.flops_per_sample() if needs_flops or not task.learns else None
         if flops is not None:
             returned_number(type(task), "flops_per_sample", flops)
@@ -238,6 +238,8 @@ class World:
         if not self.scenario.devices.compute.type.needs_flops:
             # These step times are those of the whole model.
             factor = factor * shares
+        if frozen and flops:
+            factor = factor * ((task.flops_without(frozen) or flops) / flops)
         return DeviceContext(
             clients=task.clients,
             seed=self.scenario.seed,
@@ -251,11 +253,13 @@ class World:
             offset_ns=self._offset_ns(bundle, offset_ns),
         )
 
-    def _memory_needed(self, method: Method) -> npt.NDArray[np.float64]:
+    def memory_needed(self, method: Method) -> npt.NDArray[np.float64]:
         """Bytes that training needs on each client's device, (N,), including the method's state."""
         parts = self.parts
         if parts is None:
-            return self.task.memory_bytes(self.scenario.training, _kept(method))
+            sizes = self.task.layout.sizes
+            frozen = sum(sizes[name] for name in method.frozen())
+            return self.task.memory_bytes(self.scenario.training, _kept(method), frozen)
         levels = range(len(parts.rates))
         return parts.of_clients([self.memory_of_part(method, parts, level) for level in levels])
 
@@ -429,7 +433,8 @@ def build_task(scenario: Scenario, folder: Path, datasets: Datasets) -> Task:
     Raises:
         UserError: its parts are not compatible, or data is missing.
     """
-    context = TaskContext(scenario.training, scenario.seed, folder, datasets.load)
+    merges = scenario.server.method.type.merges
+    context = TaskContext(scenario.training, scenario.seed, folder, datasets.load, merges)
     kind = scenario.task.type
     if is_bundled(kind):
         task: Task = kind.build(scenario.task.params, context)

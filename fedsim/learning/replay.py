@@ -28,7 +28,7 @@ from fedsim.vocabulary.timeline import (
 )
 
 # Doubles hold every integer of an instruction exactly, whichever type it has.
-_TRAIN = struct.Struct("<8d?2d")
+_TRAIN = struct.Struct("<8d?2d?")
 _FIELDS = attrgetter(*(field.name for field in fields(Train)))
 _HEAD = struct.Struct("<c3d")
 

@@ -129,6 +129,7 @@ class ServerSide:
                 "steps": np.array([train.steps for train in trains]),
                 "steps_assigned": np.array([train.steps_assigned for train in trains]),
                 "samples": self._task.samples[clients],
+                "in_full": np.array([train.in_full or not train.sequence for train in trains]),
             },
             learning_rates=tuple(rate(train.round, train.dispatched_s) for train in trains),
             down={name: [vectors[name] for vectors in sent] for name in sent[0]},

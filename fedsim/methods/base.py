@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 
@@ -187,6 +187,7 @@ class Cohort:
         steps_assigned: local steps assigned to each, (B,) int64.
         learning_rates: local learning rate of each, (B,) in the run's dtype.
         samples: training samples of each client, (B,) int64.
+        in_full: whether the download of each contained everything, as a client's first one does, (B,) bool.
         down: vectors received, name to (B, elements); read-only.
         memory: the clients' own and shared memories before this dispatch, name to (B, elements); copies, which a local
             update may change.
@@ -200,6 +201,7 @@ class Cohort:
     steps_assigned: npt.NDArray[np.int64]
     learning_rates: Tensor
     samples: npt.NDArray[np.int64]
+    in_full: npt.NDArray[np.bool_]
     down: Mapping[str, Tensor]
     memory: Mapping[str, Tensor]
 
@@ -400,6 +402,9 @@ class Method(Component, ABC):
         needs_no_momentum: why local steps must be SGD without momentum; empty if they need not be.
         continues_models: whether clients that have finished their work in the round before continue their own models.
         personal: whether each client has a personal part of the model.
+        needs_adapters: whether the model must have low-rank adapters.
+        merges: whether the method merges adapters into the frozen matrices that they change, which are then part of the
+            layout.
         weight_of_absent: a clause that says how offline clients keep a weight in the model; empty if they have none.
         needs_whole_model: why no client may train only a part of the model, as a clause; empty if one may.
         parts: the parts of the model that clients train, as the scenario says; a method leaves it out.
@@ -414,6 +419,8 @@ class Method(Component, ABC):
     needs_no_momentum: str = ""
     continues_models: ClassVar[bool] = False
     personal: ClassVar[bool] = False
+    needs_adapters: ClassVar[bool] = False
+    merges: ClassVar[bool] = False
     weight_of_absent: str = ""
     needs_whole_model: ClassVar[str] = ""
     parts: Parts | None = None
@@ -449,6 +456,10 @@ class Method(Component, ABC):
         begin with their initial memories.
         """
         return None
+
+    def frozen(self) -> Collection[str]:
+        """Names of the parameters that no client trains, which saves their gradients."""
+        return ()
 
     def compute_factor(self) -> float:
         """Forward and backward passes of one local step."""

@@ -109,7 +109,7 @@ class _Compressed(Method):
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """That of the method, from what the client decodes; sent is what the server decodes."""
         down, memory = dict(cohort.down), {}
-        complete = cohort.column(cohort.sequences == 0, cohort.learning_rates).bool()
+        complete = cohort.column(cohort.in_full, cohort.learning_rates).bool()
         for number, vector in enumerate(self.download()):
             if _is_lossy(vector):
                 exact = cohort.down[vector.name]

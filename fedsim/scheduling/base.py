@@ -43,8 +43,8 @@ class Dispatch:
         multiplicity: number of times the client was drawn, above 1 only with replacement; the client works only once.
         open: whether it has no outcome yet.
         used: whether its update has entered an aggregation.
-        rejoins: whether the client, whose method continues local models, has not finished its work in the round before,
-            so that it gets the whole model.
+        in_full: whether the client downloads as if for the first time: its method continues local models, and it has
+            not finished its work in the round before; or downloads are differences, and none of its updates was used.
         free_ns: end of the local steps of the client's previous dispatch, if its method works ahead and the client has
             been online since; -1 otherwise.
     """
@@ -65,7 +65,7 @@ class Dispatch:
     multiplicity: int = field(default=1, init=False)
     open: bool = field(default=True, init=False)
     used: bool = field(default=False, init=False)
-    rejoins: bool = field(default=False, init=False)
+    in_full: bool = field(default=False, init=False)
     free_ns: int = field(default=-1, init=False)
 
 

@@ -95,6 +95,7 @@ class Server(Facts, ServerPort):
         self._sequences = level.sequences
         self._continues = level.continues
         self._finished = level.finished
+        self._known = level.known
         self._round_check, self._round_ns = ROUNDS_AT_ONCE, 0
         # Dispatches that were dropped, which the server has not noticed.
         self._undetected: set[int] = set()
@@ -209,11 +210,13 @@ class Server(Facts, ServerPort):
         if self._selection_counts:
             dispatch.multiplicity = self._selection.multiplicity(client)
         level.dispatched = dispatch_id + 1
+        if self._known is not None:
+            dispatch.in_full = sequence > 0 and client_id not in self._known
         if self._continues:
             version, free_ns = self._finished.get(client_id, (-1, -1))
-            dispatch.rejoins = version != self.version - 1
+            dispatch.in_full |= version != self.version - 1
             online_until = self._population.availability.online_until
-            if not dispatch.rejoins and online_until(client_id, free_ns) >= now:
+            if not dispatch.in_full and online_until(client_id, free_ns) >= now:
                 dispatch.free_ns = free_ns
         if self._batteries is not None:
             self._batteries.begin(client_id, now)
@@ -344,6 +347,8 @@ class Server(Facts, ServerPort):
         now = self._clock.now
         if dispatches:
             self._level.dispatched_at_aggregation = self._level.dispatched
+        if self._known is not None:
+            self._known.update(dispatch.client_id for dispatch in dispatches)
         self._updates.aggregate(
             dispatches,
             groups,

@@ -171,4 +171,5 @@ def _train(dispatch: Dispatch, steps: int, *, used: bool = True) -> Train:
         used,
         dispatch.edge,
         dispatch.adopted,
+        dispatch.in_full,
     )

@@ -267,6 +267,8 @@ class Workloads:
         of_client: number of the part of the model that each client trains, (N,); None if all train the whole model.
         continues: whether clients continue their own models, so that one that has missed a round downloads as if for
             the first time.
+        differs: whether downloads are differences to an earlier one, so that a client downloads as if for the first
+            time until the server has used one of its updates: only then does the server know what the client has.
     """
 
     def __init__(
@@ -277,9 +279,11 @@ class Workloads:
         *,
         continues: bool = False,
         of_client: Sequence[int] | None = None,
+        differs: bool = False,
     ) -> None:
         self.usual = usual
         self.continues = continues
+        self.differs = differs
         self.prologue = prologue
         self.first = first or usual
         self._of_client = of_client
@@ -290,6 +294,6 @@ class Workloads:
         """The workload of a dispatch."""
         if self.prologue is not None and not dispatch.version:
             return self.prologue
-        is_first = dispatch.sequence == 0 or dispatch.rejoins
+        is_first = dispatch.sequence == 0 or dispatch.in_full
         level = 0 if self._of_client is None else self._of_client[dispatch.client_id]
         return (self.first if is_first else self.usual)[level]

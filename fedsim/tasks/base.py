@@ -7,7 +7,7 @@ one file. Values that need torch are computed on first use; building a task impo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -49,12 +49,14 @@ class TaskContext:
         seed: seed of the partition.
         folder: folder that relative paths refer to.
         load: loads a data set, unless this process has already loaded it.
+        merges: whether the method merges adapters into the matrices that they change.
     """
 
     training: Training
     seed: int
     folder: Path
     load: Callable[[DatasetComponent, Path], Dataset]
+    merges: bool = False
 
 
 class Task(Component, ABC):
@@ -125,6 +127,10 @@ class Task(Component, ABC):
         None if they are unknown.
         """
 
+    def flops_without(self, frozen: Collection[str]) -> float | None:
+        """The same if the method does not train the ``frozen`` parameters."""
+        return self.flops_per_sample()
+
     @abstractmethod
     def activations_per_sample(self) -> int:
         """Number of values per sample of a mini-batch that a local step keeps for its backward pass."""
@@ -146,11 +152,14 @@ class Task(Component, ABC):
         steps: IntArray = np.maximum(1, np.ceil(exact - 1e-9).astype(np.int64))
         return steps
 
-    def memory_bytes(self, training: Training, kept: int) -> npt.NDArray[np.float64]:
+    def memory_bytes(
+        self, training: Training, kept: int, frozen: int = 0
+    ) -> npt.NDArray[np.float64]:
         """Memory that training needs on each client's device in bytes, (N,).
 
         This is the minimum of any implementation, without a framework's overhead: the model, its gradient, the
-        optimizer's buffers, ``kept`` values of the method, and the activations of one mini-batch.
+        optimizer's buffers, ``kept`` values of the method, and the activations of one mini-batch. Buffers of the model
+        and ``frozen`` parameters have no gradient.
         """
         optimizer = training.optimizer.create()
         buffers = returned_number(type(optimizer), "buffers", optimizer.buffers)
@@ -158,7 +167,8 @@ class Task(Component, ABC):
             type(self), "activations_per_sample", self.activations_per_sample()
         )
         batch = np.minimum(self.samples, training.batch_size).astype(np.float64)
-        model = self.fixed_elements + (2 + buffers) * self.layout.size
+        trained = self.layout.trainable - frozen
+        model = self.fixed_elements + self.layout.size + (1 + buffers) * trained
         elements = model + kept + activations * batch
         return elements * ITEM_BYTES[training.dtype]
 

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedsim.errors import UserError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A trainable change of rank r of a frozen weight matrix W: W + scaling B A (Hu et al., LoRA, ICLR 2022).
+
+    Attributes:
+        a, b: names of A (r, in) and B (out, r).
+        base: name of W, (out, in).
+        scaling: factor on B A.
+        transposed: whether W is stored as (in, out).
+    """
+
+    a: str
+    b: str
+    base: str
+    scaling: float = 1.0
+    transposed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +46,21 @@ class Layout:
         shapes: their shapes.
         offsets: tensor j is ``offsets[j] : offsets[j + 1]``; one longer than ``names``.
         trainable: length of the leading part that has gradients.
+        adapters: the pairs of low-rank matrices among the tensors.
     """
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
     offsets: tuple[int, ...]
     trainable: int
+    adapters: tuple[Adapter, ...] = ()
 
     @classmethod
     def of(
         cls,
         parameters: Iterable[tuple[str, Sequence[int]]],
         buffers: Iterable[tuple[str, Sequence[int]]] = (),
+        adapters: Iterable[Adapter] = (),
     ) -> Layout:
         """The layout of named shapes, in this order."""
         trainable = [(name, tuple(shape)) for name, shape in parameters]
@@ -50,26 +71,40 @@ class Layout:
             shapes=tuple(shape for _, shape in entries),
             offsets=tuple(accumulate(sizes, initial=0)),
             trainable=sum(sizes[: len(trainable)]),
+            adapters=tuple(adapters),
         )
 
     @classmethod
-    def of_module(cls, module: nn.Module, buffers: Collection[str] | None = None) -> Layout:
-        """The layout of a module's trainable parameters and of its saved floating-point ``buffers`` (all if None)."""
+    def of_module(
+        cls, module: nn.Module, buffers: Collection[str] | None = None, *, merges: bool = False
+    ) -> Layout:
+        """The layout of a module's trainable parameters and of its saved floating-point ``buffers`` (all if None).
+
+        With ``merges``, the frozen matrices that adapters change are part of it, after the parameters.
+        """
         state = module.state_dict()
         parameters = [
             (n, value.shape) for n, value in module.named_parameters() if value.requires_grad
         ]
+        adapters = adapters_of(module)
         changing = [
             (name, value.shape)
             for name, value in module.named_buffers()
             if name in state and value.is_floating_point() and (buffers is None or name in buffers)
         ]
-        return cls.of(parameters, changing)
+        merged = [(one.base, state[one.base].shape) for one in adapters if merges]
+        return cls.of(parameters, [*merged, *changing], adapters)
 
     @property
     def size(self) -> int:
         """Length P of the vector."""
         return self.offsets[-1]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of entries of each tensor."""
+        pairs = zip(self.names, pairwise(self.offsets), strict=True)
+        return {name: end - start for name, (start, end) in pairs}
 
     @property
     def buffers(self) -> tuple[str, ...]:
@@ -122,3 +157,24 @@ class Layout:
             for j in matches:
                 result[self.offsets[j] : self.offsets[j + 1]] = True
         return result
+
+
+def adapters_of(module: nn.Module) -> list[Adapter]:
+    """The trainable pairs of matrices ``lora_A`` and ``lora_B`` of a module, in the names of peft or of loralib."""
+    parameters = {name: value for name, value in module.named_parameters() if value.requires_grad}
+    adapters = []
+    for name in parameters:
+        prefix, found, rest = name.partition(".lora_A")
+        other = f"{prefix}.lora_B{rest}"
+        if not found or other not in parameters:
+            continue
+        layer: Any = module.get_submodule(prefix)
+        scaling = getattr(layer, "scaling", 1.0)
+        if isinstance(scaling, Mapping):
+            scaling = scaling[rest.split(".")[1]]
+        inner = "base_layer." if hasattr(layer, "base_layer") else ""
+        transposed = getattr(layer, "fan_in_fan_out", False)
+        adapters.append(
+            Adapter(name, other, f"{prefix}.{inner}weight", float(scaling), bool(transposed))
+        )
+    return adapters

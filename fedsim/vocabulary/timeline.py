@@ -36,6 +36,7 @@ class Train:
             client keeps (:attr:`fedsim.methods.base.Memory.kept_when_lost`), and is then discarded.
         edge: the edge server whose model it started from; -1 for the only server, or the cloud.
         adopted: models that the edge server had received from the cloud.
+        in_full: whether its download was that of a first dispatch, although it was a later one.
     """
 
     dispatch_id: int
@@ -49,6 +50,7 @@ class Train:
     used: bool = True
     edge: int = -1
     adopted: int = 0
+    in_full: bool = False
 
     @property
     def model(self) -> int:

@@ -251,6 +251,7 @@ def make_cohort(
         learning_rates=torch.full((count,), 1.0, dtype=start.dtype)
         * torch.as_tensor(rates, dtype=start.dtype),
         samples=np.ones(count, dtype=np.int64) if samples is None else samples[list(clients)],
+        in_full=np.full(count, not sequence),
         down={"model": start.expand(count, -1)},
         memory={},
     )

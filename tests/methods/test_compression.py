@@ -141,28 +141,40 @@ def test_downloads_by_hand(tmp_path: Path, name: str) -> None:
     np.testing.assert_allclose(result, x, rtol=1e-12)
 
 
-def test_a_client_whose_updates_are_not_used_has_the_initial_model(tmp_path: Path) -> None:
-    """Client 1 is always late; when it is not, its reference is still the initial model."""
+def test_a_client_without_a_used_update_downloads_everything(tmp_path: Path) -> None:
+    """Client 1 is late three times, in time four times, late again, and in time; the third late one changes nothing."""
     content = scenario("none", {"name": "topk", "share": 0.25})
+    slow = [(0, "4s"), ("9s", "10s")]
     content["devices"]["compute"] = {
         "name": "values",
         "step": ["1s", "1s"],
-        "perturbations": [{"at": 0, "until": "2s", "factor": 5, "clients": [1]}],
+        "perturbations": [
+            {"at": begins, "until": ends, "factor": 2, "clients": [1]} for begins, ends in slow
+        ],
     }
     content["server"]["schedule"] = {"name": "sync", "deadline": "1.5s"}
-    content["stop"] = {"rounds": 8}
+    content["stop"] = {"rounds": 10}
     run = fedsim.run(content, tmp_path / "run")
-    late = run.dispatches[run.dispatches["client_id"] == 1]
-    assert late["aggregated_version"].isna().iloc[0]
-    assert late["aggregated_version"].notna().iloc[-1]
-    x, references = START, np.array([START, START])
-    used = run.dispatches.dropna(subset=["aggregated_version"])
-    for _, round_ in used.groupby("aggregated_version"):
+    again = fedsim.run(content, tmp_path / "again", timeline=tmp_path / "run")
+    assert digests(run.path) == digests(again.path)
+    table = run.dispatches.sort_values("dispatch_id")
+    of_one = table[table["client_id"] == 1]
+    used = of_one["aggregated_version"].notna().to_numpy()
+    assert not used[0]
+    assert used[-1]
+    assert not used[used.argmax() :].all()
+    # 4 numbers of 64 bits, or one with its position in 2 bits.
+    first = used.argmax()
+    expected = [32.0] * (first + 1) + [8.25] * (len(used) - first - 1)
+    np.testing.assert_allclose(of_one["bytes_down"], np.rint(expected))
+    x, references, known = START, np.zeros((2, 4)), [False, False]
+    for _, round_ in table[table["aggregated_version"].notna()].groupby("aggregated_version"):
         change = np.zeros(4)
-        for client, sequence in zip(round_["client_id"], round_["sequence"], strict=True):
+        for client in round_["client_id"]:
             difference = x - references[client]
             sent = np.where(np.arange(4) == np.abs(difference).argmax(), difference, 0)
-            references[client] = references[client] + sent if sequence else x
+            references[client] = references[client] + sent if known[client] else x
+            known[client] = True
             change -= RATE * (references[client] - CENTERS[client]) / len(round_)
         x = x + change
     from safetensors.numpy import load_file

@@ -57,7 +57,9 @@ def test_a_phase_is_trained_in_any_order_of_steps() -> None:
         return Trained(mean_gradient=None, **fields)
 
     none = np.zeros(3, np.int64)
-    cohort = Cohort(np.array([7, 8, 9]), none, none, none, none, none, torch.ones(3), none, {}, {})
+    cohort = Cohort(
+        np.array([7, 8, 9]), none, none, none, none, none, torch.ones(3), none, none, {}, {}
+    )
     start = torch.tensor([[100.0], [200.0], [300.0]])
     trained = run_phase(
         Adds(), cohort, start, np.array([1, 0, 5]), rule=lambda rows: start[rows, 0].tolist()

@@ -34,7 +34,8 @@ class BoundModule:
         layout = task.layout
         self._tensors = [parameters.get(name, buffers.get(name)) for name in layout.names]
         self._layout = layout
-        self.parameters = [parameters[name] for name in layout.names if name in parameters]
+        sent = [parameters[name] for name in layout.names if name in parameters]
+        self.parameters = [value for value in sent if value.requires_grad]
         self._constants = Constants(self.module, layout.names, task.model.name)
 
     def views(self, row: Tensor) -> list[Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +24,13 @@ class Group:
     """B dispatches that are trained together, as a :class:`fedsim.methods.base.Cohort` on the device of a worker.
 
     Attributes:
-        columns: the (B,) int64 arrays of the cohort, by the names of its attributes.
+        columns: the (B,) arrays of the cohort, by the names of its attributes.
         learning_rates: local learning rate of each.
         down: the vector (elements,) that each received, by name; those of one version are one object.
         memory: reads the clients' memories, name to (B, elements).
     """
 
-    columns: Mapping[str, IntArray]
+    columns: Mapping[str, npt.NDArray[Any]]
     learning_rates: tuple[float, ...]
     down: Mapping[str, Sequence[Tensor]]
     memory: Callable[[], Mapping[str, Tensor]]

@@ -109,6 +109,8 @@ class FlowerTask(Task):
         """Unknown, so 0."""
         return 0
 
-    def memory_bytes(self, training: Training, kept: int) -> npt.NDArray[np.float64]:
+    def memory_bytes(
+        self, training: Training, kept: int, frozen: int = 0
+    ) -> npt.NDArray[np.float64]:
         """Unknown, so 0: every device is eligible."""
         return np.zeros(self.clients)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,6 +63,7 @@ class SupervisedTask(Task):
     Args:
         seed: the scenario's seed, on which the values of frozen parameters depend.
         dtype: ``training.dtype``, to which all parameters are converted.
+        merges: whether the method merges adapters into the matrices that they change, which are then in the layout.
 
     Raises:
         UserError: the model does not fit the dataset.
@@ -80,6 +81,7 @@ class SupervisedTask(Task):
         seed: int = 0,
         *,
         dtype: str = "float32",
+        merges: bool = False,
     ) -> None:
         self.dataset = dataset
         self.partition = partition
@@ -99,7 +101,7 @@ class SupervisedTask(Task):
         if self._outline is not None:
             self.layout = Layout.of(self._outline.parameters, self._outline.buffers)
         else:
-            self.layout = self._layout_of_module()
+            self.layout = self._layout_of_module(merges)
             self.fixed_elements = sum(value.numel() for value in self._fixed.values())
 
     @classmethod
@@ -119,6 +121,7 @@ class SupervisedTask(Task):
             params.model.create(),
             context.seed,
             dtype=context.training.dtype,
+            merges=context.merges,
         )
 
     def with_model(self, model: ModelComponent) -> SupervisedTask:
@@ -156,7 +159,7 @@ class SupervisedTask(Task):
                 module = self.model.build(self.dataset)
         return key_dropout(module.to(getattr(torch, self._dtype)))
 
-    def _layout_of_module(self) -> Layout:
+    def _layout_of_module(self, merges: bool) -> Layout:
         """The layout of a module without an outline, which is checked."""
         from fedsim.tasks.modules.checks import check_module
 
@@ -176,7 +179,7 @@ class SupervisedTask(Task):
                 hint="in forward, convert to the type of the parameters, as in x.to(self.last.weight.dtype), or set "
                 "training.dtype to the type that forward expects, float32 or float64",
             ) from error
-        return Layout.of_module(module, buffers)
+        return Layout.of_module(module, buffers, merges=merges)
 
     @cached_property
     def _fixed(self) -> dict[str, Tensor]:
@@ -277,6 +280,12 @@ class SupervisedTask(Task):
     def flops_per_sample(self) -> int:
         """Counted once by running the module forward and backward; matrix products, convolutions and attention only."""
         return self._flops_per_sample
+
+    def flops_without(self, frozen: Collection[str]) -> int:
+        """Counted as :meth:`flops_per_sample`, without the gradients of some parameters."""
+        from fedsim.tasks.modules.counting import count_flops
+
+        return count_flops(self.module, self.loss, *self._probe(_PROBE_SAMPLES), frozen)
 
     @cached_property
     def _flops_per_sample(self) -> int:

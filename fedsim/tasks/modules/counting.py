@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -14,11 +15,23 @@ from torch.utils.flop_counter import flop_registry
 from fedsim.tasks.losses import Loss
 
 
-def count_flops(module: nn.Module, loss: Loss, inputs: Tensor, labels: Tensor) -> int:
-    """Operations of a forward and backward pass per sample: matrix products, convolutions and attention only."""
+def count_flops(
+    module: nn.Module,
+    loss: Loss,
+    inputs: Tensor,
+    labels: Tensor,
+    frozen: Collection[str] = (),
+) -> int:
+    """Operations of a forward and backward pass per sample: matrix products, convolutions and attention only.
+
+    Parameters that are ``frozen`` save their gradients.
+    """
     counter = FlopCounter()
     # A copy, because a module may keep tensors of its last call.
     module = copy.deepcopy(module).eval()
+    for name, parameter in module.named_parameters():
+        if name in frozen:
+            parameter.requires_grad_(False)
     parameters = [value for value in module.parameters() if value.requires_grad]
     # The counter has no formula for fused attention on a CPU.
     with counter, sdpa_kernel(SDPBackend.MATH):

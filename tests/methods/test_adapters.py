@@ -1,0 +1,301 @@
+"""Federated adapters on a network of two layers, whose gradients and aggregations are computed here by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import fedsim
+from fedsim.composition.world import build_world
+from fedsim.errors import UserError
+from fedsim.scenario.loading import load_scenario
+from tests.composition.interrupting import interrupted_with_checkpoint
+from tests.composition.worlds import digests, digits
+
+pytestmark = pytest.mark.usefixtures("without_reports")
+
+Array = npt.NDArray[np.float64]
+Model = dict[str, Array]
+RANK, SCALING, RATE, STEPS, SEED = 3, 0.5, 2.0, 3, 4
+ROUNDS = [[0, 1], [1], [0, 1], [0, 1]]
+METHODS = ("ffa_lora", "hetlora", "flexlora", "flora")
+
+USERS = """
+import torch
+from torch import nn
+
+class Adapted(nn.Module):
+    '''W x + scaling B A x, named as in loralib; ``stored`` transposes W.'''
+
+    scaling = 0.5
+
+    def __init__(self, inputs, outputs, rank, stored):
+        super().__init__()
+        self.fan_in_fan_out = stored
+        shape = (inputs, outputs) if stored else (outputs, inputs)
+        self.weight = nn.Parameter(torch.randn(shape) / 4, requires_grad=False)
+        self.lora_A = nn.Parameter(torch.randn(rank, inputs) / 8)
+        self.lora_B = nn.Parameter(torch.zeros(outputs, rank))
+
+    def forward(self, x):
+        weight = self.weight.T if self.fan_in_fan_out else self.weight
+        return x @ weight.T + self.scaling * (x @ self.lora_A.T @ self.lora_B.T)
+
+class Net(nn.Module):
+    def __init__(self, classes, rank=3):
+        super().__init__()
+        self.first = Adapted(64, 5, rank, False)
+        self.last = Adapted(5, classes, rank, True)
+        self.bias = nn.Parameter(torch.zeros(classes))
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x.flatten(1)))) + self.bias
+"""
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own.py").write_text(USERS)
+    monkeypatch.chdir(tmp_path)
+
+
+def scenario(method: Any, **changes: Any) -> dict[str, Any]:
+    """Full-batch SGD on two clients."""
+    task = {
+        "dataset": {"name": "digits"},
+        "partition": {"name": "dirichlet", "alpha": 0.5, "clients": 2},
+        "model": {"name": "own.py:Net"},
+    }
+    training = {"optimizer": {"name": "sgd", "lr": RATE}, "local_steps": STEPS}
+    world = {
+        "seed": SEED,
+        "task": task,
+        "training": training | {"batch_size": 10_000, "dtype": "float64"},
+        "server": {"method": method, "selection": {"name": "scripted", "rounds": ROUNDS}},
+        "stop": {"rounds": len(ROUNDS)},
+        "evaluation": {"every_rounds": 9},
+    }
+    return digits(**(world | changes))
+
+
+def trained(model: Model, x: Array, y: Any, frozen: tuple[str, ...] = ()) -> Model:
+    """Local steps of SGD on the mean cross-entropy, with the gradients of the chain rule."""
+    model = dict(model)
+    for _ in range(STEPS):
+        w1, w2 = model["first.weight"], model["last.weight"].T
+        a1, b1, a2, b2 = (
+            model[f"{layer}.lora_{kind}"] for layer in ("first", "last") for kind in "AB"
+        )
+        h = np.tanh(x @ (w1 + SCALING * b1 @ a1).T)
+        z = h @ (w2 + SCALING * b2 @ a2).T + model["bias"]
+        p = np.exp(z - z.max(1, keepdims=True))
+        dz = (p / p.sum(1, keepdims=True) - np.eye(z.shape[1])[y]) / len(x)
+        dh = dz @ (w2 + SCALING * b2 @ a2) * (1 - h**2)
+        g1, g2 = SCALING * dh.T @ x, SCALING * dz.T @ h
+        gradients = {
+            "first.lora_A": b1.T @ g1,
+            "first.lora_B": g1 @ a1.T,
+            "last.lora_A": b2.T @ g2,
+            "last.lora_B": g2 @ a2.T,
+            "bias": dz.sum(0),
+        }
+        for name, gradient in gradients.items():
+            if not name.endswith(frozen or ("-",)):
+                model[name] = model[name] - RATE * gradient
+    return model
+
+
+def cut(model: Model, rank: int) -> Model:
+    """The first rows of every A and the first columns of every B."""
+    return {
+        name: value[:rank]
+        if name.endswith("_A")
+        else value[:, :rank]
+        if name.endswith("_B")
+        else value
+        for name, value in model.items()
+    }
+
+
+def padded(value: Array, rank: int) -> Array:
+    """With zero rows up to this rank."""
+    return np.concatenate([value, np.zeros((rank - len(value), value.shape[1]))])
+
+
+def mean(models: list[Model], weights: Array, name: str) -> Array:
+    return np.asarray(sum(w * model[name] for w, model in zip(weights, models, strict=True)))
+
+
+def ffa_lora(before: Model, models: list[Model], weights: Array) -> Model:
+    """Only B and the bias have changed."""
+    return {name: mean(models, weights, name) for name in before}
+
+
+def hetlora(before: Model, models: list[Model], weights: Array) -> Model:
+    """Weights are the norms of the products, separately for each layer."""
+    after = before | {"bias": mean(models, weights, "bias")}
+    for layer in ("first", "last"):
+        a, b = f"{layer}.lora_A", f"{layer}.lora_B"
+        norms = np.array([np.sqrt(((m[b] @ m[a]) ** 2).sum()) for m in models])
+        full = [{a: padded(m[a], RANK), b: padded(m[b].T, RANK).T} for m in models]
+        after |= {name: mean(full, norms / norms.sum(), name) for name in (a, b)}
+    return after
+
+
+def flexlora(before: Model, models: list[Model], weights: Array) -> Model:
+    """The best approximation of the mean product by a matrix of the largest rank."""
+    after = before | {"bias": mean(models, weights, "bias")}
+    for layer in ("first", "last"):
+        a, b = f"{layer}.lora_A", f"{layer}.lora_B"
+        product = mean([{"ba": m[b] @ m[a]} for m in models], weights, "ba")
+        v = np.linalg.svd(product)[2][:RANK]
+        after |= {a: v, b: product @ v.T}
+    return after
+
+
+def flora(before: Model, models: list[Model], weights: Array) -> Model:
+    """One large adapter of the stacked matrices is added to each matrix."""
+    after = before | {"bias": mean(models, weights, "bias")}
+    for layer, transposed in (("first", False), ("last", True)):
+        a, b = f"{layer}.lora_A", f"{layer}.lora_B"
+        stacked_a = np.concatenate([w * m[a] for w, m in zip(weights, models, strict=True)])
+        change = SCALING * np.concatenate([m[b] for m in models], 1) @ stacked_a
+        name = f"{layer}.weight"
+        after[name] = before[name] + (change.T if transposed else change)
+    return after
+
+
+RULES: dict[str, Callable[[Model, list[Model], Array], Model]] = {
+    "ffa_lora": ffa_lora,
+    "hetlora": hetlora,
+    "flexlora": flexlora,
+    "flora": flora,
+}
+
+
+def products(model: Model) -> list[Array]:
+    """What the network computes with, which does not depend on the signs of singular vectors."""
+    return [
+        model["bias"],
+        *(
+            (model["last.weight"].T if layer == "last" else model["first.weight"])
+            + SCALING * model[f"{layer}.lora_B"] @ model[f"{layer}.lora_A"]
+            for layer in ("first", "last")
+        ),
+    ]
+
+
+def drawn(model: Model, client: int, sequence: int) -> Model:
+    """New adapters, from the stream of the method."""
+    from fedsim.randomness import Purpose, Stream
+
+    generator = Stream(SEED, Purpose.METHOD, 2, client, sequence).generator()
+    model = dict(model)
+    for layer in ("first", "last"):
+        a, b = f"{layer}.lora_A", f"{layer}.lora_B"
+        bound = 1 / np.sqrt(model[a].shape[1])
+        model[a], model[b] = generator.uniform(-bound, bound, model[a].shape), 0 * model[b]
+    return model
+
+
+def by_hand(run: Any, start: Model, method: str) -> Model:
+    """The rounds of a run."""
+    task: Any = build_world(load_scenario(run.folder.scenario)).task
+    model, sequences = start, [0, 0]
+    for clients in ROUNDS:
+        models, samples = [], []
+        for client in clients:
+            rows = task.rows[task.offsets[client] : task.offsets[client + 1]]
+            x = task.inputs(task.train_x[rows]).double().flatten(1).numpy()
+            local = drawn(model, client, sequences[client]) if method == "flora" else model
+            frozen = ("_A",) if method == "ffa_lora" else ()
+            models.append(trained(local, x, task.train_y[rows].numpy(), frozen))
+            samples.append(len(rows))
+            sequences[client] += 1
+        model = RULES[method](model, models, np.array(samples) / sum(samples))
+    return model
+
+
+def model_of(run: Any) -> Model:
+    return {name: value.double().numpy() for name, value in run.model().items()}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rounds_by_hand(tmp_path: Path, method: str) -> None:
+    still = scenario("fedavg", stop={"rounds": 1})
+    still["training"]["optimizer"] = {"name": "sgd", "lr": 1e-300}
+    start = model_of(fedsim.run(still, tmp_path / "still"))
+    run = fedsim.run(scenario(method), tmp_path / "run")
+    expected = by_hand(run, start, method)
+    for mine, theirs in zip(products(model_of(run)), products(expected), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-12)
+    if method == "ffa_lora":
+        assert (model_of(run)["first.lora_A"] == start["first.lora_A"]).all()
+    assert not np.allclose(products(start)[1], products(expected)[1], atol=1e-3)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_deferral_threads_and_resuming_keep_the_bits(tmp_path: Path, method: str) -> None:
+    results = []
+    for number, training in enumerate(({}, {"verify": "eager"}, {"threads": 3})):
+        content = scenario(method)
+        content["training"] |= training
+        results.append(digests(fedsim.run(content, tmp_path / str(number)).path))
+    interrupted_with_checkpoint(tmp_path / "resumed", scenario(method), 2)
+    results.append(digests(fedsim.resume(tmp_path / "resumed").path))
+    assert results[1:] == results[:1] * 3
+
+
+# Of 64 x 5 and 5 x 10: matrices of 320 and 50 numbers, A of 192 and 15, B of 15 and 30, a bias of 10.
+A, B, BIAS, BASE = 192 + 15, 15 + 30, 10, 320 + 50
+
+
+@pytest.mark.parametrize(
+    ("method", "first", "down", "up"),
+    [
+        ("fedavg", BASE + A + B + BIAS, A + B + BIAS, A + B + BIAS),
+        ("ffa_lora", BASE + A + B + BIAS, B + BIAS, B + BIAS),
+        ("hetlora", BASE + A + B + BIAS, A + B + BIAS, A + B + BIAS),
+        ("flora", BASE + BIAS, BASE + BIAS, A + B + BIAS),
+        # Two stacked adapters of rank 1: 64 + 5 and 5 + 10 numbers each.
+        ({"name": "flora", "stacked_rank": 2}, BASE + BIAS, 2 * 84 + BIAS, A + B + BIAS),
+        ({"name": "flora", "stacked_rank": 9}, BASE + BIAS, BASE + BIAS, A + B + BIAS),
+    ],
+)
+def test_bytes(tmp_path: Path, method: Any, first: int, down: int, up: int) -> None:
+    table = fedsim.run(scenario(method), tmp_path / "run").dispatches
+    assert set(table[table["sequence"] == 0]["bytes_down"]) == {8 * first}
+    assert set(table[table["sequence"] > 0]["bytes_down"]) == {8 * down}
+    assert set(table["bytes_up"]) == {8 * up}
+
+
+def test_frozen_matrices_save_operations_and_memory(tmp_path: Path) -> None:
+    """The products of FedAvg, forward and backward, without those for the gradients of A."""
+    from fedsim.composition.assembly import assemble
+    from fedsim.scenario.loading import load_scenario_dict
+
+    devices = {
+        "compute": {"name": "flops", "flops_per_s": 1e6},
+        "network": {"down": "1Mbps", "up": "1Mbps"},
+    }
+    steps, needs = {}, {}
+    for method in ("fedavg", "ffa_lora"):
+        content = scenario(method, devices=devices)
+        assembly = assemble(load_scenario_dict(content, tmp_path))
+        steps[method] = float(assembly.population.compute.step_s[0])
+        assert assembly.task.flops_per_sample() == 2 * (622 + 362)
+        needs[method] = float(assembly.world.memory_needed(assembly.method)[0])
+    # 622 products forward: 64 x 5 + 5 x 10 + A + B. 362 backward: through W and A of the second layer (50 + 15), the
+    # gradients of B (45), of what enters B (45) and of A (207). With A frozen, what enters the first B needs none.
+    assert steps["ffa_lora"] / steps["fedavg"] == pytest.approx(1 - (A + 15) / (622 + 362))
+    assert needs["fedavg"] - needs["ffa_lora"] == 8 * A
+
+
+def test_a_model_without_adapters_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="FLoRA trains low-rank adapters, but the model has none"):
+        fedsim.run(digits(server={"method": "flora"}), tmp_path / "run")
