@@ -4,9 +4,9 @@
 >>> run = fedsim.run("quickstart")  # doctest: +SKIP
 >>> run.metrics.tail()  # doctest: +SKIP
 
-``run``, ``resume`` and ``sweep`` simulate; ``decide`` finds the best settings; ``load`` opens a run folder; ``compare``
-compares several;
-``read_scenario`` checks a scenario. Runs are ``Run`` objects, whose tables are pandas DataFrames.
+``run``, ``resume``, ``sweep`` and ``what_if`` simulate; ``decide`` finds the best settings; ``load`` opens a run
+folder, ``ls`` lists several, ``compare`` compares them; ``read_scenario`` checks a scenario. Runs are ``Run`` objects,
+whose tables are pandas DataFrames.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from fedsim.api import compare as compare
     from fedsim.api import decide as decide
     from fedsim.api import load as load
+    from fedsim.api import ls as ls
     from fedsim.api import read_scenario as read_scenario
     from fedsim.api import resume as resume
     from fedsim.api import run as run
     from fedsim.api import sweep as sweep
+    from fedsim.api import what_if as what_if
 
 try:
     __version__ = version("fedsim-des")
@@ -38,10 +40,12 @@ __all__ = [
     "compare",
     "decide",
     "load",
+    "ls",
     "read_scenario",
     "resume",
     "run",
     "sweep",
+    "what_if",
 ]
 
 _HOMES = {"Run": "fedsim.analysis.run", "Comparison": "fedsim.analysis.comparison"}

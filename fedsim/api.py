@@ -1,4 +1,4 @@
-"""The Python interface: run, resume, load, sweep and compare."""
+"""The Python interface: run, resume, load, ls, what_if, sweep and compare."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
+import pandas as pd
+
 from fedsim.analysis.run import Run, load_run
 from fedsim.composition.execution import OnProgress, default_folder, execute
 from fedsim.composition.execution import resume as resume_run
 from fedsim.composition.replay import AGGREGATIONS, DISPATCHES, Replay
 from fedsim.composition.replay import replay as replay_beginning
+from fedsim.composition.what_if import what_if as rerun
 from fedsim.errors import UserError, argument_error, nearest
+from fedsim.runs.listing import listed
 from fedsim.runs.notebook import notebook_bar
 from fedsim.scenario.loading import LoadedScenario, load_scenario, load_scenario_dict
 from fedsim.scenario.overrides import from_python
@@ -205,6 +209,60 @@ def load(path: PathLike) -> Run:
     return load_run(path)
 
 
+@_explaining_arguments
+def what_if(
+    run: PathLike | Run,
+    overrides: Iterable[str] | Mapping[str, Any] = (),
+    *,
+    without_clients: str | None = None,
+    output: PathLike | None = None,
+    on_progress: OnProgress | None = None,
+) -> pd.DataFrame:
+    """Run a complete run again with a change and the same random numbers, and compare the main figures.
+
+    Args:
+        run: the run, or its folder.
+        overrides: changes by dotted path, as for :func:`run`; a text such as ``"2x"`` is a factor on the present value.
+        without_clients: clients to keep out: ``"slowest:5%"`` by seconds per local step, or numbers, ``"3,17"``.
+        output: folder of the new run; that of the run with ``-what-if`` if None.
+        on_progress: as for :func:`run`.
+
+    Returns:
+        One row per main figure: ``figure``, ``kind`` (how it is written), ``before`` and ``after``; NaN for a target
+        that was not reached.
+
+    Raises:
+        UserError: the change cannot be made.
+    """
+    before = run if isinstance(run, Run) else load_run(run)
+    folder = None if output is None else Path(output)
+    with notebook_bar(before.path.name, shown=on_progress is None) as bar:
+        changes = from_python(overrides)
+        return rerun(before, changes, without_clients, folder, on_progress or bar)[1]
+
+
+def ls(folder: PathLike = "runs", target: str | None = None) -> pd.DataFrame:
+    """The runs and sweeps below a folder; of a sweep, its runs.
+
+    Args:
+        folder: the folder.
+        target: a target, such as ``"accuracy=0.9"``; the scenarios' own if None.
+
+    Returns:
+        One row each: ``path``, ``statuses`` (number of runs by status), ``scenario``, ``methods``, ``seeds``,
+        ``times_s`` (simulated seconds at which each run reached a target, by metric and value; NaN if it did not),
+        ``tags`` and ``changed`` (seconds since 1970).
+
+    Raises:
+        UserError: there is no such folder, or it contains no run.
+    """
+    from fedsim.analysis.comparison.targets import Target
+
+    goal = None if target is None else Target.parse(target)
+    rows = listed(Path(folder), None if goal is None else {goal.metric: goal.value})
+    return pd.DataFrame([vars(row) for row in rows])
+
+
 def compare(
     paths: Iterable[PathLike | Run | Sweep] | PathLike | Run | Sweep,
     *,
@@ -240,6 +298,9 @@ def sweep(
     jobs: int | None = None,
     engine: Literal["local", "ray"] = "local",
     address: str | None = None,
+    until_halfwidth: float | None = None,
+    metric: str | None = None,
+    max_seeds: int = 30,
     on_progress: Callable[[SweepProgress], None] | None = None,
 ) -> Sweep:
     """Execute the runs of a scenario's sweep that are not complete yet.
@@ -254,6 +315,10 @@ def sweep(
         jobs: number of runs at a time; all cores if None; with 1, the runs happen in this process.
         engine: processes of this machine, or a Ray cluster.
         address: address of the Ray cluster; None starts one on this machine.
+        until_halfwidth: add seeds until the 95% interval of each variant's ratio to the baseline has this relative
+            half-width, such as 0.05; ``precision.csv`` in the folder has the ratios.
+        metric: quantity of these ratios: ``"time_to:accuracy=0.8"``, or ``"throughput"`` of timing-only runs.
+        max_seeds: largest number of seeds for it.
         on_progress: called several times a second. If it is None, a notebook shows a progress bar.
 
     Returns:
@@ -280,15 +345,16 @@ def sweep(
             loaded.scenario.name, execution.SweepProgress.text, shown=on_progress is None
         ) as bar,
     ):
-        done = execution.sweep(
-            loaded,
-            folder,
-            timing_only=timing_only,
-            jobs=jobs,
-            engine=engine,
-            address=address,
-            on_progress=on_progress or bar,
-        ).sweep
+        settings: dict[str, Any] = {"timing_only": timing_only, "jobs": jobs, "engine": engine}
+        settings |= {"address": address, "on_progress": on_progress or bar}
+        if until_halfwidth is None and metric is None:
+            done = execution.sweep(loaded, folder, **settings).sweep
+        else:
+            from fedsim.sweeps.precision import Precision, sweep_to_precision
+
+            width = None if until_halfwidth is None else str(until_halfwidth)
+            precision = Precision.parse(width, metric, max_seeds)
+            done = sweep_to_precision(loaded, folder, precision, **settings)[0].sweep
     if done.failures:
         logging.getLogger("fedsim").warning("%r: .failures says why", done)
     return done

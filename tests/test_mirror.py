@@ -27,6 +27,7 @@ ELSEWHERE = {
     "composition/submodels.py": ("learning/submodels/test_submodels.py", "which part a client has"),
     "methods/submodels.py": ("learning/submodels/test_submodels.py", "rounds by brute force"),
     "learning/kernels/nested.py": ("learning/submodels/test_submodels.py", "rounds by brute force"),
+    "cli/what_if.py": ("composition/test_what_if.py", "the command only calls it"),
     "cli/calibrate.py": ("calibration/test_calibrating.py", "the command only calls it"),
     "devices/availability/base.py": ("devices/availability/test_always.py", "only defaults"),
     "devices/context.py": ("devices/compute/test_times.py", "a record of inputs"),

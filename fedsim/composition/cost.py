@@ -20,7 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.composition.assembly import Assembly, assemble, build_server, build_station
+from fedsim.composition.prospects import impossible
 from fedsim.composition.shared import Shared
+from fedsim.errors import raise_all
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import share_done
 from fedsim.scenario.training import RayWorkers
@@ -102,6 +104,7 @@ def estimate(
         UserError: the run cannot succeed.
     """
     assembly = assemble(loaded, shared, timing_only=timing_only)
+    raise_all(impossible(assembly.prospects))  # Otherwise the pass might never end.
     scenario, counting = assembly.scenario, _Counting(assembly)
     watch = _Watch(lambda: _share(server, scenario))
     server = build_server(assembly, counting if assembly.learns else None, watch)

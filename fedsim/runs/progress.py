@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pandas as pd
 import pyarrow as pa
@@ -21,7 +20,6 @@ from fedsim.scenario.model import share_done
 from fedsim.vocabulary.formatting import format_count, format_duration
 from fedsim.vocabulary.metrics import MetricDefinition, definition
 
-_WINDOW_S = 60.0
 WAITING = "waiting"
 """Status of a run of a sweep that has not been started."""
 
@@ -67,18 +65,14 @@ def progress_text(
 
 @dataclass
 class Pace:
-    """Estimates the time left from the progress of the last minute."""
+    """Estimates the time left from the mean pace so far, which the runs of a sweep, fast and slow, change little."""
 
-    _seen: deque[tuple[float, float]] = field(default_factory=deque)
+    _first: tuple[float, float] | None = None
 
     def left_s(self, share: float) -> float | None:
         """Wall seconds until ``share``, the part done now, becomes 1; None if unknown."""
         now = time.monotonic()
-        if not self._seen or now - self._seen[-1][0] >= 1:
-            self._seen.append((now, share))
-        while len(self._seen) > 2 and now - self._seen[0][0] > _WINDOW_S:
-            self._seen.popleft()
-        began, before = self._seen[0]
+        began, before = self._first = self._first or (now, share)
         if share <= before or now - began < 1:
             return None
         return round((1 - share) * (now - began) / (share - before))

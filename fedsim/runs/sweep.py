@@ -16,6 +16,8 @@ from fedsim.files.locks import is_owned
 SWEEP_FILE = "sweep.json"
 SCENARIO = "scenario.yaml"
 """The resolved scenario of a sweep, with its section ``sweep``."""
+PRECISION = "precision.csv"
+"""Ratios of the variants to the baseline, and the seeds that they needed, if seeds were added to a precision."""
 SWEEP_FORMAT = 2
 """Format of ``sweep.json``; raised when the meaning of an entry changes."""
 

@@ -25,7 +25,7 @@ from fedsim.runs.progress import WAITING
 from fedsim.runs.sweep import SCENARIO, SweepEntry, SweepRecord, damaged, is_sweep, read_sweep
 from fedsim.runs.tables import csv_text
 from fedsim.scenario.comparing import differences, text
-from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.loading import LoadedScenario, load_scenario
 from fedsim.sweeps.plan import PlannedRun
 from fedsim.vocabulary.formatting import format_counted, format_names
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 INDEX = "index"
 _SUMMARY = ("simulated_s", "wall_s", "rounds", "versions_made", "dispatches")
 _SHOWN_DIFFERENCES = 3
+_NO_RESULTS = frozenset({"ignore", "logging", "tags"})
+"""Keys of a scenario that change no result."""
 
 
 class Sweep:
@@ -218,9 +220,13 @@ def _made_by(run: SweepEntry | PlannedRun) -> str:
 
 
 def _require_same(there: Run, planned: PlannedRun) -> None:
+    # Keys that did not exist when the run was made have their present defaults.
+    filled = load_scenario(there.folder.scenario, user_code="describe").resolved()
+    differs = [f"{path}." for path, _, _ in differences(filled, planned.resolved())]
     changes = [
         f"{path} was {json.dumps(before)} and is {json.dumps(now)}"
         for path, before, now in differences(there.scenario, planned.resolved())
+        if path not in _NO_RESULTS and any(each.startswith(f"{path}.") for each in differs)
     ]
     if changes:
         raise UserError(

@@ -22,7 +22,7 @@ from fedsim.analysis.run import load_run
 from fedsim.analysis.steady import throughput
 from fedsim.errors import UserError
 from fedsim.files.durable import write_text
-from fedsim.runs.sweep import is_sweep, read_sweep
+from fedsim.runs.sweep import PRECISION, is_sweep, read_sweep
 from fedsim.runs.tables import csv_text
 from fedsim.scenario.comparing import text
 from fedsim.scenario.loading import LoadedScenario
@@ -31,8 +31,6 @@ from fedsim.sweeps.execution import SweepOutcome, default_sweep_folder, sweep
 from fedsim.sweeps.plan import plan_runs
 from fedsim.units import share_of
 
-PRECISION = "precision.csv"
-"""File in the sweep's folder with the table of the ratios."""
 _TIME_TO, _THROUGHPUT = "time_to:", "throughput"
 
 Floats = npt.NDArray[np.float64]

@@ -44,6 +44,9 @@ def test_rows_say_what_each_run_is(runs: Path) -> None:
 def test_rows_are_sorted_and_chosen(runs: Path) -> None:
     assert names(runs) == ["r9", "r10"]
     assert names(runs, "--sort", "newest") == ["r9", "r10"]
+    table = fedsim.ls(runs, "loss=1e9").set_index("scenario")
+    assert table["times_s"]["many"] == {("loss", 1e9): [0.0] * 4}
+    assert table["tags"]["many"] == ("paper",)
     assert names(runs, "--sort", "time") == ["r10", "r9"]
     assert names(runs, "--tag", "paper") == ["r9"]
     assert names(runs / "r9", "--sort", "method")[:2] == ["fedavg_seed0", "fedavg_seed1"]

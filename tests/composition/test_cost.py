@@ -11,7 +11,9 @@ import pytest
 import fedsim
 from fedsim.composition import cost
 from fedsim.composition.cost import Cost, estimate, of_runs
+from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario_dict
+from tests.composition.test_prospects import TIMELESS
 from tests.composition.worlds import digits, timed
 
 OORT = {"name": "oort", "cohort": 4}
@@ -44,6 +46,11 @@ def test_counts_are_those_of_the_run(changes: dict[str, Any], tmp_path: Path) ->
     close = 0.2 if changes == {"server": {"selection": OORT}} else 0
     assert got == pytest.approx(counts, rel=close)
     assert (expected.share, expected.wall_s) == (1, None)
+
+
+def test_a_run_that_never_ends_has_no_cost(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="the clock stands still"):
+        estimate(load_scenario_dict(TIMELESS, tmp_path))
 
 
 def test_a_target_is_not_met_before_the_limits(tmp_path: Path) -> None:

@@ -32,6 +32,23 @@ def test_the_time_left_is_exact_at_a_constant_pace(monkeypatch: pytest.MonkeyPat
     assert [pace.left_s(share) for share in (0.0, 0.1, 0.2)] == [None, 90.0, 80.0]
 
 
+def test_the_time_left_of_a_sweep_is_steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of 20, 60 and 200 s, some of which end at their target; a window of a minute errs 20-fold."""
+    clock = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    pace, runs = Pace(), [(20, 1.0), (200, 0.4), (60, 0.1), (200, 1.0), (60, 0.4), (20, 0.1)] * 5
+    whole_s, predicted = sum(seconds for seconds, _ in runs), []
+    for number, (seconds, ends_at) in enumerate(runs):
+        for at in range(0, seconds, 2):
+            left_s = pace.left_s((number + ends_at * at / seconds) / len(runs))
+            if clock[0] > 0.2 * whole_s:
+                assert left_s is not None
+                predicted.append((clock[0] + left_s) / whole_s)
+            clock[0] += 2
+    assert min(predicted) > 0.75
+    assert max(predicted) < 1.35
+
+
 def interrupt_after(version: int, error: type[BaseException]) -> Any:
     def on_progress(progress: Any) -> None:
         if progress.version == version:

@@ -10,11 +10,13 @@ import pytest
 
 import fedsim
 from fedsim.errors import UserError
+from fedsim.files.checksums import text_sha256
 from fedsim.files.locks import locked
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.sweep import SweepRecord
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.sweeps import Sweep
+from fedsim.sweeps.execution import sweep
 from fedsim.sweeps.folder import write_index
 from fedsim.sweeps.plan import plan_runs
 from tests.sweeps.worlds import (
@@ -49,6 +51,21 @@ def test_another_scenario_in_the_same_folder_is_refused_by_name(tmp_path: Path) 
     assert "training.local_steps was 2 and is 3" in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path / "sweep" / "lr0.1_seed0"))
     assert len(Sweep(tmp_path / "sweep").record.runs) == 4
+
+
+def test_other_tags_and_new_keys_of_a_scenario_keep_the_runs(tmp_path: Path) -> None:
+    out = tmp_path / "sweep"
+    for run in fedsim.sweep(SMALL, out, jobs=1).runs:
+        # As an earlier version has written it.
+        lines = run.folder.scenario.read_text().splitlines(keepends=True)
+        older = "".join(line for line in lines if "last_batch" not in line)
+        run.folder.scenario.write_text(older)
+        files = run.info["files"] | {"scenario.yaml": text_sha256(older)}
+        run.folder.update_info(files=files)
+    changes = {"tags": ["paper"], "ignore": ["slow-clients"]}
+    assert sweep(load_scenario_dict({**SMALL, **changes}, tmp_path), out, jobs=1).skipped == 4
+    with pytest.raises(UserError, match=r"training\.last_batch was null and is"):
+        fedsim.sweep(SMALL, out, overrides=["training.last_batch=drop"], jobs=1)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+import fedsim
 from fedsim.analysis.comparison.facts import RunFacts
+from fedsim.analysis.comparison.page import page_figures
 from fedsim.analysis.comparison.targets import Target
 from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario_dict
@@ -84,6 +86,13 @@ def test_seeds_are_added_until_the_ratio_is_precise(tmp_path: Path) -> None:
     # A narrower interval goes on with the seeds that are there, and ends with the budget.
     narrow = dataclasses.replace(wide, half_width=1e-6, most=12)
     outcome, table = sweep_to_precision(loaded, out, narrow, jobs=1)
+    again = fedsim.sweep(
+        loaded, out, jobs=1, until_halfwidth=1e-6, metric="time_to:loss=4", max_seeds=12
+    )
+    assert len(again.runs) == 24
+    shown = page_figures(again.compare(targets=["loss=4"]))["precision"]
+    assert [column.values for column in shown.columns[3:]] == [["more than 12"], [12], [0]]
+    assert shown.finding.startswith("0 of 1 ratio to local_steps=2 ")
     assert (outcome.ran, outcome.skipped) == (4, 20)
     assert table["needed"].isna().all()
 

@@ -17,6 +17,7 @@ from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
 from fedsim.analysis.figures.base import Column, Columns, Figure, columns_of, sentence
 from fedsim.analysis.figures.time import PHASE_LABELS, RARE_PHASES
+from fedsim.runs.sweep import PRECISION
 from fedsim.scenario.comparing import by_section
 from fedsim.vocabulary.formatting import (
     ABSENT,
@@ -74,6 +75,15 @@ _PARTICIPATION: Columns = (
     ("age_s", "age of updates", "time"),
     ("tau_avg", "mean delay τ", "number"),
     ("tau_max", "largest τ", "mean"),
+)
+_PRECISION: Columns = (
+    ("setting", "setting", "text"),
+    ("label", "variant", "text"),
+    ("ratio", "ratio to the baseline", "text"),
+    ("interval", "95% interval", "text"),
+    ("needed", "seeds needed", "text"),
+    ("seeds", "seeds run", "count"),
+    ("missed", "missed the target", "count"),
 )
 _PAIRS: Columns = (
     ("setting", "setting", "text"),
@@ -232,6 +242,30 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
         f"Differences with an interval that excludes zero: {clear} of {format_count(len(frame))}.",
         columns_of(shown, _PAIRS if len(comparison.grouping.settings) > 1 else _PAIRS[1:]),
         {"note": f" {_small_sample(comparison)}"},
+    )
+
+
+def precision(comparison: ComparisonTables) -> Figure | None:
+    """The seeds that each variant of a sweep needed; None if seeds were not added to a precision."""
+    files = {facts.path.parent / PRECISION for facts in comparison.facts}
+    if len(files) > 1 or not (file := files.pop()).exists():
+        return None
+    frame = pd.read_csv(file)
+    needed = [
+        f"more than {seeds}" if math.isnan(count) else format_count(int(count))
+        for count, seeds in zip(frame["needed"], frame["seeds"], strict=True)
+    ]
+    ends = zip(frame["low"], frame["high"], strict=True)
+    intervals = [format_interval(low, high, format_ratio) for low, high in ends]
+    ratios = [format_ratio(ratio) for ratio in frame["ratio"]]
+    shown = frame.assign(needed=needed, interval=intervals, ratio=ratios)
+    precise = int(frame["needed"].notna().sum())
+    columns = _PRECISION if frame["setting"].nunique() > 1 else _PRECISION[1:]
+    return Figure(
+        "precision",
+        f"{format_count(precise)} of {format_counted(len(frame), 'ratio')} to {frame['baseline'][0]} became as precise "
+        "as wanted.",
+        columns_of(shown, columns),
     )
 
 

@@ -38,6 +38,7 @@ def page_figures(comparison: ComparisonTables) -> dict[str, Figure]:
             for number, table in enumerate(tables)
         ),
         figures.pairs(comparison),
+        figures.precision(comparison),
         figures.time_spent(comparison),
         figures.durations(comparison),
         figures.work(comparison),

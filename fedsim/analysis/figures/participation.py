@@ -127,7 +127,10 @@ def staleness(run: Run) -> Figure | None:
     versions = statistics.staleness(run.dispatches, run.device_aggregations)["versions"].to_numpy()
     if not len(versions) or versions.min() == versions.max():
         return None
-    finding = f"On average {versions.mean():.2f} versions, at most {format_count(versions.max())}."
+    finding = (
+        f"While a client worked, the server made {format_mean_count(versions.mean())} newer versions on average, "
+        f"and at most {format_count(versions.max())}."
+    )
     columns = histogram(versions, integer_bins(versions), "count", "updates", "versions from")
     return Figure("staleness", finding, columns)
 
@@ -140,9 +143,10 @@ def age(run: Run) -> Figure | None:
         return None
     finding = f"{shares_within(seconds, 'of the updates were aggregated', 'of their dispatch')}."
     if not versions.any():
-        finding += " Every aggregated update came from the newest version."
+        finding += " Every one was trained from the newest version."
     elif versions.min() == versions.max():
-        finding += f" All were {format_count(versions[0])} versions stale."
+        behind = format_counted(versions[0], "version")
+        finding += f" Every one was trained {behind} behind the newest."
     return Figure(
         "age", finding, histogram(seconds, time_bins(float(seconds.max()), 40), "time", "updates")
     )
@@ -158,14 +162,16 @@ def delay(run: Run) -> Figure | None:
         return None
     delays = statistics.delays(run.dispatches, population(run), updates)
     rows = thin(updates)
-    columns = [Column("tau", "absence in server updates", "count", delays.tau[rows])]
-    mean, largest = format_mean_count(delays.tau_avg), format_count(delays.tau_max)
-    finding = f"{mean} server updates on average (tau avg), at most {largest} (tau max)"
+    columns = [Column("tau", "server updates missed", "count", delays.tau[rows])]
+    mean, largest = format_mean_count(delays.tau_avg), format_counted(delays.tau_max, "update")
+    finding = f"The client absent longest had missed {largest} at worst, and {mean} on average"
     if (statistics.participation_counts(run.dispatches, population(run)) == 0).any():
         seen = delays.tau_seen
         columns.append(Column("tau_seen", "among clients that participated", "count", seen[rows]))
         mean, largest = format_mean_count(seen.mean()), format_count(seen.max())
-        finding += f"; among the clients that participated, {mean} on average, at most {largest}"
+        finding += (
+            f"; among those that contributed at all, {largest} at worst, and {mean} on average"
+        )
     if np.array_equal(columns[-1].values, rows + 1):
         return None
     versions = Column("version", "server update", "count", rows + 1)
@@ -183,8 +189,10 @@ def regularity(run: Run) -> Figure | None:
     means = [float(term.mean()) for term in terms]
     return Figure(
         "regularity",
-        f"The participation term is {format_number(means[0])} for single updates "
-        f"and {format_number(means[-1])} over windows of {windows[-1]}.",
+        f"Over {windows[-1]} updates in a row, the weights of the clients were {format_share(means[-1] / means[0])} as "
+        "uneven as in single updates."
+        if means[0]
+        else "All clients had the same weight in every update.",
         (
             Column("window", "window in server updates", "count", windows),
             Column("mean", "mean of the windows", "number", means),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +23,13 @@ from fedsim.analysis.figures.base import (
     thin,
     time_bins,
 )
+from fedsim.analysis.figures.learning import targets
 from fedsim.runs import Run
-from fedsim.runs.critical import CAUSES, waiting_by_cause
+from fedsim.runs.critical import CAUSES, critical_path, waiting_by_cause
 from fedsim.runs.phases import DISPATCH_PARTS, outcome_codes
 from fedsim.vocabulary.formatting import (
     format_bytes,
+    format_command,
     format_count,
     format_counted,
     format_duration,
@@ -62,11 +65,24 @@ _WORK: Columns = (
 )
 
 
-_FASTER = {
-    "upload": "uplinks twice as fast",
-    "compute": "devices twice as fast",
-    "download": "downlinks twice as fast",
-}
+_CHANGES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
+    ("uplinks twice as fast", ("upload",), "devices.network.up", "2x"),
+    ("downlinks twice as fast", ("download",), "devices.network.down", "2x"),
+    ("links twice as fast", ("download", "upload"), "devices.network.rate_factor", "2x"),
+    *(
+        ("devices twice as fast", ("compute",), f"devices.compute.{key}", factor)
+        for key, factor in (
+            *((key, "0.5x") for key in ("step", "median", "mean", "train_factor")),
+            ("flops_per_s", "2x"),
+        )
+    ),
+    ("half the deadline", ("deadline",), "server.schedule.deadline", "0.5x"),
+    ("half the pause between rounds", ("pause",), "server.schedule.pause", "0.5x"),
+    ("aggregation twice as fast", ("aggregation",), "server.aggregation_time", "0.5x"),
+    ("failures detected twice as fast", ("detection",), "server.failure_detection", "0.5x"),
+)
+"""Changes that halve causes of waiting, with the setting and its factor; the first that fits a cause is taken."""
+_MOST_CHANGES, _LEAST_SHARE = 3, 0.01
 _COLORS = {
     "deadline": "late",
     "detection": "dropped",
@@ -79,35 +95,69 @@ _COLORS = {
 
 
 def waiting(run: Run) -> Figure | None:
-    """What the server waited for until its last update, by cause; None without an update."""
+    """What the server waited for until the target, if it was reached earlier, and until the last update, by cause.
+
+    None without an update. ``extra`` has the changes that are predicted to save most.
+    """
     if run.critical is None or not len(run.critical):
         return None
-    seconds = waiting_by_cause(run.critical)
-    whole, causes = float(seconds.sum()), list(seconds.index)
-    shares = [float(share) for share in seconds / whole]
-    longest = str(seconds.idxmax())
+    spent = {"the last server update": waiting_by_cause(run.critical)}
+    if (reached := reached_target(run)) and reached[1] < len(run.aggregations):
+        spent = {reached[0]: waiting_by_cause(critical_path(run, reached[1])), **spent}
+    until, seconds = next(iter(spent.items()))
+    whole = float(seconds.sum())
     finding = (
-        f"Of the {format_duration(whole)} until the last server update, {format_share(max(shares))} went to: "
-        f"{CAUSES[longest]}."
+        f"Of the {format_duration(whole)} until {until}, {format_share(seconds.max() / whole)} went to: "
+        f"{CAUSES[str(seconds.idxmax())]}."
     )
-    likely = sorted(
-        (-seconds[cause] / whole / 2, words) for cause, words in _FASTER.items() if cause in causes
-    )
-    predictions = [
-        f"{words}: about -{format_share(-share)}" for share, words in likely if share <= -0.01
-    ]
-    if predictions:
-        finding += f" Predictions, which fedsim what-if checks: {'; '.join(predictions)}."
+    causes = [cause for cause in CAUSES if any(cause in each.index for each in spent.values())]
+    columns = [Column("cause", "waiting for", "text", [CAUSES[cause] for cause in causes])]
+    bars = []
+    for number, (end, each) in enumerate(spent.items()):
+        every = each.reindex(causes)
+        shares = every / every.sum()
+        after = f"_{number}" if number else ""
+        columns.append(Column(f"seconds{after}", f"until {end}", "time", every.tolist()))
+        columns.append(Column(f"share{after}", "of the time", "share", shares.tolist()))
+        bars.append({"label": f"Simulated time until {end}", "shares": shares.fillna(0).tolist()})
+    parts = [_COLORS.get(cause, cause) for cause in causes]
+    changes = predicted_changes(run, seconds)
     return Figure(
-        "waiting",
-        finding,
-        (
-            Column("cause", "waiting for", "text", [CAUSES[cause] for cause in causes]),
-            Column("seconds", "simulated time", "time", list(seconds)),
-            Column("share", "of the time", "share", shares),
-        ),
-        {"parts": [_COLORS.get(cause, cause) for cause in causes], "shares": shares},
+        "waiting", finding, tuple(columns), {"parts": parts, "bars": bars, "changes": changes}
     )
+
+
+def reached_target(run: Run) -> tuple[str, int] | None:
+    """The first target of the scenario that was reached, in words, and the version that reached it."""
+    for name, value in targets(run).items():
+        time_s = run.time_to(name, value) if name in run.metrics else math.nan
+        if math.isfinite(time_s):
+            version = run.metrics["version"][run.metrics["time_s"] == time_s].iloc[0]
+            goal = run.metric_definition(name).format_target(value)
+            return (goal, int(version)) if version else None
+    return None
+
+
+def predicted_changes(run: Run, seconds: pd.Series[float]) -> list[dict[str, Any]]:
+    """The changes that would save most of the seconds of a critical path, on the same timeline: halves of its causes.
+
+    Returns:
+        For each, the change in words, the ``share`` of the time that it saves, and the command that tries it.
+    """
+    whole, taken = float(seconds.sum()), set[str]()
+    changes: list[dict[str, Any]] = []
+    for words, causes, path, factor in _CHANGES:
+        *above, key = path.split(".")
+        value = section(run, *above).get(key)
+        numbers = value if isinstance(value, list) else [value]
+        if taken & {*causes} or not all(type(each) in (int, float) for each in numbers):
+            continue
+        taken |= {*causes}
+        share = sum(seconds.get(cause, 0.0) for cause in causes) / whole / 2
+        command = format_command("what-if", run.path, "-s", f"{path}={factor}")
+        changes.append({"words": words, "share": share, "command": command})
+    changes = [change for change in changes if change["share"] >= _LEAST_SHARE]
+    return sorted(changes, key=lambda change: -change["share"])[:_MOST_CHANGES]
 
 
 def time_spent(run: Run) -> Figure:

@@ -157,8 +157,8 @@ def test_a_run_to_which_all_contributed_has_no_table_of_reasons(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("rounds", "said"),
     [
-        ([[0, 1]] * 4, "0 on average, at most 0"),
-        ([[0, 1], [0], [0], [1]], "1 on average, at most 2"),
+        ([[0, 1]] * 4, "0 at worst, and 0 on average"),
+        ([[0, 1], [0], [0], [1]], "2 at worst, and 1 on average"),
     ],
 )
 def test_the_finding_on_delays_is_about_the_clients_that_are_drawn(
@@ -176,6 +176,6 @@ def test_the_finding_on_delays_is_about_the_clients_that_are_drawn(
     figure = participation.delay(fedsim.run(scenario, tmp_path / "run"))
     assert figure is not None
     assert figure.finding == (
-        "2.5 server updates on average (tau avg), at most 4 (tau max); among the clients that participated, "
-        f"{said}."
+        "The client absent longest had missed 4 updates at worst, and 2.5 on average; among those that contributed at "
+        f"all, {said}."
     )

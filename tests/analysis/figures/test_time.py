@@ -184,9 +184,38 @@ def test_waiting_is_split_by_cause(tmp_path: Path) -> None:
     spent = (run.critical["to_s"] - run.critical["from_s"])[
         run.critical["cause"] == "compute"
     ].sum()
-    faster = format_share(spent / sum(shown["seconds"]) / 2)
-    assert f"devices twice as fast: about -{faster}" in figure.finding
-    assert "What the server waited for" in render(run)
+    (change,) = [each for each in figure.extra["changes"] if each["words"].startswith("devices")]
+    assert change["share"] == pytest.approx(spent / sum(shown["seconds"]) / 2)
+    assert f"devices twice as fast: about −{format_share(change['share'])}" in render(run)
+
+
+def test_waiting_until_the_target_of_a_run_that_goes_on(tmp_path: Path) -> None:
+    """Rounds of 1 + 3 + 1 s; the distance halves per round, and the run makes twice as many as the target needs."""
+    run = fedsim.run(
+        {
+            "name": "goes-on",
+            "task": {"name": "quadratic", "centers": [1.0, 2.0, 3.0]},
+            "training": {"local_steps": 1, "dtype": "float64", "device": "cpu"},
+            "devices": {
+                "compute": {"name": "values", "step": [1.0, 3.0, 0.5]},
+                "network": {"name": "static", "latency": "0s", "down": "64bps", "up": "64bps"},
+            },
+            "stop": {"rounds": 20},
+            "evaluation": {"every_rounds": 1},
+        },
+        tmp_path / "run",
+    )
+    distances = run.metrics["distance"]
+    run.scenario["stop"]["target"] = {"distance": float(distances.iloc[10])}
+    figure = time.waiting(run)
+    assert figure is not None
+    shown = {column.key: list(column.values) for column in figure.columns}
+    assert sum(shown["seconds"]) == run.time_to("distance", distances.iloc[10])
+    assert sum(shown["seconds_1"]) == run.aggregations["time_s"].iloc[-1] == 100
+    assert shown["share"] == shown["share_1"] == [0.2, 0.6, 0.2]
+    assert [bar["label"].startswith("Simulated time until") for bar in figure.extra["bars"]] == [
+        True
+    ] * 2
 
 
 def test_pauses_are_neither_work_nor_offline_time(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``fedsim what-if`` against cases on paper and the predictions of the critical path."""
+"""A run again with a change, against cases on paper and the predictions of the critical path."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fedsim
-from fedsim.analysis.figures.time import waiting
+from fedsim.analysis.figures.time import predicted_changes
 from fedsim.runs.critical import waiting_by_cause
 from tests.cli.invoking import assert_refused, invoke
 
@@ -54,9 +54,18 @@ def test_predictions_hold(before: Path, cause: str, change: str, seconds: float)
     assert predicted == pytest.approx(seconds)
     # The order of arrival does not matter to the mean.
     assert figures["final loss"]["after"] == pytest.approx(figures["final loss"]["before"])
-    figure = waiting(run)
-    assert figure is not None
-    assert "devices twice as fast: about -37.5%" in figure.finding
+    commands = {each["command"]: each["share"] for each in predicted_changes(run, spent)}
+    assert commands[f"fedsim what-if {before} -s {change}"] == pytest.approx(1 - seconds / 40)
+
+
+def test_without_a_change_the_predictions_are_shown(before: Path) -> None:
+    result = invoke("what-if", before)
+    assert result.exit_code == 0, result.output
+    assert "75.0% went to: local steps" in result.output
+    assert "devices twice as fast: about −37.5%" in result.output
+    assert f"fedsim what-if {before} -s devices.compute.step=0.5x" in result.output
+    shown = fedsim.what_if(before, {"devices.compute.step": "0.5x"}).set_index("figure")
+    assert shown.loc["simulated time", ["before", "after"]].tolist() == [40, pytest.approx(25)]
 
 
 def test_without_the_slowest_clients(before: Path, tmp_path: Path) -> None:

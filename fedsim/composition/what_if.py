@@ -1,0 +1,127 @@
+"""A run again with a change, beside the original: the random numbers are the same."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedsim.composition.execution import OnProgress, execute
+from fedsim.errors import UserError
+from fedsim.runs.run import Run
+from fedsim.scenario.loading import load_scenario
+from fedsim.scenario.overrides import Override
+from fedsim.units import share_of
+from fedsim.vocabulary.formatting import Kind
+
+_FACTOR = re.compile(r"(\d+(?:\.\d+)?)x")
+
+
+def what_if(
+    before: Run,
+    overrides: Iterable[Override] = (),
+    without: str | None = None,
+    output: Path | None = None,
+    on_progress: OnProgress | None = None,
+) -> tuple[Run, pd.DataFrame]:
+    """Run a complete run again with a change.
+
+    Args:
+        before: the run.
+        overrides: changes; a value such as ``2x`` is a factor on the present one.
+        without: clients that are kept out: ``slowest:5%`` by seconds per local step, or numbers, ``3,17``.
+        output: folder of the new run; that of the run with ``-what-if`` if None.
+        on_progress: as for :func:`~fedsim.composition.execution.execute`.
+
+    Returns:
+        The new run, and a table of the main figures: ``figure``, ``kind`` (how it is written), ``before`` and
+        ``after``.
+
+    Raises:
+        UserError: the change cannot be made.
+    """
+    changes = [_scaled(before, override) for override in overrides]
+    if without is not None:
+        kept_out = _clients(before, without)
+        changes.append(Override("devices.exclude", kept_out, "--without-clients"))
+    loaded = load_scenario(before.folder.scenario, overrides=changes)
+    after = execute(
+        loaded,
+        output or default_folder(before),
+        overwrite=True,
+        timing_only=bool(before.info.get("timing_only")),
+        on_progress=on_progress,
+    )
+    targets = before.scenario["stop"].get("target", {})
+    pairs = zip(_figures(before, targets), _figures(after, targets), strict=True)
+    rows = [(*old, new) for old, (_, _, new) in pairs]
+    return after, pd.DataFrame(rows, columns=["figure", "kind", "before", "after"])
+
+
+def default_folder(before: Run) -> Path:
+    """The default folder of the new run."""
+    return before.path.with_name(f"{before.path.name}-what-if")
+
+
+def _scaled(run: Run, override: Override) -> Override:
+    """An override whose factor is applied to the run's value."""
+    factor = _FACTOR.fullmatch(str(override.value))
+    if factor is None:
+        return override
+    value: Any = run.scenario
+    for key in override.path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    numbers = value if isinstance(value, list) else [value]
+    if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in numbers):
+        raise UserError(
+            f"{override.path} is {value!r}, not a number to multiply",
+            where=override.where,
+            hint=f"give its new value: -s {override.path}=...; the rates of a trace are scaled by "
+            "devices.network.rate_factor=2x, its speeds by devices.compute.train_factor=0.5x",
+        )
+    scaled = [each * float(factor[1]) for each in numbers]
+    return replace(override, value=scaled if isinstance(value, list) else scaled[0])
+
+
+def _clients(run: Run, which: str) -> list[int]:
+    """The clients that ``--without-clients`` names."""
+    kind, _, rest = which.partition(":")
+    if kind == "slowest" and (share := share_of(rest)) != "":
+        order = run.clients["step_s"].to_numpy().argsort(kind="stable")[::-1]
+        return sorted(order[: math.ceil(float(share) * len(order))].tolist())
+    if re.fullmatch(r"\d+(,\d+)*", which):
+        return sorted(map(int, which.split(",")))
+    raise UserError(
+        "names no clients",
+        where=f"--without-clients {which}",
+        hint="write slowest:5%, or numbers of clients: 3,17",
+    )
+
+
+def _figures(run: Run, targets: dict[str, float]) -> Iterator[tuple[str, Kind, float]]:
+    """Label, kind and value of each main figure; NaN for a target not reached."""
+    for name, target in targets.items():
+        label = f"time to {run.metric_definition(name).format_target(target)}"
+        yield label, "time", run.time_to(name, target)
+    yield "simulated time", "time", run.simulated_s
+    yield "server updates", "count", len(run.aggregations)
+    yield "dispatches", "count", len(run.dispatches)
+    aggregated = run.dispatches["aggregated_version"].notna()
+    yield "of them aggregated", "share", float(aggregated.mean())
+    for label, names, kind in _SUMS:
+        yield label, kind, float(run.dispatches[names].to_numpy().sum())
+    for name in run.metrics.columns[3:]:
+        metric = run.metric_definition(name)
+        yield f"final {metric.label}", metric.unit, float(run.metrics[name].iloc[-1])
+
+
+_SUMS: tuple[tuple[str, list[str], Kind], ...] = (
+    ("data moved", ["bytes_down", "bytes_up"], "bytes"),
+    ("client compute", ["compute_s"], "time"),
+    ("energy of the devices", ["energy_j"], "energy"),
+)
