@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart install test lint cuda chaos validation papers papers-long format docs wheel clean
+.PHONY: help quickstart install test lint cuda chaos validation papers papers-long board format docs wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -61,6 +61,9 @@ papers: $(VENV)/.installed ## small sweeps of the five papers, and the tables fr
 
 papers-long: $(VENV)/.installed ## their CNN and Fashion-MNIST runs, hours on a CPU; resumable
 	$(BIN)/python -m benchmarks.papers run --long
+
+board: $(VENV)/.installed ## every method on every scenario of the board, three hours; resumable
+	$(BIN)/python -m benchmarks.board
 
 validation: $(VENV)/.installed-test ## compare with kernel TCP and real processes; hours, resumable
 	$(BIN)/python -m benchmarks.validation.tcp_oracle measure

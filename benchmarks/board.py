@@ -1,0 +1,69 @@
+"""Runs the whole board, and writes what comes with fedsim: the rows of all runs, the page and the map.
+
+python -m benchmarks.board          # three hours on two idle cores; repeat the command after an interruption
+python -m benchmarks.board --write  # only write the page and the map again, from the rows that come with fedsim
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pandas as pd
+
+from fedsim.board.page import draw, markdown, reversal
+from fedsim.board.results import SHIPPED, table
+from fedsim.board.running import run_board
+from fedsim.board.suite import suite
+from fedsim.sweeps.local import prepare
+
+PAGE = Path("docs/board.md")
+MARK = "<!-- Below this line, written by benchmarks/board.py. -->\n"
+
+
+def written(rows: pd.DataFrame) -> str:
+    """What the page says below its mark, of the scenarios that have rows."""
+    whole = suite()
+    measured = [q for name, q in whole.scenarios.items() if (rows["scenario"] == name).any()]
+    if not measured:
+        return ""
+    tables = [table(rows, question) for question in measured]
+    draw(tables, Path("docs/images/board.svg"))
+    lines = [
+        "## Hours against server updates",
+        "",
+        "Kendall's rank correlation between the entries' times to the target and their numbers of server updates "
+        "to it; 1 if both rank them alike:",
+        "",
+        "| scenario | tau |",
+        "|---|---:|",
+        *(f"| {name} | {tau} |" for name, tau in reversal(tables)),
+        "",
+    ]
+    return "\n".join(lines) + "\n" + markdown(tables, whole)
+
+
+def main() -> None:
+    """Run, and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="run nothing")
+    parser.add_argument("--folder", type=Path, default=Path("runs/board"))
+    arguments = parser.parse_args()
+    if not arguments.write:
+        prepare()
+        rows = run_board(suite(), arguments.folder, on_progress=_report).frame()
+        narrow = rows.select_dtypes("float64").columns
+        rows.astype(dict.fromkeys(narrow, "float32")).to_parquet(
+            SHIPPED, index=False, compression="zstd"
+        )
+    before, _, _ = PAGE.read_text(encoding="utf-8").partition(MARK)
+    PAGE.write_text(before + MARK + "\n" + written(pd.read_parquet(SHIPPED)), encoding="utf-8")
+
+
+def _report(scenario: str, done: int, runs: int) -> None:
+    if done % 20 == 0:
+        print(f"{scenario}: {done} of {runs} runs", flush=True)
+
+
+if __name__ == "__main__":
+    main()

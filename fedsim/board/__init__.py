@@ -1,0 +1,1 @@
+"""The board: which method reaches a target first, on which devices."""

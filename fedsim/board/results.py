@@ -1,0 +1,177 @@
+"""What the rows of a board say: ratios to FedAvg, rankings, and why the fastest entry is the fastest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.stats import kendalltau
+
+from fedsim.analysis.precision import students_half_width
+from fedsim.board.running import FIGURES
+from fedsim.board.suite import BASELINE, MEASURED, Question, Suite
+
+SHIPPED = Path(__file__).with_name("board_1.parquet")
+"""The rows of the suite's own entries, which come with fedsim."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A ratio of paired times with its 95% interval (Student's t on the logarithms, over seeds)."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: pd.Series[float], baseline: pd.Series[float]) -> Ratio:
+        """The ratio of the geometric means over the seeds (the index) of both."""
+        ratios = (values / baseline).dropna()
+        logs = np.log(ratios.to_numpy())
+        width = students_half_width(logs) if len(logs) > 1 else math.inf
+        mean = float(logs.mean())
+        return cls(math.exp(mean), math.exp(mean - width), math.exp(mean + width))
+
+
+@dataclass(frozen=True)
+class Standing:
+    """An entry in one scenario.
+
+    Attributes:
+        entry: its name.
+        reached, runs: how many of its runs reached the target, of how many.
+        time_s: geometric mean of the times to the target; a run that missed it counts with the horizon.
+        ratio: of these times to those of FedAvg; None if fewer than half of the runs reached the target.
+        not_worse: whether its interval of the ratio to the fastest entry includes 1, or it is the fastest.
+        medians: medians over the runs of the other figures of a row, by name; of costs to the target over the runs
+            that reached it.
+        disturbed: by disturbance, the ratio of the times with it to those without it; NaN if most runs miss the target.
+    """
+
+    entry: str
+    reached: int
+    runs: int
+    time_s: float
+    ratio: Ratio | None
+    not_worse: bool
+    medians: dict[str, float]
+    disturbed: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The standings in one scenario, the fastest first.
+
+    Attributes:
+        question: the scenario.
+        standings: of the entries that work there.
+        refused: those that do not, with the reason.
+        tau: Kendall's rank correlation between times and numbers of server updates to the target, over the entries all
+            of whose runs reached it; NaN for fewer than three.
+    """
+
+    question: Question
+    standings: Sequence[Standing]
+    refused: dict[str, str]
+    tau: float
+
+    @property
+    def fastest(self) -> Standing:
+        """The entry with the least time."""
+        return self.standings[0]
+
+    def of(self, entry: str) -> Standing:
+        """The standing of an entry."""
+        return next(standing for standing in self.standings if standing.entry == entry)
+
+
+def table(rows: pd.DataFrame, question: Question) -> Table:
+    """The standings of all entries in a scenario.
+
+    Args:
+        rows: the board's runs, a row each.
+        question: the scenario.
+    """
+    here = rows[rows["scenario"] == question.name]
+    failed = here[here["error"] != ""]
+    refused = {str(row.entry): str(row.error) for row in failed.itertuples()}
+    measured = here[(here["kind"] == MEASURED) & ~here["entry"].isin(refused)]
+    times = {
+        str(entry): _times(runs, question) for entry, runs in measured.groupby("entry", sort=False)
+    }
+    order = sorted(times, key=lambda entry: float(np.log(times[entry]).mean()))
+    standings = [
+        _standing(entry, here[here["entry"] == entry], question, times, order[0]) for entry in order
+    ]
+    sure = [standing for standing in standings if standing.reached == standing.runs]
+    by_time = [standing.time_s for standing in sure]
+    by_versions = [standing.medians["versions"] for standing in sure]
+    tau = float(kendalltau(by_time, by_versions).statistic) if len(sure) > 2 else math.nan
+    return Table(question, standings, refused, tau)
+
+
+def _times(runs: pd.DataFrame, question: Question) -> pd.Series[float]:
+    """Times by seed."""
+    return runs.set_index("seed")["time_s"].fillna(question.horizon_s)
+
+
+def _standing(
+    entry: str,
+    rows: pd.DataFrame,
+    question: Question,
+    times: dict[str, pd.Series[float]],
+    fastest: str,
+) -> Standing:
+    runs = rows[rows["kind"] == MEASURED]
+    reached = int(runs["time_s"].notna().sum())
+    time_s = math.exp(np.log(times[entry]).mean())
+    to_fastest = Ratio.of(times[entry], times[fastest])
+    names = [*FIGURES, "setting"]
+    enough = 2 * reached >= len(runs)
+    disturbed = dict.fromkeys(question.disturbances, math.nan)
+    for name in disturbed:
+        changed = rows[rows["kind"] == name]
+        if 2 * changed["time_s"].notna().sum() >= len(changed) > 0:
+            disturbed[name] = Ratio.of(_times(changed, question), times[entry]).value
+    return Standing(
+        entry,
+        reached,
+        len(runs),
+        time_s,
+        Ratio.of(times[entry], times[BASELINE]) if enough else None,
+        enough and (entry == fastest or to_fastest.low <= 1),
+        {name: float(runs[name].median()) for name in names},
+        disturbed,
+    )
+
+
+def why(table: Table) -> str:
+    """Why the fastest entry is faster than FedAvg, or why none is, in numbers of the table."""
+    first, base = table.fastest, table.of(BASELINE)
+    if first.entry == BASELINE:
+        rivals = [
+            f"; {standing.entry} comes next and takes {standing.ratio.value:.2f} times as long"
+            for standing in table.standings[1:2]
+            if standing.ratio is not None
+        ]
+        return f"Nothing beats FedAvg here{''.join(rivals)}."
+    needed = first.medians["updates"] / base.medians["updates"]
+    rate = first.medians["updates_per_h"] / base.medians["updates_per_h"]
+    parts = [
+        f"{first.entry} is the fastest. It needs {needed:.2f} times as many client updates as FedAvg, and gets "
+        f"{rate:.2f} times as many per hour",
+        f"an update is {first.medians['staleness']:.1f} versions old on average",
+        f"and {first.medians['lost']:.0%} of the local steps are lost (FedAvg: {base.medians['lost']:.0%})",
+    ]
+    return "; ".join(parts[:2]) + f" {parts[2]}."
+
+
+def shipped(suite: Suite) -> pd.DataFrame:
+    """The rows that come with fedsim of those scenarios of a suite that have not changed since."""
+    rows = pd.read_parquet(SHIPPED)
+    digests = {name: question.digest() for name, question in suite.scenarios.items()}
+    return rows[rows["scenario"].map(digests) == rows["digest"]]

@@ -1,0 +1,266 @@
+"""Runs the board: tunes every entry, measures the best of its settings, and keeps one row per run.
+
+The rows are the only thing that stays: run folders are removed once they are read. An interrupted board continues with
+the rows it has.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from fedsim.analysis.comparison.facts import RunFacts, read_facts
+from fedsim.analysis.comparison.targets import Target, reaching
+from fedsim.analysis.run import Run, load_run
+from fedsim.board.suite import Cell, Entry, Question, Suite
+from fedsim.errors import UserError
+from fedsim.files.durable import replacing
+from fedsim.processes.cluster import usable_cores
+from fedsim.processes.stopping import Grace, grace
+from fedsim.sweeps.local import Shares, run_on_pool
+from fedsim.sweeps.task import Result, Task
+
+ROWS = "runs.parquet"
+OnProgress = Callable[[str, int, int], None]
+"""Receives the scenario, and how many of its runs are done, of how many."""
+_SAVE_EVERY = 20
+
+
+class Rows:
+    """The rows of a board's runs, in a file of its folder; one per :class:`~fedsim.board.suite.Cell`.
+
+    Rows of runs that failed, and of scenarios or code that have changed since, are left out.
+    """
+
+    def __init__(self, file: Path, suite: Suite) -> None:
+        self._file = file
+        self._rows: dict[Cell, dict[str, Any]] = {}
+        for row in pd.read_parquet(file).to_dict("records") if file.exists() else ():
+            question = suite.scenarios.get(row["scenario"])
+            entry = suite.entries.get(row["entry"])
+            if row["error"] or (question is not None and row["digest"] != question.digest()):
+                continue
+            if question is None or entry is None or row["code"] == suite.code(question, entry):
+                self.add({str(key): value for key, value in row.items()})
+
+    def __contains__(self, cell: Cell) -> bool:
+        return cell in self._rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Add the row of a run, or replace it."""
+        self._rows[Cell(*(row[name] for name in Cell._fields))] = row
+
+    def of(self, cells: Iterable[Cell]) -> pd.DataFrame:
+        """The rows of these runs, in this order."""
+        return pd.DataFrame([self._rows[cell] for cell in cells])
+
+    def frame(self) -> pd.DataFrame:
+        """All rows."""
+        return pd.DataFrame([self._rows[cell] for cell in sorted(self._rows)])
+
+    def save(self) -> None:
+        """Write the file."""
+        with replacing(self._file) as path:
+            self.frame().to_parquet(path, index=False, compression="zstd")
+
+
+def run_board(
+    suite: Suite,
+    folder: Path,
+    *,
+    jobs: int | None = None,
+    on_progress: OnProgress = lambda *_: None,
+) -> Rows:
+    """Perform every run of a suite that has no row in the folder yet.
+
+    Args:
+        suite: the scenarios and entries.
+        folder: keeps the rows.
+        jobs: runs at a time; the number of cores if None.
+        on_progress: called after every run.
+
+    Raises:
+        UserError: the folder cannot be used.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = Rows(folder / ROWS, suite)
+    period = Grace(raises=False)
+    with tempfile.TemporaryDirectory(dir=folder) as name, grace(period):
+        pool = _Pool(suite, rows, Path(name), jobs or usable_cores(), period)
+        for question in suite.scenarios.values():
+            entries = suite.fitting(question)
+            tuning = [cell for entry in entries for cell in suite.tuning(question, entry)]
+            runs = len(tuning) + sum(
+                len(list(suite.measuring(question, entry, 0))) for entry in entries
+            )
+            done = 0
+            for done in pool.perform(tuning):
+                on_progress(question.name, done, runs)
+            measuring = [
+                cell
+                for entry in entries
+                for cell in suite.measuring(
+                    question, entry, chosen_setting(suite, rows, question, entry)
+                )
+            ]
+            for more in pool.perform(measuring):
+                on_progress(question.name, done + more, runs)
+    return rows
+
+
+def chosen_setting(suite: Suite, rows: Rows, question: Question, entry: Entry) -> int:
+    """The setting with which an entry is measured: the first to the target on the tuning seeds.
+
+    A run that misses the target counts with twice the horizon; among settings that always miss it, the one whose best
+    value is closest to the target wins.
+    """
+    tuned = rows.of(suite.tuning(question, entry))
+    cost = tuned["time_s"].fillna(2 * question.horizon_s) + tuned["missed_by"].clip(lower=0).fillna(
+        math.inf
+    )
+    costs = cost.groupby(tuned["setting"]).mean()
+    return int(costs.index[int(costs.argmin())])
+
+
+class _Pool:
+    """Performs runs on processes, and keeps their rows."""
+
+    def __init__(self, suite: Suite, rows: Rows, folder: Path, jobs: int, period: Grace) -> None:
+        self._suite, self._rows, self._folder = suite, rows, folder
+        self._jobs, self._period = jobs, period
+
+    def perform(self, cells: Sequence[Cell]) -> Iterator[int]:
+        """Perform those without a row; yields the number of runs that are done."""
+        done = sum(cell in self._rows for cell in cells)
+        tasks: dict[int, Cell] = {}
+        planned: list[Task] = []
+        for cell in cells:
+            if cell in self._rows:
+                continue
+            try:
+                loaded = self._suite.loaded(cell)
+            except UserError as error:
+                self._add(cell, error=str(error))
+                done += 1
+                continue
+            tasks[len(planned)] = cell
+            path = self._folder / str(len(planned))
+            source = replace(loaded.source, data=loaded.resolved())
+            planned.append(Task(len(planned), "-".join(map(str, cell)), str(path), source))
+        yield done
+        try:
+            for result in self._results(planned):
+                done += 1
+                cell, path = tasks[result.task.number], Path(result.task.folder)
+                if result.error is None:
+                    question = self._suite.scenarios[cell.scenario]
+                    self._add(cell, **measure(load_run(path), question))
+                else:
+                    self._add(cell, error=result.error)
+                shutil.rmtree(path, ignore_errors=True)
+                yield done
+        finally:
+            self._rows.save()
+
+    def _results(self, tasks: Sequence[Task]) -> Iterator[Result]:
+        if not tasks:
+            return
+        shares = Shares(len(tasks))
+        results = run_on_pool(tasks, self._jobs, shares, self._folder, self._period)
+        try:
+            for result in results:
+                if result is not None:
+                    yield result
+                self._period.stop_if_requested()
+        finally:
+            # Otherwise the processes would go on after an interruption.
+            cast(Generator[Any], results).close()
+
+    def _add(self, cell: Cell, **values: Any) -> None:
+        question = self._suite.scenarios[cell.scenario]
+        row = {
+            **cell._asdict(),
+            "digest": question.digest(),
+            "code": self._suite.code(question, self._suite.entries[cell.entry]),
+            "error": "",
+            **dict.fromkeys(FIGURES, math.nan),
+        }
+        self._rows.add({**row, **values})
+        if len(self._rows) % _SAVE_EVERY == 0:
+            self._rows.save()
+
+
+FIGURES: Mapping[str, str] = {
+    "time_s": "simulated seconds to the target; NaN if it was missed",
+    "versions": "server updates to the target",
+    "updates": "client updates in the model at the target",
+    "bytes": "data moved until the target",
+    "energy_j": "energy of the work dispatched and ended until the target",
+    "missed_by": "distance of the best value of the metric from the target; negative if better",
+    "at_time_budget": "the metric after the budget of time",
+    "at_byte_budget": "the metric after the budget of bytes",
+    "worst_tenth": "mean accuracy of the tenth of the clients with the lowest, at the end",
+    "contributed": "share of the clients that gave an update",
+    "updates_per_h": "client updates per simulated hour that entered the model",
+    "staleness": "mean staleness of these updates, in versions",
+    "lost": "share of the local steps that never entered the model",
+    "per_version": "client updates per server update",
+    "simulated_s": "simulated seconds of the whole run",
+    "wall_s": "wall seconds of the run",
+}
+"""Columns of the rows besides those of a cell, ``digest`` and ``error``."""
+
+
+def measure(run: Run, question: Question) -> dict[str, float]:
+    """The :data:`FIGURES` of a run."""
+    facts = read_facts(run, {})
+    metric, value = question.target
+    costs = reaching(facts, Target(metric, value))
+    sign = 1 if facts.definition(metric).higher_is_better else -1
+    worst = facts.progress.get("client_accuracy_worst", pd.Series([math.nan])).dropna()
+    figures = facts.figures
+    return {
+        "time_s": costs["time_s"],
+        "versions": costs["version"],
+        "updates": costs["client_updates"],
+        "bytes": costs["bytes"],
+        "energy_j": _energy_j(run, costs["time_s"]),
+        "missed_by": sign * (value - facts.best(metric)),
+        "at_time_budget": _after(facts, metric, "time_s", question.budget_s),
+        "at_byte_budget": _after(facts, metric, "bytes", question.budget_bytes),
+        "worst_tenth": float(worst.iloc[-1]) if len(worst) else math.nan,
+        "contributed": figures["contributed"],
+        "updates_per_h": figures["client_updates_per_h"],
+        "staleness": figures["staleness_mean"],
+        "lost": figures["lost_steps"],
+        "per_version": figures["per_update"],
+        "simulated_s": figures["simulated_s"],
+        "wall_s": figures["wall_s"],
+    }
+
+
+def _energy_j(run: Run, time_s: float) -> float:
+    if math.isnan(time_s):
+        return math.nan
+    dispatches = run.dispatches
+    return float(dispatches.loc[dispatches["ended_s"] <= time_s, "energy_j"].sum())
+
+
+def _after(facts: RunFacts, metric: str, cost: str, budget: float) -> float:
+    """The metric at the last evaluation within a budget; NaN if the run ended before the budget was used up."""
+    progress = facts.progress.loc[facts.progress[metric].notna()]
+    spent = progress[cost].to_numpy()
+    if spent[-1] < budget:
+        return math.nan
+    return float(progress[metric].to_numpy()[np.searchsorted(spent, budget, side="right") - 1])

@@ -1,0 +1,220 @@
+"""The suite of the board: its scenarios, its entries, and the runs by which an entry is tuned and measured.
+
+Every entry has the same budget in every scenario it fits: five settings on each tuning seed, a cross through the
+scenario's learning rate and the middle value of the entry's knob; then the best of them on fresh seeds, on which
+nothing was chosen, and once more with each disturbance of the scenario.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedsim.bundled import located
+from fedsim.errors import UserError
+from fedsim.scenario.loading import LoadedScenario, load_scenario
+from fedsim.scenario.overrides import Override
+from fedsim.scenario.source import parse_yaml
+from fedsim.units import parse_duration_s, parse_size_bytes
+
+BASELINE = "FedAvg"
+SETTINGS = 5
+"""Settings among which each entry is tuned."""
+MEASURED = "measured"
+_LR = "training.optimizer.lr"
+_WHERE = "the board"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method (with its schedule or selection) that takes part.
+
+    Attributes:
+        name: its name on the board.
+        groups: it fits the scenarios that name one of these groups.
+        values: what it sets in a scenario, by dotted path.
+        knob: path of the key that is tuned besides the learning rate.
+        choices: its three values; the middle one is the default.
+    """
+
+    name: str
+    groups: tuple[str, ...]
+    values: Mapping[str, Any]
+    knob: str
+    choices: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A scenario of the suite.
+
+    Attributes:
+        name: its name.
+        file: the scenario file.
+        groups: groups of entries that fit it.
+        budget_s, budget_bytes: the budgets after which the quality is compared.
+        disturbances: by name, what each changes in the scenario.
+    """
+
+    name: str
+    file: Path
+    groups: tuple[str, ...]
+    budget_s: float
+    budget_bytes: float
+    disturbances: Mapping[str, Mapping[str, Any]]
+
+    @functools.cached_property
+    def loaded(self) -> LoadedScenario:
+        """The scenario, with its baseline FedAvg."""
+        return load_scenario(self.file)
+
+    @property
+    def text(self) -> str:
+        """The question in words: the first line of the file."""
+        return self.file.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+
+    @property
+    def target(self) -> tuple[str, float]:
+        """Metric and value of the target."""
+        return next(iter(self.loaded.scenario.stop.target.items()))
+
+    @property
+    def horizon_s(self) -> float:
+        """Simulated time after which a run ends, whether it has reached the target or not."""
+        time_s = self.loaded.scenario.stop.simulated_time
+        assert time_s is not None
+        return time_s
+
+    def digest(self) -> str:
+        """Hash of the files that define the scenario."""
+        files = [self.file, *sorted(self.file.with_suffix("").glob("*"))]
+        return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
+class Cell(NamedTuple):
+    """One run of the board.
+
+    Attributes:
+        scenario, entry: names.
+        kind: ``tuning``, :data:`MEASURED`, or the name of a disturbance.
+        setting: number of the setting, 0 to 4.
+        seed: the seed.
+    """
+
+    scenario: str
+    entry: str
+    kind: str
+    setting: int
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class Suite:
+    """A version of the board."""
+
+    version: str
+    lr_factors: Sequence[float]
+    tuning_seeds: Sequence[int]
+    seeds: Sequence[int]
+    entries: Mapping[str, Entry]
+    scenarios: Mapping[str, Question]
+
+    def fitting(self, question: Question) -> list[Entry]:
+        """The entries that fit a scenario, in the order of the suite."""
+        groups = set(question.groups)
+        return [entry for entry in self.entries.values() if groups.intersection(entry.groups)]
+
+    def values(self, cell: Cell) -> dict[str, Any]:
+        """What a run sets in its scenario, by dotted path."""
+        entry, question = self.entries[cell.entry], self.scenarios[cell.scenario]
+        optimizer = question.loaded.source.data["training"]["optimizer"]
+        rate = entry.values.get("training.optimizer", optimizer)["lr"]
+        middle = len(self.lr_factors) // 2
+        rates = [(factor, entry.choices[1]) for factor in self.lr_factors]
+        others = [(self.lr_factors[middle], entry.choices[at]) for at in (0, 2)]
+        factor, choice = [*rates, *others][cell.setting]
+        to_horizon: dict[str, Any] = {} if cell.kind == "tuning" else {"stop.target": {}}
+        return {
+            **entry.values,
+            _LR: rate * factor,
+            entry.knob: choice,
+            **to_horizon,
+            **question.disturbances.get(cell.kind, {}),
+            "seed": cell.seed,
+        }
+
+    def loaded(self, cell: Cell) -> LoadedScenario:
+        """The scenario of a run.
+
+        Raises:
+            UserError: the entry does not work in this scenario.
+        """
+        overrides = [Override(path, value, _WHERE) for path, value in self.values(cell).items()]
+        return self.scenarios[cell.scenario].loaded.changed(overrides)
+
+    @functools.cache  # noqa: B019 (a suite lives as long as the program)
+    def _code(self, scenario: str, entry: str) -> str:
+        chosen = self.entries[entry]
+        try:
+            code = self.loaded(Cell(scenario, entry, "tuning", 0, 0)).user_code()
+        except UserError:
+            code = {}
+        text = repr(
+            (sorted(chosen.values.items()), chosen.knob, chosen.choices, sorted(code.items()))
+        )
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def code(self, question: Question, entry: Entry) -> str:
+        """Hash of what an entry sets, and of the user's files that it names."""
+        return self._code(question.name, entry.name)
+
+    def tuning(self, question: Question, entry: Entry) -> Iterator[Cell]:
+        """The runs by which an entry is tuned."""
+        for setting in range(SETTINGS):
+            for seed in self.tuning_seeds:
+                yield Cell(question.name, entry.name, "tuning", setting, seed)
+
+    def measuring(self, question: Question, entry: Entry, setting: int) -> Iterator[Cell]:
+        """The runs by which a tuned entry is measured."""
+        for kind in (MEASURED, *question.disturbances):
+            for seed in self.seeds:
+                yield Cell(question.name, entry.name, kind, setting, seed)
+
+    def limited(self, scenarios: Sequence[str], entries: Mapping[str, Entry], seeds: int) -> Suite:
+        """The suite with some of its scenarios, other entries and fewer seeds."""
+        chosen = {name: self.scenarios[name] for name in scenarios or self.scenarios}
+        return replace(self, scenarios=chosen, entries=entries, seeds=self.seeds[:seeds])
+
+
+@functools.cache
+def suite() -> Suite:
+    """The present version of the board."""
+    file = Path(__file__).with_name("board_1.yaml")
+    document = parse_yaml(file.read_text(encoding="utf-8"), file.name).data
+    entries = {}
+    for name, row in document["entries"].items():
+        ((knob, choices),) = row["knob"].items()
+        entries[name] = Entry(name, tuple(row["groups"]), row["set"], knob, tuple(choices))
+    scenarios = {
+        name: Question(
+            name,
+            located("scenarios") / "board" / f"{name}.yaml",
+            tuple(row["groups"]),
+            parse_duration_s(row["budget_time"]),
+            parse_size_bytes(row["budget_bytes"]),
+            row.get("disturbances", {}),
+        )
+        for name, row in document["scenarios"].items()
+    }
+    return Suite(
+        document["version"],
+        document["lr_factors"],
+        document["tuning_seeds"],
+        document["seeds"],
+        entries,
+        scenarios,
+    )

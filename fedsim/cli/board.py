@@ -1,0 +1,150 @@
+"""``fedsim board``: which method is fastest, on which devices, and where a method of the user stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedsim.cli import Suggesting
+from fedsim.cli.options import completing, json_option, output_option, print_json, user_code_option
+from fedsim.cli.progress import advancing
+from fedsim.errors import UserError, nearest_or_all
+
+_QUICK = ("silos", "phones_day", "slow_uplinks")
+"""The scenarios of ``--quick``."""
+
+
+@click.group(cls=Suggesting)
+def command() -> None:
+    """Compare methods on twelve frozen scenarios, by the time to a target."""
+
+
+def _names() -> list[str]:
+    from fedsim.board.suite import suite
+
+    return list(suite().scenarios)
+
+
+@command.command("run")
+@click.option("--method", metavar="PART", help="A method: a name, or my_method.py:Mine.")
+@click.option(
+    "--schedule",
+    metavar="PART",
+    help="A schedule, as YAML: name or {name: buffered, buffer_size: 5}.",
+)
+@click.option(
+    "--selection", metavar="PART", help="A selection, likewise; the cohort is the scenario's."
+)
+@click.option(
+    "--knob",
+    metavar="KEY=A,B,C",
+    default="server.method.server_lr=0.5,1.0,1.5",
+    show_default=True,
+    help="The key that is tuned besides the learning rate, with three values, the usual one in the middle.",
+)
+@click.option("--label", default="mine", show_default=True, help="Its name on the page.")
+@click.option(
+    "--scenarios",
+    metavar="NAMES",
+    shell_complete=completing(_names),
+    help="Names of scenarios of the suite, separated by commas; by default all.",
+)
+@click.option(
+    "--seeds", type=click.IntRange(2, 5), default=5, show_default=True, help="Fresh seeds."
+)
+@click.option("--quick", is_flag=True, help=f"Only {', '.join(_QUICK)}, with two fresh seeds.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(min=1), help="Concurrent runs; by default one per core."
+)
+@output_option("Folder of the page and the rows; 'board' by default.")
+@user_code_option
+@json_option
+def run(output: Path | None, as_json: bool, jobs: int | None, **chosen: Any) -> None:
+    """Tune and measure a method, schedule or selection as those of the suite were, and show its row among theirs.
+
+    Their results come with fedsim; where a scenario differs from the one they were measured with, FedAvg runs again.
+    Without --method, --schedule and --selection, all entries run: hours.
+
+    An interrupted board continues if the same command is repeated.
+    """
+    import pandas as pd
+
+    from fedsim.board.page import write
+    from fedsim.board.results import shipped, table
+    from fedsim.board.running import run_board
+    from fedsim.board.suite import suite as whole
+    from fedsim.sweeps.local import prepare
+
+    prepare()
+    folder = output or Path("board")
+    suite = _suite(**chosen)
+    with advancing("board", quiet=as_json) as bar:
+
+        def on_progress(name: str, done: int, runs: int) -> None:
+            if bar is not None:
+                bar(done, runs)
+
+        rows = run_board(suite, folder, jobs=jobs, on_progress=on_progress).frame()
+    if set(suite.entries) != set(whole().entries):
+        others = shipped(suite)
+        rows = pd.concat([rows, others[~others["entry"].isin(suite.entries)]])
+    tables = [table(rows, question) for question in suite.scenarios.values()]
+    page = write(folder, tables, suite, chosen["label"])
+    if as_json:
+        print_json({"page": str(page), "rows": str(folder / "runs.parquet")})
+        return
+    click.echo(f"page: {page}")
+
+
+def _suite(
+    method: str | None,
+    schedule: str | None,
+    selection: str | None,
+    knob: str,
+    label: str,
+    scenarios: str | None,
+    seeds: int,
+    quick: bool,
+) -> Any:
+    from fedsim.board.results import shipped
+    from fedsim.board.suite import BASELINE, Entry, suite
+    from fedsim.scenario.source import parse_yaml
+
+    whole = suite()
+    names = (scenarios or "").split(",") if scenarios else list(_QUICK if quick else ())
+    for name in names:
+        if name not in whole.scenarios:
+            raise UserError(
+                f"there is no scenario {name} in the suite",
+                where="option --scenarios",
+                hint=nearest_or_all(name, whole.scenarios, ", ".join(whole.scenarios)),
+            )
+    if quick:
+        seeds = 2
+    given = {"method": method, "schedule": schedule, "selection": selection}
+    values = {}
+    for key, text in given.items():
+        if text is not None:
+            part = parse_yaml(text, f"option --{key}").data
+            if key == "selection" and isinstance(part, str):
+                values["server.selection.name"] = part
+            else:
+                values[f"server.{key}"] = part
+    if not values:
+        return whole.limited(names, whole.entries, seeds)
+    path, _, listed = knob.partition("=")
+    choices = tuple(parse_yaml(f"[{listed}]", "option --knob").data)
+    if len(choices) != 3:
+        raise UserError(
+            "give three values",
+            where=f"option --knob {knob}",
+            hint="for example server.method.mu=0.001,0.01,0.1",
+        )
+    groups = tuple({group for question in whole.scenarios.values() for group in question.groups})
+    entries = {label: Entry(label, groups, values, path, choices)}
+    limited = whole.limited(names, entries, seeds)
+    if set(shipped(limited)["scenario"]) != set(limited.scenarios):
+        entries[BASELINE] = whole.entries[BASELINE]
+    return limited.limited((), entries, seeds)

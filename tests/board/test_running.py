@@ -1,0 +1,48 @@
+"""Running a board: a small suite of a quadratic task, in processes, interrupted and changed in the middle."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from fedsim.board import results
+from fedsim.board.running import ROWS, chosen_setting, run_board
+
+
+def test_a_board_tunes_measures_and_continues(tiny, tmp_path):
+    counts = []
+    rows = run_board(
+        tiny, tmp_path / "board", jobs=2, on_progress=lambda *done: counts.append(done)
+    )
+    frame = rows.frame()
+    fedavg = frame[frame["entry"] == "FedAvg"]
+    # A step with the largest learning rate leaves 0.7 of the distance: 2 x 0.7^7 <= 0.2 after seven steps. Transfers
+    # of 32 ns put the seventh version between the evaluations after 7 and 8 s.
+    question, entry = tiny.scenarios["tiny"], tiny.entries["FedAvg"]
+    assert chosen_setting(tiny, rows, question, entry) == 2
+    measured = fedavg[fedavg["kind"] == "measured"]
+    assert measured["time_s"].round(3).tolist() == [8.0, 8.0]
+    assert measured["versions"].tolist() == [7, 7]
+    assert measured["simulated_s"].tolist() == [30.0, 30.0]
+    assert fedavg.loc[fedavg["kind"] == "slower", "time_s"].round(3).tolist() == [15.0, 15.0]
+    # Personal methods need a model with a last layer.
+    assert results.table(frame, question).refused.keys() == {"Strange"}
+    assert counts[-1][1] == counts[-1][2]
+
+    kept = pd.read_parquet(tmp_path / "board" / ROWS)
+    half = kept[kept["kind"] != "measured"]
+    half.to_parquet(tmp_path / "board" / ROWS, index=False)
+    again = run_board(tiny, tmp_path / "board", jobs=1).frame()
+    pd.testing.assert_frame_equal(
+        again.drop(columns="wall_s"), frame.drop(columns="wall_s"), check_exact=True
+    )
+
+
+def test_a_changed_scenario_is_run_again(tiny, tmp_path):
+    suite = replace(tiny, entries={"FedAvg": tiny.entries["FedAvg"]}, tuning_seeds=[100])
+    run_board(suite, tmp_path / "board", jobs=1)
+    file = suite.scenarios["tiny"].file
+    file.write_text(file.read_text().replace("step: 1s", "step: 2s"))
+    question = replace(suite.scenarios["tiny"])
+    rows = run_board(replace(suite, scenarios={"tiny": question}), tmp_path / "board", jobs=1)
+    frame = rows.frame()
+    assert frame.loc[frame["kind"] == "measured", "time_s"].round(3).tolist() == [15.0, 15.0]

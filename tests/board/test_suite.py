@@ -1,0 +1,56 @@
+"""The suite: what each run sets, and that every entry works where it takes part."""
+
+import itertools
+
+import pytest
+
+from fedsim.board.suite import SETTINGS, Cell, suite
+from fedsim.composition.assembly import prepare
+from fedsim.composition.shared import Shared
+
+
+def test_the_settings_are_a_cross_through_the_usual_one():
+    whole = suite()
+    tried = [whole.values(Cell("silos", "FedProx", "tuning", n, 100)) for n in range(SETTINGS)]
+    pairs = [(v["training.optimizer.lr"], v["server.method.mu"]) for v in tried]
+    lr = 0.05
+    assert pairs == [(0.3 * lr, 0.01), (lr, 0.01), (3 * lr, 0.01), (lr, 0.001), (lr, 0.1)]
+
+
+def test_every_entry_has_the_same_number_of_runs():
+    whole = suite()
+    for question in whole.scenarios.values():
+        counts = {
+            len([*whole.tuning(question, entry), *whole.measuring(question, entry, 0)])
+            for entry in whole.fitting(question)
+        }
+        assert counts == {SETTINGS * 2 + 5 * (1 + len(question.disturbances))}
+
+
+def test_measured_runs_go_on_to_the_horizon_and_tuning_stops_at_the_target():
+    whole = suite()
+    tuned, measured = (
+        whole.loaded(Cell("silos", "FedAvg", kind, 1, 0)) for kind in ("tuning", "measured")
+    )
+    assert tuned.scenario.stop.target == {"accuracy": 0.92}
+    assert measured.scenario.stop.target == {}
+
+
+def test_a_disturbance_changes_the_devices():
+    loaded = suite().loaded(Cell("silos", "FedAvg", "cut off", 1, 0))
+    assert loaded.scenario.devices.failures.upload_loss == 0.3
+
+
+@pytest.mark.parametrize("scenario", ["silos", "partial_work", "personal"])
+def test_every_entry_works_where_it_takes_part(scenario):
+    whole, shared = suite(), Shared.through(None)
+    question = whole.scenarios[scenario]
+    for entry in whole.fitting(question):
+        prepare(whole.loaded(Cell(scenario, entry.name, "tuning", 3, 100)), shared)
+
+
+def test_every_entry_takes_part_somewhere_and_knobs_have_three_values():
+    whole = suite()
+    taking_part = itertools.chain.from_iterable(map(whole.fitting, whole.scenarios.values()))
+    assert {entry.name for entry in taking_part} == set(whole.entries)
+    assert {len(entry.choices) for entry in whole.entries.values()} == {3}

@@ -1,0 +1,56 @@
+"""``fedsim board``."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fedsim.board import suite as suites
+from fedsim.cli.board import command
+
+SCENARIO = """# Two clients and their mean.
+task: {name: quadratic, centers: [[1.0], [3.0]], noise_std: 0.01}
+training: {optimizer: {name: sgd, lr: 0.1}, local_steps: 1}
+devices:
+  compute: {name: values, step: 1s}
+  network: {name: static, latency: 0s, down: 1Gbps, up: 1Gbps}
+server: {method: {name: fedavg}}
+stop: {simulated_time: 60s, target: {gradient_norm: 0.2}}
+evaluation: {every: 1s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--scenarios", "silo"], "silos"),
+        (["--method", "fedavg", "--knob", "server.method.server_lr=1,2"], "three values"),
+    ],
+)
+def test_mistakes_are_named_before_anything_runs(arguments, message, tmp_path):
+    result = CliRunner().invoke(command, ["run", "-o", str(tmp_path / "b"), *arguments])
+    assert message in str(result.exception) + str(getattr(result.exception, "hint", ""))
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_method_is_measured_beside_fedavg(monkeypatch, tmp_path):
+    whole = suites.suite()
+    silos = whole.scenarios["silos"]
+    file = tmp_path / "tiny.yaml"
+    file.write_text(SCENARIO)
+    question = replace(silos, file=file, disturbances={})
+    few = replace(whole, scenarios={"silos": question}, tuning_seeds=[100])
+    monkeypatch.setattr(suites, "suite", lambda: few)
+    (tmp_path / "mine.py").write_text(
+        "from fedsim.methods.fedavg import FedAvg\n\n\nclass Mine(FedAvg):\n"
+        '    """Mine."""\n\n    name = "mine"\n'
+    )
+    method = f"{tmp_path / 'mine.py'}:Mine"
+    arguments = ["run", "--method", method, "--seeds", "2", "--json", "-o", str(tmp_path / "b")]
+    result = CliRunner().invoke(command, arguments, catch_exceptions=False)
+    page = Path(json.loads(result.stdout)["page"]).read_text()
+    assert page.count('<th scope="row">mine') == 2
+    # The same algorithm with the same random numbers takes the same time.
+    assert "1.00\u00a0to 1.00" in page
