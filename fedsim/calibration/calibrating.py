@@ -97,9 +97,6 @@ def calibrate(
         bundle: folder of the new bundle.
         scenario: the scenario of the logged run, to be simulated on the estimates.
         overwrite: replace an existing bundle.
-
-    Raises:
-        UserError: the log cannot be read, or does not fit the scenario.
     """
     read = read_log(path)
     log, clients = read.dispatches, read.clients()
@@ -221,9 +218,6 @@ def known(scenario: LoadedScenario, clients: list[str], named_by: str, where: st
         clients: the names of the clients in the log, in order.
         named_by: the column of the log that names them.
         where: the log, for messages.
-
-    Raises:
-        UserError: the log's clients are not those of the scenario, or may be either of several of them.
     """
     with scenario.locating_errors():
         assembly = assemble(scenario, timing_only=True)

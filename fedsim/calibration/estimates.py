@@ -231,9 +231,6 @@ def estimate(
         clients: names of the clients, by number.
         assumptions: facts that the log may lack.
         last: the last round to be considered.
-
-    Raises:
-        UserError: no dispatch shows its local steps, or the scenario's links leave no time for them.
     """
     rounds = rounds_of(log, last, always_online=assumptions.always_online)
     if last < math.inf:

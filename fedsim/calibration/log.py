@@ -83,9 +83,6 @@ def read_log(path: Path) -> Log:
     the arrival of the update. If the log has no column ``ended``, the ``end`` of a dispatch that was dropped, cut or
     unfinished is when it ended without an arrival, and becomes its ``ended``. The seconds of work in a phase that was
     completed are the time between its instants if the log does not give them.
-
-    Raises:
-        UserError: the file cannot be read, lacks a column, or contains values that are not times.
     """
     if (path / "run.json").exists():
         from fedsim.analysis.run import load_run

@@ -35,9 +35,6 @@ def paired(
         count: number of the scenario's clients.
         names: names that the scenario has, as from :meth:`~fedsim.composition.world.World.names`.
         where: the log, for messages.
-
-    Raises:
-        UserError: the scenario lacks a few of the names, or they may mean different clients.
     """
     kinds = {"client_id": [str(number) for number in range(count)]}
     for kind, key in (("client_name", "name"), ("device_id", "device")):

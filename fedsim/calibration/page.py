@@ -44,11 +44,7 @@ _CONSTANT = 1e-6
 
 
 def write_calibration_page(calibration: Calibration, path: Path) -> None:
-    """Write the page.
-
-    Raises:
-        UserError: the path has a different file, or the page cannot be written.
-    """
+    """Write the page."""
     compared = [line_figure(panel) for panel in _distributions(calibration)]
     predicted = [line_figure(panel) for panel in _bands(calibration.predictions)]
     late = calibration.lateness

@@ -170,11 +170,7 @@ def latency_tables(source: SeriesLatencySource) -> Mapping[str, str]:
 
 
 def transport_of(params: LinkParams, context: NetworkContext) -> Transport:
-    """The transport of a network.
-
-    Raises:
-        UserError: packets are lost but the transport does not model loss, or there is not one loss per client.
-    """
+    """The transport of a network."""
     transport: Transport = params.transport.create()
     check_returns(transport, "course", Course)
     where = "devices.network.loss"
@@ -216,9 +212,6 @@ def rate_columns(params: AccessParams, context: NetworkContext) -> tuple[FloatAr
 
     ``up: bundle`` means the bundle's uplink if it is known and the downlink comes from the bundle too; otherwise the
     downlink times ``up_ratio``.
-
-    Raises:
-        UserError: the bundle lacks a client's rate.
     """
     down, up, factor = params.down, params.up, params.rate_factor
     if down == "bundle":
@@ -245,11 +238,7 @@ def bundle_rates(context: NetworkContext) -> FloatArray:
 
 
 def bundle_variations(context: NetworkContext) -> FloatArray:
-    """Coefficients of variation from the bundle's ``network`` table, NaN if unknown; ``(2, clients)``.
-
-    Raises:
-        UserError: the table has no ``bandwidth_cv``.
-    """
+    """Coefficients of variation from the bundle's ``network`` table, NaN if unknown; ``(2, clients)``."""
     if "bandwidth_cv" not in context.traces.table("network").column_names:
         raise UserError(
             "the network table of the trace bundle has no bandwidth_cv",
@@ -277,11 +266,7 @@ def _by_direction(
 
 
 def latency_column(source: LatencySource, context: NetworkContext) -> FloatArray:
-    """One-way latencies (s) of all clients; shape ``(clients,)``.
-
-    Raises:
-        UserError: the bundle lacks a client's round-trip time.
-    """
+    """One-way latencies (s) of all clients; shape ``(clients,)``."""
     if source == "bundle":
         bundle = context.traces
         rtt_s = np.full(bundle.device_count, np.nan)
@@ -318,11 +303,7 @@ def _matrix_rtt_s(server: str, context: NetworkContext) -> FloatArray:
 
 
 def device_groups(context: NetworkContext, where: str) -> npt.NDArray[np.object_]:
-    """The group of each client's device, ``None`` if unknown; shape ``(clients,)``.
-
-    Raises:
-        UserError: the bundle's devices have no groups.
-    """
+    """The group of each client's device, ``None`` if unknown; shape ``(clients,)``."""
     if not context.traces.has("devices", "group"):
         raise UserError("the devices of the trace bundle have no groups", where=where)
     return context.traces.texts("devices", "group")[context.device_rows]
@@ -331,11 +312,7 @@ def device_groups(context: NetworkContext, where: str) -> npt.NDArray[np.object_
 def require_known(
     column: FloatArray, what: str, where: str, hint: str, context: NetworkContext
 ) -> None:
-    """Refuse a column of the bundle, shape ``(clients,)``, with an unknown value (NaN).
-
-    Raises:
-        UserError: a value is unknown; counts the clients and names the first one's device.
-    """
+    """Refuse a column of the bundle, shape ``(clients,)``, with an unknown value (NaN)."""
     unknown = np.isnan(column)
     if unknown.any():
         client = int(unknown.argmax())

@@ -34,11 +34,7 @@ class GraphSource(Parameters, abc.ABC):
 
     @abc.abstractmethod
     def topology(self, context: NetworkContext) -> Topology:
-        """The graph with its routes.
-
-        Raises:
-            UserError: the file or the parameters do not define a usable graph.
-        """
+        """The graph with its routes."""
 
 
 class Direct(GraphSource):
@@ -256,11 +252,7 @@ def _server_alone() -> nx.Graph[str]:
 
 
 def read_graph(path: Path) -> Any:
-    """The graph in a file, read according to its extension.
-
-    Raises:
-        UserError: no such file, an unknown extension, or a file that cannot be read.
-    """
+    """The graph in a file, read according to its extension."""
     import networkx as nx
 
     where = str(path)

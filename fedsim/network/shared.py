@@ -88,9 +88,6 @@ class SharedNetwork(ConstantNetwork):
         topology: links and routes.
         flows: the other traffic.
         flow_ends_ns: arrival of each of them; :data:`~fedsim.units.NEVER` if it has not arrived yet.
-
-    Raises:
-        UserError: negative or missing values, or an attachment that is not an access node.
     """
 
     def __init__(

@@ -74,10 +74,6 @@ class Topology:
                 with a unit, and optionally ``loss``, the share of packets lost.
             server, access: names of the server's node and of the access nodes.
             where: the file or section concerned, for messages.
-
-        Raises:
-            UserErrors: parallel edges; missing, negative or unreadable attributes; unknown nodes; access nodes without
-                a route to the server.
         """
         import networkx as nx
 
@@ -129,11 +125,7 @@ class Topology:
         return self.routes[direction].links[access]
 
     def path(self, source: str, target: str) -> tuple[list[int], int]:
-        """Numbers of the links on the route between any two nodes, and its latency in ns.
-
-        Raises:
-            UserError: a node does not exist, they are the same, or there is no route.
-        """
+        """Numbers of the links on the route between any two nodes, and its latency in ns."""
         import networkx as nx
 
         where = "devices.network.flows"

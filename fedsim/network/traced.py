@@ -55,9 +55,6 @@ class RateSeries:
         names: names of the S series, for messages.
 
     The bundle's tables are checked before (:mod:`fedsim.traces.validation`).
-
-    Raises:
-        UserError: a series has no known rate.
     """
 
     def __init__(
@@ -156,9 +153,6 @@ class RateSeries:
 
         Returns:
             The time, to the nearest nanosecond; :data:`NEVER` if the work is never done.
-
-        Raises:
-            UserError: the transfer leaves a series whose ``on_end`` is ``error``.
         """
         starts, rates = self.starts, self.rates
         piece, local_ns = self.locate(series, local_ns)
@@ -198,11 +192,7 @@ class RateSeries:
         return wire_ns
 
     def work_between(self, series: int, from_ns: int, until_ns: int) -> float:
-        """Work (bit/s x ns) done between two instants of the series' own clock.
-
-        Raises:
-            UserError: either lies outside a series whose ``on_end`` is ``error``.
-        """
+        """Work (bit/s x ns) done between two instants of the series' own clock."""
         piece, local_ns = self.locate(series, from_ns)
         until_ns += local_ns - from_ns
         rate = self.rates[piece]
@@ -311,9 +301,6 @@ class TracedNetwork(Network):
         up: series of each client to the server.
         latency_s: one-way latency, a number or one per client; None: that of the series when the last byte of a
             transfer leaves.
-
-    Raises:
-        UserError: a latency is negative, or a required one is unknown.
     """
 
     def __init__(
@@ -360,11 +347,7 @@ class TracedNetwork(Network):
         sequence: int = 0,
         limit_bps: float = math.inf,
     ) -> int:
-        """The end according to the integral of the rate.
-
-        Raises:
-            UserError: the transfer leaves a series whose ``on_end`` is ``error``.
-        """
+        """The end according to the integral of the rate."""
         series, wire_ns = self._series[direction][client], 0
         if size_bytes != 0:
             scale = self._scale[direction][client]

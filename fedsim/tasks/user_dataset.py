@@ -94,11 +94,7 @@ def _of_tables(splits: list[Any], name: str) -> Dataset:
 
 
 def of_function(make: Callable[..., Any]) -> type[UserDataset]:
-    """The data set that a user's function returns.
-
-    Raises:
-        UserError: it cannot be called with arguments by name.
-    """
+    """The data set that a user's function returns."""
     namespace = {
         "__doc__": make.__doc__,
         "__module__": make.__module__,

@@ -244,9 +244,6 @@ class TraceBundle:
             path: its folder.
             tables: read only these (and ``devices``); by default all.
             verify: refuse a file that has changed since it was written; otherwise it is listed in ``altered``.
-
-        Raises:
-            UserError: the folder, its manifest or a table is missing, damaged, changed, or of another schema.
         """
         path = Path(path)
         manifest, changed = _read_manifest(path)

@@ -259,9 +259,6 @@ def make_table(name: str, values: Mapping[str, Any]) -> Any:
     Args:
         name: one of :data:`TABLES`.
         values: columns by name; those that are not required may be left out. ``None`` (not NaN) becomes null.
-
-    Raises:
-        UserError: a column is unknown or missing, has a different length, or cannot be cast.
     """
     known = columns(name)
     unknown = [key for key in values if key not in known]

@@ -34,9 +34,6 @@ class ComputeTimes:
 
     Args:
         model: provides nominal step times; its parameters define their variation.
-
-    Raises:
-        UserError: a step time is negative, missing or too long, or a perturbation names an unknown client.
     """
 
     def __init__(self, model: ComputeModel) -> None:

@@ -112,11 +112,7 @@ class Shared(NetworkKind):
 def attach_by_name(
     names: Sequence[str | None], access: Sequence[str], where: str
 ) -> npt.NDArray[np.int64]:
-    """Index of the access node with each client's name, shape ``(clients,)``.
-
-    Raises:
-        UserErrors: some names are not access nodes.
-    """
+    """Index of the access node with each client's name, shape ``(clients,)``."""
     number = {name: index for index, name in enumerate(access)}
     column = np.array([number.get(str(name), -1) for name in names], dtype=np.int64)
     raise_all(

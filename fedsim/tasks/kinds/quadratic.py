@@ -64,9 +64,6 @@ class QuadraticTask(AnalyticTask):
 
     All values are float64; with ``noise_std`` 0 gradients are exact up to rounding, and exact if the numbers are
     dyadic.
-
-    Raises:
-        UserError: the lengths of the lists are inconsistent.
     """
 
     name = "quadratic"

@@ -36,12 +36,7 @@ class Constants:
                     self._tensors.append(entry)
 
     def check(self) -> None:
-        """Check that the tensors have their original values; costs nothing unless they were written to.
-
-        Raises:
-            UserError: a value has changed. A tensor whose shape has changed, such as a growing table of positions, is
-                taken for a cache.
-        """
+        """Check that the tensors have their original values; costs nothing unless they were written to."""
         for name, tensors, key, value, version, before in self._tensors:
             now = tensors[key]
             if now is value and now._version == version:

@@ -180,9 +180,6 @@ def decoded(
 
     If ``key`` is given, which must identify the content, they are decoded once and then mapped from a file in the
     cache.
-
-    Raises:
-        UserError: samples differ in shape or type.
     """
     if key is None:
         return _stacked(pairs, samples, params, where, None)

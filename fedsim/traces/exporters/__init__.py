@@ -37,9 +37,6 @@ class Exporter(Component, ABC):
             path: the file, or the folder for one file per series.
             params: an instance of the class's ``Params``.
             counts: receives the numbers of items written, and of those that the format cannot express.
-
-        Raises:
-            UserError: the bundle lacks data that the format requires.
         """
 
     @classmethod

@@ -42,9 +42,6 @@ class Number:
         """``values``, numbers or strings, as float64; NaN if missing. Shape of ``values``.
 
         ``where`` returns the location of the cell with an index, for messages.
-
-        Raises:
-            UserError: a cell is not a number, not finite or out of bounds; names the first one.
         """
         plain = not self.whole and len(values) and not isinstance(values[0], str)
         cells = values if plain else map(self._parsed, values)
