@@ -300,10 +300,12 @@ def estimate(
             flags += _too_slow_links(compute_s, assumptions.transfers_s[client])
             compute_s = np.maximum(compute_s - assumptions.transfers_s[client], 1e-9)
         flags.append(
-            "The log has only total times: compute and network cannot be separated. All time counts as compute."
-            if assumptions.transfers_s is None
-            else "The log has only total times: compute and network cannot be separated. The time that the scenario's"
-            " links take is subtracted; the rest counts as compute."
+            "The log has only total times: compute and network cannot be separated. "
+            + (
+                "All time counts as compute."
+                if assumptions.transfers_s is None
+                else "What the scenario's links do not take counts as compute."
+            )
         )
     step_times = compute_s / steps
     shown = np.isfinite(step_times)
@@ -364,16 +366,13 @@ def _too_slow_links(total_s: FloatArray, transfers_s: FloatArray) -> list[str]:
     if not over.any():
         return []
     fact = (
-        f"the scenario's links alone take {format_duration(float(np.median(transfers_s[over])))}, longer than the whole"
-        f" of {format_share(float(over.mean()))} of the log's dispatches"
-        f" ({format_duration(float(np.median(total_s[over])))})"
+        f"The scenario's links alone take {format_duration(float(np.median(transfers_s[over])))}, longer than the whole"
+        f" of {format_share(float(over.mean()))} of the log's dispatches: no time is left for their local steps"
     )
-    fix = "correct devices.network or the bytes of the scenario, or give the columns downloaded and computed"
+    fix = "Correct devices.network or the bytes of the scenario, or give the columns downloaded and computed."
     if over.mean() > _MOSTLY:
-        raise UserError(f"{fact}: no time is left for local steps", hint=fix)
-    return [
-        f"{fact[0].upper()}{fact[1:]}: no time is left for their local steps. {fix.capitalize()}."
-    ]
+        raise UserError(fact, hint=fix)
+    return [f"{fact}. {fix}"]
 
 
 def _rows_of(client: npt.NDArray[np.int64], count: int) -> list[npt.NDArray[np.int64]]:

@@ -91,11 +91,8 @@ def read_log(path: Path) -> Log:
     elif path.suffix in (".parquet", ".csv") and path.exists():
         table = read_table(path, "repair the file, or write the log again")
     else:
-        raise UserError(
-            "is not a log" if path.exists() else "there is no such file or folder",
-            where=str(path),
-            hint="give a .csv or .parquet file with one row per dispatch, or a run folder",
-        )
+        hint = "give a .csv or .parquet file with one row per dispatch, or a run folder"
+        raise UserError("there is no such log", where=str(path), hint=hint)
     in_file = path.is_file()
 
     def place(row: int) -> str:
@@ -118,13 +115,10 @@ def _normalized(table: pd.DataFrame, where: str, place_of: _Place) -> pd.DataFra
         if spelling is not None:
             column = table[spelling]
         elif name in _REQUIRED:
+            every = f"it needs client, start and end; the other columns improve the estimates: {COLUMNS}"
+            hint = hint_of_header(map(str, table.columns), every)
             raise UserError(
-                f"the log has no column {name.removesuffix('_s')}",
-                where=where,
-                hint=hint_of_header(
-                    map(str, table.columns),
-                    f"it needs client, start and end; the other columns improve the estimates: {COLUMNS}",
-                ),
+                f"the log has no column {name.removesuffix('_s')}", where=where, hint=hint
             )
         else:
             column = pd.Series(np.nan, table.index, dtype=object if name == "outcome" else float)
@@ -175,11 +169,10 @@ def _impossible(log: pd.DataFrame, place_of: _Place) -> Iterator[UserError]:
     for before, after in itertools.combinations(_PHASES, 2):
         if (backwards := log[after] < log[before]).any():
             last, first = (name.removesuffix("_s") for name in (after, before))
-            is_whole = (first, last) == ("start", "end")
             yield from _error(
                 backwards,
                 place_of,
-                "ends before it starts" if is_whole else f"{last} is before {first}",
+                f"{last} is before {first}",
                 "start, downloaded, computed, end are instants of one clock, in seconds or as ISO 8601 timestamps",
             )
             break
@@ -242,11 +235,8 @@ def _require_known(
 ) -> None:
     """Refuse a cell that could not be read; an empty one is unknown."""
     if (row := _first(column.notna() & values.isna())) is not None:
-        raise UserError(
-            f"column {name}: cannot read '{column.iloc[row]}'",
-            where=place_of(row),
-            hint=hint,
-        )
+        message = f"column {name}: cannot read '{column.iloc[row]}'"
+        raise UserError(message, where=place_of(row), hint=hint)
 
 
 def _error(

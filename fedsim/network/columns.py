@@ -175,17 +175,11 @@ def transport_of(params: LinkParams, context: NetworkContext) -> Transport:
     check_returns(transport, "course", Course)
     where = "devices.network.loss"
     if isinstance(params.loss, list) and len(params.loss) != context.clients:
-        raise UserError(
-            f"{format_counted(len(params.loss), 'value')} for {format_counted(context.clients, 'client')}",
-            where=where,
-            hint="give one per client, or one for all",
-        )
+        message = f"{len(params.loss)} values for {format_counted(context.clients, 'client')}"
+        raise UserError(message, where=where, hint="give one per client, or one for all")
     if np.any(params.loss) and not transport.loses:
-        raise UserError(
-            f"the transport {params.transport.name} does not model lost packets",
-            where=where,
-            hint="add transport: tcp, or remove loss",
-        )
+        message = f"the transport {params.transport.name} does not model lost packets"
+        raise UserError(message, where=where, hint="add transport: tcp, or remove loss")
     return transport
 
 

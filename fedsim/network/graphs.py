@@ -156,7 +156,6 @@ class Tree(GraphSource):
             raise UserError(
                 f"there are {len(value)} values for {len(self.fan_out)} levels of links",
                 where=f"devices.network.topology.{what}",
-                hint="give one value, or one for each number in fan_out",
             )
         return value
 
@@ -178,11 +177,8 @@ class RandomGraph(Generated):
             raise UserError(str(error), where="devices.network.topology") from error
         largest = max(nx.connected_components(graph), key=lambda nodes: (len(nodes), -min(nodes)))
         if len(largest) < 2:
-            raise UserError(
-                "the generated graph has no links",
-                where="devices.network.topology",
-                hint="choose parameters that give more links",
-            )
+            message = "the generated graph has no links"
+            raise UserError(message, where="devices.network.topology")
         graph.remove_nodes_from([node for node in graph.nodes if node not in largest])
         hub = max(graph.nodes, key=lambda node: (graph.degree(node), -node))
         graph = nx.relabel_nodes(graph, {node: f"n{node}" for node in graph.nodes} | {hub: SERVER})
@@ -259,22 +255,19 @@ def read_graph(path: Path) -> Any:
     if not path.is_file():
         raise UserError("no such file", where=where, hint="paths are relative to the scenario file")
     readers: dict[str, Any] = {".graphml": nx.read_graphml, ".gml": nx.read_gml}
-    ending = path.suffix.lower()
-    if ending in EDGE_LISTS:
-        return _read_edge_list(path)
-    if ending not in readers:
-        raise UserError(
-            f"'{path.suffix}' is not a known extension of a graph file",
-            where=where,
-            hint=f"use one of {', '.join([*readers, *EDGE_LISTS])}",
-        )
+    readers |= dict.fromkeys(EDGE_LISTS, _read_edge_list)
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        message = f"'{path.suffix}' is not a known extension of a graph file"
+        raise UserError(message, where=where, hint=f"use one of {', '.join(readers)}")
     try:
-        return readers[ending](path)
-    # The readers raise any error of their parsers, from KeyError to those of expat.
+        return reader(path)
+    except UserError:
+        raise
+    # The readers of networkx raise any error of their parsers, from KeyError to those of expat.
     except Exception as error:
-        raise UserError(
-            f"the graph cannot be read: {type(error).__name__}: {error}", where=where
-        ) from error
+        message = f"the graph cannot be read: {type(error).__name__}: {error}"
+        raise UserError(message, where=where) from error
 
 
 def _read_edge_list(path: Path) -> Any:
@@ -312,9 +305,7 @@ def _only_server(roles: dict[str, Any], where: str) -> str:
         servers = [SERVER]
     if len(servers) != 1:
         raise UserError(
-            f"the graph has {len(servers)} nodes with role: server"
-            if servers
-            else "the graph has no server node",
+            f"the graph has {len(servers)} server nodes",
             where=where,
             hint="name it with topology.server, or mark one node with the attribute role: server",
         )

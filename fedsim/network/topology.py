@@ -78,11 +78,8 @@ class Topology:
         import networkx as nx
 
         if graph.is_multigraph():
-            raise UserError(
-                "the graph has parallel edges between two nodes",
-                where=where,
-                hint="merge them into one edge with their total capacity",
-            )
+            hint = "merge them into one edge with their total capacity"
+            raise UserError("the graph has parallel edges", where=where, hint=hint)
         arcs, errors = _arcs(graph, where)
         errors += _unknown_nodes(arcs, [server, *access], where)[:10]
         if not access:
@@ -161,13 +158,8 @@ def _arcs(graph: Any, where: str | None) -> tuple[Any, list[UserError]]:
         attributes = {LOSS: 0.0, **attributes}
         for key, read in readers:
             if key not in attributes:
-                errors.append(
-                    UserError(
-                        f"{edge} has no {key}",
-                        where=where,
-                        hint=f"give {key} to every edge, or a default for the topology",
-                    )
-                )
+                hint = f"give {key} to every edge, or a default for the topology"
+                errors.append(UserError(f"{edge} has no {key}", where=where, hint=hint))
                 continue
             try:
                 values[key] = read(attributes[key])

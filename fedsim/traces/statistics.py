@@ -262,13 +262,11 @@ def _remaining(lengths: Floats) -> Spread:
     if not len(ordered):
         return Spread.of(ordered)
     # The distribution function is piecewise linear; its slope is the number of longer sessions.
-    steps = np.diff(ordered, prepend=0.0)
-    longer = len(ordered) - np.arange(len(ordered))
-    mass = np.cumsum(steps * longer)
-    levels = (np.arange(min(100_000, 20 * len(ordered))) + 0.5) / min(100_000, 20 * len(ordered))
-    values = np.interp(levels * mass[-1], np.append(0.0, mass), np.append(0.0, ordered))
-    mean = float((ordered**2).sum() / (2 * ordered.sum()))
-    return Spread(values, len(ordered), mean)
+    mass = np.cumsum(np.diff(ordered, prepend=0.0) * np.arange(len(ordered), 0, -1))
+    count = min(100_000, 20 * len(ordered))
+    levels = (np.arange(count) + 0.5) / count * mass[-1]
+    values = np.interp(levels, np.append(0.0, mass), np.append(0.0, ordered))
+    return Spread(values, len(ordered), float((ordered**2).sum() / (2 * ordered.sum())))
 
 
 def _clock_shift(bundle: TraceBundle) -> Ints:

@@ -210,17 +210,6 @@ def test_schedules_without_a_deadline_predict_no_lateness(tmp_path: Path) -> Non
     ]
 
 
-@pytest.mark.parametrize("column", [True, False])
-def test_the_flag_says_why_there_is_no_cross_validation(tmp_path: Path, column: bool) -> None:
-    log = _named_log(tmp_path / "log.csv", ("d0", 3.0), ("d1", 2.0))
-    if not column:
-        pd.read_csv(log).drop(columns="round").to_csv(log, index=False)
-    loaded = load_scenario_dict(_named_world(tmp_path), tmp_path)
-    lacks = "fewer than 5 rounds" if column else "no column round"
-    said = f"The log has {lacks}, so there is no cross-validation."
-    assert said in calibrate(log, tmp_path / "bundle", loaded).flags
-
-
 @pytest.mark.parametrize("is_offline", [True, False])
 @few_simulations()
 def test_dispatches_that_the_cross_validation_lacks_are_flagged(
@@ -298,25 +287,20 @@ def test_transfers_of_another_size_are_flagged(
 
 
 @few_simulations()
-@pytest.mark.parametrize(("rate", "transfers_s"), [("3.2Mbps", 5.0), ("1Mbps", 16.0)])
-def test_links_that_leave_no_time_for_local_steps(
-    tmp_path: Path, log: pd.DataFrame, rate: str, transfers_s: float
-) -> None:
+def test_links_that_leave_no_time_for_local_steps(tmp_path: Path, log: pd.DataFrame) -> None:
+    """Transfers of 5 s are longer than some dispatches, those of 16 s longer than most."""
     log[["client", "start_s", "end_s", "round"]].to_csv(tmp_path / "log.csv", index=False)
-    network = {"name": "static", "down": rate, "up": rate}
-    slow = load_scenario_dict(
-        {**TRUTH, "devices": {**TRUTH["devices"], "network": network}}, tmp_path
-    )
-    share = ((log["end_s"] - log["start_s"]).dropna() <= transfers_s).mean()
-    if share > 0.5:
-        with pytest.raises(UserError, match="no time is left") as caught:
-            calibrate(tmp_path / "log.csv", tmp_path / "bundle", slow)
-        assert "devices.network" in str(caught.value.hint)
-        return
-    flags = calibrate(tmp_path / "log.csv", tmp_path / "bundle", slow).flags
-    (flag,) = (flag for flag in flags if "no time is left" in flag)
+
+    def flags(rate: str) -> tuple[str, ...]:
+        devices = {**TRUTH["devices"], "network": {"name": "static", "down": rate, "up": rate}}
+        slow = load_scenario_dict({**TRUTH, "devices": devices}, tmp_path)
+        return calibrate(tmp_path / "log.csv", tmp_path / "bundle", slow).flags
+
+    share = ((log["end_s"] - log["start_s"]).dropna() <= 5.0).mean()
+    (flag,) = (flag for flag in flags("3.2Mbps") if "no time is left" in flag)
     assert f"{share:.1%} of the log's dispatches" in flag
-    assert "Correct devices.network" in flag
+    with pytest.raises(UserError, match=r"no time is left(?s:.*)Correct devices\.network"):
+        flags("1Mbps")
 
 
 def test_one_size_leaves_the_transport_open(calibration: Calibration) -> None:
@@ -518,15 +502,12 @@ def _named_log(path: Path, *steps: tuple[str, float], rounds: int = 4) -> Path:
 @pytest.mark.parametrize(
     ("names", "clients", "flagged"),
     [
-        (("2", "1"), ("0", "1", "2"), None),
         (("d2", "d1"), ("d0", "d1", "d2"), None),
         (("ph2", "ph1"), ("ph1", "ph2", "unseen-0"), "ph1 and ph2"),
         # One name of a device does not make the other one known.
         (("d2", "ph1"), ("d2", "ph1", "unseen-0"), "ph1"),
-        # There are only clients 0 to 2.
-        (("3", "2"), ("2", "3", "unseen-0"), "3"),
     ],
-    ids=["numbers", "devices", "unknown", "one unknown", "beyond"],
+    ids=["devices", "unknown", "one unknown"],
 )
 def test_clients_are_paired_by_number_or_device(
     names: tuple[str, str], clients: tuple[str, ...], flagged: str | None, tmp_path: Path

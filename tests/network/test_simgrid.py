@@ -99,9 +99,8 @@ def test_a_flow_that_joins_later(tmp_path: Path) -> None:
     assert arrivals(flows[3:], tmp_path) == [None]
 
 
-@pytest.mark.parametrize(
-    ("source", "message"), [("nowhere", "no node 'nowhere'"), ("C1", "no route from 'C1' to 'C1'")]
-)
-def test_a_flow_needs_a_route(source: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=message):
-        arrivals([{"source": source, "target": "C1", "size": 1}], tmp_path)
+def test_a_flow_needs_a_route(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no node 'nowhere'"):
+        arrivals([{"source": "nowhere", "target": "C1", "size": 1}], tmp_path)
+    with pytest.raises(UserError, match="no route from 'C1' to 'C1'"):
+        arrivals([{"source": "C1", "target": "C1", "size": 1}], tmp_path)

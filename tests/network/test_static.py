@@ -56,12 +56,6 @@ def test_bytes_of_a_transfer_cut_off() -> None:
     assert network.bytes_by(1, UP, 1_000_000, 0, 5_000_000_000) == 0
 
 
-def test_nominal_figures() -> None:
-    network = two_clients()
-    assert (network.rate_bps(0, UP), network.rate_bps(1, DOWN)) == (2e6, 3e6)
-    assert (network.latency_ns(0), network.latency_ns(1)) == (40_000_000, 0)
-
-
 def test_a_transfer_beyond_the_clock_never_ends() -> None:
     network = StaticNetwork(latency_s=0, down_bps=1e-3, up_bps=1, clients=1)
     assert network.transfer_end_ns(0, DOWN, 1e9, 0) == NEVER

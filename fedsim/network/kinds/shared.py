@@ -101,11 +101,8 @@ class Shared(NetworkKind):
         if attach == "group":
             return attach_by_name(device_groups(context, where).tolist(), access, where)
         if len(attach) != context.clients:
-            raise UserError(
-                f"{format_counted(len(attach), 'access node')} for {format_counted(context.clients, 'client')}",
-                where=where,
-                hint="give one per client, or round_robin, random or group",
-            )
+            message = f"{len(attach)} access nodes for {format_counted(context.clients, 'client')}"
+            raise UserError(message, where=where, hint="give one per client")
         return attach_by_name(attach, access, where)
 
 

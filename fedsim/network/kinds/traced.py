@@ -28,7 +28,6 @@ from fedsim.network.traced import RateSeries, Ride, TracedNetwork
 from fedsim.network.transported import with_transport
 from fedsim.traces.parameters import OnEnd
 from fedsim.units import NS_PER_S, NS_PER_US
-from fedsim.vocabulary.formatting import format_counted
 
 if TYPE_CHECKING:
     from fedsim.traces.bundle import TraceBundle
@@ -123,18 +122,15 @@ def _ride(
     unassigned = number < 0
     number[unassigned] = len(series.names) - 1
     scale[unassigned] = _constant_rates(direction, ratio, context)[unassigned]
-    hint = "assign a series to them (network_assign), or add their rates to the table network"
-    if direction is Direction.UP and (unknown := np.isnan(scale)).any():
+    hint = (
+        "assign a series to them (network_assign), add their rates to the table network, or give "
+        "devices.network.up_ratio, such as 0.2, so that the uplink follows the downlink"
+    )
+    if direction is Direction.UP and "up_ratio" in params.model_fields_set:
         down_number, down_offset_us, down_scale = _assigned(context, Direction.DOWN, numbers, 1.0)
-        if "up_ratio" in params.model_fields_set:
-            follows = unknown & (down_number >= 0)
-            number[follows], offset_us[follows] = down_number[follows], down_offset_us[follows]
-            scale[follows] = down_scale[follows] * ratio
-        elif (down_number[unknown] >= 0).all():
-            hint = (
-                "give devices.network.up_ratio, such as 0.2, so that the uplink follows the downlink, or import the "
-                "trace with rates for both directions"
-            )
+        follows = np.isnan(scale) & (down_number >= 0)
+        number[follows], offset_us[follows] = down_number[follows], down_offset_us[follows]
+        scale[follows] = down_scale[follows] * ratio
     require_known(scale, f"rate {direction.name.lower()}", "network", hint, context)
     window_start, window_end = bundle.windows
     lap_us = device_periods(bundle, window_end - window_start)[clients]
@@ -174,12 +170,9 @@ def _assigned(
         use = np.flatnonzero((series_of_row >= 0) & (rows >= 0))
         repeated = np.flatnonzero(np.bincount(rows[use], minlength=devices) > 1)
         if len(repeated):
-            raise UserError(
-                f"device '{bundle.device_ids[int(repeated[0])].as_py()}' has two series {way}"
-                f" ({format_counted(len(repeated), 'device')} in all)",
-                where="network_assign",
-                hint="assign one series per direction",
-            )
+            device = bundle.device_ids[int(repeated[0])].as_py()
+            message = f"device '{device}' has two series {way} ({len(repeated)} such devices)"
+            raise UserError(message, where="network_assign")
         number[rows[use]] = series_of_row[use]
         offset_us[rows[use]] = bundle.numpy("network_assign", "offset_us")[use]
         scale[rows[use]] = bundle.numpy("network_assign", "scale")[use] * factor[use]

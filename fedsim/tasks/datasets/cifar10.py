@@ -7,10 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.reading.cifar import cifar_archive, cifar_dataset
-from fedsim.tasks.reading.files import find, local_folder, locate
+from fedsim.tasks.reading.files import locate
 from fedsim.tasks.reading.images import ImageParameters
 
 _ARCHIVE = cifar_archive(
@@ -40,21 +39,6 @@ class Cifar10(DatasetComponent):
     def load(self, folder: Path | None = None) -> Dataset:
         """The images of the chosen batches."""
         pixels = self.params.pixel_map((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
-        return cifar_dataset(self.name, self._files(folder), "labels", _CLASSES.split(), pixels)
-
-    def _files(self, folder: Path | None) -> list[Path]:
         names = [f"data_batch_{number}" for number in self.params.batches]
-        try:
-            return locate(self.name, [*names, "test_batch"], self.params.root, folder, _ARCHIVE)
-        except UserError as error:
-            source = local_folder(self.name, self.params.root, folder)
-            folders = [] if source is None else [source, source / _ARCHIVE.inner]
-            present = [
-                str(number)
-                for number in range(1, 6)
-                if any(find(path, f"data_batch_{number}") for path in folders)
-            ]
-            if not present:
-                raise
-            hint = f"to use the existing batches, give batches: [{', '.join(present)}]"
-            raise type(error)(error.message, where=error.where, hint=hint) from error
+        files = locate(self.name, [*names, "test_batch"], self.params.root, folder, _ARCHIVE)
+        return cifar_dataset(self.name, files, "labels", _CLASSES.split(), pixels)

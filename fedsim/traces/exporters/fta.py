@@ -47,12 +47,11 @@ class FtaExporter(Exporter):
         valid = bundle.valid
         gaps = 0
         if not (state == 0).any():
-            gap_device, gap_start, gap_end = _gaps(bundle, device, start, end, valid)
-            gaps = len(gap_device)
-            device = np.append(device, gap_device)
-            start, end = np.append(start, gap_start), np.append(end, gap_end)
+            between = _gaps(bundle, device, start, end, valid)
+            gaps = len(between[0])
+            device, start, end = map(np.append, (device, start, end), between)
             state = np.append(state, np.zeros(gaps, np.int64))
-            reason = [*reason, *[None] * gaps]
+            reason += [None] * gaps
         order = np.lexsort((start, device))
         order = order[valid[device[order]]]
 
@@ -72,15 +71,10 @@ class FtaExporter(Exporter):
         lines = ["# " + "\t".join(COLUMNS)]
         for number, row in enumerate(order.tolist()):
             owner = int(device[row])
+            node, when = nodes[owner], (int(start[row]) + epoch_us, int(end[row]) + epoch_us)
             fields = (
-                str(number),
-                nodes[owner],
-                nodes[owner],
-                platforms[owner],
-                labels[owner],
-                types[int(state[row])],
-                _seconds(int(start[row]) + epoch_us),
-                _seconds(int(end[row]) + epoch_us),
+                *(str(number), node, node, platforms[owner], labels[owner], types[int(state[row])]),
+                *map(_seconds, when),
                 reason[row] or "NULL",
             )
             lines.append("\t".join(fields))
@@ -99,11 +93,12 @@ def _gaps(
     rows = np.flatnonzero(valid)
     low, high = (edge[rows] for edge in bundle.windows)
     # With the window's edges as empty intervals, every gap lies between two neighbors.
-    order_device = np.concatenate([device, rows, rows])
-    order_start = np.concatenate([start, low, high])
-    order_end = np.concatenate([end, low, high])
-    order = np.lexsort((order_end, order_start, order_device))
-    device, start, end = order_device[order], order_start[order], order_end[order]
+    device, start, end = (
+        np.concatenate(parts)
+        for parts in ((device, rows, rows), (start, low, high), (end, low, high))
+    )
+    order = np.lexsort((end, start, device))
+    device, start, end = device[order], start[order], end[order]
     gap = (device[1:] == device[:-1]) & (start[1:] > end[:-1])
     return device[1:][gap], end[:-1][gap], start[1:][gap]
 

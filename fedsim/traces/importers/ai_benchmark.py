@@ -6,11 +6,11 @@ Sources: ai-benchmark.com through Yang et al. (FLASH), WWW 2021, ``models/utils/
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedsim.errors import UserError
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
@@ -79,33 +79,29 @@ def _kind(source: SourceFile, content: Any) -> str:
     )
 
 
-def _first_number(text: Any) -> float | None:
-    # In "76206 1,6", the text after the first number is a remnant of the web page.
-    match = re.match(r"\s*(\d+(?:\.\d+)?)", str(text))
-    return float(match.group(1)) if match else None
-
-
 def _raw_scores(
     source: SourceFile, content: Any, counts: dict[str, int]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    scores: dict[str, float] = {}
-    ram: dict[str, float] = {}
-    counts |= {"repeated_models": 0, "without_score": 0}
-    for number, item in enumerate(content, start=1):
-        model = item.get("Model")
-        if not isinstance(model, str) or not model:
-            raise UserError("has no 'Model'", where=f"{source.where}, record {number}")
-        score = _first_number(item.get("AI_Score", ""))
-        if not score:
-            counts["without_score"] += 1
-            continue
-        counts["repeated_models"] += model in scores
-        scores[model] = score
-        size = _first_number(item.get("RAM", ""))
-        ram[model] = size * GIB if size else float("nan")
-    if not scores:
+    table = pd.DataFrame(content).reindex(columns=["Model", "AI_Score", "RAM"])
+    unnamed = ~table["Model"].map(lambda model: isinstance(model, str) and model != "")
+    if unnamed.any():
+        number = int(unnamed.to_numpy().argmax()) + 1
+        raise UserError("has no 'Model'", where=f"{source.where}, record {number}")
+    # In "76206 1,6", the text after the first number is a remnant of the web page.
+    first = {
+        name: table[name].astype(str).str.extract(r"^\s*(\d+(?:\.\d+)?)", expand=False)
+        for name in ("AI_Score", "RAM")
+    }
+    table = table.assign(**first).astype({"AI_Score": float, "RAM": float})
+    scored = table[table["AI_Score"] > 0]
+    counts["repeated_models"] = int(scored["Model"].duplicated().sum())
+    counts["without_score"] = len(table) - len(scored)
+    if scored.empty:
         raise source.error("has no 'AI_Score'")
-    return scores, ram
+    last = scored.drop_duplicates("Model", keep="last").set_index("Model")
+    # In the order in which the models appear first.
+    last = last.loc[scored["Model"].unique()]
+    return last["AI_Score"].to_dict(), (last["RAM"].where(last["RAM"] > 0) * GIB).to_dict()
 
 
 def _plain_scores(source: SourceFile, content: Mapping[str, Any]) -> dict[str, float]:

@@ -241,11 +241,14 @@ def _timer_tables(file: RecordFile, counts: dict[str, int]) -> dict[str, Any]:
         success, ready = record.get("isSuccess"), record["ready_time"]
         if not isinstance(success, bool):
             raise UserError(f"'isSuccess' is {success!r}, not true or false", where=where)
-        if not isinstance(ready, list):
+        pairs = isinstance(ready, list) and all(
+            isinstance(pair, list) and len(pair) == 2 for pair in ready
+        )
+        if not pairs:
             raise UserError("'ready_time' is not a list of [start, end]", where=where)
+        lists.append(ready if success else [])
         if not success:
             ignored += len(ready)
-            lists.append([])
             continue
         bounds = record.get("trace_start"), record.get("trace_end")
         if not all(isinstance(bound, int | float) for bound in bounds) or not bounds[0] < bounds[1]:  # type: ignore[operator]
@@ -256,7 +259,6 @@ def _timer_tables(file: RecordFile, counts: dict[str, int]) -> dict[str, Any]:
             )
         window_s[:, row] = bounds
         valid[row] = True
-        lists.append(ready)
     lengths = np.fromiter(map(len, lists), np.int64, len(ids))
     device = np.repeat(np.arange(len(ids), dtype=np.int64), lengths)
 
@@ -264,9 +266,6 @@ def _timer_tables(file: RecordFile, counts: dict[str, int]) -> dict[str, Any]:
         return file.where(int(device[row]))
 
     pairs = list(chain.from_iterable(lists))
-    for row, pair in enumerate(pairs):
-        if not isinstance(pair, list) or len(pair) != 2:
-            raise UserError(f"{pair!r} is not an interval [start, end]", where=location(row))
     start_s = START.read([pair[0] for pair in pairs], location)
     end_s = END.read([pair[1] for pair in pairs], location)
     bounds_s = Number("the window", "s", TIME_S)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from fedsim.errors import UserError
 from fedsim.network.base import Direction
@@ -121,15 +120,6 @@ def test_latency_of_series_that_do_not_tell_it_is_refused() -> None:
         build(
             context_of(series(**known) | {"network": NETWORK}, rows=[2]), "traced", latency="series"
         )
-
-
-def test_only_traced_links_take_the_latency_of_a_series() -> None:
-    with pytest.raises(ValidationError, match="is not a latency"):
-        build(context_of(), "static", latency="series")
-    with pytest.raises(
-        ValidationError, match="is not a latency: give a duration such as 40ms, ser"
-    ):
-        build(context_of(), "traced", latency=[1])
 
 
 def test_links_repeat_with_the_device_when_their_series_has_another_length() -> None:
