@@ -7,7 +7,7 @@ from pathlib import Path
 from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
 from fedsim.tasks.reading.arrays import names_of_arrays, read_arrays
 from fedsim.tasks.reading.files import resolve
-from fedsim.tasks.reading.samples import Layout, Names, array_names, dataset_of_arrays, joined
+from fedsim.tasks.reading.samples import Layout, array_names, dataset_of_arrays, joined
 from fedsim.tasks.reading.splitting import HeldOutParameters
 
 
@@ -49,8 +49,7 @@ class Npz(DatasetComponent):
         params = self.params
         path = resolve(params.path, folder)
         available = names_of_arrays(path)
-        names = (array_names(available) or Names("x", "y")).all()
-        read = read_arrays(path, names, ("group", "is_test"))
+        read = read_arrays(path, array_names(available), ("group", "is_test"))
         arrays, notes = joined(read, available, str(path))
         return dataset_of_arrays(
             arrays,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,8 +22,6 @@ from fedsim.tasks.reading.splitting import HeldOutParameters, split_dataset
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 _FORM = "x are numbers (n, ...); y, group and is_test have one entry per sample"
@@ -110,12 +108,12 @@ def joined(available: Arrays, listed: Sequence[str], where: str) -> tuple[Arrays
         listed: names of all arrays, of which some may not have been read.
         where: the source of the arrays, for messages.
     """
-    names = array_names(available) or Names("x", "y")
-    if names.test_x is None or names.test_y is None:
+    names = array_names(available)
+    if len(names) == 2:
         further = {name: available[name] for name in ("group", "is_test") if name in available}
-        return {"x": available[names.x], "y": available[names.y], **further}, []
+        return {"x": available[names[0]], "y": available[names[1]], **further}, []
     arrays, lengths = {}, {}
-    for key, train, test in (("x", names.x, names.test_x), ("y", names.y, names.test_y)):
+    for key, train, test in zip("xy", names[:2], names[2:], strict=True):
         pair = available[train], available[test]
         if pair[0].shape[1:] != pair[1].shape[1:]:
             message = (
@@ -124,10 +122,10 @@ def joined(available: Arrays, listed: Sequence[str], where: str) -> tuple[Arrays
             raise UserError(message, where=where)
         arrays[key], lengths[key] = np.concatenate(pair), (len(pair[0]), len(pair[1]))
     if lengths["x"] != lengths["y"]:
-        named = {name: len(available[name]) for name in names.all()}
+        named = {name: len(available[name]) for name in names}
         raise UserError(f"its arrays differ in length: {named}", where=where, hint=_FORM)
     arrays["is_test"] = np.arange(len(arrays["y"])) >= lengths["y"][0]
-    unused = [name for name in listed if name not in names.all()]
+    unused = [name for name in listed if name not in names]
     return arrays, [f"not used: {', '.join(unused)}"] if unused else []
 
 
@@ -301,37 +299,20 @@ _CHANNELS = (1, 3, 4)
 _NARROWEST_IMAGE = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Names of the arrays of samples and labels, and of those with the test samples, if these are separate."""
-
-    x: str
-    y: str
-    test_x: str | None = None
-    test_y: str | None = None
-
-    def all(self) -> list[str]:
-        """Every name."""
-        return [name for name in (self.x, self.y, self.test_x, self.test_y) if name is not None]
+def array_names(available: Collection[str]) -> list[str]:
+    """Samples and labels to use among the arrays of a file, then those of separate test samples; else ``x, y``."""
+    known = (names for names in _known() if set(names) <= set(available))
+    return next(known, ["x", "y"])
 
 
-def array_names(available: Collection[str]) -> Names | None:
-    """The arrays to use among those of a file, such as ``x_train`` and its three companions; None if unknown."""
-    return next((names for names in _known() if set(names.all()) <= set(available)), None)
-
-
-def _known() -> Iterator[Names]:
-    yield Names("x", "y")
-    for samples, labels in _PARTS:
+def _known() -> Iterator[list[str]]:
+    yield ["x", "y"]
+    for pair in _PARTS:
         for form in ("{part}_{split}", "{split}_{part}"):
-            yield Names(
-                *(
-                    form.format(part=part, split=split)
-                    for split in ("train", "test")
-                    for part in (samples, labels)
-                )
-            )
-        yield Names(samples, labels)
+            yield [
+                form.format(part=part, split=split) for split in ("train", "test") for part in pair
+            ]
+        yield list(pair)
 
 
 def channels_first(x: npt.NDArray[Any], layout: Layout) -> tuple[npt.NDArray[Any], str | None]:

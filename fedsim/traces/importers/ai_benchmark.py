@@ -101,7 +101,11 @@ def _raw_scores(
     last = scored.drop_duplicates("Model", keep="last").set_index("Model")
     # In the order in which the models appear first.
     last = last.loc[scored["Model"].unique()]
-    return last["AI_Score"].to_dict(), (last["RAM"].where(last["RAM"] > 0) * GIB).to_dict()
+    ram_bytes = last["RAM"].where(last["RAM"] > 0) * GIB
+    scores, ram = (
+        dict(zip(last.index, each.tolist(), strict=True)) for each in (last["AI_Score"], ram_bytes)
+    )
+    return scores, ram
 
 
 def _plain_scores(source: SourceFile, content: Mapping[str, Any]) -> dict[str, float]:

@@ -241,10 +241,10 @@ def _timer_tables(file: RecordFile, counts: dict[str, int]) -> dict[str, Any]:
         success, ready = record.get("isSuccess"), record["ready_time"]
         if not isinstance(success, bool):
             raise UserError(f"'isSuccess' is {success!r}, not true or false", where=where)
-        pairs = isinstance(ready, list) and all(
+        are_pairs = isinstance(ready, list) and all(
             isinstance(pair, list) and len(pair) == 2 for pair in ready
         )
-        if not pairs:
+        if not are_pairs:
             raise UserError("'ready_time' is not a list of [start, end]", where=where)
         lists.append(ready if success else [])
         if not success:
