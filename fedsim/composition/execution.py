@@ -409,6 +409,7 @@ class _Execution:
             **flows(assembly.population.network),
             metrics=dict(self._metrics),
             label_names=list(assembly.task.label_names),
+            time_of_day_s=assembly.world.time_of_day_s,
             **{**self._wall(), "wall_time_plane_s": time_plane_s},
             learning=None if self._learner is None else self._learner.describe(),
             **{LEARNED_VALUES: self._plane is not None and self._plane.was_asked},

@@ -17,6 +17,7 @@ from fedsim import bundled
 from fedsim.composition.needs import missing_tables
 from fedsim.composition.shared import Datasets, Shared
 from fedsim.devices.availability.base import AvailabilityParams
+from fedsim.devices.availability.trace import TraceAvailabilityParams
 from fedsim.devices.battery import Batteries
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.context import DeviceContext
@@ -74,6 +75,18 @@ class World:
     parts: Parts | None = None
 
     @cached_property
+    def time_of_day_s(self) -> float | None:
+        """Time of day at the start of the run, by the clock of the availability trace; None if it has none."""
+        bundle, params = self._bundle("availability"), self.scenario.devices.availability.params
+        if bundle is None or bundle.manifest.clock == "device-relative":
+            return None
+        if not isinstance(params, TraceAvailabilityParams) or params.shift == "any":
+            return None
+        epoch = bundle.epoch
+        midnight_s = 0 if epoch is None else 3600 * epoch.hour + 60 * epoch.minute + epoch.second
+        return float(midnight_s + params.start) % _DAY_S
+
+    @property
     def availability_cycle_s(self) -> float:
         """Seconds of one cycle of the devices' availability: a day, or the period of the trace if that is shorter."""
         bundle = self._bundle("availability")

@@ -97,7 +97,12 @@ def test_arrow_keys_read_the_chart(unchanged: Page, run: Run) -> None:
     row = run.metrics.iloc[1]
     said = unchanged.run("document.getElementById('live').textContent")
     assert f"accuracy {100 * row['accuracy']:.1f}%" in said
+    # Charts over the same time read the same instant, to the width of their points.
+    places = "fedsim.charts.get(document.getElementById('chart-online')).state"
+    read = unchanged.run(f"{places}.drawn.along.value({places}.drawn.places[{places}.current].x)")
+    assert read == pytest.approx(row["time_s"], abs=run.simulated_s / 100)
     unchanged.run("document.activeElement.blur()")
+    assert unchanged.run(f"{places}.current") == -1
 
 
 def test_x_axis_can_be_zoomed_and_reset(unchanged: Page, run: Run) -> None:
@@ -116,6 +121,9 @@ def test_x_axis_can_be_zoomed_and_reset(unchanged: Page, run: Run) -> None:
         "fedsim.charts.get(document.getElementById('chart-learning')).state.zoom"
     )
     assert 0 < zoomed[0] < zoomed[1] < run.simulated_s
+    for other in ("outcomes", "online"):
+        state = f"fedsim.charts.get(document.getElementById('chart-{other}')).state"
+        assert unchanged.run(f"{state}.zoom") == zoomed
     inside = run.metrics["time_s"].between(*zoomed)
     lowest = run.metrics["accuracy"][inside].min()
     axis = unchanged.run(

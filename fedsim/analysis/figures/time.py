@@ -392,4 +392,5 @@ def online(run: Run) -> Figure | None:
             *columns,
             Column("working", "working, on average", "mean", working),
         ),
+        {"time_of_day_s": run.info.get("time_of_day_s")},
     )

@@ -229,8 +229,18 @@ const fedsim = (() => {
       if (readout) readout.textContent = readout.dataset.hint ?? "";
       host.closest("figure").querySelectorAll(".legend output").forEach((output) => { output.textContent = ""; });
     }
-    const zoom = (range) => { state.zoom = range; entry.redraw(); };
+    /* The other charts along the same axis, which share its cursor and its zoom. */
+    const beside = () => [...charts.values()].filter((other) => other !== entry && state.drawn.along && other.state?.drawn?.along?.name === state.drawn.along.name);
+    const zoom = (range) => [entry, ...beside()].forEach((each) => { each.state.zoom = range; each.redraw(); });
+    const share = () => {
+      const place = state.drawn.places[state.current];
+      beside().forEach((other) => other.follow(place ? state.drawn.along.value(place.x) : null));
+    };
     entry.zoom = zoom;
+    entry.follow = (value) => {
+      const { along, box, places } = state.drawn, x = value === null ? NaN : along.at(value);
+      if (x >= box.left && x <= box.right) point(nearest(places.map((place) => place.x), x), false); else leave();
+    };
     if (known) return entry;
     const pixel = (event) => event.clientX - host.getBoundingClientRect().left;
     let from = null, band = null;
@@ -250,6 +260,7 @@ const fedsim = (() => {
       const { places, hit } = state.drawn;
       const index = hit ? hit(x, y) : nearest(places.map((place) => place.x), x);
       if (index >= 0) point(index, false); else leave();
+      share();
     });
     const finish = (event) => {
       if (band) {
@@ -262,8 +273,7 @@ const fedsim = (() => {
     host.addEventListener("pointerup", finish);
     host.addEventListener("pointercancel", finish);
     host.addEventListener("dblclick", () => zoom(null));
-    host.addEventListener("pointerleave", leave);
-    host.addEventListener("blur", leave);
+    for (const name of ["pointerleave", "blur"]) host.addEventListener(name, () => { leave(); share(); });
     host.addEventListener("keydown", (event) => {
       const { places, box, zoomed, stride } = state.drawn;
       const page = Math.max(1, Math.round(places.length / 10));
@@ -274,6 +284,7 @@ const fedsim = (() => {
       else if ((event.key === "-" || event.key === "0") && zoomed) zoom(null);
       else if (step) point(state.current < 0 && step > 0 ? 0 : state.current + step, true);
       else return;
+      share();
       event.preventDefault();
     });
     return entry;
@@ -331,6 +342,18 @@ const fedsim = (() => {
     document.getElementById("focus_name").textContent = kind ? "late range" : "range of --ylim";
     document.getElementById("clipped").textContent = used && kind ? `Values outside ${show(kind, used[0])} to ${show(kind, used[1])} are not shown; clear “late range” to see them.` : "";
     return used;
+  }
+  /* Nights, from 22 to 6 o'clock on the clock of the devices' trace, behind the plot; none that are too narrow to see. */
+  const DAY = 86400, DUSK = 22 * 3600, NIGHT = 8 * 3600;
+  function nights(x, first, last, box, px) {
+    const began = data.online?.time_of_day_s;
+    if (x.label !== "simulated time" || began == null || ((box.right - box.left) * DAY) / (last - first) < 8) return [];
+    const shades = [];
+    for (let dusk = DUSK - began - DAY; dusk < last; dusk += DAY) {
+      const [from, to] = [dusk, dusk + NIGHT].map((value) => px(Math.max(first, Math.min(last, value))));
+      if (to > from) shades.push({ type: "rect", silent: true, z: -1, shape: { x: from, y: box.top, width: to - from, height: box.bottom - box.top }, style: { fill: ink("muted"), opacity: 0.12 } });
+    }
+    return shades;
   }
   /* Lines. spec: x {kind, label, values, zero}, y {kind, label, zero, from, to}, scales {x, y}, smooth, bands, xlim, ylim,
      series [{label, color, dash, symbol, values, low, high, fill, points, step, silent, plain}], marks [{value, label, at}]. */
@@ -429,6 +452,7 @@ const fedsim = (() => {
       return {
         box, places,
         zoomed: (a, b) => [xa.value(a - box.left), xa.value(b - box.left)],
+        along: x.kind === "time" ? { name: x.label, at: (value) => box.left + xa.at(value), value: (pixel) => xa.value(pixel - box.left) } : null,
         option: {
           grid: { left: box.left, right: width - box.right, top: box.top, bottom: height - box.bottom },
           xAxis: xa.option, yAxis: ya.option,
@@ -437,7 +461,7 @@ const fedsim = (() => {
             ...(smooth ? shown.filter((s) => !s.silent).map((s) => line({ ...s, symbol: null }, s.raw, 0.25, 1)) : []),
             ...shown.map((s) => line(s, s.values, 1)),
           ],
-          graphic: [words(y.label, 2, 2), words(x.label, width - 18 - textWidth(x.label), height - 15), ...notes],
+          graphic: [...nights(x, first, last, box, px), words(y.label, 2, 2), words(x.label, width - 18 - textWidth(x.label), height - 15), ...notes],
         },
       };
     });
@@ -488,10 +512,11 @@ const fedsim = (() => {
       return {
         box, places,
         zoomed: (a, b) => [xa.value(a - box.left), xa.value(b - box.left)],
+        along: x.kind === "time" ? { name: x.label, at: (value) => box.left + xa.at(value), value: (pixel) => xa.value(pixel - box.left) } : null,
         option: {
           grid: { left: box.left, right: width - box.right, top: box.top, bottom: height - box.bottom },
           xAxis: xa.option, yAxis: ya.option, series: [drawn],
-          graphic: [words(y.label, 2, 2), words(x.label, width - 18 - textWidth(x.label), height - 15)],
+          graphic: [...nights(x, first, last, box, px), words(y.label, 2, 2), words(x.label, width - 18 - textWidth(x.label), height - 15)],
         },
       };
     });
