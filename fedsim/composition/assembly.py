@@ -230,7 +230,7 @@ class Assembly:
 
         def size_bytes(vector: Vector) -> float:
             if parts is not None:
-                vector = replace(vector, elements=parts.sent(level))
+                vector = self.method.of_part(vector, task.layout, parts.sent(level))
             return vector.size_bytes(item)
 
         fixed_bytes = task.fixed_elements * item

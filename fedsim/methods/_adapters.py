@@ -46,6 +46,7 @@ class AdapterMethod(Method):
     paper_schedules = ("sync",)
     only_synchronous = "each version is a combination of the models of one round"
     needs_adapters = True
+    combines_parts = True
     Params = WeightedParams
     params: WeightedParams
 

@@ -406,6 +406,8 @@ class Method(Component, ABC):
         merges: whether the method merges adapters into the frozen matrices that they change, which are then part of the
             layout.
         weight_of_absent: a clause that says how offline clients keep a weight in the model; empty if they have none.
+        combines_parts: whether the server combines the vectors of clients that train parts of the model itself, padded
+            with zeros, instead of averaging each entry over the clients that trained it.
         needs_whole_model: why no client may train only a part of the model, as a clause; empty if one may.
         parts: the parts of the model that clients train, as the scenario says; a method leaves it out.
     """
@@ -422,6 +424,7 @@ class Method(Component, ABC):
     needs_adapters: ClassVar[bool] = False
     merges: ClassVar[bool] = False
     weight_of_absent: str = ""
+    combines_parts: ClassVar[bool] = False
     needs_whole_model: ClassVar[str] = ""
     parts: Parts | None = None
 
@@ -443,6 +446,14 @@ class Method(Component, ABC):
     def upload(self) -> Sequence[Vector]:
         """Vectors a client sends back; names are keys of :attr:`LocalUpdate.vectors`."""
         return (Vector("delta", self.context.layout.size),)
+
+    def of_part(self, vector: Vector, layout: Layout, elements: int) -> Vector:
+        """The vector as sent by and to a client that trains a part of the model with this layout."""
+        return replace(vector, elements=elements)
+
+    def layout_of(self, client: int) -> Layout:
+        """The layout of the models that a client trains."""
+        return self.context.layout
 
     def memories(self) -> Mapping[str, Memory]:
         """Vectors kept for each client between its dispatches; read after :meth:`initial_state`."""

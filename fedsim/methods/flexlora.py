@@ -15,7 +15,8 @@ class FlexLora(AdapterMethod):
     """The server averages the products B A, and sends the best approximation of each client's rank.
 
     The mean product U S V' is decomposed by singular values, the largest first: B = U S and A = V', of the adapters'
-    rank. The other parameters are averaged.
+    rank. A client of a lower rank (``server.submodels: ranks``) receives the first columns and rows, which are the best
+    approximation of its rank. The other parameters are averaged.
     """
 
     name = "flexlora"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pydantic import Field
 
@@ -12,7 +13,6 @@ from fedsim.methods.base import (
     Cohort,
     LocalUpdate,
     Method,
-    MethodContext,
     ServerState,
     Tensor,
     Trainer,
@@ -21,6 +21,7 @@ from fedsim.methods.base import (
     WeightedParams,
     averaging_weights,
 )
+from fedsim.tasks.layout import Layout
 
 
 class FloraParams(WeightedParams):
@@ -50,39 +51,56 @@ class Flora(Method):
     only_synchronous = "each version is a combination of the models of one round"
     needs_adapters = True
     merges = True
+    combines_parts = True
     Params = FloraParams
     params: FloraParams
 
-    def __init__(self, params: FloraParams, context: MethodContext) -> None:
-        super().__init__(params, context)
-        layout, sizes = context.layout, context.layout.sizes
-        shapes = dict(zip(layout.names, layout.shapes, strict=True))
-        self._merged = sum(sizes[each.base] for each in layout.adapters)
-        self._adapters = sum(sizes[each.a] + sizes[each.b] for each in layout.adapters)
-        widths = sum(sum(shapes[each.base]) for each in layout.adapters)
-        stacked = math.inf if params.stacked_rank is None else params.stacked_rank * widths
-        self._unsent = max(0, self._merged - int(min(stacked, self._merged)))
-
     def download(self) -> Sequence[Vector]:
         """The model without adapters, which clients draw anew."""
-        size = self.context.layout.size
-        return (Vector("model", size, share=1 - (self._adapters + self._unsent) / size),)
+        return (self._down(self.context.layout),)
 
     def first_download(self) -> Sequence[Vector]:
         """The rest of the matrices, if later downloads contain stacked adapters."""
-        return (Vector("merged", self._unsent),) if self._unsent else ()
+        unsent = self._unsent(self.context.layout)
+        return (Vector("merged", unsent),) if unsent else ()
 
     def upload(self) -> Sequence[Vector]:
         """The trained parameters, not the matrices that the adapters change."""
-        size = self.context.layout.size
-        return (Vector("trained", size, share=1 - self._merged / size),)
+        return (self._up(self.context.layout),)
+
+    def of_part(self, vector: Vector, layout: Layout, elements: int) -> Vector:
+        """The same with the part's adapters; matrices have one size in all parts."""
+        sizes = {"model": self._down, "trained": self._up}
+        share = sizes[vector.name](layout).share if vector.name in sizes else vector.share
+        kept = vector.elements if vector.name == "merged" else elements
+        return replace(vector, elements=kept, share=share)
+
+    def _down(self, layout: Layout) -> Vector:
+        sizes = layout.sizes
+        adapters = sum(sizes[each.a] + sizes[each.b] for each in layout.adapters)
+        return Vector(
+            "model", layout.size, share=1 - (adapters + self._unsent(layout)) / layout.size
+        )
+
+    def _up(self, layout: Layout) -> Vector:
+        merged = sum(layout.sizes[each.base] for each in layout.adapters)
+        return Vector("trained", layout.size, share=1 - merged / layout.size)
+
+    def _unsent(self, layout: Layout) -> int:
+        """Entries of the matrices that are not sent because stacked adapters are smaller."""
+        if self.params.stacked_rank is None:
+            return 0
+        shapes = dict(zip(layout.names, layout.shapes, strict=True))
+        bases = [shapes[each.base] for each in layout.adapters]
+        stacked = self.params.stacked_rank * sum(map(sum, bases))
+        return max(0, sum(map(math.prod, bases)) - stacked)
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Plain local training of new adapters."""
         start = cohort.down["model"].clone()
         for row, client, sequence in zip(start, cohort.clients, cohort.sequences, strict=True):
             draws = self.context.generator(int(client), int(sequence))
-            for _, a, b in pairs(self.context.layout, row):
+            for _, a, b in pairs(self.layout_of(int(client)), row):
                 bound = 1 / math.sqrt(a.shape[1])
                 a.copy_(a.new_tensor(draws.uniform(-bound, bound, a.shape)))
                 b.zero_()

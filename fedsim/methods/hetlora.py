@@ -14,8 +14,9 @@ from fedsim.methods.base import Updates
 class HetLora(AdapterMethod):
     """The server averages A and B of each adapter, with weights proportional to the Frobenius norm of B A.
 
-    Clients whose training changed more count more. The paper's self-pruning, by which a client lowers its rank, is not
-    included. The other parameters are averaged.
+    Clients whose training changed more count more. Clients may have unequal ranks (``server.submodels: ranks``): each
+    holds the first rows of A and columns of B, and what it sends is padded with zeros. The paper's self-pruning, by
+    which a client lowers its rank, is not included. The other parameters are averaged.
     """
 
     name = "hetlora"

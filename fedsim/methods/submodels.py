@@ -22,6 +22,7 @@ from fedsim.methods.base import (
     Vector,
     with_mixin,
 )
+from fedsim.tasks.layout import Layout
 from fedsim.vocabulary.formatting import format_names
 
 
@@ -64,9 +65,16 @@ class _InParts(Method):
         }
         return replace(update, vectors=vectors, memory=memory)
 
+    def layout_of(self, client: int) -> Layout:
+        """That of the client's part."""
+        return self.parts.tasks[int(self.parts.level[client])].layout
+
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """That of the method, with means over the clients that trained an entry."""
+        """That of the method, with means over the clients that trained an entry, unless it combines parts itself."""
         method: Any = super()
+        if self.combines_parts:
+            padded: ServerState = method.aggregate(server, updates)
+            return padded
         state: ServerState = method.aggregate(server, _Overlapping(updates, self.parts))
         return state
 
@@ -122,6 +130,8 @@ def refuse_whole(method: Method) -> None:
     Raises:
         UserError: the method is one of these.
     """
+    if method.combines_parts:
+        return
     sent = [vector.name for vector in (*method.download(), *method.upload())]
     memories = list(method.memories())
     reasons = {

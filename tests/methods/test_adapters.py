@@ -47,8 +47,9 @@ class Adapted(nn.Module):
         return x @ weight.T + self.scaling * (x @ self.lora_A.T @ self.lora_B.T)
 
 class Net(nn.Module):
-    def __init__(self, classes, rank=3):
+    def __init__(self, classes, rank=3, model_rate=1.0):
         super().__init__()
+        rank = round(rank * model_rate)
         self.first = Adapted(64, 5, rank, False)
         self.last = Adapted(5, classes, rank, True)
         self.bias = nn.Parameter(torch.zeros(classes))
@@ -203,7 +204,7 @@ def drawn(model: Model, client: int, sequence: int) -> Model:
     return model
 
 
-def by_hand(run: Any, start: Model, method: str) -> Model:
+def by_hand(run: Any, start: Model, method: str, ranks: tuple[int, ...]) -> Model:
     """The rounds of a run."""
     task: Any = build_world(load_scenario(run.folder.scenario)).task
     model, sequences = start, [0, 0]
@@ -212,7 +213,8 @@ def by_hand(run: Any, start: Model, method: str) -> Model:
         for client in clients:
             rows = task.rows[task.offsets[client] : task.offsets[client + 1]]
             x = task.inputs(task.train_x[rows]).double().flatten(1).numpy()
-            local = drawn(model, client, sequences[client]) if method == "flora" else model
+            local = cut(model, ranks[client])
+            local = drawn(local, client, sequences[client]) if method == "flora" else local
             frozen = ("_A",) if method == "ffa_lora" else ()
             models.append(trained(local, x, task.train_y[rows].numpy(), frozen))
             samples.append(len(rows))
@@ -225,13 +227,34 @@ def model_of(run: Any) -> Model:
     return {name: value.double().numpy() for name, value in run.model().items()}
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_rounds_by_hand(tmp_path: Path, method: str) -> None:
+# The second client's device is faster.
+UNEQUAL: dict[str, Any] = {
+    "devices": {
+        "compute": {"name": "values", "step": ["2s", "1s"]},
+        "network": {"down": "1Mbps", "up": "1Mbps"},
+    },
+    "submodels": {"name": "ranks", "rates": [1, 0.34], "by": "speed"},
+}
+
+
+def unequal(method: Any) -> dict[str, Any]:
+    """The first client has rank 1."""
+    content = scenario(method, devices=UNEQUAL["devices"])
+    content["server"]["submodels"] = UNEQUAL["submodels"]
+    return content
+
+
+@pytest.mark.parametrize(
+    ("method", "ranks"),
+    [(method, (3, 3)) for method in METHODS] + [(method, (1, 3)) for method in METHODS[1:]],
+)
+def test_rounds_by_hand(tmp_path: Path, method: str, ranks: tuple[int, ...]) -> None:
     still = scenario("fedavg", stop={"rounds": 1})
     still["training"]["optimizer"] = {"name": "sgd", "lr": 1e-300}
     start = model_of(fedsim.run(still, tmp_path / "still"))
-    run = fedsim.run(scenario(method), tmp_path / "run")
-    expected = by_hand(run, start, method)
+    content = unequal(method) if ranks[0] < RANK else scenario(method)
+    run = fedsim.run(content, tmp_path / "run")
+    expected = by_hand(run, start, method, ranks)
     for mine, theirs in zip(products(model_of(run)), products(expected), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-12)
     if method == "ffa_lora":
@@ -272,6 +295,40 @@ def test_bytes(tmp_path: Path, method: Any, first: int, down: int, up: int) -> N
     assert set(table[table["sequence"] == 0]["bytes_down"]) == {8 * first}
     assert set(table[table["sequence"] > 0]["bytes_down"]) == {8 * down}
     assert set(table["bytes_up"]) == {8 * up}
+
+
+@pytest.mark.parametrize(
+    ("method", "down", "up"),
+    [
+        ("hetlora", (A + B) // 3 + BIAS, (A + B) // 3 + BIAS),
+        ("flora", BASE + BIAS, (A + B) // 3 + BIAS),
+        ({"name": "flora", "stacked_rank": 2}, 2 * 84 + BIAS, (A + B) // 3 + BIAS),
+    ],
+)
+def test_bytes_time_and_memory_follow_the_rank(
+    tmp_path: Path, method: Any, down: int, up: int
+) -> None:
+    """Rank 1 of 3: a third of A and B, of their products, and of their gradients."""
+    run = fedsim.run(unequal(method), tmp_path / "run")
+    table = run.dispatches[run.dispatches["sequence"] > 0].set_index("client_id")
+    assert set(table.loc[0, ["bytes_up"]].to_numpy().ravel()) == {8 * up}
+    assert set(table.loc[0, ["bytes_down"]].to_numpy().ravel()) == {8 * down}
+    assert set(table.loc[1, ["bytes_up"]].to_numpy().ravel()) == {8 * (A + B + BIAS)}
+    # Of 622 + 362 products, A, B and their gradients have 207 + 45 forward and 207 + 45 + 45 + 15 backward.
+    share = 1 - (A + B + A + B + B + 15) * 2 / 3 / (622 + 362)
+    assert run.clients["step_s"].tolist() == pytest.approx([2 * share, 1.0])
+
+
+def test_ranks_must_not_change_the_factor(tmp_path: Path) -> None:
+    users = tmp_path / "own.py"
+    users.write_text(
+        users.read_text().replace(
+            "super().__init__()\n        rank",
+            "super().__init__()\n        Adapted.scaling = model_rate\n        rank",
+        )
+    )
+    with pytest.raises(UserError, match=r"the factor of the adapter 'first.lora_A' is 0.34 at"):
+        fedsim.run(unequal("hetlora"), tmp_path / "run")
 
 
 def test_frozen_matrices_save_operations_and_memory(tmp_path: Path) -> None:

@@ -95,6 +95,7 @@ class SupervisedTask(Task):
         self.client_test_rows = partition.test_rows
         self._seed = seed
         self._dtype = dtype
+        self._merges = merges
         self.class_masks: npt.NDArray[np.bool_] | None = None
         self.by_hand = True
         self._outline = model.outline(dataset)
@@ -126,7 +127,14 @@ class SupervisedTask(Task):
 
     def with_model(self, model: ModelComponent) -> SupervisedTask:
         """A task with the same samples and clients, and another model, whose frozen tensors are those of this one."""
-        task = SupervisedTask(self.dataset, self.partition, model, self._seed, dtype=self._dtype)
+        task = SupervisedTask(
+            self.dataset,
+            self.partition,
+            model,
+            self._seed,
+            dtype=self._dtype,
+            merges=self._merges,
+        )
         for name, value in task._fixed.items() if task.fixed_elements else ():
             if name in self._fixed and self._fixed[name].shape == value.shape:
                 value.copy_(self._fixed[name])

@@ -28,8 +28,9 @@ def full(classes, input_shape, weights=None, width=64, layers=2):
     return model
 
 
-def lora(classes, input_shape, weights=None, rank=8):
+def lora(classes, input_shape, weights=None, rank=8, model_rate=1.0):
     """The same model, but only adapters of its linear layers are trained; all else is frozen."""
+    rank = round(rank * model_rate)  # lower on some devices (server.submodels)
     layers = ["c_attn", "c_proj", "c_fc"]
     config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=layers, fan_in_fan_out=True)
     with warnings.catch_warnings():
