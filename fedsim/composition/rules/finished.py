@@ -22,14 +22,12 @@ from fedsim.vocabulary.formatting import (
     format_counted,
     format_duration,
     format_names,
-    format_share,
 )
 
 if TYPE_CHECKING:
     from fedsim.composition.assembly import Assembly
 
 _FEW = 0.5
-_OFTEN_RECHARGING = 0.1
 _FAR_ABOVE = 10.0
 _FIRST_EVALUATIONS = 20
 
@@ -179,18 +177,11 @@ def small_rounds(finished: FinishedRun) -> Iterator[UserError]:
     small = int(np.count_nonzero(sizes < _FEW * cohort))
     if small <= _FEW * len(sizes):
         return
-    reason, fix = "", ""
-    recharging_s, idle_s = (run.clients[f"{state}_s"].sum() for state in ("recharging", "idle"))
-    if idle_s and recharging_s / idle_s >= _OFTEN_RECHARGING:
-        share = format_share(float(recharging_s / idle_s))
-        reason = f"; for {share} of their idle time, clients recharged their batteries"
-        fix = "; or give the devices more energy (devices.energy: battery_j, recharge_w)"
-    waiting = "raise it" if demands.updates else "raise it, with a min_updates of at least 1"
     yield UserError(
         f"{format_count(small)} of {format_counted(len(sizes), 'round')} began with less than half of the cohort of "
-        f"{cohort}, because few clients were available{reason}",
+        f"{cohort}, because few clients were available",
         where="server.schedule.min_cohort",
-        hint=f"{waiting}, so that rounds wait for more clients, or give a smaller cohort than {cohort}{fix}",
+        hint=f"raise it, so that rounds wait for more clients, or give a smaller cohort than {cohort}",
     )
 
 

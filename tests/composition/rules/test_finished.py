@@ -25,7 +25,6 @@ def table_of(
     outcomes: list[str],
     rounds: list[int] | None = None,
     versions: int = 1,
-    recharging_s: float = 0.0,
     **columns: list[float],
 ) -> Any:
     """A run with dispatches of these outcomes and rounds, all of whose updates arrived but for lost ones."""
@@ -40,7 +39,7 @@ def table_of(
         }
     )
     run.aggregations = pd.DataFrame({"version": range(versions)})
-    run.clients = pd.DataFrame({"recharging_s": [recharging_s], "idle_s": [1.0]})
+    run.clients = pd.DataFrame({"client_id": [0]})
     run.simulated_s = 10.0
     run.scenario["stop"] = {"target": {}}
     run.time_to = lambda name, target: next(
@@ -150,18 +149,9 @@ def test_a_rule_applies_to_its_example_only_and_can_be_ignored(rule: str) -> Non
 def test_rounds_of_few_clients_are_counted(
     rounds: list[int], schedule: dict[str, Any], warned: str
 ) -> None:
-    for recharging_s, names_batteries in ((0.099, False), (0.1, True)):
-        run = table_of(["aggregated"] * len(rounds), rounds, recharging_s=recharging_s)
-        warnings = FINISHED.warnings(finished(run, schedule={"name": "sync", **schedule}), ())
-        assert [each.message.partition(" began")[0] for each in warnings] == [warned][
-            : bool(warned)
-        ]
-        for each in warnings:
-            assert each.hint is not None
-            assert ("clients recharged" in each.message) == names_batteries
-            assert ("battery_j" in each.hint) == names_batteries
-            # A round that may be empty cannot wait for a cohort.
-            assert ("min_updates of at least 1" in each.hint) == ("min_updates" in schedule)
+    run = table_of(["aggregated"] * len(rounds), rounds)
+    warnings = FINISHED.warnings(finished(run, schedule={"name": "sync", **schedule}), ())
+    assert [each.message.partition(" began")[0] for each in warnings] == [warned][: bool(warned)]
 
 
 @pytest.mark.parametrize(
