@@ -375,3 +375,9 @@ def test_a_model_larger_than_the_memory_is_refused(run: Callable[..., Result]) -
 def test_a_share_of_over_selection_is_added_to_the_cohort() -> None:
     result = invoke("scenario", "check", "quickstart", "-s", "server.schedule.over_selection=30%")
     assert_refused(result, "must be a number, not '30%'", "write 1.3 for 30% more")
+
+
+def test_no_message_steers_the_terminal(run: Callable[..., Result]) -> None:
+    result = run('"a\\x1b[31mb": 1\n' + PARABOLAS)
+    assert_refused(result, "a\\x1b[31mb: unknown key")
+    assert "\x1b" not in result.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -120,3 +121,32 @@ def test_a_timeline_that_is_not_repeated_is_one_error_and_loses_nothing(
     assert f"fedsim run {path / 'scenario.yaml'} -o NEW_FOLDER" in result.stderr
     after = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
     assert after == before
+
+
+def test_the_scenario_of_a_run_names_bundled_traces_as_any_installation_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = "builtin:phones_mostly_on_week"
+    parts = {"compute": "trace", "availability": "trace", "network": "static"}
+    scenario = {
+        "name": "phones",
+        "task": {"name": "timing", "clients": 5},
+        "devices": {
+            "trace": trace,
+            **{section: {"name": name, "trace": trace} for section, name in parts.items()},
+        },
+        "server": {"selection": {"name": "uniform", "cohort": 2}},
+        "stop": {"rounds": 3},
+    }
+
+    complete = fedsim.run(scenario, tmp_path / "complete")
+    interrupted(tmp_path / "interrupted", scenario)
+    text = complete.scenario_text
+    assert text.count(f"trace: {trace}\n") == 4
+    assert str(bundled.located("traces")) not in text + json.dumps(dict(complete.info))
+    elsewhere = tmp_path / "site-packages" / "fedsim" / "bundled"
+    shutil.copytree(bundled.resolved(trace), elsewhere / "traces" / bundled.resolved(trace).name)
+    monkeypatch.setattr(bundled, "HERE", elsewhere)
+    again = fedsim.run(tmp_path / "complete" / "scenario.yaml", tmp_path / "again")
+    for run in (again, fedsim.resume(tmp_path / "interrupted")):
+        assert run.dispatches.equals(complete.dispatches)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedsim.composition.assembly import assemble
-from fedsim.composition.shared import Bundles, Datasets, Shared
+from fedsim.composition.shared import KEPT_DATASETS, Bundles, Datasets, Mapped, Shared
 from fedsim.parts.component import Parameters
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.tasks.dataset import Dataset, DatasetComponent
@@ -67,11 +67,31 @@ def test_processes_share_one_copy_through_files(tmp_path: Path) -> None:
         assert bundle.tables == expected.tables
 
 
+def test_what_cannot_be_written_or_is_mapped_already_is_loaded_by_each(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    for value in (np.load(tmp_path / "x.npy", mmap_mode="c"), lambda: None):
+        for _ in range(2):
+            assert Mapped(tmp_path).get("key", lambda value=value: value) is value
+
+
 def test_relative_paths_mean_another_data_set_in_another_folder(tmp_path: Path) -> None:
     datasets = Datasets()
     datasets.load(numbered(1), Path("/"))
     datasets.load(numbered(1), tmp_path)
     assert Numbered.loads == [1, 1]
+
+
+def test_only_the_last_few_are_kept() -> None:
+    datasets = Datasets()
+    for number in range(KEPT_DATASETS):
+        datasets.load(numbered(number), Path("/"))
+    datasets.load(numbered(0), Path("/"))
+    datasets.load(numbered(KEPT_DATASETS), Path("/"))
+    assert Numbered.loads == [*range(KEPT_DATASETS), KEPT_DATASETS]
+    datasets.load(numbered(0), Path("/"))
+    assert len(Numbered.loads) == KEPT_DATASETS + 1
+    datasets.load(numbered(1), Path("/"))
+    assert Numbered.loads[-1] == 1
 
 
 def test_runs_share_what_is_loaded() -> None:

@@ -11,6 +11,7 @@ import fedsim
 from fedsim.errors import UserError
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.run import Run
+from fedsim.simulation.stall import stalled_after
 from tests.simulation.harness import simulate
 
 ASYNC = {"name": "async"}
@@ -76,6 +77,15 @@ def test_a_stalled_run_names_its_cause(
     assert "stop.stalled_after" in str(caught.value.hint)
 
 
+def test_only_dispatches_since_the_last_aggregated_update_count() -> None:
+    """A buffer of 3 updates: at most 3 + 2 dispatches from one version to the next, so 5 never stop the run."""
+    world: dict[str, Any] = {"step_s": [1, 2], "rounds": 40}
+    schedule = {"name": "buffered", "buffer_size": 3}
+    assert len(simulate(schedule=schedule, stalled_after=5, **world).aggregates) == 40
+    with pytest.raises(UserError, match="in the last 2 dispatches"):
+        simulate(schedule=schedule, stalled_after=2, **world)
+
+
 def test_an_empty_aggregation_is_no_progress() -> None:
     with pytest.raises(UserError, match="no update was aggregated"):
         simulate(
@@ -91,6 +101,12 @@ def test_a_limit_of_dispatches_that_is_reached_first_ends_the_run() -> None:
         step_s=[1, 2], schedule=ASYNC, failures={"upload_loss": 1}, dispatches=50, stalled_after=50
     )
     assert len(book.rows) == 50
+
+
+def test_the_default_grows_with_the_clients() -> None:
+    assert stalled_after(None, 10) == 100_000
+    assert stalled_after(None, 5000) == 500_000
+    assert stalled_after(7, 5000) == 7
 
 
 def test_a_stalled_run_fails_and_keeps_its_rows(tmp_path: Path) -> None:
@@ -122,3 +138,18 @@ def test_a_clock_that_stands_still_ends_the_run(monkeypatch: pytest.MonkeyPatch)
     assert caught.value.where == "devices"
     assert len(simulate(**timeless, rounds=100).rows) == 200
     assert len(simulate(step_s=[1, 1], rounds=1000).rows) == 2000
+
+
+def test_rounds_without_clients_that_take_no_time_end_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fedsim.simulation.server.ROUNDS_AT_ONCE", 50)
+    nobody: dict[str, Any] = {
+        "step_s": [1, 1],
+        "selection": {"name": "bernoulli", "probability": 1e-9, "allow_empty": True},
+        "schedule": {"name": "sync", "min_updates": 0},
+    }
+    with pytest.raises(UserError, match="50 rounds took no time: the clock stands still at 0 s"):
+        simulate(**nobody, rounds=1000)
+    nobody["schedule"]["pause"] = 1.0
+    assert len(simulate(**nobody, rounds=1000).aggregates) == 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from fedsim.runs.sweep import SweepRecord
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.sweeps import Sweep
 from fedsim.sweeps.execution import sweep
-from fedsim.sweeps.folder import write_index
+from fedsim.sweeps.folder import claimed, write_index
 from fedsim.sweeps.plan import plan_runs
+from tests.devices.worlds import LINKS, STEPS
 from tests.sweeps.worlds import (
     SMALL,
     scenario,
@@ -42,6 +44,15 @@ def test_the_index_says_what_the_run_folders_say(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(table.drop(columns="error"), index.drop(columns="error"))
     assert [run.path.name for run in sweep.runs] == index["run"].tolist()
     assert len(sweep.compare().facts) == 4
+
+
+def test_a_column_of_the_index_with_text_and_numbers_is_text(tmp_path: Path) -> None:
+    """``index.csv`` is read by people: a text has no quotation marks of JSON."""
+    world = {**SMALL, "sweep": {"grid": {"server.schedule.length": ["5s", 7, "1min"]}}}
+    world["server"] = {"schedule": {"name": "window", "length": "1s"}}
+    sweep = fedsim.sweep(world, tmp_path / "sweep", jobs=1)
+    assert sweep.index["server.schedule.length"].tolist() == ["5s", "7", "1min"]
+    assert '"' not in (sweep.path / "index.csv").read_text()
 
 
 def test_another_scenario_in_the_same_folder_is_refused_by_name(tmp_path: Path) -> None:
@@ -91,6 +102,15 @@ def test_runs_with_and_without_training_share_no_folder(
     assert [(run.path / "run.json").stat().st_mtime_ns for run in again.runs] == written
 
 
+def test_tasks_without_a_model_may_be_swept_either_way(tmp_path: Path) -> None:
+    devices = {"compute": STEPS, "network": LINKS}
+    task = {"name": "timing", "clients": 4, "size": "1MB"}
+    world = {"task": task, "devices": devices, "sweep": {"seeds": [0]}, "stop": {"rounds": 2}}
+    for timing_only in (False, True, False):
+        sweep = fedsim.sweep(world, tmp_path / "sweep", timing_only=timing_only, jobs=1)
+        assert sweep.index["status"].tolist() == ["complete"]
+
+
 def test_a_run_keeps_its_folder_when_names_change(tmp_path: Path) -> None:
     """As they do when a sweep grows, or with a fedsim that names differently."""
     out = tmp_path / "sweep"
@@ -107,6 +127,24 @@ def test_a_run_keeps_its_folder_when_names_change(tmp_path: Path) -> None:
     assert (out / "server_seed0" / "run.json").stat().st_mtime_ns == written
     assert set(grown.index["status"]) == {"complete"}
     assert grown.index["run"].tolist() == [entry.run for entry in grown.record.runs]
+
+
+def test_a_value_that_takes_the_place_of_another_does_not_take_its_folder(tmp_path: Path) -> None:
+    out = tmp_path / "sweep"
+    fedsim.sweep(schedules("9s"), out, jobs=1)
+    (replaced,) = fedsim.sweep(schedules("8s"), out, jobs=1).runs
+    assert re.fullmatch(r"server_seed0-[0-9a-f]{6}", replaced.path.name)
+    assert replaced.scenario["server"]["schedule"]["deadline"] == 8
+    assert (out / "server_seed0" / "run.json").exists()
+
+
+def test_runs_of_one_scenario_keep_their_own_folders(tmp_path: Path) -> None:
+    """A default left out and the same value given: two runs of the sweep, equal to the last bit."""
+    data = scenario(grid={"server.schedule": [None, {"name": "sync"}]})
+    for _ in range(2):
+        sweep = fedsim.sweep(data, tmp_path / "sweep", jobs=1)
+        assert [entry.run for entry in sweep.record.runs] == ["seed0", "sync_seed0"]
+    assert len({entry.digest for entry in sweep.record.runs}) == 1
 
 
 def test_folders_that_are_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -133,6 +171,12 @@ def test_a_run_that_lost_its_description_is_not_left_out_silently(tmp_path: Path
         UserError, match=r"seed0/run\.json: no such file, though the run is complete"
     ):
         _ = sweep.runs
+
+
+def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
+    with claimed(tmp_path / "sweep"), pytest.raises(UserError, match="another fedsim process"):
+        fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
+    assert fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1).failures == {}
 
 
 def test_complete_runs_of_other_code_or_data_are_not_taken_for_those_of_the_sweep(

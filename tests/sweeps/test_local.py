@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import fedsim
-from fedsim.sweeps import Sweep
+from fedsim.parts.component import NO_USER_CODE
+from fedsim.sweeps import Sweep, local
+from fedsim.sweeps.local import ONE_THREAD
 from tests.signals import default_signals
 from tests.sweeps.worlds import (
     SMALL,
@@ -143,6 +147,17 @@ def test_signals_that_arrive_together_end_a_sweep_whose_runs_are_saved(
     require_the_same_after_all(tmp_path, whole)
 
 
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+def test_a_later_signal_ends_a_sweep_in_the_middle_of_a_round(
+    tmp_path: Path, whole: dict[str, dict[str, str]]
+) -> None:
+    signals = [signal.SIGINT, signal.SIGTERM]
+    code = signaled_sweep(tmp_path, signals, apart_s=0.7, seconds="1000", group=True)
+    assert code == 128 + signal.SIGINT, (tmp_path / "stderr").read_text()
+    assert Sweep(tmp_path / "sweep").index["status"].tolist() == STOPPED
+    require_the_same_after_all(tmp_path, whole)
+
+
 def test_a_process_that_dies_takes_only_its_run_with_it(tmp_path: Path) -> None:
     methods = [{"name": "fedavg"}, {"name": broken(tmp_path, "import os; os._exit(9)")}]
     data = scenario(grid={"server.method": methods})
@@ -153,6 +168,55 @@ def test_a_process_that_dies_takes_only_its_run_with_it(tmp_path: Path) -> None:
     whole = fedsim.sweep(scenario(grid={"server.method": methods[:1]}), tmp_path / "here", jobs=1)
     done = sweep.record.runs[0].run
     assert digests(sweep.path / done) == digests(whole.path / done)
+
+
+def test_a_process_of_the_pool_keeps_to_one_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Libraries under numpy take all cores where nobody says otherwise."""
+    for variable in ONE_THREAD:
+        monkeypatch.delenv(variable)
+    body = (
+        "import json, os, pathlib, threadpoolctl; "
+        f"pathlib.Path({str(tmp_path / 'found.json')!r}).write_text(json.dumps(threadpoolctl.threadpool_info())); "
+        "threads = pathlib.Path(f'/proc/{os.getppid()}/task'); "
+        f"pathlib.Path({str(tmp_path / 'threads')!r}).write_text(str(len(list(threads.glob('*'))))); "
+        "return super().aggregate(server, updates)"
+    )
+    data = scenario(grid={"server.method": [{"name": broken(tmp_path, body)}]}, seeds=[0, 1])
+    before = dict(os.environ)
+    assert fedsim.sweep(data, tmp_path / "sweep", jobs=2).failures == {}
+    report = json.loads((tmp_path / "found.json").read_text())
+    assert report
+    assert [each["num_threads"] for each in report] == [1] * len(report)
+    # A fork of a process with several threads could wait forever for a lock that another thread held.
+    assert int((tmp_path / "threads").read_text()) <= 1
+    assert dict(os.environ) == before
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_signals_reach_only_the_process_of_the_sweep() -> None:
+    """The process that loads what the pool needs never handles them, not even while it starts."""
+    local.prepare()
+    pid = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    blocked = int(status.partition("SigBlk:")[2].split()[0], 16)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        assert blocked & 1 << (number - 1)
+        assert number not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_processes_have_the_environment_of_the_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not that of the process from which they are forked, which another sweep may have started."""
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]
+    monkeypatch.setenv(NO_USER_CODE, "1")
+    local.prepare()
+    monkeypatch.delenv(NO_USER_CODE)
+    method = {"name": broken(tmp_path, "return super().aggregate(server, updates)")}
+    data = scenario(grid={"server.method": [method]}, seeds=[0, 1])
+    assert fedsim.sweep(data, tmp_path / "sweep", jobs=2).failures == {}
 
 
 def test_a_script_needs_no_guard_and_is_executed_once(tmp_path: Path) -> None:
