@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from click.testing import CliRunner
 
 import fedsim
 from fedsim.cli import cli
+from fedsim.composition import replay
 from fedsim.errors import UserError
 from tests.composition.worlds import digits
 
@@ -112,20 +116,49 @@ def replayed(scenario: dict[str, Any]) -> Any:
     return fedsim.read_scenario(scenario).replay(8, 2)
 
 
+class _Here:
+    """Takes the place of a process of a replay, whose import of torch takes seconds: the same in this process."""
+
+    def __init__(self, command: list[str], **_: Any) -> None:
+        self.returncode: Any = 0
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            try:
+                replay._main(*command[3:])
+            except SystemExit as end:
+                self.returncode = end.code
+        self._output = output.getvalue()
+
+    def communicate(self) -> tuple[str, None]:
+        return self._output, None
+
+
+@pytest.fixture
+def without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = SimpleNamespace(Popen=_Here, PIPE=None, STDOUT=None)
+    monkeypatch.setattr(replay, "subprocess", here)
+
+
 @pytest.mark.parametrize(
-    ("key", "name", "why"),
+    ("key", "name", "why", "in_processes"),
     [
-        ("selection", "Shuffles", "draws from a global random generator"),
-        ("selection", "Unordered", "the order of a set"),
-        ("selection", "Remembers", "keeps state outside its object"),
-        ("method", "Counts", "keeps state that no checkpoint contains"),
-        ("model", "Noisy", "draws from a global random generator"),
-        ("metrics", "guess", "draws from a global random generator"),
+        ("selection", "Shuffles", "draws from a global random generator", False),
+        ("selection", "Unordered", "the order of a set", True),
+        ("selection", "Remembers", "keeps state outside its object", True),
+        ("method", "Counts", "keeps state that no checkpoint contains", False),
+        ("model", "Noisy", "draws from a global random generator", False),
+        ("metrics", "guess", "draws from a global random generator", False),
     ],
 )
 def test_a_part_that_cannot_be_repeated_is_named(
-    tmp_path: Path, key: str, name: str, why: str
+    tmp_path: Path,
+    key: str,
+    name: str,
+    why: str,
+    in_processes: bool,
+    request: pytest.FixtureRequest,
 ) -> None:
+    if not in_processes:
+        request.getfixturevalue("without_processes")
     with pytest.raises(UserError) as caught:
         replayed(world(tmp_path, **{key: name}))
     assert f"the {key.removesuffix('s')} parts.py:{name}: it" in caught.value.message
@@ -141,6 +174,7 @@ def test_parts_that_can_be_repeated_pass(tmp_path: Path) -> None:
     assert str(done).endswith("are the same in three runs")
 
 
+@pytest.mark.usefixtures("without_processes")
 def test_an_error_of_the_users_code_is_shown(tmp_path: Path) -> None:
     given = world(tmp_path, method="Keeps")
     text = PARTS.replace('server["count"] + 1', 'server["cuont"] + 1')
