@@ -40,6 +40,7 @@ def table_of(
     )
     run.aggregations = pd.DataFrame({"version": range(versions)})
     run.clients = pd.DataFrame({"client_id": [0]})
+    run.has_edges = False
     run.simulated_s = 10.0
     run.scenario["stop"] = {"target": {}}
     run.time_to = lambda name, target: next(
