@@ -55,7 +55,6 @@ ELSEWHERE = {
     "methods/local_rules.py": ("methods/test_fedprox.py", "a rule of a few lines"),
     "methods/rescale.py": ("methods/test_fedlga.py", "the baseline of FedLGA"),
     "network/transports/fluid.py": ("network/test_transported.py", "adds nothing to a transfer"),
-    "simulation/edges.py": ("composition/test_edges.py", "edge servers in whole runs"),
     "simulation/level.py": ("simulation/test_server.py", "what servers share"),
     "simulation/simulation.py": ("simulation/test_server.py", "every test there runs one"),
     "tasks/datasets/fashion_mnist.py": ("tasks/datasets/test_mnist.py", "other files of MNIST"),

@@ -382,6 +382,10 @@ def assemble(
     assembly = Assembly(
         loaded, world, learns, method, metrics, measured, population, members, cloud
     )
+    if assembly.edge_population is not None:
+        until_s = scenario.stop.simulated_time
+        population = edges.reachable(population, assembly.edge_population, members, until_s)
+        assembly = replace(assembly, population=population)
     if timeline is not None:
         recorded.check_assembly(timeline, assembly)
     return assembly

@@ -26,7 +26,7 @@ from fedsim.simulation.edges import Hierarchy
 from fedsim.simulation.facts import Clients, Rules, Work
 from fedsim.simulation.workload import Workload
 from fedsim.tasks.base import ITEM_BYTES
-from fedsim.units import to_ns
+from fedsim.units import NEVER, to_ns
 from fedsim.vocabulary.formatting import format_count, format_counted
 
 if TYPE_CHECKING:
@@ -151,6 +151,12 @@ def unmet(
                 where=where,
                 hint="choose another selection",
             )
+    if server.edges.availability.params.on_disconnect == "send_partial":
+        yield UserError(
+            "an edge server sends whole rounds",
+            where=f"{_WHERE}.availability.on_disconnect",
+            hint="use drop, pause, or finish (its clients go on while it is cut off from the cloud)",
+        )
     if getattr(server.edges.schedule.params, "min_updates", 1) == 0:
         yield UserError(
             "an edge server needs updates to close a round",
@@ -306,6 +312,30 @@ def edge_population(
         batteries=None,
         eligible=np.ones(count, dtype=np.bool_),
     )
+
+
+def reachable(
+    population: Population, edges: Population, members: Sequence[Int64Array], until_s: float | None
+) -> Population:
+    """The clients while their edge servers are up; ``until_s`` is the length of the run.
+
+    Raises:
+        UserError: an edge server may fail in a run of unknown length.
+    """
+    if edges.on_disconnect == "finish" or bool(
+        edges.availability.is_online_many(np.arange(edges.clients), NEVER // 4).all()
+    ):
+        return population
+    if until_s is None:
+        raise UserError(
+            "edge servers that fail need the length of the run",
+            where="stop.simulated_time",
+            hint="give it, in addition to the other limits",
+        )
+    availability = population.availability.within(
+        edges.availability, edge_of_client(members), to_ns(until_s)
+    )
+    return replace(population, availability=availability)
 
 
 def backhaul_bytes(cloud: Method, dtype: str, fixed_bytes: float) -> tuple[float, float]:

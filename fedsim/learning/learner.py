@@ -159,6 +159,9 @@ class Learner:
             return
         if isinstance(instruction, Aggregate | Adopt):
             self._models(instruction.edge).versions.announce(instruction.model)
+        if isinstance(instruction, Adopt):
+            # The dispatch for which it is adopted may end before this is executed.
+            self.hold(instruction.version)
         self._pending.add(instruction)
         if self._is_due():
             self.flush()
@@ -311,6 +314,7 @@ class Learner:
                 del pending.trains[head.dispatch_id]
             elif isinstance(head, Adopt):
                 self._side.adopt(head, self._top)
+                self.drop(head.version)
             elif isinstance(head, Gather):
                 self._top.gather(head, self._side)
                 self._gathered[head.train.dispatch_id] = head.train

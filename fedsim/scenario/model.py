@@ -254,7 +254,8 @@ class Edges(Parameters):
     network: Annotated[Part[Any], OfKind("network", "static")] = BY_DEFAULT
     """Links between edge servers and the cloud (the backhaul), as ``devices.network``."""
     availability: Annotated[Part[Any], OfKind("availability", "always")] = BY_DEFAULT
-    """When edge servers are up, as ``devices.availability``."""
+    """When edge servers are up, as ``devices.availability``. While one is down, its clients are offline, and its
+    dispatch is lost or paused (``on_disconnect``); with ``finish`` it is only cut off from the cloud."""
     power: EdgePower = EdgePower()
     """Power of the edge servers, for ``energy_j`` in ``edge_dispatches``."""
 

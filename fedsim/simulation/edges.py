@@ -137,8 +137,10 @@ class EdgeServer(Server):
         if self._is_fresh:
             self._is_fresh = False
             self.start()
-        for call in postponed:
-            call.make()
+        # These may complete the rounds, and pause the server again.
+        while postponed and self._handouts.busy_until_ns < NEVER:
+            postponed.pop(0).make()
+        self._postponed[:0] = postponed
 
     def abandon(self) -> None:
         """Pause, stop all clients, and discard what they have sent; the next model is given to a fresh schedule."""

@@ -194,9 +194,9 @@ class HandOuts:
     def resume(self) -> None:
         """Hand out waiting work again after a pause, in which :attr:`busy_until_ns` was NEVER."""
         self.busy_until_ns = 0
-        for waiting in self._waiting.values():
+        for waiting in list(self._waiting.values()):
             if not waiting.has_timer:
-                self._set_timer(waiting, self._clock.now)
+                self._try_again(waiting)
 
     def forget(self) -> None:
         """Withdraw all work that has not been handed out, and forget the callers that wait for a client."""

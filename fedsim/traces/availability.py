@@ -138,6 +138,31 @@ class AvailabilityIndex:
             self._edges, first, last, offset, period, self.horizon_ns, session_ns
         )
 
+    def within(self, others: AvailabilityIndex, of_client: Ints, end_ns: int) -> AvailabilityIndex:
+        """When clients are online at the same time as another client each, until ``end_ns``; never after that.
+
+        Args:
+            others: the availability of the others, such as edge servers.
+            of_client: the other of each client, (clients,).
+            end_ns: end of the intervals.
+        """
+        owner, begin, end = self.intervals_between(np.arange(self.clients), 0, end_ns)
+        row, since, until = others.intervals_between(np.arange(others.clients), 0, end_ns)
+        # Pairs of other and instant as single integers, which sort and compare as the pairs do.
+        width = end_ns + 1
+        other = of_client[owner]
+        first = np.searchsorted(row * width + until, other * width + begin, side="right")
+        last = np.searchsorted(row * width + since, other * width + end)
+        counts = np.maximum(last - first, 0)
+        overlap = np.repeat(first, counts) + ranks(counts)
+        edges = np.empty(2 * len(overlap), np.int64)
+        edges[::2] = np.maximum(np.repeat(begin, counts), since[overlap]) // _NS
+        edges[1::2] = -(-np.minimum(np.repeat(end, counts), until[overlap]) // _NS)
+        intervals = np.bincount(np.repeat(owner, counts), minlength=self.clients)
+        ends = 2 * np.cumsum(intervals)
+        zeros = np.zeros(self.clients, np.int64)
+        return AvailabilityIndex(edges, ends - 2 * intervals, ends, zeros, zeros)
+
     def drifting(self, until_ns: int) -> tuple[int, float]:
         """Clients whose traces repeat before ``until_ns``, and not after whole days: their hours of the day drift.
 
@@ -512,7 +537,7 @@ class OnlineSampler:
     """
 
     # Uniform numbers are computed for many draws at once, and for as many attempts as most draws need.
-    _BLOCK_BITS = 11
+    _MOST_IN_BLOCK = 1 << 11
     _AHEAD = 4
     _ATTEMPTS = 64
     _KEYS_FROM = 1 << 20
@@ -553,7 +578,7 @@ class OnlineSampler:
         self._first_ahead = self._draws_ahead = self._ahead_from = self._ahead_end = 0
         # Clients looked up in this bin instead of a sweep of all.
         self._looked_up = 0
-        self._block = -1
+        self._block_start = self._block_end = 0
         self._uniforms: list[float] = []
         self._busy: Bools | None = None
         self._busy_view = np.zeros(0, np.bool_).data
@@ -626,13 +651,15 @@ class OnlineSampler:
         if self._share:
             client = self._one_of_all(t_ns, draw)
             return client if client >= 0 else self._one_of_acceptable(t_ns, busy, draw)
-        block = draw >> self._BLOCK_BITS
-        if block != self._block:
-            draws = np.arange(block << self._BLOCK_BITS, (block + 1) << self._BLOCK_BITS)
+        if not self._block_start <= draw < self._block_end:
+            # Blocks grow, because one of many edge servers may need few draws.
+            size = min(max(2 * (self._block_end - self._block_start), 16), self._MOST_IN_BLOCK)
+            self._block_start, self._block_end = draw, draw + size
+            draws = np.arange(draw, draw + size)
             ahead = self._stream.uniforms(draws[:, None], np.arange(self._AHEAD))
-            self._uniforms, self._block = ahead.ravel().tolist(), block
+            self._uniforms = ahead.ravel().tolist()
         count = self._count
-        at = (draw & ((1 << self._BLOCK_BITS) - 1)) * self._AHEAD
+        at = (draw - self._block_start) * self._AHEAD
         uniforms = self._uniforms
         for attempt in range(self._ATTEMPTS if count else 0):
             if attempt < self._AHEAD:

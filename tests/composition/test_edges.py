@@ -11,7 +11,9 @@ import pytest
 
 import fedsim
 from fedsim.errors import UserError
+from tests.composition.interrupting import interrupted_with_checkpoint
 from tests.composition.worlds import digits, quadratic
+from tests.oracle.compare import write_bundle
 
 FREE = {"name": "static", "latency": 0, "down": "1e30", "up": "1e30"}
 A, B, LR = np.array([1.0, 2.0, 4.0]), np.array([0.0, 3.0, -1.0]), 0.1
@@ -82,8 +84,10 @@ def hierarchy(rounds: int = 2, **edges: Any) -> dict[str, Any]:
 
 
 def test_times_of_two_edge_servers_on_paper(tmp_path: Path) -> None:
-    """A model has 8 bytes. Backhaul: 4 s down, 6 s up. A round of edge server 0 takes 1.5 + 4 + 1.5 = 7 s (client 1),
-    one of edge server 1 1.5 + 8 + 1.5 = 11 s. They finish two rounds at 4 + 14 and 4 + 22, and arrive at 24 and 32 s."""
+    """Rounds of 7 s (client 1: 1.5 + 4 + 1.5) and 11 s (client 2: 1.5 + 8 + 1.5); backhaul of 4 s down, 6 s up.
+
+    A model has 8 bytes. The edge servers finish two rounds at 4 + 14 and 4 + 22, and arrive at 24 and 32 s.
+    """
     run = fedsim.run(hierarchy(), tmp_path / "run")
     table = run.edge_dispatches
     names = ["dispatched_s", "downloaded_s", "computed_s", "arrived_s"]
@@ -143,6 +147,93 @@ def test_one_round_per_dispatch_is_fedavg(tmp_path: Path) -> None:
     np.testing.assert_allclose(flat.metrics["loss"], edge.metrics["loss"], rtol=1e-5)
     assert sorted(edge.clients["edge"]) == sorted([0, 1, 2, 3] * 3)
     assert edge.clients["edge"].tolist() != sorted(edge.clients["edge"])
+
+
+def test_a_shared_backhaul_is_fluid(tmp_path: Path) -> None:
+    """Models of 64 bit on a link of 64 bit/s: both downloads share it until 2 s; the rounds take 2 and 2.5 s.
+
+    Edge server 0 uploads alone from 4 to 4.5 s; both share the link until 5.5 s, when it is done; the other is at 6 s.
+    """
+    scenario = hierarchy(rounds=1)
+    link = {"name": "shared", "latency": 0, "down": "1e30", "up": "1e30"}
+    scenario["server"]["edges"]["network"] = {**link, "server_down": 64, "server_up": 64}
+    scenario["devices"] = {"compute": {"name": "values", "step": [1, 1, 1.25]}, "network": FREE}
+    run = fedsim.run({**scenario, "stop": {"rounds": 1}}, tmp_path / "run")
+    times = run.edge_dispatches.sort_values("client_id")
+    assert times["downloaded_s"].tolist() == [2, 2]
+    assert times["computed_s"].tolist() == [4, 4.5]
+    assert times["arrived_s"].tolist() == [5.5, 6]
+
+
+@pytest.mark.parametrize(
+    ("policy", "outcomes", "ends", "made"),
+    [
+        # Down at 10 s in its first round, it is given the model again when the round of the cloud ends at 24 s.
+        ("drop", ["dropped", "aggregated"], [10, 56], [39, 50]),
+        # Its first round fails at 10 s, when its client is lost; the second begins at 30 s.
+        ("pause", ["aggregated"], [47], [41]),
+        # Its client works on; the backhaul is down, but not when it uploads at 26 s.
+        ("finish", ["aggregated"], [32], [15, 26]),
+    ],
+)
+def test_an_edge_server_that_fails(
+    policy: str, outcomes: list[str], ends: list[float], made: list[float], tmp_path: Path
+) -> None:
+    """As on paper above, but edge server 1 is down from 10 to 12 s, and with ``pause`` until 30 s."""
+    up_again = {"drop": 12, "pause": 30, "finish": 12}[policy]
+    second = 10**9
+    write_bundle(
+        {
+            "devices": [{"window": (0, 1000 * second)}] * 2,
+            "availability": [
+                [0, 0, 1000 * second, 1],
+                [1, 0, 10 * second, 1],
+                [1, up_again * second, 1000 * second, 1],
+            ],
+            "on_end": "unavailable",
+        },
+        tmp_path / "trace",
+    )
+    scenario = hierarchy(trace=str(tmp_path / "trace"))
+    scenario["server"]["edges"]["availability"] = {"name": "trace", "on_disconnect": policy}
+    scenario["stop"] = {"simulated_time": 62}
+    run = fedsim.run(scenario, tmp_path / "run")
+    table = run.edge_dispatches
+    rows = table[(table["client_id"] == 1) & (table["outcome"] != "unfinished")]
+    assert rows["outcome"].tolist()[: len(outcomes)] == outcomes
+    assert rows["ended_s"].tolist()[: len(ends)] == ends
+    versions = run.edge_aggregations
+    assert versions[versions["edge"] == 1]["time_s"].tolist()[: len(made)] == made
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        {"edges": {"count": 3, "rounds": 2}},
+        {
+            "schedule": {"name": "buffered", "buffer_size": 2},
+            "method": "fedbuff",
+            "edges": {"count": 3, "method": "fedasync", "rounds": 3, "schedule": "async"},
+        },
+    ],
+    ids=["sync", "async"],
+)
+def test_an_interrupted_run_is_resumed_to_the_same_bits(
+    server: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedsim.composition.execution.CHECKPOINT_INTERVAL_S", 0.0)
+    network = {"name": "static", "latency": "200ms", "down": "20Mbps", "up": "1Mbps"}
+    server["edges"]["network"] = network
+    scenario = digits(server=server, stop={"rounds": 8}, evaluation={"every_rounds": 1})
+    scenario["training"]["optimizer"]["momentum"] = 0.5
+    scenario["training"]["optimizer_state"] = "kept"
+    complete = fedsim.run(scenario, tmp_path / "complete")
+    interrupted_with_checkpoint(tmp_path / "run", scenario, 4)
+    resumed = fedsim.resume(tmp_path / "run")
+    for table in ("metrics", "dispatches", "edge_dispatches", "edge_aggregations", "edges"):
+        pd.testing.assert_frame_equal(getattr(complete, table), getattr(resumed, table))
+    one, other = complete.model(), resumed.model()
+    assert all((one[name] == other[name]).all() for name in one)
 
 
 @pytest.mark.parametrize(

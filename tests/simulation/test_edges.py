@@ -1,0 +1,172 @@
+"""Edge servers against a second simulator, on random hierarchies."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedsim.devices.population import Population
+from fedsim.network.base import Direction, Network
+from fedsim.network.static import StaticNetwork
+from fedsim.parts.catalog import CATALOG
+from fedsim.scenario.model import Failures
+from fedsim.simulation.edges import Hierarchy
+from fedsim.simulation.evaluations import EvaluationTimes
+from fedsim.simulation.facts import Clients, Rules, Work
+from fedsim.simulation.level import Limits
+from fedsim.simulation.simulation import Simulation
+from fedsim.simulation.workload import Workload, Workloads
+from fedsim.vocabulary.outcomes import Outcome
+from tests.oracle.edges import Case, World, random_case
+from tests.simulation.harness import make_population
+
+
+class Backhaul(Network):
+    """Transfers that take a fixed time."""
+
+    def __init__(self, down_ns: list[int], up_ns: list[int]) -> None:
+        rates = np.full(len(down_ns), np.inf)
+        latency = np.array(down_ns), np.array(up_ns)
+        super().__init__(latency_ns=latency, rates_bps=(rates, rates))
+
+    def transfer_end_ns(
+        self, client: int, direction: Direction, size_bytes: float, start_ns: int, *_: Any
+    ) -> int:
+        return start_ns + self.latency_ns(client, direction)
+
+    def bytes_by(self, *_: Any) -> float:
+        return 0.0
+
+
+class Recorder:
+    """Keeps what the brute-force simulator keeps."""
+
+    def __init__(self) -> None:
+        self.client_of: dict[int, int] = {}
+        self.edge_of: dict[int, int] = {}
+        self.rows: list[Any] = []
+        self.aggregates: list[Any] = []
+
+    def append_dispatch(self, ended: Any) -> None:
+        self.client_of[ended.dispatch.dispatch_id] = ended.dispatch.client
+
+    def append_edge_dispatch(self, ended: Any) -> None:
+        self.edge_of[ended.dispatch.dispatch_id] = ended.dispatch.client
+        self.rows.append(ended)
+
+    def append_aggregation(self, aggregate: Any) -> None:
+        self.aggregates.append(aggregate)
+
+    def made(self) -> list[tuple[int, int, int, tuple[int, ...]]]:
+        """The versions of edge servers."""
+        return [
+            (one.edge, one.version, round(one.time_s * 1e9), self._clients(one, self.client_of))
+            for one in self.aggregates
+            if one.edge >= 0
+        ]
+
+    def versions(self) -> list[tuple[int, tuple[int, ...]]]:
+        """The versions of the cloud."""
+        return [
+            (round(one.time_s * 1e9), self._clients(one, self.edge_of))
+            for one in self.aggregates
+            if one.edge < 0
+        ]
+
+    @staticmethod
+    def _clients(aggregate: Any, client_of: dict[int, int]) -> tuple[int, ...]:
+        return tuple(client_of[one.dispatch_id] for one in aggregate.contributions)
+
+
+def rules(kind: tuple[Any, ...]) -> Rules:
+    name, given = "sync", {}
+    if kind[0] == "async":
+        name, given = "async", {"next_client": "same"}
+    else:
+        given = {"stragglers": kind[2]} | ({"deadline": kind[1] / 1e9} if kind[1] else {})
+    schedule, uniform = CATALOG.parts("schedule")[name], CATALOG.parts("selection")["uniform"]
+    return Rules(
+        partial(uniform, uniform.Params()),
+        lambda server, selection: schedule(schedule.Params(**given), server, selection),
+    )
+
+
+def workload(population: Population) -> Workload:
+    return Workload(population, Failures(), 0.0, 0.0, send_partial_work=False, seed=0)
+
+
+def simulated(case: Case) -> Recorder:
+    """The hierarchy of a case in fedsim."""
+    durations_s = [value / 1e9 for edge in case["edges"] for value in edge]
+    count, rounds = len(case["edges"]), case["rounds"]
+    free = StaticNetwork(clients=len(durations_s), latency_s=0.0, down_bps=1e30, up_bps=1e30)
+    devices = make_population(durations_s, free)
+    edges = make_population([1.0] * count, Backhaul(case["down"], case["up"]))
+    ends = np.cumsum([0, *map(len, case["edges"])])
+
+    def clients(population: Population, steps: int) -> Clients:
+        ones = np.ones(population.clients, dtype=np.int64)
+        return Clients(population, ones, Work(steps * ones), lambda client: 1.0)
+
+    hierarchy = Hierarchy(
+        clients=clients(edges, rounds),
+        rules=rules(case["cloud"]),
+        workload=workload(edges),
+        members=[np.arange(*span) for span in pairwise(ends.tolist())],
+        aggregation_ns=case["aggregation"],
+        sends_partial_work=case["partial"],
+    )
+    recorder = Recorder()
+    Simulation(
+        clients(devices, 1),
+        Workloads([workload(devices)]),
+        rules(case["edge"]),
+        Limits(until_ns=case["until"]),
+        EvaluationTimes(),
+        None,
+        recorder,
+        seed=0,
+        hierarchy=hierarchy,
+    ).run()
+    return recorder
+
+
+def differences(seed: int) -> list[str]:
+    """Where fedsim and the brute-force simulator differ on a random case."""
+    case = random_case(seed)
+    world, recorder = World(case), simulated(case)
+    world.run()
+    rows = {
+        (ended.dispatch.client, ended.dispatch.dispatched_ns): (
+            ended.plan.downloaded_ns,
+            ended.plan.computed_ns,
+            ended.dispatch.arrived_ns,
+            ended.outcome is Outcome.CUT,
+        )
+        for ended in recorder.rows
+    }
+    expected = {
+        (work["edge"], work["dispatched"]): (
+            work.get("downloaded", -1),
+            work.get("computed", -1),
+            work.get("arrived", -1),
+            not work["open"] and "arrived" not in work,
+        )
+        for work in world.sent
+    }
+    pairs = (
+        ("dispatches", rows, expected),
+        ("versions of edge servers", recorder.made(), world.made),
+        ("versions", recorder.versions(), world.versions),
+    )
+    return [f"{what}: {one} != {other}" for what, one, other in pairs if one != other]
+
+
+@pytest.mark.parametrize("first", range(0, 300, 100))
+def test_random_hierarchies_are_those_of_the_brute_force_simulator(first: int) -> None:
+    found = {seed: found for seed in range(first, first + 100) if (found := differences(seed))}
+    assert not found, f"{len(found)} seeds, such as {next(iter(found.items()))}"
