@@ -4,9 +4,9 @@
 >>> run = fedsim.run("quickstart")  # doctest: +SKIP
 >>> run.metrics.tail()  # doctest: +SKIP
 
-``run``, ``resume``, ``sweep`` and ``what_if`` simulate; ``decide`` finds the best settings; ``load`` opens a run
-folder, ``ls`` lists several, ``compare`` compares them; ``read_scenario`` checks a scenario. Runs are ``Run`` objects,
-whose tables are pandas DataFrames.
+``run``, ``resume``, ``sweep`` and ``what_if`` simulate; ``decide`` finds the best settings, and ``forecast`` says how
+long a scenario will take; ``load`` opens a run folder, ``ls`` lists several, ``compare`` compares them;
+``read_scenario`` checks a scenario. Runs are ``Run`` objects, whose tables are pandas DataFrames.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fedsim.analysis.run import Run as Run
     from fedsim.api import compare as compare
     from fedsim.api import decide as decide
+    from fedsim.api import forecast as forecast
     from fedsim.api import load as load
     from fedsim.api import ls as ls
     from fedsim.api import read_scenario as read_scenario
@@ -39,6 +40,7 @@ __all__ = [
     "__version__",
     "compare",
     "decide",
+    "forecast",
     "load",
     "ls",
     "read_scenario",

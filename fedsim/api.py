@@ -30,7 +30,8 @@ from fedsim.units import parse_duration_s
 if TYPE_CHECKING:
     from fedsim.analysis.comparison import Comparison
     from fedsim.decisions import Decision
-    from fedsim.decisions.deciding import Progress
+    from fedsim.decisions.forecast import Forecast
+    from fedsim.decisions.runs import Progress
     from fedsim.sweeps import Sweep
     from fedsim.sweeps.execution import SweepProgress
 
@@ -401,6 +402,7 @@ def decide(
     """
     from fedsim.decisions import deciding
     from fedsim.decisions.goal import Goal, Limit, parse_objectives
+    from fedsim.decisions.runs import Progress
     from fedsim.decisions.space import Choices, parse_dimension
 
     loaded = read_scenario(scenario, overrides)
@@ -412,9 +414,7 @@ def decide(
     most = [Limit.parse(f"{name}={value}") for name, value in (limits or {}).items()]
     with (
         _continued(folder, "the same call of fedsim.decide"),
-        notebook_bar(
-            loaded.scenario.name, deciding.Progress.text, shown=on_progress is None
-        ) as bar,
+        notebook_bar(loaded.scenario.name, Progress.text, shown=on_progress is None) as bar,
     ):
         return deciding.decide(
             loaded,
@@ -426,6 +426,61 @@ def decide(
             budget_s=math.inf if budget is None else parse_duration_s(budget),
             most=settings,
             seeds=seeds,
+            jobs=jobs,
+            on_progress=on_progress or bar or (lambda _: None),
+        )
+
+
+@_explaining_arguments
+def forecast(
+    scenario: PathLike | Mapping[str, Any] | LoadedScenario,
+    target: str,
+    output: PathLike | None = None,
+    *,
+    overrides: Iterable[str] | Mapping[str, Any] = (),
+    runs: int = 19,
+    confidence: float = 0.9,
+    same_devices: bool = False,
+    jobs: int | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Forecast:
+    """Forecast when a scenario reaches a target.
+
+    Args:
+        scenario: as for :func:`run`.
+        target: ``"accuracy=0.8"``; without training, ``"rounds=50"`` or ``"arrivals=500"``.
+        output: the folder; ``runs/<name>-forecast`` if None. Runs that are in it are read.
+        overrides: values by dotted path, as for :func:`run`.
+        runs: number of runs; 19 are the fewest for 90%.
+        confidence: probability of the interval.
+        same_devices: whether the real devices are those of the trace; by default, they are others of the same
+            population.
+        jobs: number of runs at a time; all cores if None.
+        on_progress: called several times a second. If it is None, a notebook shows a progress bar.
+
+    Returns:
+        The forecast: ``sentence``, ``interval``, ``probability``, ``times_s`` and ``table``.
+
+    Raises:
+        UserError: the scenario cannot be run, or a run failed.
+    """
+    from fedsim.analysis.comparison.targets import Target
+    from fedsim.decisions import forecast as forecasting
+    from fedsim.decisions.runs import Progress
+
+    loaded = read_scenario(scenario, overrides)
+    folder = forecasting.default_folder(loaded) if output is None else Path(output)
+    with (
+        _continued(folder, "the same call of fedsim.forecast"),
+        notebook_bar(loaded.scenario.name, Progress.text, shown=on_progress is None) as bar,
+    ):
+        return forecasting.forecast(
+            loaded,
+            folder,
+            Target.parse(target),
+            runs=runs,
+            confidence=confidence,
+            same_devices=same_devices,
             jobs=jobs,
             on_progress=on_progress or bar or (lambda _: None),
         )

@@ -521,6 +521,7 @@ def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> T
         "task": ["*"] * count,
         "phase": ["training"] * count,
         "step_fixed_s": estimates.step_s.mean,
+        "step_fixed_error": estimates.step_s.error,
         "sample_s": np.zeros(count),
     }
     if estimates.ram_bytes is not None:
@@ -537,8 +538,12 @@ def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> T
                 "device_id": [each for each in ids for _ in range(2)],
                 "direction": ["down", "up"] * count,
                 "bandwidth_bps": np.stack([rate.mean for rate in estimates.rates_bps], 1).ravel(),
+                "bandwidth_error": np.stack(
+                    [rate.error for rate in estimates.rates_bps], 1
+                ).ravel(),
                 "bandwidth_cv": np.tile([rate.cv for rate in estimates.rates_bps], count),
                 "rtt_s": np.repeat(2 * estimates.latency_s, 2),
+                "rtt_error_s": np.repeat(2 * estimates.latency_errors, 2),
             },
         )
     if estimates.online:

@@ -30,6 +30,7 @@ COMMANDS = {
     "flower": "Run a Flower app on simulated devices.",
     "sweep": "Run every combination of a scenario's sweep.",
     "decide": "Find the best settings of a scenario.",
+    "forecast": "Forecast how long a scenario will take.",
     "board": "Compare methods on frozen scenarios.",
     "verify": "Check the files of runs, sweeps and trace bundles.",
     "scenario": "Check, show and describe scenarios.",

@@ -110,8 +110,9 @@ def command(
 
     if settings["jobs"] != 1:
         prepare()
-    from fedsim.decisions.deciding import Progress, decide, default_folder
+    from fedsim.decisions.deciding import decide, default_folder
     from fedsim.decisions.goal import Goal, Limit, parse_objectives
+    from fedsim.decisions.runs import Progress
     from fedsim.decisions.space import parse_dimension
     from fedsim.scenario.loading import load_scenario
 

@@ -22,7 +22,7 @@ import pandas as pd
 
 from fedsim.decisions.choosing import INDIFFERENCE, interval, pareto, probability_good
 from fedsim.decisions.goal import QUANTITIES, THROUGHPUT, Goal, Limit, Measured
-from fedsim.decisions.runs import Runs, claimed
+from fedsim.decisions.runs import Progress, Runs, claimed
 from fedsim.decisions.search import BATCH, Question, Search, Tried
 from fedsim.decisions.space import Dimension, Setting, Space
 from fedsim.errors import UserError
@@ -52,18 +52,6 @@ _FRONT = 6
 """The same for several objectives."""
 _LATER = 2.0
 """How many times as long as the scenario as given takes to the target a run may last."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Progress of a decision: the share that is done, and words."""
-
-    share: float
-    words: str
-
-    def text(self, left_s: float | None = None) -> str:
-        """The progress in words."""
-        return self.words
 
 
 @dataclass(frozen=True)

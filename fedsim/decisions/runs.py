@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,18 @@ from fedsim.sweeps.local import Shares
 from fedsim.sweeps.task import Result, Task, is_done
 
 _DIGITS = 12
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Progress of an answer: the share that is done, and words."""
+
+    share: float
+    words: str
+
+    def text(self, left_s: float | None = None) -> str:
+        """The progress in words."""
+        return self.words
 
 
 @contextmanager

@@ -39,7 +39,12 @@ SHARED_TABLES = ("network_series", "rtt_matrix")
 # Fields of the manifest that a derived bundle takes from its first source.
 _INHERITED = ("epoch", "clock", "epoch_weekday", "horizon_us", "on_end", "eligibility")
 
-_PICK, _SHIFT, _COMPUTE, _NETWORK = range(4)
+_PICK, _SHIFT, _COMPUTE, _NETWORK, _URN, _ERROR = range(6)
+_ESTIMATES = {
+    "compute": (("step_fixed_s", "step_fixed_error", True),),
+    "network": (("bandwidth_bps", "bandwidth_error", True), ("rtt_s", "rtt_error_s", False)),
+}
+"""Columns that are estimates, with the column of their standard errors, and whether that is relative."""
 
 
 def sample(bundle: TraceBundle, devices: int, seed: int = 0) -> TraceBundle:
@@ -77,11 +82,7 @@ def scale(bundle: TraceBundle, devices: int, seed: int = 0, *, shift: bool = Tru
     copies = np.arange(devices)
     uniform = Stream(seed, Purpose.TRACE, _PICK).uniforms(copies)
     rows = valid[(uniform * len(valid)).astype(np.int64)]
-    number = pa.array(pd.Series(rows).groupby(rows).cumcount())
-    names = bundle.device_ids.take(pa.array(rows))
-    ids = pc.binary_join_element_wise(names, pc.cast(number, pa.string()), "~")
-    columns = bundle.devices.take(pa.array(rows))
-    columns = {name: columns.column(name) for name in columns.column_names} | {"device_id": ids}
+    ids, columns = _renamed(bundle, rows)
     counts = {"sources": len(np.unique(rows)), "shifted": 0}
     names = [name for name in DEVICE_TABLES if not (shift and name == "device_events")]
     tables = _copies(bundle, names, rows, ids)
@@ -108,6 +109,49 @@ def scale(bundle: TraceBundle, devices: int, seed: int = 0, *, shift: bool = Tru
         # A Monday of one copy may now coincide with a Thursday of another.
         manifest.epoch_weekday = None
     return TraceBundle(manifest, tables | _chosen(bundle))
+
+
+def redrawn(bundle: TraceBundle, devices: int, seed: int = 0) -> TraceBundle:
+    """Other devices of the population from which the valid devices of a bundle are a sample.
+
+    They are drawn by Pólya's urn: each draw puts a device back together with a copy of itself. That is the predictive
+    distribution of the Bayesian bootstrap (Rubin 1981; Lo 1988), so that it varies by the sampling of the bundle's
+    devices as well as by that of the new ones. Drawing with replacement has half of this variance.
+
+    Raises:
+        UserError: the bundle has no usable device.
+    """
+    valid = np.flatnonzero(bundle.valid)
+    if not len(valid):
+        raise bundle.error("the trace bundle has no usable device")
+    uniform = Stream(seed, Purpose.TRACE, _URN).uniforms(np.arange(devices))
+    picks = (uniform * (len(valid) + np.arange(devices))).astype(np.int64).tolist()
+    urn = valid.tolist()
+    for pick in picks:
+        urn.append(urn[pick])
+    rows = np.array(urn[len(valid) :], dtype=np.int64)
+    ids, columns = _renamed(bundle, rows)
+    tables = _copies(bundle, DEVICE_TABLES, rows, ids)
+    tables["devices"] = make_table("devices", columns)
+    manifest = _derived("redraw", {"bundle": bundle}, {"devices": devices}, seed)
+    return TraceBundle(manifest, tables | _chosen(bundle))
+
+
+def perturbed(bundle: TraceBundle, seed: int = 0) -> TraceBundle:
+    """The bundle with its estimates drawn within their errors; the same bundle if none has errors."""
+    tables = dict(bundle.tables)
+    for number, (name, estimates) in enumerate(_ESTIMATES.items()):
+        for place, (column, error, is_relative) in enumerate(estimates):
+            if not bundle.has(name, error):
+                continue
+            rows = np.arange(tables[name].num_rows)
+            normal = Stream(seed, Purpose.TRACE, _ERROR, number, place).normals(rows)
+            draw = normal * bundle.numpy(name, error)
+            value = bundle.numpy(name, column)
+            drawn = value * np.exp(draw) if is_relative else np.maximum(value + draw, 0.0)
+            columns = {key: tables[name].column(key) for key in tables[name].column_names}
+            tables[name] = make_table(name, columns | {column: drawn})
+    return TraceBundle(bundle.manifest, tables)
 
 
 def join(
@@ -179,6 +223,15 @@ def _copies(bundle: TraceBundle, names: Sequence[str], rows: Ints, ids: Any) -> 
         columns["device_id"] = id_column(np.repeat(np.arange(len(rows)), counts), ids)
         tables[name] = make_table(name, columns)
     return tables
+
+
+def _renamed(bundle: TraceBundle, rows: Ints) -> tuple[Any, dict[str, Any]]:
+    """New names of devices that may be drawn several times, and the columns of their table."""
+    number = pa.array(pd.Series(rows).groupby(rows).cumcount())
+    names = bundle.device_ids.take(pa.array(rows))
+    ids = pc.binary_join_element_wise(names, pc.cast(number, pa.string()), "~")
+    table = bundle.devices.take(pa.array(rows))
+    return ids, {name: table.column(name) for name in table.column_names} | {"device_id": ids}
 
 
 def _chosen(bundle: TraceBundle, names: Sequence[str] = SHARED_TABLES) -> dict[str, Any]:

@@ -185,6 +185,9 @@ _COMPUTE = (
     _key("phase", ID, "inference or training", words=PHASES),
     _number("batch_size", INT32, "batch size of the measurement", "samples", POSITIVE),
     _number("step_fixed_s", FLOAT64, _STEP_FIXED, "s", NOT_NEGATIVE),
+    _number(
+        "step_fixed_error", FLOAT64, "relative standard error of step_fixed_s", "", NOT_NEGATIVE
+    ),
     _number("sample_s", FLOAT64, _SAMPLE, "s", NOT_NEGATIVE),
     _number("sample_s_std", FLOAT64, "standard deviation of sample_s", "s", NOT_NEGATIVE),
     _number("relative_speed", FLOAT64, _SPEED, "", POSITIVE),
@@ -203,8 +206,12 @@ _NETWORK = (
     _DEVICE,
     _DIRECTION,
     Column("bandwidth_bps", FLOAT64, "mean rate", "bit/s", required=True, bounds=POSITIVE),
+    _number(
+        "bandwidth_error", FLOAT64, "relative standard error of bandwidth_bps", "", NOT_NEGATIVE
+    ),
     _number("bandwidth_cv", FLOAT32, _CV, "", NOT_NEGATIVE),
     _number("rtt_s", FLOAT64, "round-trip time to the server", "s", NOT_NEGATIVE),
+    _number("rtt_error_s", FLOAT64, "standard error of rtt_s", "s", NOT_NEGATIVE),
     _number("loss", FLOAT32, "share of packets lost", "", SHARE),
     _RADIO,
 )

@@ -10,9 +10,10 @@ from fedsim import bundled
 from fedsim.errors import UserError
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.combine import join, sample, scale
+from fedsim.traces.combine import join, perturbed, redrawn, sample, scale
 from fedsim.traces.statistics import describe, device_bandwidths, device_shares, device_speeds
 from fedsim.traces.synthesis import NetworkSeriesParams, Synthesis, synthesize
+from fedsim.traces.tables import make_table
 from fedsim.traces.validation import validate_bundle
 
 from .cases import DAY, HOUR, bundle_of
@@ -181,3 +182,41 @@ def test_links_that_have_only_series_can_be_joined_and_caveats_are_kept(phones):
     unknown = bundle_of({"a": [], "b": []}, tables={"compute": {**values, "sample_s": [0.1, None]}})
     with pytest.raises(UserError, match="a value for every device"):
         join(phones, compute=unknown, compute_correlation=0.5)
+
+
+def test_devices_are_redrawn_from_an_urn(phones):
+    """The first of n devices is any of them; the second is the same one with probability 2 / (n + 1), by the copy."""
+    small = sample(phones, 4)
+    draws = [redrawn(small, 2, seed).device_ids.to_pylist() for seed in range(800)]
+    names = [[name.partition("~")[0] for name in pair] for pair in draws]
+    counts = [sum(first == name for first, _ in names) for name in small.device_ids.to_pylist()]
+    assert counts == pytest.approx([200] * 4, abs=50)
+    assert sum(first == second for first, second in names) == pytest.approx(800 * 2 / 5, abs=50)
+    large = redrawn(phones, 50, seed=1)
+    assert validate_bundle(large) == []
+    source = phones.device_ids.to_pylist().index(large.device_ids.to_pylist()[7].partition("~")[0])
+    for table in ("availability", "compute", "network", "network_assign"):
+        assert columns(large, table, 7) == columns(phones, table, source)
+
+
+def test_the_mean_of_redrawn_devices_varies_twice_as_much_as_a_bootstrap(phones):
+    """By the sampling of the n given devices and by that of the n new ones: 2 n / (n + 1) times s^2 / n."""
+    speeds = device_speeds(sample(phones, 30))
+    means = [device_speeds(redrawn(sample(phones, 30), 30, seed)).mean() for seed in range(300)]
+    assert np.var(means) == pytest.approx(2 * 30 / 31 * speeds.var() / 30, rel=0.25)
+
+
+def test_estimates_are_drawn_within_their_errors(phones):
+    table = phones.tables["network"]
+    columns_ = {name: table.column(name) for name in table.column_names}
+    columns_["bandwidth_error"] = np.full(table.num_rows, 0.1)
+    with_errors = TraceBundle(
+        phones.manifest, phones.tables | {"network": make_table("network", columns_)}
+    )
+    drawn = perturbed(with_errors, 1)
+    logs = np.log(
+        drawn.numpy("network", "bandwidth_bps") / phones.numpy("network", "bandwidth_bps")
+    )
+    assert (logs.mean(), logs.std()) == pytest.approx((0, 0.1), abs=0.015)
+    assert drawn.tables["compute"] is phones.tables["compute"]
+    assert validate_bundle(drawn) == []

@@ -1,0 +1,281 @@
+"""How long a scenario will take: a prediction interval from runs that differ in all that is not known.
+
+Each run has a seed of its own. Devices that replay a trace are drawn anew, because the real ones are not those of the
+trace but of the same population (:func:`fedsim.traces.combine.redrawn`); those of a calibrated bundle are the real
+ones, and their estimates are drawn within their errors. If the real run is one more of these runs, it lies between the
+k-th smallest and the k-th largest of n times with probability 1 - 2 k / (n + 1), whatever their distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fedsim.analysis.comparison.targets import Target
+from fedsim.composition.shared import Bundles
+from fedsim.composition.world import build_world
+from fedsim.decisions.goal import Goal
+from fedsim.decisions.runs import Progress, Runs, claimed
+from fedsim.errors import UserError
+from fedsim.files.checksums import text_sha256
+from fedsim.files.durable import write_text
+from fedsim.runs.run import Run
+from fedsim.runs.tables import csv_text
+from fedsim.scenario.comparing import text
+from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.overrides import Override
+from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.combine import perturbed, redrawn
+from fedsim.vocabulary.formatting import (
+    format_count,
+    format_decimals,
+    format_duration,
+    format_interval,
+    format_level,
+)
+
+Floats = npt.NDArray[np.float64]
+
+TABLE = "forecast.csv"
+"""File of the folder with one row per run."""
+CONFIDENCE = 0.9
+RUNS = 19
+"""The fewest runs whose smallest and largest time enclose 90%."""
+_CALIBRATED = "calibrate"
+_DIGITS = 8
+_LATE = 0.75
+"""Share of a run after which a metric that no longer improves counts as flat."""
+
+
+def band(times_s: Floats, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
+    """The median of times, and the ends of the interval in which one more time lies with this probability.
+
+    An end is an order statistic, between two of them if necessary; the lower end is NaN, and the upper end infinite,
+    if there are too few times.
+
+    Args:
+        times_s: times; infinite for those that are later than any that was simulated.
+        confidence: probability of the interval.
+    """
+    ordered, count = np.sort(times_s), len(times_s)
+    if not count:
+        return math.nan, math.nan, math.inf
+
+    def at(share: float) -> float:
+        place = share * (count + 1)
+        below = math.floor(place + 1e-9)
+        if below < 1:
+            return math.nan
+        if below >= count:
+            return float(ordered[-1]) if place <= count + 1e-9 else math.inf
+        rest = place - below
+        low, high = float(ordered[below - 1]), float(ordered[below])
+        return low if rest < 1e-9 else high if math.isinf(high) else low + rest * (high - low)
+
+    tail = (1 - confidence) / 2
+    return at(0.5), at(tail), at(1 - tail)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A forecast.
+
+    Attributes:
+        path: its folder.
+        target: the target in words.
+        times_s: simulated seconds to the target by run; infinite for a run that missed it.
+        flat: whether a run missed the target and its metric no longer improved; such a run would never reach it.
+        ends_s: when each run ended.
+        confidence: probability of the interval.
+    """
+
+    path: Path
+    target: str
+    times_s: Floats
+    flat: npt.NDArray[np.bool_]
+    ends_s: Floats
+    confidence: float = CONFIDENCE
+
+    @property
+    def probability(self) -> float:
+        """The probability that the target is reached before the runs end (Jeffreys' estimate)."""
+        return (int(np.isfinite(self.times_s).sum()) + 0.5) / (len(self.times_s) + 1)
+
+    @property
+    def interval(self) -> tuple[float, float, float]:
+        """Median, low and high of the time, given that the target is reached; as :func:`band`."""
+        return band(self.times_s[np.isfinite(self.times_s)], self.confidence)
+
+    @property
+    def sentence(self) -> str:
+        """The forecast in words."""
+        reached, runs = int(np.isfinite(self.times_s).sum()), len(self.times_s)
+        level = format_level(self.confidence, "share")
+        until = format_duration(float(self.ends_s[np.isinf(self.times_s)].min(initial=math.inf)))
+        if not reached:
+            flat = f", {self.flat.sum()} of them flat" if self.flat.any() else ""
+            return f"{self.target} is not reached within {until} by any of {runs} runs{flat}"
+        median, low, high = self.interval
+        if math.isnan(low) or math.isinf(high):
+            times = f"about {format_duration(median)} ({reached} runs are too few for an interval of {level})"
+        else:
+            times = f"{format_interval(low, high, format_duration)} ({level}), median {format_duration(median)}"
+        if reached == runs:
+            return f"{self.target} after {times}"
+        late = int((np.isinf(self.times_s) & ~self.flat).sum())
+        kinds = f"late {late}, never {int(self.flat.sum())}"
+        share = format_decimals(self.probability, 2)
+        return (
+            f"{self.target} within {until} with probability {share} ({reached} of {format_count(runs)} runs; {kinds}); "
+            f"if so, after {times}"
+        )
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per run: ``time_s`` (NaN if it missed the target), ``ended_s``, ``flat``."""
+        times_s = np.where(np.isfinite(self.times_s), self.times_s, np.nan)
+        return pd.DataFrame({"time_s": times_s, "ended_s": self.ends_s, "flat": self.flat})
+
+    def __repr__(self) -> str:
+        return f"<Forecast {str(self.path)!r}: {self.sentence}>"
+
+
+def default_folder(loaded: LoadedScenario) -> Path:
+    """The default folder: ``runs/<name>-forecast`` in the working directory."""
+    return Path("runs") / f"{loaded.scenario.name}-forecast"
+
+
+def forecast(
+    loaded: LoadedScenario,
+    output: Path | None,
+    target: Target,
+    *,
+    runs: int = RUNS,
+    confidence: float = CONFIDENCE,
+    same_devices: bool = False,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+    **settings: Any,
+) -> Forecast:
+    """Forecast when a scenario reaches a target; runs that are in the folder are read.
+
+    Args:
+        loaded: the scenario, without a sweep.
+        output: the folder; :func:`default_folder` if None.
+        target: a metric, or one of :data:`fedsim.decisions.goal.COUNTS`, and its value.
+        runs: number of runs.
+        confidence: probability of the interval.
+        same_devices: whether the real devices are those of the trace.
+        on_progress: called several times a second.
+        settings: jobs, engine and the engine's settings, as for :func:`fedsim.sweeps.sweep`.
+
+    Raises:
+        UserError: the scenario cannot be run, or a run failed.
+    """
+    folder, goal = output if output is not None else default_folder(loaded), Goal(target)
+    with claimed(folder, TABLE):
+        write_text(folder / TABLE, "")
+        first = loaded.scenario.seed + 1
+        clients = build_world(loaded).task.clients
+        bundles = Bundles()
+        scenarios = [
+            goal.applied(
+                replicate(loaded, seed, clients, folder / "devices", bundles, same_devices)
+            )
+            for seed in range(first, first + runs)
+        ]
+        performer = Runs(folder / "runs", timing_only=goal.timing_only, **settings)
+        done = performer.perform(scenarios, lambda share: on_progress(Progress(share, "")))
+        for each in done:
+            if isinstance(each, str):
+                raise UserError(f"a run of the forecast failed: {each}", where=str(folder))
+        complete = [each for each in done if not isinstance(each, str)]
+        measured = [goal.measure(run) for run in complete]
+        definition = None if goal.timing_only else complete[0].metric_definition(target.metric)
+        result = Forecast(
+            folder,
+            goal.words(definition),
+            np.array([each.costs["time"] if each.reached else math.inf for each in measured]),
+            np.array(
+                [
+                    not m.reached and _is_flat(run, target)
+                    for run, m in zip(complete, measured, strict=True)
+                ]
+            ),
+            np.array([run.simulated_s for run in complete]),
+            confidence,
+        )
+        write_text(folder / TABLE, csv_text(result.table))
+        return result
+
+
+def _is_flat(run: Run, target: Target) -> bool:
+    """Whether a metric no longer improved in the last quarter of a run."""
+    if target.metric not in run.metrics:
+        return False
+    definition, values = run.metric_definition(target.metric), run.metrics[target.metric]
+    early = values[run.metrics["time_s"] <= _LATE * run.simulated_s]
+    return definition.best(early) == definition.best(values)
+
+
+def replicate(
+    loaded: LoadedScenario,
+    seed: int,
+    clients: int,
+    folder: Path,
+    bundles: Bundles,
+    same_devices: bool = False,
+) -> LoadedScenario:
+    """The scenario with another seed, and with bundles of other devices, which are written into ``folder``."""
+    changes = [Override("seed", seed, "forecast")]
+    for key, path, assign in _traces(loaded):
+        source = bundles.read(path)
+        same, every = same_devices or assign == "by_name", assign == "sample"
+        drawn = devices_of(source, clients, seed, same=same, every=every)
+        if drawn is source:
+            continue
+        origin = text_sha256(text([str(path), source.manifest.sha256, clients, same, every]))
+        target = folder / f"{origin[:_DIGITS]}-{seed}"
+        if not target.exists():
+            drawn.write(target)
+        changes.append(Override(key, str(target.resolve()), "forecast"))
+    return loaded.changed(changes)
+
+
+def devices_of(
+    bundle: TraceBundle, clients: int, seed: int, *, same: bool = False, every: bool = False
+) -> TraceBundle:
+    """The devices of one run.
+
+    Args:
+        bundle: the trace.
+        clients: number of clients.
+        seed: seed of the run.
+        same: whether the real devices are those of the trace; those of a calibrated one are.
+        every: whether the clients are drawn from all devices, not the first ones.
+    """
+    if same or bundle.manifest.importer == _CALIBRATED:
+        has_errors = any(bundle.has(*where) for where in _ERRORS)
+        return perturbed(bundle, seed) if has_errors else bundle
+    return redrawn(bundle, max(bundle.device_count, clients) if every else clients, seed)
+
+
+_ERRORS = (("compute", "step_fixed_error"), ("network", "bandwidth_error"))
+
+
+def _traces(loaded: LoadedScenario) -> Sequence[tuple[str, Path, str]]:
+    """Key, path and pairing of every trace of the devices."""
+    devices = loaded.scenario.devices
+    found = [] if devices.trace is None else [("devices.trace", devices.trace, devices.assign)]
+    for part in ("availability", "compute", "network"):
+        params = getattr(devices, part).params
+        if (path := getattr(params, "trace", None)) is not None:
+            assign = getattr(params, "assign", None) or devices.assign
+            found.append((f"devices.{part}.trace", path, assign))
+    return found

@@ -1,0 +1,20 @@
+"""``fedsim forecast``: what it prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.composition.worlds import JITTERY, timed
+from tests.sweeps.worlds import command, write
+
+
+def test_the_command_prints_the_forecast(tmp_path: Path) -> None:
+    file = write(tmp_path / "sites.yaml", timed(devices=JITTERY, stop={"simulated_time": "1h"}))
+    call = ["forecast", file, "--target", "rounds=2", "--runs", 4, "-j", 1, "-o", tmp_path / "f"]
+    done = command(*call)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("2 rounds after about 1 min 2")
+    document = json.loads(command(*call, "--json").stdout)
+    assert len(document["times_s"]) == 4
+    assert document["low_s"] is None
