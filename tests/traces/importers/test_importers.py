@@ -401,19 +401,21 @@ def test_a_file_of_no_known_format_asks_for_its_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "warning"),
+    ("rows", "warning", "unit"),
     [
-        ("a,0,600\nb,1200,4800", None),
-        ("a,0,600\nb,157000000,157000600", None),
-        ("a,0,600000\nb,1200000,4800000", "half of the intervals are longer than 10 d"),
-        ("a,1700000000,1700003600", "first interval begins 53.9 years after time 0"),
-        ("a,0,0.6\nb,1.2,4.8\nc,1,1.5", "half of the intervals are shorter than 1 s"),
-        ("a,0,60\na,157700000,157800000\na,157900000,157900060", "observed for more than 5.01"),
-        ("a,0,10.7\na,300,331\nb,20,30\nb,600,604.8", "devices were observed for 10 min 5 s"),
-        ("a,0,10.7\nb,604800,604810", None),
+        ("a,0,600\nb,1200,4800", None, ""),
+        ("a,0,600\nb,157000000,157000600", None, ""),
+        ("a,0,600000\nb,1200000,4800000", "intervals are longer than 10 d", "ms (the median would be 35 min)"),
+        ("a,1700000000,1700003600", "begins 53.9 years after time 0", "..., for Unix times unix_s"),
+        ("a,0,0.6\nb,1.2,4.8\nc,1,1.5", "intervals are shorter than 1 s", "h (the median would be 36 min)"),
+        ("a,0,60\na,157700000,157800000\na,157900000,157900060", "for more than 5.01", "min (the median would be 1 h)"),
+        ("a,0,10.7\na,300,331\nb,20,30\nb,600,604.8", "for 10 min 5 s", "min (the median would be"),
+        ("a,0,10.7\nb,604800,604810", None, ""),
     ],
-)
-def test_times_in_another_unit_are_noticed(tmp_path: Path, rows: str, warning: str | None) -> None:
+)  # fmt: skip
+def test_times_in_another_unit_are_noticed(
+    tmp_path: Path, rows: str, warning: str | None, unit: str
+) -> None:
     (tmp_path / "a.csv").write_text(f"device,start,end\n{rows}\n")
     # A declared window does not hide a doubt of short times.
     bundle = import_(
@@ -426,26 +428,31 @@ def test_times_in_another_unit_are_noticed(tmp_path: Path, rows: str, warning: s
     assert (doubt is None) == (warning is None)
     if doubt is not None:
         assert str(warning) in str(doubt)
-        assert "-s time_unit" in str(doubt)
+        assert f"-s time_unit={unit}" in str(doubt)
 
 
 @pytest.mark.parametrize(
-    ("unit", "rates", "kinds"),
+    ("unit", "rates", "fitting"),
     [
-        ("Mbps", (6.5, 3, 45), ""),
-        ("Gbps", (6.5, 3, 45), "phone"),
-        ("kbps", (6.5, 3, 45), "phone server"),
-        ("bps", (20, 30, 40), "phone server"),
+        ("Mbps", (6.5, 3, 45), {}),
+        ("Gbps", (6.5, 3, 45), {"phone": "Mbps (the median would be 6.5 Mbit/s)"}),
+        (
+            "kbps",
+            (6.5, 3, 45),
+            {"phone": "Mbps (the median would be 6.5 Mbit/s)", "server": "Gbps"},
+        ),
+        ("bps", (20, 30, 40), {"phone": "Mbps (the median would be 30 Mbit/s)", "server": ""}),
     ],
 )
 def test_rates_in_another_unit_are_noticed(
-    tmp_path: Path, unit: str, rates: tuple[float, ...], kinds: str
+    tmp_path: Path, unit: str, rates: tuple[float, ...], fitting: dict[str, str]
 ) -> None:
     for kind in ("phone", "server"):
         rows = "".join(f"d{rate},{rate},{kind}\n" for rate in rates)
         (tmp_path / "a.csv").write_text(f"device,bandwidth,kind\n{rows}")
         doubt = implausible_rates(import_("table", tmp_path / "a.csv", rate_unit=unit))
-        assert (doubt is not None) == (kind in kinds)
+        assert (doubt is not None) == (kind in fitting)
+        assert doubt is None or f"-s rate_unit={fitting[kind]}" in str(doubt)
 
 
 def test_commands_warn_of_doubtful_times(tmp_path: Path) -> None:
