@@ -67,7 +67,8 @@ def critical_path(run: Run, version: int | None = None) -> pd.DataFrame:
 def waiting_by_cause(path: pd.DataFrame) -> pd.Series[float]:
     """Seconds of a critical path by cause, in the order of :data:`CAUSES`, without those that do not occur."""
     seconds = (path["to_s"] - path["from_s"]).groupby(path["cause"]).sum()
-    return seconds.reindex([cause for cause in CAUSES if cause in seconds.index])
+    # Instants are whole nanoseconds; less is a rounding error.
+    return seconds.reindex([cause for cause in CAUSES if seconds.get(cause, 0.0) > 0.5e-9])
 
 
 def _dispatches(run: Run) -> pd.DataFrame:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from fedsim.analysis.figures.base import (
     Column,
@@ -19,7 +20,13 @@ from fedsim.analysis.figures.base import (
 )
 from fedsim.runs import Run
 from fedsim.runs.divergence import Lost, last_metrics, lost_since
-from fedsim.vocabulary.formatting import format_count, format_duration, format_number, format_share
+from fedsim.vocabulary.formatting import (
+    format_count,
+    format_counted,
+    format_duration,
+    format_number,
+    format_share,
+)
 from fedsim.vocabulary.metrics import MetricDefinition
 
 
@@ -145,6 +152,80 @@ def time_to_targets(run: Run) -> Figure | None:
         ),
         {"stated": levels.index(stated) if stated is not None else None},
     )
+
+
+def drop(run: Run) -> Figure | None:
+    """The largest drop of the main metric, and whose updates entered the versions in between.
+
+    None if it is less than :data:`_STEEP` times the usual change from one evaluation to the next.
+    """
+    names = metric_names(run)[:1]
+    table = run.metrics[["time_s", "version", *names]].dropna()
+    if not names or len(table) < _LEAST_EVALUATIONS:
+        return None
+    metric = run.metric_definition(names[0])
+    changes = np.diff(table[metric.name].to_numpy(np.float64))
+    losses = -changes if metric.higher_is_better else changes
+    at = int(np.argmax(losses))
+    if not losses[at] > _STEEP * float(np.median(np.abs(changes))):
+        return None
+    (begin_s, begin, high), (end_s, end, low) = table.iloc[[at, at + 1]].to_numpy()
+    used = run.dispatches.dropna(subset="aggregated_version")
+    entered = used[used["aggregated_version"].gt(begin) & used["aggregated_version"].le(end)]
+    if not len(entered):
+        return None
+    by_client = used["client_id"].value_counts()
+    counts = entered["client_id"].value_counts().sort_index()
+    counts = counts.sort_values(ascending=False, kind="stable")
+    first = used.groupby("client_id")["aggregated_version"].min()
+    new = int((first[counts.index] > begin).sum())
+    clients = counts.index[:_MOST_CLIENTS].to_numpy()
+    said, labels = _labels_of(run, entered["client_id"], used["client_id"], clients)
+    return Figure(
+        "drop",
+        f"The largest drop from one evaluation to the next, from {metric.format(high)} to {metric.format(low)}, was "
+        f"between {format_duration(begin_s)} and {format_duration(end_s)}. In between, the model received "
+        f"{format_counted(len(entered), 'update')} of {format_counted(len(counts), 'client')}, "
+        f"{format_count(new) if new else 'none'} of them for the first time.{said}",
+        (
+            Column("client_id", "client", "count", clients),
+            *labels,
+            Column("updates", "updates in these versions", "count", counts[clients].to_numpy()),
+            Column("all", "in the whole run", "count", by_client[clients].to_numpy()),
+        ),
+    )
+
+
+def _labels_of(
+    run: Run, entered: pd.Series[int], used: pd.Series[int], clients: npt.NDArray[np.int64]
+) -> tuple[str, tuple[Column, ...]]:
+    """The label that the clients of the updates that ``entered`` held more of than those of all ``used`` updates.
+
+    Returns:
+        A sentence, and the most frequent label of each of ``clients``; nothing if the run recorded no labels.
+    """
+    if run.partition is None or not len(run.partition):
+        return "", ()
+    held = run.partition.pivot_table(
+        index="client_id", columns="label", values="count", aggfunc="sum", fill_value=0
+    )
+    words = run.info.get("label_names") or []
+    called = [words[n] if n < len(words) else f"label {n}" for n in map(int, held.columns)]
+    held.columns = pd.Index(called)
+    shares = held.div(held.sum(axis=1).clip(lower=1), axis=0)
+    theirs, every = (shares.reindex(rows).mean() for rows in (entered, used))
+    label = str((theirs - every).idxmax())
+    most = shares.reindex(clients, fill_value=0)
+    return (
+        f" Of their data, {format_share(theirs[label])} was {label}; in the whole run, {format_share(every[label])}.",
+        (
+            Column("label", "most frequent label", "text", most.idxmax(axis=1).tolist()),
+            Column("share", "of its samples", "share", most.max(axis=1).to_numpy()),
+        ),
+    )
+
+
+_STEEP, _LEAST_EVALUATIONS, _MOST_CLIENTS = 3.0, 5, 20
 
 
 def client_mae(run: Run) -> Figure | None:

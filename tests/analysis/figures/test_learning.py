@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedsim.analysis.figures.learning import target_levels
+import fedsim
+from fedsim.analysis.figures.learning import drop, target_levels
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run
+from fedsim.vocabulary.formatting import format_share
 from fedsim.vocabulary.metrics import definition
 from tests.analysis.documents import columns, parquet
 
@@ -69,3 +72,40 @@ def test_target_levels() -> None:
     assert target_levels(definition("loss"), [1.0, 1.0], None) == []
     assert target_levels(definition("loss"), [1.0, math.nextafter(1.0, 0)], None) == []
     assert target_levels(definition("loss"), [], 0.5) == [0.5]
+
+
+def test_a_drop_names_those_whose_updates_entered(tmp_path: Path) -> None:
+    """Three clients with one label each work together; then one of them works alone, and the model forgets."""
+    rounds = [[0, 1, 2]] * 8 + [[2]]
+    run = fedsim.run(
+        {
+            "task": {
+                "name": "supervised",
+                "dataset": {"name": "gaussian_mixture", "classes": 3, "samples": 300},
+                "partition": {"name": "shards", "clients": 3, "classes_per_client": 1},
+                "model": "logistic_regression",
+            },
+            "training": {"local_epochs": 5, "optimizer": {"name": "sgd", "lr": 0.2}},
+            "devices": {
+                "compute": {"name": "values", "step": "1s"},
+                "network": {"name": "static", "down": "1Mbps", "up": "1Mbps"},
+            },
+            "server": {"selection": {"name": "scripted", "rounds": rounds}},
+            "evaluation": {"every_rounds": 1},
+            "stop": {"rounds": len(rounds)},
+        },
+        tmp_path / "run",
+    )
+    figure = drop(run)
+    assert figure is not None
+    before, after = run.metrics["accuracy"].tail(2)
+    assert f"from {format_share(before)} to {format_share(after)}" in figure.finding
+    assert (
+        "received 1 update of 1 client, none of them for the first time" in figure.finding
+    )
+    shown = {column.key: list(column.values) for column in figure.columns}
+    assert (shown["client_id"], shown["updates"], shown["all"]) == ([2], [1], [9])
+    assert run.partition is not None
+    held = run.partition[run.partition["client_id"] == 2].set_index("label")["count"]
+    assert shown["label"] == [f"label {held.idxmax()}"]
+    assert shown["share"] == [held.max() / held.sum()]
