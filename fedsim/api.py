@@ -314,8 +314,9 @@ def sweep(
         overrides: values by dotted path, as for :func:`run`.
         timing_only: simulate time only, without training, in every run.
         jobs: number of runs at a time; all cores if None; with 1, the runs happen in this process.
-        engine: processes of this machine, or a Ray cluster.
+        engine: processes of this machine, a Ray cluster, or an array of Slurm.
         address: address of the Ray cluster; None starts one on this machine.
+        slurm: partition, time and memory of each run: a ``fedsim.sweeps.slurm.Slurm``.
         until_halfwidth: add seeds until the 95% interval of each variant's ratio to the baseline has this relative
             half-width, such as 0.05; ``precision.csv`` in the folder has the ratios.
         metric: quantity of these ratios: ``"time_to:accuracy=0.8"``, or ``"throughput"`` of timing-only runs.
@@ -331,8 +332,8 @@ def sweep(
     """
     from fedsim.sweeps import execution
 
-    if engine not in ("local", "ray"):
-        raise argument_error("engine", engine, "'local' or 'ray'")
+    if engine not in ("local", "ray", "slurm"):
+        raise argument_error("engine", engine, "'local', 'ray' or 'slurm'")
     if jobs is not None and not (type(jobs) is int and jobs >= 1):
         raise argument_error(
             "jobs", jobs, "a whole number of at least 1", "leave it out to use all cores"

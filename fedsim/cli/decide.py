@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedsim.cli.options import json_option, output_option, print_json, scenario_options
+from fedsim.cli.options import (
+    engine_options,
+    engine_settings,
+    json_option,
+    output_option,
+    print_json,
+    scenario_options,
+)
 from fedsim.cli.progress import following, next_command, same_command
 from fedsim.units import parse_duration_s
 from fedsim.vocabulary.formatting import ABSENT, format_command, format_decimals
@@ -78,9 +85,7 @@ def _duration(_: click.Context, __: click.Parameter, text: str | None) -> float:
     help="Fresh seeds with which the choice is measured.",
 )
 @output_option("Folder of the search; runs/<name>-decide by default.")
-@click.option(
-    "-j", "--jobs", type=click.IntRange(min=1), help="Concurrent runs; by default one per core."
-)
+@engine_options
 @json_option
 def command(
     scenario: Path,
@@ -108,7 +113,8 @@ def command(
     """
     from fedsim.sweeps.local import prepare
 
-    if settings["jobs"] != 1:
+    settings = engine_settings(**settings)
+    if settings["engine"] == "local" and settings["jobs"] != 1:
         prepare()
     from fedsim.decisions.deciding import decide, default_folder
     from fedsim.decisions.goal import Goal, Limit, parse_objectives

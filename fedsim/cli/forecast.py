@@ -8,7 +8,14 @@ from typing import Any
 
 import click
 
-from fedsim.cli.options import json_option, output_option, print_json, scenario_options
+from fedsim.cli.options import (
+    engine_options,
+    engine_settings,
+    json_option,
+    output_option,
+    print_json,
+    scenario_options,
+)
 from fedsim.cli.progress import following, next_command, same_command
 
 
@@ -40,9 +47,7 @@ from fedsim.cli.progress import following, next_command, same_command
     help="The real devices are those of the trace; by default, they are others of the same population.",
 )
 @output_option("Folder of the runs; runs/<name>-forecast by default.")
-@click.option(
-    "-j", "--jobs", type=click.IntRange(min=1), help="Concurrent runs; by default one per core."
-)
+@engine_options
 @json_option
 def command(
     scenario: Path,
@@ -62,7 +67,8 @@ def command(
     """
     from fedsim.sweeps.local import prepare
 
-    if settings["jobs"] != 1:
+    settings = engine_settings(**settings)
+    if settings["engine"] == "local" and settings["jobs"] != 1:
         prepare()
     from fedsim.analysis.comparison.targets import Target
     from fedsim.decisions.forecast import default_folder, forecast

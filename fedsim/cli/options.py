@@ -142,6 +142,56 @@ def scenario_options(command: Any) -> Any:
     return scenario_argument(override_option(ignore_option(user_code_option(command))))
 
 
+def engine_options(command: Any) -> Any:
+    """Where runs take place: arguments ``jobs``, ``engine``, ``address`` and those of :func:`engine_settings`."""
+    options = (
+        click.option(
+            "-j",
+            "--jobs",
+            type=click.IntRange(min=1),
+            help="Concurrent runs, one core each; by default one per core. With 1, runs execute in this process.",
+        ),
+        click.option(
+            "--engine",
+            type=click.Choice(["local", "ray", "slurm"]),
+            default="local",
+            show_default=True,
+            help="Processes on this machine, a Ray cluster (extra 'ray'), or an array of Slurm (extra 'slurm').",
+        ),
+        click.option(
+            "--address", metavar="ADDRESS", help="Address of a Ray cluster: auto, or host:port."
+        ),
+        click.option("--partition", help="Slurm: partition of the runs."),
+        click.option(
+            "--time",
+            "limit",
+            default="1h",
+            show_default=True,
+            metavar="DURATION",
+            help="Slurm: wall time of a run; one that needs more is queued again, and resumed.",
+        ),
+        click.option(
+            "--memory",
+            default="4GB",
+            show_default=True,
+            metavar="SIZE",
+            help="Slurm: memory of a run.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def engine_settings(partition: str | None, limit: str, memory: str, **settings: Any) -> Any:
+    """The arguments of :func:`engine_options` as those of :func:`fedsim.sweeps.sweep`."""
+    if settings["engine"] != "slurm":
+        return settings
+    from fedsim.sweeps.slurm import Slurm
+
+    return {**settings, "slurm": Slurm.parse(partition, limit, memory)}
+
+
 def print_json(data: Any) -> None:
     """Print data for scripts."""
     click.echo(json.dumps(data, indent=2))

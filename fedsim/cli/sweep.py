@@ -12,6 +12,8 @@ import click
 
 from fedsim.cli.cost import announce, variants_of
 from fedsim.cli.options import (
+    engine_options,
+    engine_settings,
     json_option,
     output_option,
     print_json,
@@ -47,20 +49,7 @@ _NAMED = 3
 @scenario_options
 @output_option("Folder of the sweep; runs/<name>-sweep by default.")
 @timing_only_option
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(min=1),
-    help="Concurrent runs, one core each; by default one per core. With 1, runs execute in this process.",
-)
-@click.option(
-    "--engine",
-    type=click.Choice(["local", "ray"]),
-    default="local",
-    show_default=True,
-    help="Processes on this machine, or a Ray cluster (needs the extra 'ray').",
-)
-@click.option("--address", metavar="ADDRESS", help="Address of a Ray cluster: auto, or host:port.")
+@engine_options
 @click.option(
     "--until-halfwidth",
     "half_width",
@@ -103,6 +92,7 @@ def command(
     """
     from fedsim.sweeps.local import prepare
 
+    settings = engine_settings(**settings)
     if settings["engine"] == "local" and settings["jobs"] != 1:
         prepare()
     from fedsim.scenario.loading import load_scenario

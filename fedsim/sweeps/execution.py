@@ -20,10 +20,11 @@ from fedsim.scenario.own_code import write_sources
 from fedsim.sweeps.folder import Sweep, claimed, no_longer_swept, record, write_index
 from fedsim.sweeps.local import Shares, run_here, run_on_pool
 from fedsim.sweeps.plan import PlannedRun, plan_runs
+from fedsim.sweeps.slurm import Slurm, run_on_slurm
 from fedsim.sweeps.task import Result, Task, is_done
 from fedsim.vocabulary.formatting import format_counted, format_duration
 
-EngineName = Literal["local", "ray"]
+EngineName = Literal["local", "ray", "slurm"]
 _INDEX_S = 5.0
 
 
@@ -94,6 +95,7 @@ def sweep(
     jobs: int | None = None,
     engine: EngineName = "local",
     address: str | None = None,
+    slurm: Slurm | None = None,
     on_progress: Callable[[SweepProgress], None] | None = None,
 ) -> SweepOutcome:
     """Perform every run of a sweep that is not complete.
@@ -105,8 +107,9 @@ def sweep(
         output: the sweep's folder; :func:`default_sweep_folder` if None.
         timing_only: simulate time only, without training, in every run.
         jobs: runs at a time; with the local engine, None is the number of cores, and 1 runs in this process.
-        engine: ``local`` processes, or a ``ray`` cluster.
+        engine: ``local`` processes, a ``ray`` cluster, or ``slurm``.
         address: address of the Ray cluster; None starts one on this machine.
+        slurm: what is asked of Slurm for each run; by default, as :class:`fedsim.sweeps.slurm.Slurm` says.
         on_progress: called several times a second.
 
     Raises:
@@ -132,7 +135,7 @@ def sweep(
         tally = _Tally(path, planned, tasks, on_progress)
         period = Grace(raises=False)
         try:
-            perform(path, tasks, tally.shares, tally.add, period, jobs, engine, address)
+            perform(path, tasks, tally.shares, tally.add, period, jobs, engine, address, slurm)
         finally:
             with grace(period):
                 tally.write_index()
@@ -170,6 +173,7 @@ def perform(
     jobs: int | None = None,
     engine: EngineName = "local",
     address: str | None = None,
+    slurm: Slurm | None = None,
 ) -> None:
     """Perform tasks whose folders are in ``path``; after an interrupt, those in progress save their work and end.
 
@@ -179,7 +183,7 @@ def perform(
         shares: their progress.
         add: called with each result, and with None if time has passed without one.
         period: notes an interrupt, after which the caller ends.
-        jobs, engine, address: as for :func:`sweep`.
+        jobs, engine, address, slurm: as for :func:`sweep`.
     """
     if engine == "local":
         jobs = min(len(tasks), jobs if jobs is not None else usable_cores())
@@ -190,12 +194,21 @@ def perform(
         tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=path) as folder,
         # Closed immediately after an interrupt, so that no process keeps running.
         contextlib.closing(
-            _results(tasks, jobs, engine, address, shares, add, Path(folder), period)
+            _slurm_results(tasks, jobs, path, slurm)
+            if engine == "slurm"
+            else _results(tasks, jobs, engine, address, shares, add, Path(folder), period)
         ) as results,
     ):
         for result in results:
             add(result)
             period.stop_if_requested()
+
+
+def _slurm_results(
+    tasks: Sequence[Task], jobs: int | None, path: Path, slurm: Slurm | None
+) -> Generator[Result | None, None, None]:
+    if tasks:
+        yield from run_on_slurm(tasks, jobs, path.resolve(), slurm or Slurm())
 
 
 def _results(
