@@ -57,7 +57,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("a,b\n1,x\n2,y,3\n", {"target": "b"}, "own.csv:3: has 3 cells"),
     ("a,a,b\n1,2,x\n2,3,y\n", {"target": "b"}, "own.csv:1: has the column 'a' twice"),
     ("a,b\n1,x\n2,x\n", {"target": "b"}, "(?s)column 'b' .*target_kind: quantity"),
-    ("a,b\n1,0.5\n2,1.5\n", {"target": "b"}, "(?s)column 'b' .*target_kind: quantity"),
+    ("a,b\n1,2\n2,1.5\n", {"target": "b"}, "(?s)column 'b' .*target_kind: quantity"),
     ("a,b\n1,x\n2,y\n-inf,y\n", {"target": "b"}, "own.csv:4: column 'a' contains -inf"),
     ("a,b\n1,x\n1e300,y\n", {"target": "b"}, "own.csv:3: column 'a' contains 1e"),
     ("a,b\n1,0\n2,1\n", {"target": "b", "features": ["a", "b"]}, "(?s)'b' .*features: .a."),
