@@ -26,6 +26,8 @@ TOGETHER = {
 ELSEWHERE = {
     "composition/submodels.py": ("learning/submodels/test_submodels.py", "which part a client has"),
     "methods/submodels.py": ("learning/submodels/test_submodels.py", "rounds by brute force"),
+    "tasks/exits.py": ("learning/submodels/test_submodels.py", "exits by brute force"),
+    "tasks/modules/exits.py": ("learning/submodels/test_submodels.py", "exits by brute force"),
     "learning/kernels/nested.py": ("learning/submodels/test_submodels.py", "rounds by brute force"),
     "cli/what_if.py": ("composition/test_what_if.py", "the command only calls it"),
     "cli/calibrate.py": ("calibration/test_calibrating.py", "the command only calls it"),

@@ -26,6 +26,7 @@ def figures(run: Run) -> dict[str, Figure]:
         time.outcomes(run),
         time.online(run),
         timeline.timeline(run),
+        participation.parts(run),
         participation.contribution(run),
         participation.participation(run),
         participation.inequality(run),

@@ -204,6 +204,28 @@ class Assembly:
         return edges.backhaul_bytes(self.cloud, self.scenario.training.dtype, fixed_bytes)
 
     @property
+    def part_rows(self) -> list[dict[str, float]]:
+        """Each part of the model and what it costs; empty if all clients train the whole model."""
+        parts = self.world.parts
+        if parts is None:
+            return []
+        rows = []
+        for level, rate in enumerate(parts.rates):
+            memory_bytes = self.world.memory_of_part(self.method, parts, level).max()
+            down, up = self._traffic_bytes(level)
+            rows.append(
+                {
+                    "rate": rate,
+                    "parameters": parts.tasks[level].parameters,
+                    "operations": parts.flops_shares[level],
+                    "memory_bytes": float(memory_bytes),
+                    "bytes_down": down,
+                    "bytes_up": up,
+                }
+            )
+        return rows
+
+    @property
     def keeps_lost_work(self) -> bool:
         """Whether clients keep state from work that the server never uses."""
         return any(memory.kept_when_lost for memory in self.method.memories().values())

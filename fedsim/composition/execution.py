@@ -405,6 +405,7 @@ class _Execution:
             bytes_down_first_dispatch=max(down_bytes, assembly.first_download_bytes),
             bytes_up_per_dispatch=up_bytes,
             vectors=assembly.vectors,
+            parts=assembly.part_rows,
             prologue=assembly.prologue_bytes is not None,
             **flows(assembly.population.network),
             metrics=dict(self._metrics),

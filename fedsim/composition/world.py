@@ -100,9 +100,13 @@ class World:
         return min(period_s, _DAY_S) if period_s > 0 else _DAY_S
 
     def names(self) -> dict[str, Any]:
-        """The clients' names in the data set and the main trace: the columns name, device and kind, as far as known."""
+        """The clients' names in the data set and the main trace: the columns name, device and kind, as far as known.
+
+        And the part of the model that each trains, if they train parts.
+        """
         in_data_set = {"name": self.task.client_names} if self.task.client_names else {}
-        return {**in_data_set, **self.device_names}
+        parts = {} if self.parts is None else {"part": self.parts.of_clients(self.parts.rates)}
+        return {**in_data_set, **self.device_names, **parts}
 
     @cached_property
     def device_names(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.modules.batchnorm import _NormBase
 
 from fedsim.learning.device import Execution, reproducible
 from fedsim.learning.kernels.loop import BoundModules
@@ -239,6 +240,33 @@ def _objective_metrics(value: float, gradient: Tensor) -> Metrics:
     return {"objective_loss": value, "gradient_norm_squared": squared}
 
 
+class StaticStatistics:
+    """Running statistics of batch normalization that are not trained: means over the mini-batches of one pass."""
+
+    def __init__(self, samples: Samples) -> None:
+        execution = samples.execution
+        self._samples = samples
+        self._batch = _CUDA_BATCH if execution.device.type == "cuda" else _CPU_BATCH
+        self._rows = torch.from_numpy(np.unique(samples.task.rows)).to(execution.device)
+        self._modules = BoundModules(samples.task, execution)
+
+    @torch.no_grad()
+    def of(self, model: Tensor) -> Tensor:
+        """A model (P,) with the statistics of all clients' training samples."""
+        model = model.clone()
+        with self._modules.at(model) as bound:
+            norms = [one for one in bound.module.modules() if isinstance(one, _NormBase)]
+            for norm in norms:
+                norm.train()
+            for number, rows in enumerate(torch.split(self._rows, self._batch)):
+                for norm in norms:
+                    norm.momentum = 1 / (number + 1)
+                bound.forward(self._samples.gather(rows))
+            for norm in norms:
+                norm.eval()
+        return model
+
+
 class Measurement:
     """All measurements of a version; ``store`` has the clients' memories, for personal models.
 
@@ -257,6 +285,7 @@ class Measurement:
         self._objective: Objective | None = None
         self._evaluator: SupervisedEvaluator | AnalyticTask
         self._on_samples: SupervisedEvaluator | None = None
+        self._statistics: StaticStatistics | None = None
         if station.samples is None:
             assert task.closed_form is not None
             self._evaluator = task.closed_form
@@ -267,16 +296,24 @@ class Measurement:
             self._evaluator = self._on_samples
             if evaluation.objective:
                 self._objective = Objective(station.samples)
+            parts = station.method.parts
+            if parts is not None and parts.submodels.static_statistics and task.layout.buffers:
+                self._statistics = StaticStatistics(station.samples)
+
+    def used(self, model: Tensor) -> Tensor:
+        """The model (P,) as it is used: with its statistics, if they are not trained."""
+        return model if self._statistics is None else self._statistics.of(model)
 
     def measure(self, server: ServerState) -> Metrics:
         """Metrics of one version. May run on several threads at once."""
+        server = {**server, "model": self.used(server["model"])}
         metrics = self._evaluator.measure(server["model"])
         if not isinstance(metrics, Mapping) or not all(
             isinstance(value, Real) for value in metrics.values()
         ):
             hint = 'return numbers by name, such as {"loss": 0.5}'
             raise wrong_return(type(self._evaluator), "measure", shown(metrics), hint)
-        clients = self.of_clients(server) if self._per_client else None
+        clients = self._of_clients(server) if self._per_client else None
         if clients is not None:
             metrics |= clients.summary()
         if self._objective is None:
@@ -288,6 +325,9 @@ class Measurement:
 
     def of_clients(self, server: ServerState) -> ClientMetrics | None:
         """Metrics of each client's own model, or the global one, on its own test samples; None if there are none."""
+        return self._of_clients({**server, "model": self.used(server["model"])})
+
+    def _of_clients(self, server: ServerState) -> ClientMetrics | None:
         if self._on_samples is None:
             return None
         return self._on_samples.measure_clients(self._model_of(server))

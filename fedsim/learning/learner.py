@@ -397,7 +397,8 @@ class Learner:
 
     def named_model(self) -> dict[str, Tensor]:
         """The global model at :attr:`version` by the names of its tensors, on the CPU."""
-        return self._side.named_model(self.server)
+        model = self._measurement.used(self.server["model"])
+        return self._side.named_model({**self.server, "model": model})
 
     def personal_parts(self) -> dict[str, Tensor]:
         """The personal tensors of participating clients, see :meth:`ServerSide.personal_parts`."""

@@ -54,8 +54,8 @@ def clients_table(
         recharging_s: how long each client was idle while its battery was below the floor, shape (N,); None if none was.
         last_accuracy: last measured accuracy of each client, shape (N,); NaN if none was measured.
         last_mae: the same for the mean absolute error of a regression.
-        names: the columns name, device and kind, texts of shape (N,); omitted columns are null. With edge servers also
-            edge, their numbers.
+        names: the columns name, device and kind, texts of shape (N,), null if omitted, and part, (N,), 1 if omitted. With
+            edge servers also edge, their numbers.
     """
     count = len(samples)
     clients = dispatches["client_id"].to_numpy()
@@ -98,6 +98,7 @@ def clients_table(
             "offline_s": offline_s,
             "last_accuracy": np.full(count, np.nan) if last_accuracy is None else last_accuracy,
             "last_mae": np.full(count, np.nan) if last_mae is None else last_mae,
+            "part": np.ones(count),
             **dict.fromkeys(("name", "device", "kind"), pa.nulls(count, pa.string())),
             **(names or {}),
         },

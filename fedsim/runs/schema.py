@@ -184,6 +184,9 @@ CLIENTS = _table(
     ),
     _field("kind", pa.string(), "", "kind of its device, such as phone; null if unknown"),
     _field("last_mae", pa.float64(), "", "its last mean absolute error; NaN if none"),
+    _field(
+        "part", pa.float64(), "", "share of the model that it trains, as its rate; 1 is all of it"
+    ),
     _field("paused_s", pa.float64(), "s", "offline in a dispatch, not working"),
     _field("recharging_s", pa.float64(), "s", "idle while its battery was below the floor"),
 )

@@ -291,13 +291,14 @@ def test_every_figure_of_the_report_is_explained(tmp_path: Path) -> None:
         server={"selection": {"name": "scripted", "rounds": [[0]]}},
     )
     scenario["server"]["compression"] = {"up": {"factor": 0.5}}
+    scenario["server"]["submodels"] = {"name": "heterofl", "rates": [1, 0.5], "by": "speed"}
     pages = [
         render(fedsim_run(scenario, tmp_path / "run")),
         render(fedsim_run(one_of_four, tmp_path / "one")),
     ]
     headings = re.findall(r'<h3 id="title-.*?">(.*?)</h3>', "".join(pages))
     titles = set(map(html.unescape, headings))
-    assert len(titles) == 19
+    assert len(titles) == 20
     text = (CHECKOUT / "docs" / "runs.md").read_text(encoding="utf-8")
     explained = set(re.findall(r"^- \*\*(.+?)\*\*:", text, flags=re.MULTILINE))
     assert "### The life of clients\n" in text

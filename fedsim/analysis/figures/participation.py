@@ -8,7 +8,9 @@ import pandas as pd
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import (
     Column,
+    Columns,
     Figure,
+    columns_of,
     histogram,
     integer_bins,
     names_of,
@@ -27,6 +29,44 @@ from fedsim.vocabulary.formatting import (
 )
 
 MAX_CELLS = 6000
+
+
+_PARTS: Columns = (
+    ("rate", "rate", "number"),
+    ("parameters", "parameters", "count"),
+    ("memory_bytes", "memory", "bytes"),
+    ("operations", "operations", "share"),
+    ("bytes_down", "download", "bytes"),
+    ("bytes_up", "upload", "bytes"),
+    ("clients", "clients", "count"),
+    ("contributed", "contributed", "count"),
+    ("aggregated", "updates", "count"),
+    ("accuracy", "accuracy", "share"),
+)
+
+
+def parts(run: Run) -> Figure | None:
+    """Cost and use of each part of the model; None if all clients train the whole model."""
+    if not run.info.get("parts"):
+        return None
+    clients = run.clients
+    by_rate = clients.assign(contributed=clients["aggregated"] > 0).groupby("part")
+    use = by_rate.agg(
+        clients=("client_id", "size"),
+        contributed=("contributed", "sum"),
+        aggregated=("aggregated", "sum"),
+        accuracy=("last_accuracy", "mean"),
+    )
+    table = pd.DataFrame(run.info["parts"]).join(use, on="rate")
+    counted = ["clients", "contributed", "aggregated"]
+    table[counted] = table[counted].fillna(0).astype(int)
+    less = clients.loc[clients["part"] < table["rate"].max(), "aggregated"] > 0
+    measured = _PARTS if table["accuracy"].notna().any() else _PARTS[:-1]
+    return Figure(
+        "parts",
+        f"{format_counted(int(less.sum()), 'client')} that trained a smaller part than others contributed.",
+        columns_of(table, measured),
+    )
 
 
 def participation(run: Run) -> Figure | None:

@@ -141,6 +141,9 @@ class ResidualNetwork(nn.Module):
         projected: whether shortcuts that change the shape have parameters.
         classes: outputs.
         groups: groups of group norm; None for batch norm.
+
+    Attributes:
+        blocks: basic blocks in each stage.
     """
 
     def __init__(
@@ -165,6 +168,7 @@ class ResidualNetwork(nn.Module):
                 inputs = width
         self.stages = nn.Sequential(*layers)
         self.classifier = nn.Linear(inputs, classes)
+        self.blocks = blocks
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Outputs (n, classes) of images (n, depth, height, width)."""

@@ -15,6 +15,8 @@ from torch.nn import functional
 
 import fedsim
 from fedsim.composition.assembly import Assembly, assemble, prepare
+from fedsim.composition.submodels import parts_of
+from fedsim.composition.world import build_world
 from fedsim.errors import UserError
 from fedsim.learning.submodels import Parts
 from fedsim.methods.submodels import _Overlapping
@@ -32,6 +34,7 @@ KINDS: Mapping[str, dict[str, Any]] = {
     "heterofl": {"name": "heterofl"},
     "fedrolex": {"name": "fedrolex"},
     "fjord": {"name": "fjord"},
+    "depth": {"name": "depth"},
 }
 
 
@@ -131,7 +134,7 @@ def brute_force(kind: str, task: SupervisedTask, start: dict[str, Tensor]) -> di
     return model
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "depth"])
 def test_rounds_by_brute_force(tmp_path: Path, kind: str) -> None:
     content = scenario(kind)
     task = assembled(content, tmp_path).task
@@ -142,6 +145,151 @@ def test_rounds_by_brute_force(tmp_path: Path, kind: str) -> None:
     for name, value in expected.items():
         assert (value != task.layout.views(model)[name]).any()
         torch.testing.assert_close(result[name], value, rtol=1e-9, atol=1e-12)
+
+
+def test_exits_by_brute_force(tmp_path: Path) -> None:
+    """Two exits of two clients, of which one has the first alone: one round, one step."""
+    content = scenario("depth", stop={"rounds": 1})
+    content["server"]["submodels"] |= {"rates": [1, 0.5], "distillation": 0.7}
+    content["task"]["partition"]["clients"] = 2
+    content["training"]["local_steps"] = 1
+    content["devices"]["compute"]["step"] = ["1s", "2s"]
+    task = assembled(content, tmp_path).task
+    assert isinstance(task, SupervisedTask)
+    flat = task.initial(Stream(SEED, Purpose.INITIAL_MODEL), torch.float64)
+    start = task.layout.views(flat)
+    hidden = ["blocks.0.1", "blocks.1.1"]
+    exits = ["exits.0.classifier", "exits.1"]
+
+    def outputs_of(model: Mapping[str, Tensor], inputs: Tensor, depth: int) -> list[Tensor]:
+        results, values = [], inputs
+        for block, leave in list(zip(hidden, exits, strict=True))[:depth]:
+            values = torch.relu(values @ model[f"{block}.weight"].T + model[f"{block}.bias"])
+            results.append(values @ model[f"{leave}.weight"].T + model[f"{leave}.bias"])
+        return results
+
+    sums = {name: torch.zeros_like(value) for name, value in start.items()}
+    samples = dict.fromkeys(start, 0)
+    for client, depth in ((0, 2), (1, 1)):
+        rows = torch.from_numpy(task.rows[task.offsets[client] : task.offsets[client + 1]])
+        inputs = task.inputs(task.train_x[rows], torch.float64).flatten(1)
+        names = [
+            f"{x}.{end}" for x in (*hidden[:depth], *exits[:depth]) for end in ("weight", "bias")
+        ]
+        model = {name: start[name].clone().requires_grad_() for name in names}
+        outputs = outputs_of(model, inputs, depth)
+        loss = sum(functional.cross_entropy(one, task.train_y[rows]) for one in outputs)
+        if depth == 2:
+            for one, other in (outputs, outputs[::-1]):
+                loss = loss + 0.7 * functional.kl_div(
+                    one.log_softmax(1), other.detach().softmax(1), reduction="batchmean"
+                )
+        for name, gradient in zip(
+            names, torch.autograd.grad(loss, list(model.values())), strict=True
+        ):
+            sums[name] -= len(rows) * LR * gradient
+            samples[name] += len(rows)
+    run = fedsim.run(content, tmp_path / "run")
+    from safetensors.torch import load_file
+
+    result = load_file(run.path / "model.safetensors")
+    for name, value in start.items():
+        expected = value + sums[name] / samples[name]
+        torch.testing.assert_close(result[name], expected, rtol=1e-9, atol=1e-12)
+    with torch.no_grad():
+        inputs = task.inputs(task.test_x, torch.float64).flatten(1)
+        mean = torch.stack([one.softmax(1) for one in outputs_of(result, inputs, 2)]).mean(0)
+    accuracy = (mean.argmax(1) == task.test_y).double().mean().item()
+    assert run.metrics.iloc[-1]["accuracy"] == pytest.approx(accuracy)
+    loss = functional.nll_loss(mean.log(), task.test_y).item()
+    assert run.metrics.iloc[-1]["loss"] == pytest.approx(loss)
+
+
+@pytest.mark.parametrize(
+    ("kind", "model"),
+    [*((kind, "cnn") for kind in KINDS), ("fedrolex", "resnet18")],
+)
+def test_models_of_the_package_are_divided(tmp_path: Path, kind: str, model: str) -> None:
+    content = scenario(kind)
+    content["task"]["model"] = {"name": model, **({"norm": "batch"} if model == "resnet18" else {})}
+    if model == "resnet18":
+        content["server"]["submodels"]["rates"] = [0.1, 0.05]
+    loaded = load_scenario_dict(content, tmp_path)
+    parts = parts_of(loaded.scenario, build_world(loaded).task, np.zeros(3, dtype=np.int64))
+    assert parts is not None
+    whole = torch.arange(parts.whole.layout.size)
+    for round_ in (0, 3):
+        sizes = []
+        for level, task in enumerate(parts.tasks):
+            layouts = parts.whole.layout, task.layout
+            positions = parts.submodels.positions(*layouts, round_)
+            assert len(np.unique(positions)) == len(positions) == task.layout.size
+            # Every tensor of a part consists of entries of the tensor of its name.
+            owner = parts.whole.layout.views(whole)
+            for name, view in task.layout.views(torch.from_numpy(positions)).items():
+                assert owner[name].min() <= view.min()
+                assert view.max() <= owner[name].max()
+            assert parts.sent(level) == (task.layout.size if kind == "depth" else task.parameters)
+            sizes.append(task.layout.size)
+        assert sizes == sorted(sizes, reverse=True)
+
+
+def test_a_rolled_window_keeps_the_pixels_of_a_channel_together(tmp_path: Path) -> None:
+    content = scenario("fedrolex")
+    content["task"]["model"] = {"name": "cnn", "channels": [2, 4], "hidden": [3], "kernel": 3}
+    parts = assembled(content, tmp_path).world.parts
+    assert parts is not None
+    layout, half = parts.whole.layout, parts.tasks[1].layout
+    positions = torch.from_numpy(parts.submodels.positions(layout, half, 3))
+    owner = layout.views(torch.arange(layout.size))
+    second, flat = half.views(positions)["3.weight"], half.views(positions)["7.weight"]
+    # In round 3 channels 3 and 0 of the four of the second convolution, and the second of the first's two.
+    assert torch.equal(second, owner["3.weight"][[0, 3]][:, [1]])
+    pixels = [*range(4), *range(12, 16)]
+    assert torch.equal(flat, owner["7.weight"][[0, 1]][:, pixels])
+
+
+def test_static_batch_normalization(tmp_path: Path) -> None:
+    """Statistics are those of all training samples at the final model, in one batch; clients send none."""
+    file = tmp_path / "net.py"
+    file.write_text(NET, encoding="utf-8")
+    content = scenario("heterofl", stop={"rounds": 2})
+    content["task"]["model"] = {"name": "net.py:Net"}
+    content["training"] |= {"dtype": "float32", "batch_size": 64}
+    loaded = load_scenario_dict(content, tmp_path)
+    parts = assemble(loaded).world.parts
+    assert parts is not None
+    assert [parts.sent(level) for level in range(3)] == [75 * n + 10 + 2 * n for n in (8, 4, 2)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedsim.learning.evaluation._CPU_BATCH", 4096)
+        run = loaded.run(tmp_path / "run")
+    from safetensors.torch import load_file
+
+    model = load_file(run.path / "model.safetensors")
+    task = parts.whole
+    inputs = task.inputs(task.train_x[np.unique(task.rows)]).flatten(1)
+    values = inputs @ model["first.weight"].T + model["first.bias"]
+    torch.testing.assert_close(model["norm.running_mean"], values.mean(0), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(model["norm.running_var"], values.var(0), rtol=1e-4, atol=1e-5)
+
+
+NET = """
+import math
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, input_shape, classes, model_rate=1.0):
+        super().__init__()
+        width = math.ceil(8 * model_rate)
+        self.first = nn.Linear(math.prod(input_shape), width)
+        self.norm = nn.BatchNorm1d(width)
+        self.last = nn.Linear(width, classes)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.norm(self.first(x.flatten(1)))))
+"""
 
 
 # -- overlaps by hand -------------------------------------------------------------------------------------------------

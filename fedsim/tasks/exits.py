@@ -1,0 +1,115 @@
+"""Models with early exits, from models without."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedsim.parts.component import Parameters, is_bundled
+from fedsim.randomness import isolated
+from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.losses import Loss
+from fedsim.tasks.model import ModelComponent, Outline
+from fedsim.tasks.user_model import UserModule
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor, nn
+
+
+@dataclass(frozen=True, slots=True)
+class ExitsLoss(Loss):
+    """The cross-entropy of all exits, which also learn from one another.
+
+    Attributes:
+        distillation: weight of the distillation: for each exit, the mean over the others of the Kullback-Leibler
+            divergence of its probabilities from theirs, which count as constants.
+    """
+
+    distillation: float = 1.0
+
+    def per_sample(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The loss of outputs (n, exits, classes); of joined outputs (n, classes) the cross-entropy."""
+        if outputs.ndim == 2:
+            return Loss.per_sample(self, outputs, labels)
+        from torch.nn import functional
+
+        logs = functional.log_softmax(outputs, 2)
+        exits = logs.shape[1]
+        loss = -logs.gather(2, labels.view(-1, 1, 1).expand(-1, exits, 1)).sum((1, 2))
+        if exits > 1 and self.distillation:
+            teachers = logs.detach()
+            # KL(p_j || p_i), teacher j, exit i; zero for j = i.
+            divergence = (
+                teachers.exp().unsqueeze(1) * (teachers.unsqueeze(1) - logs.unsqueeze(2))
+            ).sum((1, 2, 3))
+            loss = loss + self.distillation / (exits - 1) * divergence
+        return loss
+
+
+class ExitsModel(ModelComponent):
+    """A model with an exit after each of its blocks; a part of it has the first ones.
+
+    Args:
+        model: one of fedsim's, or a user's module that returns the outputs of its exits in a list, the part of a
+            ``model_rate`` those of the first exits.
+        distillation: see :class:`ExitsLoss`.
+    """
+
+    def __init__(self, model: ModelComponent, distillation: float) -> None:
+        super().__init__(Parameters())
+        self.name = model.name  # type: ignore[misc]
+        self.takes_rate = model.takes_rate
+        self._model = model
+        self._distillation = distillation
+
+    def at(self, rate: float) -> ExitsModel:
+        """The first blocks, a share ``rate`` of all."""
+        part = copy.copy(self)
+        part.rate = rate
+        if self._is_users:
+            part._model = self._model.at(rate)
+        return part
+
+    @property
+    def _is_users(self) -> bool:
+        return isinstance(self._model, UserModule) or not is_bundled(type(self._model))
+
+    def outline(self, dataset: Dataset) -> Outline | None:
+        """That of the module, which is built."""
+        if self._is_users:
+            return None
+        base = self._model.outline(dataset)
+        with isolated(0):
+            module = self.build(dataset)
+        return Outline(
+            tuple((name, tuple(value.shape)) for name, value in module.named_parameters()),
+            tuple((name, tuple(value.shape)) for name, value in module.named_buffers()),
+            batch_statistics=base is not None and base.batch_statistics,
+        )
+
+    def build(self, dataset: Dataset) -> nn.Module:
+        """The module with its exits."""
+        import torch
+
+        from fedsim.tasks.modules.exits import EarlyExits, join_exits
+
+        module = self._model.build(dataset)
+        if not self._is_users:
+            exits = EarlyExits(module, torch.zeros(1, *dataset.input_shape), dataset.classes)
+            exits.keep(max(1, math.floor(len(exits.blocks) * self.rate + 1e-9)))
+            module = exits
+        join_exits(module)
+        return module
+
+    def loss(self, dataset: Dataset) -> Loss:
+        """The cross-entropy of all exits."""
+        loss = self._model.loss(dataset)
+        if loss.kind != "cross_entropy":
+            raise self.misfit("early exits need classes and cross-entropy", dataset)
+        return ExitsLoss(distillation=self._distillation)
+
+    def initialize(self, module: nn.Module, generator: Generator) -> None:
+        """By the rule of the model."""
+        self._model.initialize(module, generator)
