@@ -288,9 +288,16 @@ class World:
     def memory_bytes(self) -> npt.NDArray[np.float64] | None:
         """Memory of each client's device in bytes, infinite if unknown; None if it is unknown for all devices."""
         given, of_client = self.scenario.devices.memory, self.memory_in_trace()
-        memory = np.inf if given is None else given
+        memory = np.asarray(np.inf if given is None else given, dtype=np.float64)
+        if memory.ndim and len(memory) != self.task.clients:
+            raise UserError(
+                f"{format_counted(len(memory), 'value')} for "
+                f"{format_counted(self.task.clients, 'client')}",
+                where="devices.memory",
+                hint="give one for all, or one per client",
+            )
         if of_client is None:
-            return None if given is None else np.asarray(memory, dtype=np.float64)
+            return None if given is None else memory
         return np.where(np.isnan(of_client), memory, of_client)
 
     def memory_in_trace(self) -> npt.NDArray[np.float64] | None:

@@ -54,8 +54,8 @@ def clients_table(
         recharging_s: how long each client was idle while its battery was below the floor, shape (N,); None if none was.
         last_accuracy: last measured accuracy of each client, shape (N,); NaN if none was measured.
         last_mae: the same for the mean absolute error of a regression.
-        names: the columns name, device and kind, texts of shape (N,), null if omitted, and part, (N,), 1 if omitted. With
-            edge servers also edge, their numbers.
+        names: the columns name, device and kind, texts of shape (N,), null if omitted, and part, (N,), 1 if omitted.
+            With edge servers also edge, their numbers.
     """
     count = len(samples)
     clients = dispatches["client_id"].to_numpy()

@@ -178,9 +178,10 @@ class Devices(Parameters):
     """Power of the devices, from which ``energy_j`` is computed, and the battery."""
     exclude: tuple[int, ...] = ()
     """Numbers of clients that never participate; their data stay where they are."""
-    memory: Size | None = None
-    """Memory available for training on every device whose memory the trace does not give. A device is not eligible if
-    it cannot hold the model, the gradient, the state of optimizer and method, and the activations of a batch."""
+    memory: Size | list[Size] | None = None
+    """Memory available for training on every device whose memory the trace does not give, or one per client. A device
+    is not eligible if it cannot hold the model, the gradient, the state of optimizer and method, and the activations
+    of a batch."""
 
 
 class WireCompression(Parameters):

@@ -254,18 +254,14 @@ def test_static_batch_normalization(tmp_path: Path) -> None:
     file = tmp_path / "net.py"
     file.write_text(NET, encoding="utf-8")
     content = scenario("heterofl", stop={"rounds": 2})
-    content["task"]["model"] = {"name": "net.py:Net"}
+    content["task"]["model"] = {"name": f"{file}:Net"}
     content["training"] |= {"dtype": "float32", "batch_size": 64}
-    loaded = load_scenario_dict(content, tmp_path)
-    parts = assemble(loaded).world.parts
+    parts = assembled(content, tmp_path).world.parts
     assert parts is not None
     assert [parts.sent(level) for level in range(3)] == [75 * n + 10 + 2 * n for n in (8, 4, 2)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedsim.learning.evaluation._CPU_BATCH", 4096)
-        run = loaded.run(tmp_path / "run")
-    from safetensors.torch import load_file
-
-    model = load_file(run.path / "model.safetensors")
+        model = final_model(tmp_path / "run", content)
     task = parts.whole
     inputs = task.inputs(task.train_x[np.unique(task.rows)]).flatten(1)
     values = inputs @ model["first.weight"].T + model["first.bias"]
@@ -429,6 +425,7 @@ def test_memory_lets_clients_in_by_their_part(tmp_path: Path) -> None:
 def test_deferral_threads_and_interruptions_leave_the_bits(tmp_path: Path, kind: str) -> None:
     submodels = {**KINDS[kind], "rates": RATES, "by": "speed"}
     content = digits(server={**digits()["server"], "submodels": submodels}, stop={"rounds": 4})
+    content["task"]["model"]["hidden"] = [16, 16, 16]
     complete = digests(fedsim.run(content, tmp_path / "complete").path)
     for number, training in enumerate(({"verify": "eager"}, {"threads": 3})):
         changed = {**content, "training": {**content["training"], **training}}
