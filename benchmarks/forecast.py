@@ -168,6 +168,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=20, help="trials per population")
     parser.add_argument("--populations", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="number of the first population")
     parser.add_argument("--deployments", action="store_true")
     arguments = parser.parse_args()
     if arguments.deployments:
@@ -176,8 +177,9 @@ def main() -> None:
     print("| population | target | coverage | width | same devices | width |")
     print("|---|---|---|---|---|---|")
     every: list[list[bool]] = [[], []]
-    for name, bundle in populations()[: arguments.populations]:
-        target = {"arrivals": 150} if len(every[0]) % 2 else {"rounds": 20}
+    chosen = list(enumerate(populations()))[arguments.first :][: arguments.populations]
+    for place, (name, bundle) in chosen:
+        target = {"arrivals": 150} if place % 2 else {"rounds": 20}
         cells = []
         for inside, same in zip(every, (False, True), strict=True):
             done = [trial(bundle, number, target, same) for number in range(arguments.trials)]
