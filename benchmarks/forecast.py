@@ -2,7 +2,7 @@
 
     python -m benchmarks.forecast [--trials 20] [--deployments]
 
-Ten populations of devices; in each trial, a random half of a population is the trace from which is forecast, and the
+Up to ten populations of devices; in each trial, a random half of a population is the trace from which is forecast, and the
 other half, with another seed, is the reality. The devices of a bundled trace are divided in half, and so are synthetic
 ones. Time alone is simulated, until a number of updates has arrived or of rounds has ended. A second table does the
 same with the devices of the trace alone (``--same-devices``), whose intervals are too narrow for other devices.
@@ -41,7 +41,7 @@ from fedsim.traces.synthesis import Synthesis, synthesize
 
 Floats = npt.NDArray[np.float64]
 
-_TRACE = Path(__file__).resolve()
+_TRACE = Path(tempfile.gettempdir()).resolve()
 """Stands for the folder of a bundle in memory."""
 _HALF = 60
 """Devices of a half, of which each is a client."""
