@@ -70,6 +70,7 @@ BUNDLED: Mapping[str, tuple[str, ...]] = {
     "real_trace": ("stop={rounds: 8}",),
     "timing_million": ("stop={rounds: 40}", "task.clients=50000"),
     "shared_uplink": ("stop={rounds: 6}",),
+    "edge_servers": ("stop={rounds: 3}",),
     "fedcompass": ("stop={simulated_time: 5min}",),
     "fedlga": ("stop={rounds: 12}",),
     "fedsum": ("stop={rounds: 40}",),

@@ -4,7 +4,8 @@ Each client has a track with one slice per dispatch, named after its outcome, fr
 the loss of the update. The slice contains the phases download, compute, upload and waiting; if the client was offline
 and did not work, a phase is interrupted by a slice named "paused". The server's tracks hold its model versions, each
 from the update that made it to the next, and the critical path to the last one. Counters show clients online, clients
-working, and the metrics. Simulated time zero is the trace's time zero.
+working, and the metrics. Edge servers have tracks as clients have, with the dispatches of the cloud. Simulated time
+zero is the trace's time zero.
 
 Format: Trace Event Format (Google, 2016); ``ts`` and ``dur`` are microseconds, written to the nanosecond.
 """
@@ -25,7 +26,7 @@ from fedsim.runs import Run
 from fedsim.runs.critical import CAUSES
 from fedsim.runs.phases import INSTANTS, WORK_PHASES, work_changes
 
-SERVER, CLIENTS = 1, 3
+SERVER, CLIENTS, EDGES = 1, 3, 4
 """Process numbers of the tracks; viewers take 2 for the Linux kernel."""
 VERSIONS, CRITICAL, FIRST_CLIENT = 2, 3, 10_000_000
 """Track numbers. Viewers treat track 0, and a track with the number of its process, as the process itself, and show
@@ -64,7 +65,9 @@ def write_perfetto(run: Run, path: Path) -> None:
 
 def _events(run: Run) -> Iterator[Event]:
     yield from _names(run)
-    yield from _dispatches(run)
+    yield from _dispatches(CLIENTS, run.dispatches, run.phases, _pauses(run))
+    if run.has_edges:
+        yield from _dispatches(EDGES, run.edge_dispatches, run.edge_phases, {})
     yield from _versions(run)
     yield from _critical(run)
     yield from _counters(run)
@@ -80,16 +83,26 @@ def _names(run: Run) -> Iterator[Event]:
     yield name("process_sort_index", CLIENTS, FIRST_CLIENT, {"sort_index": 1})
     yield name("thread_name", SERVER, VERSIONS, {"name": "model versions"})
     yield name("thread_name", SERVER, CRITICAL, {"name": "critical path"})
-    for client in np.unique(run.dispatches["client_id"]).tolist():
-        track = FIRST_CLIENT + client
-        yield name("thread_name", CLIENTS, track, {"name": f"client {client}"})
-        yield name("thread_sort_index", CLIENTS, track, {"sort_index": client})
+    groups = [(CLIENTS, "client", run.dispatches)]
+    if run.has_edges:
+        yield name("process_name", EDGES, FIRST_CLIENT, {"name": "edge servers"})
+        yield name("process_sort_index", EDGES, FIRST_CLIENT, {"sort_index": 1})
+        groups.append((EDGES, "edge server", run.edge_dispatches))
+    for process, noun, table in groups:
+        for client in np.unique(table["client_id"]).tolist():
+            track = FIRST_CLIENT + client
+            yield name("thread_name", process, track, {"name": f"{noun} {client}"})
+            yield name("thread_sort_index", process, track, {"sort_index": client})
 
 
-def _dispatches(run: Run) -> Iterator[Event]:
-    table = run.dispatches
+def _dispatches(
+    process: int,
+    table: pd.DataFrame,
+    spent: pd.DataFrame,
+    pauses: dict[int, list[tuple[int, int]]],
+) -> Iterator[Event]:
     ended = table["ended_s"].to_numpy()
-    waited = run.phases["waiting_s"].to_numpy()
+    waited = spent["waiting_s"].to_numpy()
     marks = [table[f"{name}_s"].to_numpy() for name in INSTANTS]
     spans = [
         (name, begin, np.where(np.isnan(end), ended, end))
@@ -98,12 +111,11 @@ def _dispatches(run: Run) -> Iterator[Event]:
     spans.append(("waiting", np.where(waited > 0, marks[3], np.nan), marks[3] + waited))
     whole = _ns(marks[0]).tolist(), _ns(np.fmax(ended, marks[3] + waited)).tolist()
     inner = [(name, _ns(begin).tolist(), _ns(end).tolist()) for name, begin, end in spans]
-    pauses = _pauses(run)
     tracks = (FIRST_CLIENT + table["client_id"].to_numpy()).tolist()
     outcomes = table["outcome"].astype(str).tolist()
     ids = table["dispatch_id"].tolist()
     for row, arguments in enumerate(_rows(table, _ARGUMENTS)):
-        track = CLIENTS, tracks[row]
+        track = process, tracks[row]
         # A slice comes before the slices inside it, so that viewers nest those that begin together.
         yield _slice("dispatch", outcomes[row], track, (whole[0][row], whole[1][row]), arguments)
         for name, begins, ends in inner:
@@ -152,7 +164,8 @@ def _critical(run: Run) -> Iterator[Event]:
     spans = zip(*(_ns(table[name].to_numpy()).tolist() for name in ("from_s", "to_s")), strict=True)
     columns = (table[name].tolist() for name in ("cause", "dispatch_id", "client_id"))
     for span, cause, dispatch_id, client in zip(spans, *columns, strict=True):
-        arguments = {"dispatch_id": dispatch_id, "client": client} if dispatch_id >= 0 else {}
+        whose = "edge server" if run.has_edges else "client"
+        arguments = {"dispatch_id": dispatch_id, whose: client} if dispatch_id >= 0 else {}
         yield _slice("critical", CAUSES[cause], (SERVER, CRITICAL), span, arguments)
 
 

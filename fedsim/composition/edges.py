@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from fedsim.composition.needs import missing_tables, unmet_requirements
 from fedsim.devices.compute.times import ComputeTimes
@@ -70,20 +70,21 @@ def _of_file(world: World, source: EdgeFile) -> npt.NDArray[np.str_]:
     """The name of each client's edge server, by the scenario's file."""
     where, path = f"{_WHERE}.members.path", world.folder / source.path
     try:
-        table = pd.read_csv(path, dtype={"client": np.int64, "edge": str})
-        clients, names = table["client"].to_numpy(), table["edge"].to_numpy(str)
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = [(int(row["client"]), row["edge"]) for row in csv.DictReader(file)]
     except (OSError, ValueError, KeyError) as error:
         raise UserError(
             f"{path} cannot be read: {error}",
             where=where,
             hint="write a CSV file with the columns client (a number) and edge",
         ) from error
-    if not np.array_equal(np.sort(clients), np.arange(world.task.clients)):
+    rows.sort()
+    if [client for client, _ in rows] != list(range(world.task.clients)):
         raise UserError(
             f"{path} does not have one row for each of the clients 0 to {world.task.clients - 1}",
             where=where,
         )
-    return names[np.argsort(clients)]
+    return np.array([edge for _, edge in rows])
 
 
 def edge_of_client(members: Sequence[Int64Array]) -> Int64Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pandas as pd
 import pytest
 
 import fedsim
+from fedsim.analysis.perfetto import write_perfetto
 from fedsim.errors import UserError
 from tests.composition.interrupting import interrupted_with_checkpoint
 from tests.composition.worlds import digits, quadratic
@@ -114,6 +116,18 @@ def test_times_of_two_edge_servers_on_paper(tmp_path: Path) -> None:
     assert run.edges is not None
     assert run.edges["members"].tolist() == [2, 1]
     assert run.edges["waiting_s"].tolist() == [16, 0]
+    write_perfetto(run, tmp_path / "timeline.json")
+    events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
+    of_edge_0 = [event for event in events if (event["pid"], event.get("tid")) == (4, 10_000_000)]
+    slices = [(e["name"], e["ts"] / 1e6, e["dur"] / 1e6) for e in of_edge_0 if e["ph"] == "X"]
+    assert slices[:5] == [
+        ("aggregated", 0, 32),
+        ("download", 0, 4),
+        ("compute", 4, 14),
+        ("upload", 18, 6),
+        ("waiting", 24, 8),
+    ]
+    assert {"name": "edge server 0"} in [event["args"] for event in of_edge_0]
 
 
 def local(x: float, client: int) -> float:
