@@ -2,9 +2,9 @@
 
     python -m benchmarks.forecast [--trials 20] [--deployments]
 
-Up to ten populations of devices; in each trial, a random half of a population is the trace from which is forecast, and the
+Ten populations of devices; in each trial, a random half of a population is the trace from which is forecast, and the
 other half, with another seed, is the reality. The devices of a bundled trace are divided in half, and so are synthetic
-ones. Time alone is simulated, until a number of updates has arrived or of rounds has ended. A second table does the
+ones. Time alone is simulated, until a number of updates has arrived or of rounds has ended. Other columns do the
 same with the devices of the trace alone (``--same-devices``), whose intervals are too narrow for other devices.
 
 With ``--deployments``, the reality is that of the logged deployments of ``benchmarks/validation`` whose clients trained
