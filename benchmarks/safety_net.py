@@ -81,6 +81,7 @@ BUNDLED: Mapping[str, tuple[str, ...]] = {
 # Overrides that shorten the papers' sweeps: by folder, then by the beginning of the file's name.
 PAPERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "compression": {"": ("stop={rounds: 6}",)},
+    "submodels": {"": ("stop={rounds: 4}", "evaluation.every_rounds=2")},
     "fedcompass": {"": ("stop={simulated_time: 5min}",)},
     "timing": {"": ("stop={simulated_time: 1h}",)},
     "fedlga": {"": ("stop={rounds: 8}",)},

@@ -15,6 +15,7 @@ from benchmarks.papers import (
     generalized_fedavg,
     optimal_time,
     partial_personalization,
+    submodels,
 )
 from benchmarks.papers.claims import claims_table
 from benchmarks.papers.results import ROOT, SCENARIOS, Results, Tables
@@ -29,6 +30,7 @@ CLAIMS = {
     "FedAvg-P, Scaffold-P": partial_personalization.CLAIMS,
     "Optimal time, DiLoCo": optimal_time.CLAIMS,
     "Compression": compression.CLAIMS,
+    "Submodels": submodels.CLAIMS,
 }
 TABLES: Tables = {
     **fedcompass.TABLES,
@@ -38,6 +40,7 @@ TABLES: Tables = {
     **partial_personalization.TABLES,
     **optimal_time.TABLES,
     **compression.TABLES,
+    **submodels.TABLES,
 }
 
 

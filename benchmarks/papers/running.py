@@ -21,6 +21,7 @@ SMALL = (
     "time/network_small",
     "time/links_small",
     "compression/links_small",
+    "submodels/memory_small",
     "fedlga/tau_max_small",
     "fedlga/deadline_small",
     "partial_personalization/steps_small",
