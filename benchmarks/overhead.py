@@ -33,7 +33,7 @@ from fedsim.tasks.datasets.digits import Digits
 LIMIT = 0.05
 TRACES = Path(__file__).resolve().parents[1] / "traces"
 # 200 samples per client, 10 steps of SGD on batches of 20.
-IMAGES = {
+IMAGES: dict[str, Any] = {
     "task": {
         "dataset": {"name": "common_work", "clients": 400},
         "partition": {"name": "natural"},
@@ -50,12 +50,12 @@ DIGITS = {
     },
     "training": {"batch_size": 8, "local_epochs": 20, "device": "cpu", "threads": 1},
 }
-DEVICES = {
+DEVICES: dict[str, Any] = {
     "trace": str(TRACES / "phones_mostly_on_week"),
     "compute": {"reference_step": "1s", "jitter": {"cv": 0.1}},
     "network": {"name": "static", "latency": "40ms"},
 }
-SYNC = {
+SYNC: dict[str, Any] = {
     "method": {"name": "fedavg"},
     "selection": {"name": "uniform", "cohort": 50},
     "schedule": {"name": "sync", "deadline": "10min", "over_selection": 1.3, "pause": "10min"},
@@ -67,19 +67,23 @@ BUFFERED: dict[str, dict[str, Any]] = {
 FEW = {**DEVICES, "trace": str(TRACES / "phones_week")}
 HUNDRED_WANTED = {**BUFFERED, "schedule": {**BUFFERED["schedule"], "concurrency": 100}}
 # 1.2 million parameters.
-LARGE = {**IMAGES, "task": {**IMAGES["task"], "model": {"name": "mlp", "hidden": [800, 650]}}}
-COMPRESSED = {
+LARGE: dict[str, Any] = {
+    **IMAGES,
+    "task": {**IMAGES["task"], "model": {"name": "mlp", "hidden": [800, 650]}},
+}
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "cast": {},
+    "qsgd": {},
+    "eden": {},
+    "topk": {"share": 0.01},
+    "randk": {"share": 0.01},
+    "signsgd": {},
+    "powersgd": {"rank": 2},
+    "sparseloco": {"share": 0.01},
+}
+COMPRESSED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], int]] = {
     name: (LARGE, DEVICES, {**SYNC, "compression": {"up": {"name": name, **params}}}, 2)
-    for name, params in {
-        "cast": {},
-        "qsgd": {},
-        "eden": {},
-        "topk": {"share": 0.01},
-        "randk": {"share": 0.01},
-        "signsgd": {},
-        "powersgd": {"rank": 2},
-        "sparseloco": {"share": 0.01},
-    }.items()
+    for name, params in PARAMETERS.items()
 }
 RUNS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], int]] = {
     "images, rounds of 50": (IMAGES, DEVICES, SYNC, 100),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedsim.analysis.footprint import footprint
 from fedsim.analysis.run import Run, load_run
 from fedsim.composition.assembly import Assembly, assemble, build_server, build_station, prepare
 from fedsim.composition.closing import write_edges, write_population
@@ -392,6 +393,12 @@ class _Execution:
         time_plane_s = self._wall()["wall_time_plane_s"]
         verify_run(run)
         down_bytes, up_bytes = assembly.traffic_bytes
+        spent = footprint(run)
+        totals = (
+            {}
+            if spent is None
+            else {str(name): float(spent[name].sum()) for name in spent.columns[2:]}
+        )
         self._warn(run)
         folder.report.unlink(missing_ok=True)  # It shows an earlier part of the run.
         run.info = folder.close(
@@ -406,6 +413,7 @@ class _Execution:
             bytes_up_per_dispatch=up_bytes,
             vectors=assembly.vectors,
             parts=assembly.part_rows,
+            **totals,
             prologue=assembly.prologue_bytes is not None,
             **flows(assembly.population.network),
             metrics=dict(self._metrics),

@@ -154,6 +154,25 @@ def _availability(section: Mapping[str, Any]) -> str:
     return "trace" if section.get("trace") else "always"
 
 
+class Carbon(Parameters):
+    """Carbon intensity of the grid, from which the emissions of the devices' energy are computed."""
+
+    file: Path
+    """CSV file as Electricity Maps or the carbon-intensity service of Great Britain writes it. Its first interval
+    begins at simulated time 0; after its end it is repeated."""
+    region: str | None = None
+    """Zone of the file that counts for all devices, if there are several."""
+
+
+class Cost(Parameters):
+    """Prices of the devices' work."""
+
+    per_byte: float = Field(default=0.0, ge=0)
+    """Price of a byte, down or up, such as 5e-9 for 5 per gigabyte."""
+    per_device_hour: float = Field(default=0.0, ge=0)
+    """Price of an hour in which a device downloads, computes or uploads."""
+
+
 class Devices(Parameters):
     """The clients' devices: speed, links, availability, failures and energy."""
 
@@ -176,6 +195,10 @@ class Devices(Parameters):
     """Crashes and lost uploads."""
     energy: Energy = Energy()
     """Power of the devices, from which ``energy_j`` is computed, and the battery."""
+    carbon: Carbon | None = None
+    """Carbon intensity of the grid, for emissions in g CO2e."""
+    cost: Cost | None = None
+    """Prices per byte and per hour of work."""
     exclude: tuple[int, ...] = ()
     """Numbers of clients that never participate; their data stay where they are."""
     memory: Size | list[Size] | None = None
@@ -192,7 +215,7 @@ class WireCompression(Parameters):
     (``error_feedback``). A vector named ``model`` is compressed as the difference to the model received."""
     down: Annotated[Part[Any], OfKind("compression", "factor")] = BY_DEFAULT
     """Compression of downloads; by default none. What is compressed is the difference to the client's reference: what
-    it received with its last update that was used, or else the initial model. The first download is complete."""
+    it received with its last update that was used. Until one was used, downloads are complete."""
 
 
 class EdgeColumn(Parameters):

@@ -100,9 +100,7 @@ def test_a_drop_names_those_whose_updates_entered(tmp_path: Path) -> None:
     assert figure is not None
     before, after = run.metrics["accuracy"].tail(2)
     assert f"from {format_share(before)} to {format_share(after)}" in figure.finding
-    assert (
-        "received 1 update of 1 client, none of them for the first time" in figure.finding
-    )
+    assert "received 1 update of 1 client, none of them for the first time" in figure.finding
     shown = {column.key: list(column.values) for column in figure.columns}
     assert (shown["client_id"], shown["updates"], shown["all"]) == ([2], [1], [9])
     assert run.partition is not None
