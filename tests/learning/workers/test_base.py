@@ -12,7 +12,16 @@ from fedsim.learning.device import Execution
 from fedsim.learning.workers import Group
 
 CPU = torch.device("cpu")
-COLUMNS = ("clients", "sequences", "versions", "rounds", "steps", "steps_assigned", "samples")
+COLUMNS = (
+    "clients",
+    "sequences",
+    "versions",
+    "rounds",
+    "steps",
+    "steps_assigned",
+    "samples",
+    "in_full",
+)
 
 
 def group(*received: Tensor) -> Group:
