@@ -89,8 +89,8 @@ def test_a_run_that_fails_has_a_page(tmp_path: Path) -> None:
             "argument targets: must be a list of strings, not 'accuracy=0.9'",
         ),
         (
-            lambda: fedsim.sweep({}, engine="slurm"),  # type: ignore[arg-type]
-            "argument engine: must be 'local' or 'ray', not 'slurm'",
+            lambda: fedsim.sweep({}, engine="sge"),  # type: ignore[arg-type]
+            "argument engine: must be 'local', 'ray' or 'slurm', not 'sge'",
         ),
         *[
             (

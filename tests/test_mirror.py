@@ -24,6 +24,7 @@ TOGETHER = {
 """Packages whose parts share the file named after the package, and why."""
 
 ELSEWHERE = {
+    "decisions/decision.py": ("decisions/test_deciding.py", "what a decision shows"),
     "composition/submodels.py": ("learning/submodels/test_submodels.py", "which part a client has"),
     "methods/submodels.py": ("learning/submodels/test_submodels.py", "rounds by brute force"),
     "tasks/exits.py": ("learning/submodels/test_submodels.py", "exits by brute force"),

@@ -21,7 +21,7 @@ from fedsim.units import parse_duration_s
 from fedsim.vocabulary.formatting import ABSENT, format_command, format_decimals
 
 if TYPE_CHECKING:
-    from fedsim.decisions.deciding import Decision
+    from fedsim.decisions.decision import Decision
 
 
 def _duration(_: click.Context, __: click.Parameter, text: str | None) -> float:
@@ -141,7 +141,7 @@ def command(
 
 
 def _print(decision: Decision, as_json: bool) -> None:
-    from fedsim.decisions.deciding import BEST, PAGE, format_objective
+    from fedsim.decisions.decision import BEST, PAGE, format_objective
 
     best, page = decision.path / BEST, decision.path / PAGE
     if as_json:

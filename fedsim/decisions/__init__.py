@@ -1,5 +1,6 @@
 """Answers from many runs: which settings to choose, and how long a scenario will take."""
 
-from fedsim.decisions.deciding import Decision, decide
+from fedsim.decisions.deciding import decide
+from fedsim.decisions.decision import Decision
 
 __all__ = ["Decision", "decide"]

@@ -11,7 +11,7 @@ import numpy as np
 from fedsim.analysis.figures.base import Column, Figure, plain, sentence
 from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import embedded, environment, write_page
-from fedsim.decisions.deciding import PAGE, Decision, format_objective, shown
+from fedsim.decisions.decision import PAGE, Decision, format_objective, shown
 from fedsim.decisions.goal import QUANTITIES, THROUGHPUT
 from fedsim.decisions.search import FAILED, STOPPED
 from fedsim.decisions.space import Choices

@@ -94,6 +94,7 @@ _SECTIONS = {
     "transport": "devices.network.transport",
     "method": "server.method",
     "compression": "server.compression.up",
+    "submodels": "server.submodels",
     "selection": "server.selection",
     "schedule": "server.schedule",
     "metric": "evaluation.metrics",

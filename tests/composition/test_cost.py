@@ -13,9 +13,15 @@ from fedsim.composition import cost
 from fedsim.composition.cost import Cost, estimate, of_runs
 from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario_dict
-from tests.composition.test_prospects import TIMELESS
 from tests.composition.worlds import digits, timed
 
+TIMELESS = timed(
+    devices={
+        "compute": {"name": "values", "step": 0},
+        "network": {"name": "static", "latency": 0, "down": 1e20, "up": 1e20},
+    },
+    stop={"simulated_time": "1d"},
+)
 OORT = {"name": "oort", "cohort": 4}
 ASYNCHRONOUS = {"schedule": {"name": "async"}, "method": {"name": "fedasync"}}
 

@@ -130,7 +130,10 @@ def test_other_models_learn_a_quantity(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"task": {"partition": {"name": "dirichlet", "clients": 4, "alpha": 1.0}}}, "their class"),
+        (
+            {"task": {"partition": {"name": "dirichlet", "clients": 4, "alpha": 1.0}}},
+            "distributes classes",
+        ),
         ({"task": {"model": "logistic_regression"}}, "it predicts classes"),
         ({"task": {"model": "char_lstm"}}, "characters"),
         ({"evaluation": {"metrics": ["accuracy"]}}, "accuracy is for classes"),

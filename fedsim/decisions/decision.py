@@ -1,0 +1,125 @@
+"""The answer of ``fedsim decide``, and the files of its folder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fedsim.decisions.choosing import interval
+from fedsim.decisions.goal import QUANTITIES, THROUGHPUT, Measured
+from fedsim.decisions.search import Tried
+from fedsim.decisions.space import Setting, Space
+from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.own_code import as_data
+from fedsim.vocabulary.formatting import format_value
+
+Floats = npt.NDArray[np.float64]
+
+RECORD, BEST, PAGE, SETTINGS = "decide.json", "best.yaml", "decide.html", "settings.csv"
+"""Files of the folder: what was asked and how far the search is, the chosen scenario, the page, and all settings."""
+
+
+@dataclass(frozen=True)
+class Finalist:
+    """A setting that was run with fresh seeds.
+
+    Attributes:
+        setting: its values; empty for the scenario as given.
+        words: the setting in words.
+        runs: what each run showed.
+        values: the objectives by seed, shape (objectives, seeds), in base units; the rate is positive.
+        probability: that it is good (:func:`probability_good`); NaN for the scenario as given, and several objectives.
+    """
+
+    setting: Setting
+    words: str
+    runs: tuple[Measured, ...]
+    values: Floats
+    probability: float = math.nan
+
+    def interval(self, objective: int = 0) -> tuple[float, float, float]:
+        """Mean of an objective, and its 95% interval."""
+        return interval(self.values[objective])
+
+    @property
+    def missed(self) -> int:
+        """Number of runs that missed the target."""
+        return sum(not run.reached for run in self.runs)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The answer.
+
+    Attributes:
+        path: its folder.
+        sentence: the answer in words.
+        scenario: the chosen scenario, also in ``best.yaml``.
+        finalists: the chosen setting, its rivals, and last the scenario as given, over fresh seeds; for several
+            objectives, the Pareto front.
+        tried: every setting of the search, in order.
+        objectives: names of the objectives.
+        space: the settings among which was decided.
+        importance: share of the variation of the first objective that each key explains (fANOVA; Hutter et al., 2014),
+            of keys that all settings have; empty if there are too few settings.
+    """
+
+    path: Path
+    sentence: str
+    scenario: LoadedScenario
+    finalists: tuple[Finalist, ...]
+    tried: tuple[Tried, ...]
+    objectives: tuple[str, ...]
+    space: Space
+    importance: Mapping[str, float]
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per finalist: ``words``, mean, low and high of each objective, ``missed``, ``probability``."""
+        rows = []
+        for each in self.finalists:
+            row: dict[str, Any] = {"words": each.words}
+            for number, name in enumerate(self.objectives):
+                means = zip(("", "_low", "_high"), each.interval(number), strict=True)
+                row |= {f"{name}{end}": value for end, value in means}
+            rows.append({**row, "missed": each.missed, "probability": each.probability})
+        return pd.DataFrame(rows)
+
+    @property
+    def settings(self) -> pd.DataFrame:
+        """One row per setting of the search: its values, ``state``, objectives, ``shortfall`` and ``problem``."""
+        rows = [
+            {
+                **as_data(dict(each.setting)),
+                "state": each.state,
+                **dict(zip(self.objectives, shown(each), strict=True)),
+                "shortfall": each.measured.shortfall if each.measured else math.nan,
+                "violation": each.violation,
+                "problem": each.problem,
+            }
+            for each in self.tried
+        ]
+        return pd.DataFrame(rows)
+
+    def __repr__(self) -> str:
+        return f"<Decision {str(self.path)!r}: {self.sentence}>"
+
+
+def shown(tried: Tried) -> list[float]:
+    """The objectives of a setting as they are written: a throughput is positive; NaN if it missed the target."""
+    reached = tried.measured is not None and tried.measured.reached
+    return [abs(value) if reached else math.nan for value in tried.values]
+
+
+def format_objective(name: str, value: float) -> str:
+    """An objective with its unit."""
+    if name == THROUGHPUT:
+        return f"{format_value(value, 'number')} client updates per hour"
+    return format_value(value, QUANTITIES[name].kind)
