@@ -23,7 +23,7 @@ _INTENSITIES = ("life cycle", "lca", "actual", "intensity")
 
 
 class Intensity:
-    """Carbon intensity in g CO2e per kWh, constant in each interval, repeated for ever.
+    """Carbon intensity in g CO2e per kWh, constant in each interval; the series repeats forever.
 
     Args:
         begins_s: beginnings of the intervals, ascending from 0, (n,).
@@ -99,7 +99,7 @@ class Intensity:
 def footprint(run: Run) -> pd.DataFrame | None:
     """Emissions and cost of each dispatch; None if the scenario gives neither ``devices.carbon`` nor ``devices.cost``.
 
-    Columns: ``client_id``, ``outcome``, ``gco2e`` (grams) and ``cost``, with the columns that the scenario asks for. A
+    Columns: ``client_id``, ``outcome``, ``gco2e`` (grams) and ``cost``, each only if the scenario defines it. A
     phase draws its energy evenly between its instants, which is exact unless the client pauses in it.
     """
     devices = Devices.model_validate(section(run, "devices"))

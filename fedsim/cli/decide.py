@@ -111,11 +111,7 @@ def command(
     Writes best.yaml (ready to run), decide.html and settings.csv. After an interruption, or with a larger budget,
     repeat the command: it continues.
     """
-    from fedsim.sweeps.local import prepare
-
     settings = engine_settings(**settings)
-    if settings["engine"] == "local" and settings["jobs"] != 1:
-        prepare()
     from fedsim.decisions.deciding import decide, default_folder
     from fedsim.decisions.goal import Goal, Limit, parse_objectives
     from fedsim.decisions.runs import Progress

@@ -65,11 +65,7 @@ def command(
 
     After an interruption, or with more runs, repeat the command: it continues.
     """
-    from fedsim.sweeps.local import prepare
-
     settings = engine_settings(**settings)
-    if settings["engine"] == "local" and settings["jobs"] != 1:
-        prepare()
     from fedsim.analysis.comparison.targets import Target
     from fedsim.decisions.forecast import default_folder, forecast
     from fedsim.decisions.runs import Progress

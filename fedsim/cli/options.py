@@ -184,7 +184,11 @@ def engine_options(command: Any) -> Any:
 
 
 def engine_settings(partition: str | None, limit: str, memory: str, **settings: Any) -> Any:
-    """The arguments of :func:`engine_options` as those of :func:`fedsim.sweeps.sweep`."""
+    """The arguments of :func:`engine_options` as those of :func:`fedsim.sweeps.sweep`; processes begin to load."""
+    if settings["engine"] == "local" and settings["jobs"] != 1:
+        from fedsim.sweeps.local import prepare
+
+        prepare()
     if settings["engine"] != "slurm":
         return settings
     from fedsim.sweeps.slurm import Slurm

@@ -90,11 +90,7 @@ def command(
 
     Exit code 2 means that runs failed because of the scenario, 1 that one failed because of a bug in fedsim.
     """
-    from fedsim.sweeps.local import prepare
-
     settings = engine_settings(**settings)
-    if settings["engine"] == "local" and settings["jobs"] != 1:
-        prepare()
     from fedsim.scenario.loading import load_scenario
     from fedsim.sweeps.execution import default_sweep_folder, sweep
 

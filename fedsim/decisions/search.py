@@ -200,7 +200,7 @@ class Search:
         return {path: share for path, share in found.items() if not math.isnan(share)}
 
     def _try(self, fresh: dict[str, tuple[Any, Setting]]) -> None:
-        """Run settings for ever longer, and stop those that fall behind."""
+        """Run settings for longer and longer, and stop those that fall behind."""
         question, alive = self._question, dict(fresh)
         cap_s = question.horizon_s
         if question.halves and (best := self.candidates[:1]):

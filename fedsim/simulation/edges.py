@@ -2,7 +2,7 @@
 
 The story of a dispatch to an edge server is :meth:`EdgeLife.story`: it downloads the model of the cloud, makes it its
 own, does a number of rounds with its clients, and uploads the difference. Between two dispatches it is paused: it hands
-out no work, and what its schedule asks for meanwhile happens when the next model has come.
+out no work, and what its schedule requests meanwhile happens when the next model has come.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def sweep(
         jobs: runs at a time; with the local engine, None is the number of cores, and 1 runs in this process.
         engine: ``local`` processes, a ``ray`` cluster, or ``slurm``.
         address: address of the Ray cluster; None starts one on this machine.
-        slurm: what is asked of Slurm for each run; by default, as :class:`fedsim.sweeps.slurm.Slurm` says.
+        slurm: resources of each run on Slurm; by default, as :class:`fedsim.sweeps.slurm.Slurm` says.
         on_progress: called several times a second.
 
     Raises:

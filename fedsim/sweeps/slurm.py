@@ -22,7 +22,7 @@ _GB = 1e9
 
 @dataclass(frozen=True)
 class Slurm:
-    """What is asked of Slurm for each run.
+    """Resources that each run requests from Slurm.
 
     Attributes:
         partition: the partition; the cluster's default if None.
@@ -78,7 +78,7 @@ def run_on_slurm(
         tasks: the runs to perform.
         jobs: runs at a time; as many as the cluster admits if None.
         folder: the sweep's folder.
-        slurm: what is asked of Slurm.
+        slurm: resources of each run.
 
     Raises:
         UserError: submitit is not installed, or there is no Slurm.
