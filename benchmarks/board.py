@@ -60,7 +60,7 @@ def main() -> None:
     PAGE.write_text(before + MARK + "\n" + written(pd.read_parquet(SHIPPED)), encoding="utf-8")
 
 
-def _report(scenario: str, done: int, runs: int) -> None:
+def _report(scenario: str, runs: int, done: int) -> None:
     if done % 20 == 0:
         print(f"{scenario}: {done} of {runs} runs", flush=True)
 

@@ -6,13 +6,14 @@ the rows it has.
 
 from __future__ import annotations
 
+import functools
 import math
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,15 +23,15 @@ from fedsim.analysis.comparison.targets import Target, reaching
 from fedsim.analysis.run import Run, load_run
 from fedsim.board.suite import Cell, Entry, Question, Suite
 from fedsim.errors import UserError
-from fedsim.files.durable import replacing
-from fedsim.processes.cluster import usable_cores
-from fedsim.processes.stopping import Grace, grace
-from fedsim.sweeps.local import Shares, run_on_pool
+from fedsim.files.durable import TEMPORARY_PREFIX, replacing
+from fedsim.processes.stopping import Grace
+from fedsim.sweeps.execution import perform
+from fedsim.sweeps.local import Shares
 from fedsim.sweeps.task import Result, Task
 
 ROWS = "runs.parquet"
 OnProgress = Callable[[str, int, int], None]
-"""Receives the scenario, and how many of its runs are done, of how many."""
+"""Receives the scenario, the number of its runs, and how many of them are done."""
 _SAVE_EVERY = 20
 
 
@@ -95,27 +96,20 @@ def run_board(
     """
     folder.mkdir(parents=True, exist_ok=True)
     rows = Rows(folder / ROWS, suite)
-    period = Grace(raises=False)
-    with tempfile.TemporaryDirectory(dir=folder) as name, grace(period):
-        pool = _Pool(suite, rows, Path(name), jobs or usable_cores(), period)
-        for question in suite.scenarios.values():
-            entries = suite.fitting(question)
-            tuning = [cell for entry in entries for cell in suite.tuning(question, entry)]
-            runs = len(tuning) + sum(
-                len(list(suite.measuring(question, entry, 0))) for entry in entries
+    for question in suite.scenarios.values():
+        entries = suite.fitting(question)
+        tuning = [cell for entry in entries for cell in suite.tuning(question, entry)]
+        measured = len(list(suite.measuring(question, entries[0], 0))) * len(entries)
+        report = functools.partial(on_progress, question.name, len(tuning) + measured)
+        _perform(suite, rows, tuning, folder, jobs, report)
+        measuring = [
+            cell
+            for entry in entries
+            for cell in suite.measuring(
+                question, entry, chosen_setting(suite, rows, question, entry)
             )
-            done = 0
-            for done in pool.perform(tuning):
-                on_progress(question.name, done, runs)
-            measuring = [
-                cell
-                for entry in entries
-                for cell in suite.measuring(
-                    question, entry, chosen_setting(suite, rows, question, entry)
-                )
-            ]
-            for more in pool.perform(measuring):
-                on_progress(question.name, done + more, runs)
+        ]
+        _perform(suite, rows, [*tuning, *measuring], folder, jobs, report)
     return rows
 
 
@@ -133,72 +127,62 @@ def chosen_setting(suite: Suite, rows: Rows, question: Question, entry: Entry) -
     return int(costs.index[int(costs.argmin())])
 
 
-class _Pool:
-    """Performs runs on processes, and keeps their rows."""
+def _perform(
+    suite: Suite,
+    rows: Rows,
+    cells: Sequence[Cell],
+    folder: Path,
+    jobs: int | None,
+    report: Callable[[int], None],
+) -> None:
+    """Perform the runs without a row; ``report`` is called with the number of those that have one."""
 
-    def __init__(self, suite: Suite, rows: Rows, folder: Path, jobs: int, period: Grace) -> None:
-        self._suite, self._rows, self._folder = suite, rows, folder
-        self._jobs, self._period = jobs, period
-
-    def perform(self, cells: Sequence[Cell]) -> Iterator[int]:
-        """Perform those without a row; yields the number of runs that are done."""
-        done = sum(cell in self._rows for cell in cells)
-        tasks: dict[int, Cell] = {}
-        planned: list[Task] = []
-        for cell in cells:
-            if cell in self._rows:
-                continue
-            try:
-                loaded = self._suite.loaded(cell)
-            except UserError as error:
-                self._add(cell, error=str(error))
-                done += 1
-                continue
-            tasks[len(planned)] = cell
-            path = self._folder / str(len(planned))
-            source = replace(loaded.source, data=loaded.resolved())
-            planned.append(Task(len(planned), "-".join(map(str, cell)), str(path), source))
-        yield done
-        try:
-            for result in self._results(planned):
-                done += 1
-                cell, path = tasks[result.task.number], Path(result.task.folder)
-                if result.error is None:
-                    question = self._suite.scenarios[cell.scenario]
-                    self._add(cell, **measure(load_run(path), question))
-                else:
-                    self._add(cell, error=result.error)
-                shutil.rmtree(path, ignore_errors=True)
-                yield done
-        finally:
-            self._rows.save()
-
-    def _results(self, tasks: Sequence[Task]) -> Iterator[Result]:
-        if not tasks:
-            return
-        shares = Shares(len(tasks))
-        results = run_on_pool(tasks, self._jobs, shares, self._folder, self._period)
-        try:
-            for result in results:
-                if result is not None:
-                    yield result
-                self._period.stop_if_requested()
-        finally:
-            # Otherwise the processes would go on after an interruption.
-            cast(Generator[Any], results).close()
-
-    def _add(self, cell: Cell, **values: Any) -> None:
-        question = self._suite.scenarios[cell.scenario]
+    def add(cell: Cell, **values: Any) -> None:
+        question = suite.scenarios[cell.scenario]
         row = {
             **cell._asdict(),
             "digest": question.digest(),
-            "code": self._suite.code(question, self._suite.entries[cell.entry]),
+            "code": suite.code(question, suite.entries[cell.entry]),
             "error": "",
             **dict.fromkeys(FIGURES, math.nan),
         }
-        self._rows.add({**row, **values})
-        if len(self._rows) % _SAVE_EVERY == 0:
-            self._rows.save()
+        rows.add({**row, **values})
+        report(sum(cell in rows for cell in cells))
+
+    def finished(result: Result | None) -> None:
+        if result is None:
+            return
+        cell, path = todo[result.task.number], Path(result.task.folder)
+        if result.error is None:
+            add(cell, **measure(load_run(path), suite.scenarios[cell.scenario]))
+        else:
+            add(cell, error=result.error)
+        shutil.rmtree(path, ignore_errors=True)
+        if len(rows) % _SAVE_EVERY == 0:
+            rows.save()
+
+    todo: list[Cell] = []
+    tasks: list[Task] = []
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=folder) as runs:
+        for cell in cells:
+            if cell in rows:
+                continue
+            try:
+                loaded = suite.loaded(cell)
+            except UserError as error:
+                add(cell, error=str(error))
+                continue
+            source = replace(loaded.source, data=loaded.resolved())
+            number = len(tasks)
+            tasks.append(Task(number, "-".join(map(str, cell)), f"{runs}/{number}", source))
+            todo.append(cell)
+        period = Grace(raises=False)
+        try:
+            if tasks:
+                perform(Path(runs), tasks, Shares(len(tasks)), finished, period, jobs)
+        finally:
+            rows.save()
+        period.stop_if_requested()
 
 
 FIGURES: Mapping[str, str] = {

@@ -82,7 +82,7 @@ def run(output: Path | None, as_json: bool, jobs: int | None, **chosen: Any) -> 
     suite = _suite(**chosen)
     with advancing("board", quiet=as_json) as bar:
 
-        def on_progress(name: str, done: int, runs: int) -> None:
+        def on_progress(name: str, runs: int, done: int) -> None:
             if bar is not None:
                 bar(done, runs)
 
