@@ -138,7 +138,8 @@ def main() -> None:
     clock.wrap(Worker, "train", "training")
     clock.wrap(FedAvg, "aggregate", "aggregation")
     clock.wrap(SupervisedEvaluator, "measure", "evaluation")
-    clock.wrap(_Compressed, "_decoded", "compression")
+    clock.wrap(_Compressed, "local_update", "compressed")
+    clock.wrap(FedAvg, "local_update", "local")
     for dataset in (CommonWork, Digits):
         clock.wrap(dataset, "load", "data")
     activities = ("training", "aggregation", "evaluation")
@@ -157,13 +158,13 @@ def main() -> None:
             total_s = time.process_time() - begin_s - clock.spent_s["data"]
             shares = [clock.spent_s[activity] / total_s for activity in activities]
             rest = 1 - sum(shares)
-            compressing_s = clock.spent_s.get("compression", 0.0)
-            if compressing_s:
-                local_s = clock.spent_s["training"] - compressing_s
+            if "compression" in server:
+                local_s = clock.spent_s["local"]
+                compressing_s = clock.spent_s["compressed"] - local_s
                 share = compressing_s / local_s
                 verdict = "kept" if share <= LIMIT_OF_COMPRESSION else "MISSED"
                 print(
-                    f"{name:32} compression {compressing_s:.1f} s, {share:.1%} of {local_s:.1f} s of local training, "
+                    f"{name:32} compression {compressing_s:.2f} s, {share:.1%} of {local_s:.2f} s of local training, "
                     f"limit {LIMIT_OF_COMPRESSION:.0%}: {verdict}",
                     flush=True,
                 )

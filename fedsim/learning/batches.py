@@ -240,9 +240,9 @@ def shift(values: Tensor, bits: int) -> Tensor:
 
 def mix(values: Tensor) -> Tensor:
     """:func:`fedsim.randomness.mix64` on the bits of an int64 tensor."""
-    values = (values ^ shift(values, 30)).mul_(_MIX_1)
-    values = (values ^ shift(values, 27)).mul_(_MIX_2)
-    return values ^ shift(values, 31)
+    values = shift(values, 30).bitwise_xor_(values).mul_(_MIX_1)
+    values = shift(values, 27).bitwise_xor_(values).mul_(_MIX_2)
+    return shift(values, 31).bitwise_xor_(values)
 
 
 def fold(keys: Tensor, counters: Tensor) -> Tensor:

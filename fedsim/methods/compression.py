@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -29,7 +30,7 @@ from fedsim.vocabulary.formatting import format_names
 
 Way = Literal["up", "down"]
 # Entries that are compressed at once: on a CPU, as many as its caches hold.
-_CPU_ENTRIES = 1 << 20
+_CPU_ENTRIES = 1 << 18
 _CUDA_ENTRIES = 1 << 27
 
 
@@ -109,29 +110,27 @@ class _Compressed(Method):
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """That of the method, from what the client decodes; sent is what the server decodes."""
         down, memory = dict(cohort.down), {}
-        complete = cohort.column(cohort.in_full, cohort.learning_rates).bool()
+        complete = cohort.in_full.nonzero()[0]
         for number, vector in enumerate(self.download()):
             if _is_lossy(vector):
-                exact = cohort.down[vector.name]
-                reference = cohort.memory[_reference(vector)]
-                received = self._differing("down", number, exact, reference, cohort)
-                received = exact.where(complete, received)
+                exact, reference = cohort.down[vector.name], cohort.memory[_reference(vector)]
+                received = self._passed("down", number, exact, cohort, base=reference)
+                received[complete] = exact[complete]
                 down[vector.name] = memory[_reference(vector)] = received
         update = super().local_update(replace(cohort, down=down), trainer)
         vectors = dict(update.vectors)
         for number, vector in enumerate(self.upload()):
             if _is_lossy(vector) and vector.name in vectors:
-                value, decay = vectors[vector.name], self.ways["up"].error_decay
-                if decay is not None:
-                    value = value + cohort.memory[_error(vector)].mul(decay)
                 base = down["model"] if vector.name == "model" else None
                 kept = cohort.memory.get(_kept(vector))
-                sent = self._differing("up", number, value, base, cohort, kept)
+                error = cohort.memory.get(_error(vector))
+                vectors[vector.name] = self._passed(
+                    "up", number, vectors[vector.name], cohort, base=base, error=error, kept=kept
+                )
                 if kept is not None:
                     memory[_kept(vector)] = kept
-                if decay is not None:
-                    memory[_error(vector)] = value - sent
-                vectors[vector.name] = sent
+                if error is not None:
+                    memory[_error(vector)] = error
         return replace(update, vectors=vectors, memory={**update.memory, **memory})
 
     def _initial_row(self, name: str, model: Tensor) -> Tensor:
@@ -154,42 +153,63 @@ class _Compressed(Method):
         feedback = self.ways["up"].error_decay is not None
         return [vector for vector in self.upload() if feedback and _is_lossy(vector)]
 
-    def _differing(
+    def _passed(
         self,
         way: Way,
         number: int,
         rows: Tensor,
-        base: Tensor | None,
         cohort: Cohort,
+        *,
+        base: Tensor | None = None,
+        error: Tensor | None = None,
         kept: Tensor | None = None,
     ) -> Tensor:
-        """What the receiver decodes of ``rows``, sent as their difference to ``base``, which it has; zero if None."""
-        if base is None:
-            return self._decoded(way, number, rows, cohort, kept)
-        difference = rows - base
-        decoded = self._decoded(way, number, difference, cohort, kept)
-        # The rounding of two sums must not change an entry that is sent exactly.
-        return rows.where(decoded == difference, base + decoded)
+        """What the receiver decodes, (B, elements).
 
-    def _decoded(
-        self, way: Way, number: int, rows: Tensor, cohort: Cohort, kept: Tensor | None
-    ) -> Tensor:
+        Args:
+            way, number: which vector it is.
+            rows: the vectors of the clients, (B, elements).
+            cohort: the clients.
+            base: what the receiver has, to which a difference is sent; zero if None.
+            error, kept: errors of the last uploads, and what the compression keeps; changed in place.
+        """
         import torch
 
+        compression = self.ways[way]
         stream = Stream(self.context.seed, Purpose.COMPRESSION, way == "down", number)
         keys = stream.keys(cohort.clients, cohort.sequences).view(np.int64)
         streams = torch.from_numpy(keys).to(rows.device)
-        entries = _CPU_ENTRIES if rows.device.type == "cpu" else _CUDA_ENTRIES
-        most = max(1, entries // rows.shape[1])
-        pieces = [slice(first, first + most) for first in range(0, len(rows), most)]
-        return torch.cat(
-            [
-                self.ways[way].compress(
-                    rows[piece], Draws(streams[piece], None if kept is None else kept[piece])
-                )
-                for piece in pieces
-            ]
-        )
+        received = torch.empty_like(rows)
+        for piece, columns in _pieces(rows, compression.block):
+            at = piece, columns
+            value = rows[at]
+            if error is not None:
+                value = value.add(error[at], alpha=compression.error_decay)
+            draws = Draws(streams[piece], None if kept is None else kept[piece], columns.start)
+            difference = value if base is None else value - base[at]
+            decoded = compression.compress(difference, draws)
+            received[at] = decoded if base is None else base[at] + decoded
+            if base is not None:
+                for row, (sent, meant) in enumerate(zip(decoded, difference, strict=True)):
+                    # The rounding of two sums must not change what is sent exactly.
+                    if torch.equal(sent, meant):
+                        received[at][row] = value[row]
+            if error is not None:
+                torch.sub(value, received[at], out=error[at])
+        return received
+
+
+def _pieces(rows: Tensor, block: int | None) -> Iterator[tuple[slice, slice]]:
+    """The rows and columns that are compressed at once; columns depend on the length of rows alone."""
+    count, elements = rows.shape
+    most = _CPU_ENTRIES if rows.device.type == "cpu" else _CUDA_ENTRIES
+    # Draws begin at multiples of 64.
+    unit = math.lcm(block or elements, 64)
+    width = min(elements, max(1, most // unit) * unit)
+    height = max(1, most // elements)
+    for first in range(0, count, height):
+        for left in range(0, elements, width):
+            yield slice(first, first + height), slice(left, left + width)
 
 
 def _is_lossy(vector: Vector) -> bool:

@@ -59,12 +59,14 @@ class ModelComponent(Component, ABC):
             bias of linear layers in order, with ReLU between them, on flattened inputs, and the loss has no penalty.
         predicts: whether the model predicts classes or a quantity only; None for both.
         takes_rate: whether :attr:`rate` makes the model smaller, so that clients can train a part of it.
+        any_units: whether a part may have any units of a layer, not only the first.
         rate: size of the model as a share of the whole, such as the width of its hidden layers.
     """
 
     family: ClassVar[Family] = "module"
     predicts: ClassVar[TargetKind | None] = None
     takes_rate: bool = False
+    any_units: bool = True
     rate: float = 1.0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -6,17 +6,25 @@ Row i of a result depends on row i and its random numbers alone, never on the gr
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from fedsim.parts.component import Component
 from fedsim.parts.parameters import Parameters
+from fedsim.randomness import GOLDEN
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
     from fedsim.tasks.layout import Layout
+
+
+# The lowest bit of each of the four numbers of 16 bits in a word.
+_ODD = 0x0001_0001_0001_0001
 
 
 class CompressionParams(Parameters):
@@ -55,6 +63,11 @@ class Compression(Component, ABC):
 
         Downloads need none: they are differences to what the client has, which contain earlier errors.
         """
+        return None
+
+    @property
+    def block(self) -> int | None:
+        """Number of entries that do not depend on others: a vector is compressed block by block; None if it is one."""
         return None
 
     def kept(self, elements: int) -> int:
@@ -105,30 +118,68 @@ class Draws:
     Args:
         keys: the stream of each row, (B,) int64.
         kept: :meth:`Compression.kept` numbers per row, which a compression changes in place; None in downloads.
+        first: number of the first of these entries in the vector, a multiple of 64.
     """
 
-    def __init__(self, keys: Tensor, kept: Tensor | None = None) -> None:
+    def __init__(self, keys: Tensor, kept: Tensor | None = None, first: int = 0) -> None:
         self._keys = keys
         self.kept = kept
-
-    def bits(self, count: int) -> Tensor:
-        """32 random bits for each of ``count`` entries per row, (B, count) int32."""
-        import torch
-
-        from fedsim.learning.batches import fold
-
-        counters = torch.arange((count + 1) // 2, device=self._keys.device)
-        return fold(self._keys.unsqueeze(1), counters).view(torch.int32)[:, :count]
+        self._first = first
 
     def signs(self, count: int, dtype: torch.dtype) -> Tensor:
         """-1 or 1 with equal probability, (B, count)."""
         import torch
 
-        words = self.bits(-(-count // 32)).contiguous().view(torch.uint8)
-        masks = 2 ** torch.arange(8, dtype=torch.uint8, device=words.device)
-        ones = words.unsqueeze(2).bitwise_and(masks).ne(0).view(len(words), -1)
-        return ones[:, :count].to(dtype).mul_(-2).add_(1)
+        octets = self._words(count, 64).view(torch.uint8)
+        table = _signs_of_octets(dtype, octets.device)
+        return table.index_select(0, octets.view(-1).int()).view(len(octets), -1)[:, :count]
+
+    def odd(self, count: int, dtype: torch.dtype) -> Tensor:
+        """Odd numbers from -32,767 to 32,767 with equal probability, (B, count)."""
+        import torch
+
+        words = self._words(count, 4).bitwise_or_(_ODD).view(torch.int16)
+        return words[:, :count].to(dtype)
 
     def uniform(self, count: int, dtype: torch.dtype) -> Tensor:
-        """Uniform numbers: multiples of 2**-24 from 0 to below 1, (B, count)."""
-        return self.bits(count).bitwise_and(0xFFFFFF).to(dtype).mul_(2.0**-24)
+        """Uniform numbers: odd multiples of 2**-16 between 0 and 1, (B, count)."""
+        return self.odd(count, dtype).mul_(2.0**-16).add_(0.5)
+
+    def positions(self, count: int, elements: int) -> Tensor:
+        """``count`` of ``elements`` positions, all subsets with equal probability, (B, count)."""
+        import torch
+
+        drawn = [
+            np.random.Generator(np.random.Philox(key=key)).choice(
+                elements, count, replace=False, shuffle=False
+            )
+            for key in self._keys.cpu().numpy().view(np.uint64).tolist()
+        ]
+        return torch.from_numpy(np.stack(drawn)).to(self._keys.device)
+
+    def _words(self, count: int, per_word: int) -> Tensor:
+        """64 random bits for every ``per_word`` entries, (B, count / per_word) int64."""
+        from fedsim.learning.batches import mix, signed
+
+        first = self._first // per_word
+        keys = self._keys + signed(first * GOLDEN % 2**64)
+        return mix(_counted(-(-count // per_word), self._keys.device) + keys.unsqueeze(1))
+
+
+@functools.lru_cache(8)
+def _counted(count: int, device: torch.device) -> Tensor:
+    """The first counters as they enter the hash of a :class:`fedsim.randomness.Stream`, (count,)."""
+    import torch
+
+    from fedsim.learning.batches import signed
+
+    return torch.arange(1, count + 1, device=device).mul_(signed(GOLDEN))
+
+
+@functools.cache
+def _signs_of_octets(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """-1 for a bit of 1, and 1 for one of 0, (256, 8)."""
+    import torch
+
+    octets = torch.arange(256, device=device).unsqueeze(1)
+    return (1 - 2 * ((octets >> torch.arange(8, device=device)) & 1)).to(dtype)

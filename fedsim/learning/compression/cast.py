@@ -23,6 +23,7 @@ class Cast(Compression):
 
     name = "cast"
     Params = CastParams
+    block = 1
 
     def bits(self, elements: int, entry_bits: float) -> float:
         """16 per entry."""

@@ -13,6 +13,7 @@ from pydantic import Field
 from fedsim.learning.compression.base import Compression, CompressionParams, Draws
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 _BLOCK_BITS = 12
@@ -38,6 +39,11 @@ class Eden(Compression):
     name = "eden"
     Params = EdenParams
 
+    @property
+    def block(self) -> int:
+        """Those that are rotated together."""
+        return 1 << _BLOCK_BITS
+
     def bits(self, elements: int, entry_bits: float) -> float:
         """The bits of every entry of the blocks, and a scale per block."""
         blocks, size = _blocks(elements)
@@ -50,21 +56,21 @@ class Eden(Compression):
         elements = rows.shape[1]
         blocks, size = _blocks(elements)
         values, bounds = normal_quantizer(self.params.bits)
-        signs = draws.signs(blocks * size, rows.dtype)
-        rotated = torch.nn.functional.pad(rows, (0, blocks * size - elements)).mul_(signs)
+        signs = draws.signs(elements, rows.dtype)
+        rotated = torch.nn.functional.pad(rows * signs, (0, blocks * size - elements))
         smallest = torch.finfo(rows.dtype).tiny
         # Row by row: products of matrices in a batch may depend on its length.
         for row in rotated.view(len(rows), blocks, size):
             turned = _hadamard(row)
             norms = torch.linalg.vector_norm(turned, dim=1, keepdim=True)
-            normal = turned.abs().mul_(math.sqrt(size) / norms.clamp_min(smallest))
-            quantized = torch.full_like(normal, values[0])
+            magnitudes = turned.abs()
+            levels = norms.new_full(norms.shape, values[0])
             for bound, difference in zip(bounds, np.diff(values), strict=True):
-                quantized.add_(normal > bound, alpha=float(difference))
-            quantized.copysign_(turned)
-            products = (turned * quantized).sum(1, keepdim=True).clamp_min(smallest)
-            row.copy_(_hadamard(quantized.mul_(norms.square() / products)))
-        return rotated.mul_(signs)[:, :elements]
+                above = magnitudes > norms * (bound / math.sqrt(size))
+                levels = torch.add(levels, above, alpha=float(difference))
+            products = magnitudes.mul_(levels).sum(1, keepdim=True).clamp_min_(smallest)
+            _hadamard((levels * (norms.square_() / products)).copysign(turned), out=row)
+        return rotated[:, :elements].mul_(signs)
 
 
 def _blocks(elements: int) -> tuple[int, int]:
@@ -73,23 +79,25 @@ def _blocks(elements: int) -> tuple[int, int]:
     return -(-elements // size), size
 
 
-def _hadamard(rows: Tensor) -> Tensor:
-    """Rows (m, size) times the orthonormal Hadamard matrix, as a Kronecker product of two."""
-    size = rows.shape[1]
-    left = 1 << (size.bit_length() - 1) // 2
-    first, second = (_matrix(one, rows) for one in (left, size // left))
-    return (first @ rows.reshape(-1, left, size // left) @ second).reshape(rows.shape)
-
-
-def _matrix(size: int, like: Tensor) -> Tensor:
-    """The orthonormal Hadamard matrix, (size, size)."""
+def _hadamard(rows: Tensor, out: Tensor | None = None) -> Tensor:
+    """Rows (m, size) times the orthonormal Hadamard matrix, as a Kronecker product of two; (m, size)."""
     import torch
 
-    matrix = like.new_ones(1, 1)
-    factor = like.new_tensor([[1.0, 1.0], [1.0, -1.0]]) / math.sqrt(2)
-    while len(matrix) < size:
-        matrix = torch.kron(matrix, factor)
-    return matrix
+    size = rows.shape[1]
+    left = 1 << (size.bit_length() - 1) // 2
+    first, second = (_matrix(one, rows.dtype, rows.device) for one in (left, size // left))
+    halfway = torch.mm(rows.view(-1, size // left), second).view(-1, left, size // left)
+    target = None if out is None else out.view(halfway.shape)
+    return torch.matmul(first, halfway, out=target).view(rows.shape)
+
+
+@functools.cache
+def _matrix(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The orthonormal Hadamard matrix, (size, size)."""
+    import torch
+    from scipy.linalg import hadamard
+
+    return torch.from_numpy(hadamard(size) / math.sqrt(size)).to(device, dtype)
 
 
 @functools.cache

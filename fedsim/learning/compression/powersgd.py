@@ -49,22 +49,25 @@ class PowerSgd(WithFeedback):
         """The rows with matrices of low rank."""
         import torch
 
-        rank, result = self.params.rank, rows.clone()
+        rank, result = self.params.rank, torch.empty_like(rows)
         matrices = list(self._matrices(rows.shape[1]))
-        uniform = draws.uniform(self.kept(rows.shape[1]), rows.dtype)
-        # At zero, the inverse distribution function is infinite.
-        starts = torch.special.ndtri(uniform.clamp_min_(2.0**-25))
+        starts = torch.special.ndtri(draws.uniform(self.kept(rows.shape[1]), rows.dtype))
         if draws.kept is not None:
             starts = draws.kept.where(draws.kept != 0, starts)
         # Row by row: products of matrices in a batch may depend on its length.
-        for row, start in zip(result, starts, strict=True):
+        for row, sent, start in zip(rows, result, starts, strict=True):
+            end = 0
             for offset, n, m in matrices:
-                matrix = row[offset : offset + n * m].view(n, m)
+                sent[end:offset] = row[end:offset]
+                end = offset + n * m
+                matrix = row[offset:end].view(n, m)
                 factor = start[: m * rank].view(m, rank)
                 basis = torch.linalg.qr(matrix @ factor).Q
-                factor.copy_(matrix.mT @ basis)
-                matrix.copy_(basis @ factor.mT)
+                transposed = basis.mT @ matrix
+                torch.mm(basis, transposed, out=sent[offset:end].view(n, m))
+                factor.copy_(transposed.mT)
                 start = start[m * rank :]
+            sent[end:] = row[end:]
         if draws.kept is not None:
             draws.kept.copy_(starts)
         return result

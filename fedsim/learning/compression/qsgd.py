@@ -35,6 +35,11 @@ class Qsgd(Compression):
     name = "qsgd"
     Params = QsgdParams
 
+    @property
+    def block(self) -> int:
+        """A bucket."""
+        return int(self.params.bucket)
+
     def bits(self, elements: int, entry_bits: float) -> float:
         """A sign and a level per entry, and a norm per bucket."""
         level_bits = self.params.levels.bit_length()
@@ -45,12 +50,16 @@ class Qsgd(Compression):
         """The rounded rows."""
         import torch
 
-        elements, levels = rows.shape[1], self.params.levels
-        bucket = min(self.params.bucket, elements)
-        padded = torch.nn.functional.pad(rows, (0, -elements % bucket))
+        count, elements = rows.shape
+        bucket, levels = min(self.params.bucket, elements), self.params.levels
+        padded = (
+            torch.nn.functional.pad(rows, (0, -elements % bucket)) if elements % bucket else rows
+        )
+        padded = padded.reshape(count, -1, bucket)
         order = 2 if self.params.norm == "l2" else math.inf
-        norms = torch.linalg.vector_norm(padded.view(len(rows), -1, bucket), order, 2, keepdim=True)
-        steps = (norms / levels).expand(-1, -1, bucket).reshape(padded.shape)[:, :elements]
-        scaled = rows.abs().div_(steps.clamp_min(torch.finfo(rows.dtype).tiny))
-        scaled.add_(draws.uniform(elements, rows.dtype)).floor_().clamp_(max=levels)
-        return scaled.mul_(steps).copysign_(rows)
+        steps = torch.linalg.vector_norm(padded, order, 2, keepdim=True).div_(levels)
+        scaled: Tensor = padded / steps.clamp_min(torch.finfo(rows.dtype).tiny)
+        # Rounded after adding a number between -1/2 and 1/2.
+        scaled.view(count, -1)[:, :elements].add_(draws.odd(elements, rows.dtype), alpha=2**-16)
+        scaled.round_().clamp_(-levels, levels).mul_(steps)
+        return scaled.view(count, -1)[:, :elements]

@@ -37,7 +37,4 @@ class SignSgd(WithFeedback):
         """The signs times the magnitude."""
         given = self.params.magnitude
         means = rows.abs().mean(1, keepdim=True)
-        magnitudes = (means if given is None else means.new_full(means.shape, given)).expand_as(
-            rows
-        )
-        return magnitudes.where(rows >= 0, -magnitudes)
+        return (means if given is None else means.fill_(given)).copysign(rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 from pydantic import Field
 
 from fedsim.learning.compression.base import Draws, FeedbackParams, WithFeedback
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 # SparseLoCo's codes, and the standard deviations that they span.
 _CODES = 4
 _SIGMAS = 6
+# The groups of entries whose maxima bound the largest entries have at most as many.
+_MOST_PER_GROUP = 16
 
 
 class SparseParams(FeedbackParams):
@@ -50,6 +53,31 @@ def _only(rows: Tensor, positions: Tensor) -> Tensor:
     return rows.new_zeros(rows.shape).scatter_(1, positions, rows.gather(1, positions))
 
 
+def _largest(rows: Tensor, count: int) -> Tensor:
+    """Positions of the ``count`` entries of largest magnitude of each row, (B, count)."""
+    import torch
+
+    elements = rows.shape[1]
+    groups = min(_MOST_PER_GROUP, elements // (2 * count)) if rows.device.type == "cpu" else 0
+    if groups < 2:
+        return rows.abs().topk(count, dim=1, sorted=False).indices
+    magnitudes = np.abs(rows.numpy())
+    # As many groups have a maximum of this or more, so no smaller entry is among the largest.
+    grouped = magnitudes[:, : elements - elements % groups].reshape(len(rows), groups, -1).max(1)
+    bounds = np.partition(grouped, -count, axis=1)[:, -count, None]
+    found = np.flatnonzero(~(magnitudes < bounds))
+    row, position = np.divmod(found, elements)
+    ends = np.bincount(row, minlength=len(rows)).cumsum()
+    # The candidates of each row, filled up with an entry that is smaller than all.
+    column = np.arange(len(found)) - np.r_[0, ends][row]
+    candidates = np.full((len(rows), column.max() + 1), -1, magnitudes.dtype)
+    candidates[row, column] = magnitudes.reshape(-1)[found]
+    positions = np.empty(candidates.shape, np.int64)
+    positions[row, column] = position
+    chosen = np.argpartition(candidates, -count, axis=1)[:, -count:]
+    return torch.from_numpy(np.take_along_axis(positions, chosen, axis=1))
+
+
 class TopK(WithFeedback):
     """The entries of largest magnitude; the receiver takes zero for the others.
 
@@ -69,7 +97,7 @@ class TopK(WithFeedback):
         count = _count(rows.shape[1], self.params.share)
         if count == rows.shape[1]:
             return rows
-        return _only(rows, rows.abs().topk(count, dim=1, sorted=False).indices)
+        return _only(rows, _largest(rows, count))
 
 
 class RandKParams(SparseParams):
@@ -101,7 +129,7 @@ class RandK(WithFeedback):
         count = _count(elements, self.params.share)
         if count == elements:
             return rows
-        chosen = _only(rows, draws.bits(elements).topk(count, dim=1, sorted=False).indices)
+        chosen = _only(rows, draws.positions(count, elements))
         return chosen if self.params.error_feedback else chosen.mul_(elements / count)
 
 
@@ -132,24 +160,20 @@ class SparseLoCo(WithFeedback):
         """The rows without their smaller entries, the others rounded."""
         import torch
 
-        chunk, elements = self.params.chunk, rows.shape[1]
+        chunk, (count, elements) = self.params.chunk, rows.shape
+        positions = []
         within = elements - elements % chunk
-        chunks = [rows[:, :within].reshape(-1, chunk), rows[:, within:]]
-        sent = torch.cat([self._largest(one).view(len(rows), -1) for one in chunks], 1)
-        result = torch.zeros_like(rows)
-        for row, mask, decoded in zip(rows, sent, result, strict=True):
-            decoded[mask] = _in_two_bits(row[mask])
-        return result
-
-    def _largest(self, rows: Tensor) -> Tensor:
-        """Which entries of the rows are sent."""
-        import torch
-
-        mask = torch.zeros_like(rows, dtype=torch.bool)
-        if not rows.numel():
-            return mask
-        count = _count(rows.shape[1], self.params.share)
-        return mask.scatter_(1, rows.abs().topk(count, dim=1, sorted=False).indices, True)
+        for first, last, size in ((0, within, chunk), (within, elements, elements - within)):
+            if first < last:
+                chunks = rows[:, first:last].reshape(-1, size)
+                largest = _largest(chunks, _count(size, self.params.share)).view(
+                    count, -1, _count(size, self.params.share)
+                )
+                starts = torch.arange(first, last, size, device=rows.device).view(1, -1, 1)
+                positions.append((largest + starts).view(count, -1))
+        sent = torch.cat(positions, 1)
+        decoded = [_in_two_bits(row) for row in rows.gather(1, sent)]
+        return torch.zeros_like(rows).scatter_(1, sent, torch.stack(decoded))
 
 
 def _in_two_bits(values: Tensor) -> Tensor:

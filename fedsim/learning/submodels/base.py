@@ -80,6 +80,10 @@ class Submodels(Component, ABC):
             raise _refusal(f"the task {task.name} has no layers")
         if not task.model.takes_rate:
             raise _refusal(f"model {task.model.name} cannot be divided into parts")
+        if self.moves and not task.model.any_units:
+            raise _refusal(
+                f"{task.model.name} has shortcuts between fixed channels, so its parts cannot move"
+            )
         return task
 
     def part(self, task: SupervisedTask, rate: float) -> SupervisedTask:
@@ -126,7 +130,7 @@ def _refusal(message: str) -> UserError:
     return UserError(
         message,
         where="server.submodels",
-        hint="use mlp, a convolutional network or resnet18, or a module of your own whose constructor takes model_rate "
+        hint="use mlp, a convolutional network or a ResNet, or a module of your own whose constructor takes model_rate "
         "(docs/submodels.md)",
     )
 

@@ -27,7 +27,7 @@ class Depth(Submodels):
     """The first blocks of the model, each with a classifier (early exit), which learn from one another (DepthFL).
 
     The model gets an exit after every block: after every hidden layer of ``mlp``, every convolution and hidden layer of
-    the convolutional networks, and every stage of ``resnet18``. An exit is the mean over all pixels and a linear layer;
+    the convolutional networks, and every stage of the ResNets. An exit is the mean over all pixels and a linear layer;
     the last one is that of the model. A client minimizes the sum over its exits of the cross-entropy and of the mean
     divergence from its other exits. The model predicts by the mean of the probabilities of all exits. The paper's
     bottleneck layers in exits and ramp-up of the distillation are not included.

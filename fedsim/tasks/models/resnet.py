@@ -40,7 +40,13 @@ class _ResNet(ModelComponent):
         depth = self._depth(dataset)
         groups = self.params.groups if self.params.norm == "group" else None
         return ResidualNetwork(
-            depth, self._widths, self.blocks, self.projected, dataset.classes, groups
+            depth,
+            self._widths,
+            self.blocks,
+            self.projected,
+            dataset.classes,
+            groups,
+            whole=self.widths,
         )
 
     def outline(self, dataset: Dataset) -> Outline:
@@ -118,6 +124,8 @@ class ResNet20(_ResNet):
     """
 
     name = "resnet20"
+    takes_rate = True
+    any_units = False
     widths = (16, 32, 64)
     blocks = 3
     projected = False

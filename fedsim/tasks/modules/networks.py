@@ -102,14 +102,19 @@ class Block(nn.Module):
             parameters (every second pixel, new channels zero).
     """
 
-    def __init__(self, inputs: int, outputs: int, stride: int, projected: bool, norm: Norm) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, stride: int, projected: bool, norm: Norm, before: int = 0
+    ) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
         self.norm1 = norm(outputs)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
         self.norm2 = norm(outputs)
         self.stride = stride
-        self.new_channels = outputs - inputs
+        # Of a part of a wider network, channels beyond its own are cut.
+        self.before = min(before, outputs)
+        self.passed = min(inputs, outputs - self.before)
+        self.after = outputs - self.before - self.passed
         self.projection: nn.Module | None = None
         if projected and (stride != 1 or inputs != outputs):
             self.projection = nn.Sequential(
@@ -122,10 +127,9 @@ class Block(nn.Module):
         values = self.norm2(self.conv2(values))
         if self.projection is not None:
             shortcut = self.projection(inputs)
-        elif self.stride != 1 or self.new_channels:
-            before = self.new_channels // 2
-            strided = inputs[:, :, :: self.stride, :: self.stride]
-            shortcut = functional.pad(strided, (0, 0, 0, 0, before, self.new_channels - before))
+        elif self.stride != 1 or self.before or self.after:
+            strided = inputs[:, : self.passed, :: self.stride, :: self.stride]
+            shortcut = functional.pad(strided, (0, 0, 0, 0, self.before, self.after))
         else:
             shortcut = inputs
         return torch.relu(values + shortcut)
@@ -141,6 +145,7 @@ class ResidualNetwork(nn.Module):
         projected: whether shortcuts that change the shape have parameters.
         classes: outputs.
         groups: groups of group norm; None for batch norm.
+        whole: channels of the network whose leading channels these are, if it is a part of one.
 
     Attributes:
         blocks: basic blocks in each stage.
@@ -154,8 +159,10 @@ class ResidualNetwork(nn.Module):
         projected: bool,
         classes: int,
         groups: int | None,
+        whole: tuple[int, ...] | None = None,
     ) -> None:
         super().__init__()
+        whole = whole or widths
         norm = _batch_norm if groups is None else partial(nn.GroupNorm, groups)
         self.stem = nn.Conv2d(depth, widths[0], 3, padding=1, bias=False)
         self.stem_norm = norm(widths[0])
@@ -164,7 +171,8 @@ class ResidualNetwork(nn.Module):
         for stage, width in enumerate(widths):
             for block in range(blocks):
                 stride = 2 if stage > 0 and block == 0 else 1
-                layers.append(Block(inputs, width, stride, projected, norm))
+                before = (whole[stage] - whole[stage - 1]) // 2 if stage and not block else 0
+                layers.append(Block(inputs, width, stride, projected, norm, before))
                 inputs = width
         self.stages = nn.Sequential(*layers)
         self.classifier = nn.Linear(inputs, classes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from fedsim.learning.compression import Compression, Draws
 from fedsim.learning.compression.eden import normal_quantizer
+from fedsim.learning.compression.sparse import _largest
 from fedsim.parts.catalog import CATALOG
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.layout import Layout
@@ -114,6 +114,36 @@ def test_a_row_depends_on_itself_alone(name: str, params: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize(("name", "params"), EVERY)
+def test_blocks_do_not_depend_on_others(name: str, params: dict[str, Any]) -> None:
+    part, values = made(name, **params), rows(2, 10_000)
+    width = math.lcm(part.block or 10_000, 64)
+    pieces = [
+        part.compress(values[:, at : at + width], Draws(draws(2)._keys, first=at))
+        for at in range(0, 10_000, width)
+    ]
+    # Products of matrices are rounded otherwise.
+    torch.testing.assert_close(torch.cat(pieces, 1), part.compress(values, draws(2)))
+
+
+@pytest.mark.parametrize(
+    ("values", "count"),
+    [
+        (rows(4, 5000), 40),
+        (rows(1, 5000), 600),
+        (torch.ones(3, 5000), 40),
+        (torch.zeros(3, 5000), 40),
+        (torch.eye(3, 5000), 40),
+        (torch.arange(5000.0).remainder(7).repeat(2, 1), 700),
+    ],
+)
+def test_the_largest_entries_are_those_of_a_sort(values: Tensor, count: int) -> None:
+    positions = _largest(values, count)
+    assert all(len(row.unique()) == count for row in positions)
+    chosen = values.abs().gather(1, positions).sort(1).values
+    assert torch.equal(chosen, values.abs().sort(1).values[:, -count:])
+
+
+@pytest.mark.parametrize(("name", "params"), EVERY)
 def test_zeros_stay_finite_and_small(name: str, params: dict[str, Any]) -> None:
     sent = made(name, **params).compress(torch.zeros(2, 1000), draws(2))
     assert float(sent.abs().max()) <= (0.01 if name == "signsgd" else 0)
@@ -154,7 +184,8 @@ def test_the_full_rate_is_the_identity(name: str, params: dict[str, Any]) -> Non
 def test_the_mean_over_draws_is_the_vector(
     name: str, params: dict[str, Any], variance: Any
 ) -> None:
-    count, vector = 1000, rows(1, dtype=torch.float64)[0]
+    # Without entries that dominate, so that the bound below is more than three standard deviations away.
+    count, vector = 1000, rows(1, dtype=torch.float64)[0].clamp(-3, 3)
     sent = made(name, **params).compress(vector.expand(count, -1), draws(count))
     errors = sent - vector
     spread = errors.square().sum(1).mean()
@@ -218,10 +249,13 @@ def test_powersgd_with_warm_starts_finds_the_best_matrix_of_its_rank() -> None:
     assert all(later <= earlier * (1 + 1e-12) for earlier, later in pairwise(errors))
 
 
-def test_powersgd_starts_from_finite_numbers() -> None:
-    extremes = torch.tensor([0.0, 1 - 2**-24]).repeat(1, 56)
-    ends = Mock(kept=None, uniform=lambda count, dtype: extremes[:, :count].clone())
-    assert bool(made("powersgd", rank=2).compress(rows(1), ends).isfinite().all())
+def test_uniform_numbers_are_inside_the_unit_interval() -> None:
+    """Each of the 32,768 values is about as frequent as the others, and none is 0 or 1."""
+    values = draws(2).uniform(1 << 20, torch.float32).double() * 2**16
+    assert bool((values % 2 == 1).all())
+    assert (float(values.min()), float(values.max())) == (1, 2**16 - 1)
+    counts = torch.bincount((values // 256).long().flatten(), minlength=256)
+    assert float((counts - 8192).square().sum() / 8192) == pytest.approx(255, abs=90)
 
 
 def test_sparseloco_by_hand() -> None:

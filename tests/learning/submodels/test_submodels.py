@@ -207,11 +207,11 @@ def test_exits_by_brute_force(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "model"),
-    [*((kind, "cnn") for kind in KINDS), ("fedrolex", "resnet18")],
+    [*((kind, "cnn") for kind in KINDS), ("fedrolex", "resnet18"), ("fjord", "resnet20")],
 )
 def test_models_of_the_package_are_divided(tmp_path: Path, kind: str, model: str) -> None:
     content = scenario(kind)
-    content["task"]["model"] = {"name": model, **({"norm": "batch"} if model == "resnet18" else {})}
+    content["task"]["model"] = {"name": model, **({"norm": "batch"} if "resnet" in model else {})}
     if model == "resnet18":
         content["server"]["submodels"]["rates"] = [0.1, 0.05]
     loaded = load_scenario_dict(content, tmp_path)
@@ -232,6 +232,32 @@ def test_models_of_the_package_are_divided(tmp_path: Path, kind: str, model: str
             assert parts.sent(level) == (task.layout.size if kind == "depth" else task.parameters)
             sizes.append(task.layout.size)
         assert sizes == sorted(sizes, reverse=True)
+
+
+@pytest.mark.parametrize("rate", [0.75, 0.5, 0.1])
+def test_a_part_of_resnet20_computes_what_the_whole_does_without_its_other_channels(
+    tmp_path: Path, rate: float
+) -> None:
+    content = scenario("plain")
+    content["task"]["model"] = {"name": "resnet20", "norm": "batch"}
+    content["server"]["submodels"]["rates"] = [1, rate]
+    loaded = load_scenario_dict(content, tmp_path)
+    parts = parts_of(loaded.scenario, build_world(loaded).task, np.zeros(3, dtype=np.int64))
+    assert parts is not None
+    whole, part = (task.module.eval() for task in parts.tasks)
+    kept = torch.zeros(parts.whole.layout.size)
+    kept[parts.submodels.positions(parts.whole.layout, parts.tasks[1].layout, 0)] = 1
+    state = whole.state_dict()
+    for name, mask in parts.whole.layout.views(kept).items():
+        state[name] = (torch.randn_like(state[name]) + (name.endswith("var") * 9)) * mask
+    blocks = {
+        name: state[name][tuple(slice(n) for n in value.shape)]
+        for name, value in part.state_dict().items()
+    }
+    images = torch.randn(2, 1, 8, 8, dtype=next(iter(blocks.values())).dtype)
+    expected = torch.func.functional_call(whole, state, images)
+    torch.testing.assert_close(torch.func.functional_call(part, blocks, images), expected)
+    assert expected.abs().min() > 0
 
 
 def test_a_rolled_window_keeps_the_pixels_of_a_channel_together(tmp_path: Path) -> None:
@@ -453,6 +479,11 @@ def test_deferral_threads_and_interruptions_leave_the_bits(tmp_path: Path, kind:
         ),
         ({"task.model": {"name": "logistic_regression"}}, "server.submodels", "model_rate"),
         ({"task.model": {"name": "mlp", "hidden": [1]}}, "server.submodels.rates", "not smaller"),
+        (
+            {"task.model": "resnet20", "server.submodels.name": "fedrolex"},
+            "server.submodels",
+            "resnet20 has shortcuts between fixed channels",
+        ),
         ({"server.method": "scaffold"}, "server.submodels", "control"),
         ({"server.method": "fedasync"}, "server.submodels", "fedasync"),
         ({"server.method": "aced"}, "server.submodels", "latest updates"),

@@ -79,7 +79,7 @@ def test_a_block_of_the_same_shape_adds_its_input() -> None:
 
 
 def test_a_shortcut_without_parameters_skips_pixels_and_adds_channels_of_zeros() -> None:
-    outputs = shortcut_of(Block(2, 6, 2, False, plain), IMAGE)
+    outputs = shortcut_of(Block(2, 6, 2, False, plain, before=2), IMAGE)
     assert outputs.shape == (1, 6, 2, 2)
     assert torch.equal(outputs[:, 2:4], IMAGE[:, :, ::2, ::2].relu())
     assert not outputs[:, [0, 1, 4, 5]].any()
