@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import pandas as pd
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from fedsim.decisions.forecast import Forecast
     from fedsim.decisions.runs import Progress
     from fedsim.sweeps import Sweep
-    from fedsim.sweeps.execution import SweepProgress
-
+    from fedsim.sweeps.execution import EngineName, SweepProgress
+    from fedsim.sweeps.slurm import Slurm
 P = ParamSpec("P")
 T = TypeVar("T")
 PathLike = str | os.PathLike[str]
@@ -297,8 +297,9 @@ def sweep(
     overrides: Iterable[str] | Mapping[str, Any] = (),
     timing_only: bool = False,
     jobs: int | None = None,
-    engine: Literal["local", "ray"] = "local",
+    engine: EngineName = "local",
     address: str | None = None,
+    slurm: Slurm | None = None,
     until_halfwidth: float | None = None,
     metric: str | None = None,
     max_seeds: int = 30,
@@ -332,12 +333,7 @@ def sweep(
     """
     from fedsim.sweeps import execution
 
-    if engine not in ("local", "ray", "slurm"):
-        raise argument_error("engine", engine, "'local', 'ray' or 'slurm'")
-    if jobs is not None and not (type(jobs) is int and jobs >= 1):
-        raise argument_error(
-            "jobs", jobs, "a whole number of at least 1", "leave it out to use all cores"
-        )
+    engine_settings = _engine_settings(jobs, engine, address, slurm)
     chosen = None if output is None else Path(output)
     loaded = read_scenario(scenario, overrides)
     folder = chosen or execution.default_sweep_folder(loaded)
@@ -347,8 +343,11 @@ def sweep(
             loaded.scenario.name, execution.SweepProgress.text, shown=on_progress is None
         ) as bar,
     ):
-        settings: dict[str, Any] = {"timing_only": timing_only, "jobs": jobs, "engine": engine}
-        settings |= {"address": address, "on_progress": on_progress or bar}
+        settings = {
+            "timing_only": timing_only,
+            "on_progress": on_progress or bar,
+            **engine_settings,
+        }
         if until_halfwidth is None and metric is None:
             done = execution.sweep(loaded, folder, **settings).sweep
         else:
@@ -360,6 +359,19 @@ def sweep(
     if done.failures:
         logging.getLogger("fedsim").warning("%r: .failures says why", done)
     return done
+
+
+def _engine_settings(
+    jobs: int | None, engine: str, address: str | None, slurm: Slurm | None
+) -> dict[str, Any]:
+    """Where runs take place, as :func:`fedsim.sweeps.sweep` wants it."""
+    if engine not in ("local", "ray", "slurm"):
+        raise argument_error("engine", engine, "'local', 'ray' or 'slurm'")
+    if jobs is not None and not (type(jobs) is int and jobs >= 1):
+        raise argument_error(
+            "jobs", jobs, "a whole number of at least 1", "leave it out to use all cores"
+        )
+    return {"jobs": jobs, "engine": engine, "address": address, "slurm": slurm}
 
 
 @_explaining_arguments
@@ -376,6 +388,9 @@ def decide(
     settings: int = 60,
     seeds: int = 8,
     jobs: int | None = None,
+    engine: EngineName = "local",
+    address: str | None = None,
+    slurm: Slurm | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Decision:
     """Find the best settings of a scenario; continues what is in the folder.
@@ -392,7 +407,7 @@ def decide(
         budget: wall time for everything, such as ``"20min"``, earlier calls included; by default, ``settings`` decides.
         settings: the largest number of settings to try.
         seeds: number of fresh seeds with which the choice is measured.
-        jobs: number of runs at a time; all cores if None.
+        jobs, engine, address, slurm: as for :func:`sweep`.
         on_progress: called several times a second. If it is None, a notebook shows a progress bar.
 
     Returns:
@@ -427,8 +442,8 @@ def decide(
             budget_s=math.inf if budget is None else parse_duration_s(budget),
             most=settings,
             seeds=seeds,
-            jobs=jobs,
             on_progress=on_progress or bar or (lambda _: None),
+            **_engine_settings(jobs, engine, address, slurm),
         )
 
 
@@ -443,6 +458,9 @@ def forecast(
     confidence: float = 0.9,
     same_devices: bool = False,
     jobs: int | None = None,
+    engine: EngineName = "local",
+    address: str | None = None,
+    slurm: Slurm | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Forecast:
     """Forecast when a scenario reaches a target.
@@ -456,7 +474,7 @@ def forecast(
         confidence: probability of the interval.
         same_devices: whether the real devices are those of the trace; by default, they are others of the same
             population.
-        jobs: number of runs at a time; all cores if None.
+        jobs, engine, address, slurm: as for :func:`sweep`.
         on_progress: called several times a second. If it is None, a notebook shows a progress bar.
 
     Returns:
@@ -482,6 +500,6 @@ def forecast(
             runs=runs,
             confidence=confidence,
             same_devices=same_devices,
-            jobs=jobs,
             on_progress=on_progress or bar or (lambda _: None),
+            **_engine_settings(jobs, engine, address, slurm),
         )

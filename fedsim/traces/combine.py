@@ -1,11 +1,12 @@
 """New populations from trace bundles: a sample of one, a larger one drawn from it, or the columns of several joined.
 
-The draws are a function of the seed alone. Nothing is invented: every device of the result replays a device of a
-source.
+The draws are a function of the seed alone. Every device of the result replays a device of a source; only
+:func:`redrawn` changes its speed.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,7 +40,12 @@ SHARED_TABLES = ("network_series", "rtt_matrix")
 # Fields of the manifest that a derived bundle takes from its first source.
 _INHERITED = ("epoch", "clock", "epoch_weekday", "horizon_us", "on_end", "eligibility")
 
-_PICK, _SHIFT, _COMPUTE, _NETWORK, _URN, _ERROR = range(6)
+_PICK, _SHIFT, _COMPUTE, _NETWORK, _URN, _ERROR, _SIMILAR = range(7)
+_VARIED = {
+    "compute": ("step_fixed_s", "sample_s", "relative_speed", "score"),
+    "network": ("bandwidth_bps",),
+}
+"""Columns in which other devices of the population differ from those that were observed."""
 _ESTIMATES = {
     "compute": (("step_fixed_s", "step_fixed_error", True),),
     "network": (("bandwidth_bps", "bandwidth_error", True), ("rtt_s", "rtt_error_s", False)),
@@ -79,44 +85,17 @@ def scale(bundle: TraceBundle, devices: int, seed: int = 0, *, shift: bool = Tru
             f"the trace bundle does not wrap (on_end: {bundle.manifest.on_end}), so its days cannot be shifted",
             "use --no-shift",
         )
-    copies = np.arange(devices)
-    uniform = Stream(seed, Purpose.TRACE, _PICK).uniforms(copies)
+    uniform = Stream(seed, Purpose.TRACE, _PICK).uniforms(np.arange(devices))
     rows = valid[(uniform * len(valid)).astype(np.int64)]
-    ids, columns = _renamed(bundle, rows)
-    counts = {"sources": len(np.unique(rows)), "shifted": 0}
-    names = [name for name in DEVICE_TABLES if not (shift and name == "device_events")]
-    tables = _copies(bundle, names, rows, ids)
-    if shift:
-        low, high = (edge[rows] for edge in bundle.windows)
-        span = high - low
-        days = span // DAY_US
-        turn = np.floor(Stream(seed, Purpose.TRACE, _SHIFT).uniforms(copies) * days)
-        shift_us = turn.astype(np.int64) * DAY_US
-        whole = np.where(days >= 1, days * DAY_US, span)
-        columns["window_end_us"] = pa.array(low + whole)
-        columns.pop("period_us", None)
-        if "availability" in tables:
-            tables["availability"] = _shifted(tables["availability"], ids, low, whole, shift_us)
-        counts |= {
-            "shifted": int((shift_us > 0).sum()),
-            "device_seconds_cut_to_whole_days": int((span - whole).sum() // 1_000_000),
-            "device_events_dropped": len(bundle.tables.get("device_events", ())),
-        }
-    tables["devices"] = make_table("devices", columns)
-    options = {"devices": devices, "shift": shift}
-    manifest = _derived("scale", {"bundle": bundle}, options, seed, counts)
-    if shift:
-        # A Monday of one copy may now coincide with a Thursday of another.
-        manifest.epoch_weekday = None
-    return TraceBundle(manifest, tables | _chosen(bundle))
+    return _copied(bundle, rows, "scale", {"devices": devices, "shift": shift}, seed, shift)
 
 
 def redrawn(bundle: TraceBundle, devices: int, seed: int = 0) -> TraceBundle:
     """Other devices of the population from which the valid devices of a bundle are a sample.
 
-    They are drawn by Pólya's urn: each draw puts a device back together with a copy of itself. That is the predictive
-    distribution of the Bayesian bootstrap (Rubin 1981; Lo 1988), so that it varies by the sampling of the bundle's
-    devices as well as by that of the new ones. Drawing with replacement has half of this variance.
+    They are drawn by :func:`urn`. A copy has speeds and rates :func:`similar` to those of its original, and is online
+    as the original was some whole days earlier or later, if the trace wraps (:func:`scale`). Exact copies would never
+    be slower than the slowest device of the bundle, and all copies of one device would come and go together.
 
     Raises:
         UserError: the bundle has no usable device.
@@ -124,17 +103,77 @@ def redrawn(bundle: TraceBundle, devices: int, seed: int = 0) -> TraceBundle:
     valid = np.flatnonzero(bundle.valid)
     if not len(valid):
         raise bundle.error("the trace bundle has no usable device")
-    uniform = Stream(seed, Purpose.TRACE, _URN).uniforms(np.arange(devices))
-    picks = (uniform * (len(valid) + np.arange(devices))).astype(np.int64).tolist()
-    urn = valid.tolist()
-    for pick in picks:
-        urn.append(urn[pick])
-    rows = np.array(urn[len(valid) :], dtype=np.int64)
-    ids, columns = _renamed(bundle, rows)
-    tables = _copies(bundle, DEVICE_TABLES, rows, ids)
-    tables["devices"] = make_table("devices", columns)
-    manifest = _derived("redraw", {"bundle": bundle}, {"devices": devices}, seed)
-    return TraceBundle(manifest, tables | _chosen(bundle))
+    copies = np.arange(devices)
+    picks = urn(len(valid), Stream(seed, Purpose.TRACE, _URN).uniforms(copies))
+    options, shift = {"devices": devices}, bundle.manifest.on_end == "wrap"
+    copied = _copied(bundle, valid[picks], "redraw", options, seed, shift)
+    tables = dict(copied.tables)
+    for number, (name, columns) in enumerate(_VARIED.items()):
+        stream = Stream(seed, Purpose.TRACE, _SIMILAR, number)
+        uniform, normal = stream.uniforms(copies, 1), stream.normals(copies, 2)
+        for column in columns:
+            if not bundle.has(name, column):
+                continue
+            device, values = bundle.device_rows(name), bundle.numpy(name, column)
+            known = values > 0
+            with np.errstate(invalid="ignore"):
+                sums = np.bincount(device[known], np.log(values[known]), bundle.device_count)
+                sample = (sums / np.bincount(device[known], None, bundle.device_count))[valid]
+            change = similar(picks, sample, uniform, normal) - sample[picks]
+            factor = np.exp(np.nan_to_num(change))[copied.device_rows(name)]
+            others = {key: tables[name].column(key) for key in tables[name].column_names}
+            varied = {column: copied.numpy(name, column) * factor}
+            tables[name] = make_table(name, others | varied)
+    return TraceBundle(copied.manifest, tables)
+
+
+def urn(count: int, uniform: Floats) -> Ints:
+    """Draws from ``count`` items by Pólya's urn: each puts an item back together with a copy of itself.
+
+    That is the predictive distribution of the Bayesian bootstrap (Rubin 1981; Lo 1988): it varies by the sampling of
+    the items as well as by that of the new ones. Drawing with replacement has half of this variance.
+
+    Args:
+        count: number of items.
+        uniform: random numbers from 0 to 1, one per draw.
+    """
+    items = list(range(count))
+    for pick in (uniform * (count + np.arange(len(uniform)))).astype(np.int64).tolist():
+        items.append(items[pick])
+    return np.array(items[count:], dtype=np.int64)
+
+
+def similar(picks: Ints, sample: Floats, uniform: Floats, normal: Floats) -> Floats:
+    """Values of devices that are similar to devices of a sample.
+
+    A new value lies in each gap between the n ordered ones, or beyond an end, with probability 1 / (n + 1), whatever
+    the distribution (Hill, Posterior distribution of percentiles, JASA 63, 1968); here in one of the two gaps beside
+    its original. Beyond an end it is exponential, with the mean excess of the sqrt(n) outermost values (for logarithms,
+    a Pareto tail; Hill, Annals of Statistics 3, 1975). A Gaussian kernel of Silverman's bandwidth is added, because
+    only a part of the devices is online at a time, among which these gaps are wider.
+
+    Args:
+        picks: the originals, (m,).
+        sample: the sample, (n,); NaN if unknown.
+        uniform: numbers from 0 to 1, (m,).
+        normal: standard normal numbers, (m,).
+    """
+    known = np.sort(sample[np.isfinite(sample)])
+    count = len(known)
+    if count < 2:
+        return sample[picks]
+    # Of equal values, which interpolation would leave equal, some come before and some after.
+    rank = np.searchsorted(known, sample[picks], "left")
+    ties = np.searchsorted(known, sample[picks], "right") - rank
+    place = (rank + ties * uniform) * (count + 1) / count
+    values = np.interp(place, np.arange(1, count + 1), known)
+    outer = min(math.ceil(math.sqrt(count)), count - 1)
+    above = (known[-outer:] - known[-outer - 1]).mean() * -np.log1p(-np.clip(place - count, 0, 1))
+    below = (known[outer] - known[:outer]).mean() * -np.log(np.clip(place, 0, 1))
+    low, high = np.quantile(known, [0.25, 0.75])
+    width = 0.9 * min(known.std(ddof=1), (high - low) / 1.34) * count**-0.2
+    result: Floats = values + above - below + width * normal
+    return np.where(np.isfinite(sample[picks]), result, sample[picks])
 
 
 def perturbed(bundle: TraceBundle, seed: int = 0) -> TraceBundle:
@@ -206,6 +245,39 @@ def join(
     }
     used = {role: bundle for role, bundle in sources.items() if bundle is not None}
     return TraceBundle(_derived("join", used, options, seed), tables)
+
+
+def _copied(
+    bundle: TraceBundle, rows: Ints, tool: str, options: dict[str, Any], seed: int, shift: bool
+) -> TraceBundle:
+    """The devices in these rows, each under a name of its own; with ``shift``, as :func:`scale` shifts them."""
+    copies = np.arange(len(rows))
+    ids, columns = _renamed(bundle, rows)
+    counts = {"sources": len(np.unique(rows)), "shifted": 0}
+    names = [name for name in DEVICE_TABLES if not (shift and name == "device_events")]
+    tables = _copies(bundle, names, rows, ids)
+    if shift:
+        low, high = (edge[rows] for edge in bundle.windows)
+        span = high - low
+        days = span // DAY_US
+        turn = np.floor(Stream(seed, Purpose.TRACE, _SHIFT).uniforms(copies) * days)
+        shift_us = turn.astype(np.int64) * DAY_US
+        whole = np.where(days >= 1, days * DAY_US, span)
+        columns["window_end_us"] = pa.array(low + whole)
+        columns.pop("period_us", None)
+        if "availability" in tables:
+            tables["availability"] = _shifted(tables["availability"], ids, low, whole, shift_us)
+        counts |= {
+            "shifted": int((shift_us > 0).sum()),
+            "device_seconds_cut_to_whole_days": int((span - whole).sum() // 1_000_000),
+            "device_events_dropped": len(bundle.tables.get("device_events", ())),
+        }
+    tables["devices"] = make_table("devices", columns)
+    manifest = _derived(tool, {"bundle": bundle}, options, seed, counts)
+    if shift:
+        # A Monday of one copy may now coincide with a Thursday of another.
+        manifest.epoch_weekday = None
+    return TraceBundle(manifest, tables | _chosen(bundle))
 
 
 def _copies(bundle: TraceBundle, names: Sequence[str], rows: Ints, ids: Any) -> dict[str, Any]:

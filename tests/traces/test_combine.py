@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 from scipy.stats import spearmanr
 
 from fedsim import bundled
 from fedsim.errors import UserError
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.combine import join, perturbed, redrawn, sample, scale
+from fedsim.traces.combine import join, perturbed, redrawn, sample, scale, similar, urn
 from fedsim.traces.statistics import describe, device_bandwidths, device_shares, device_speeds
 from fedsim.traces.synthesis import NetworkSeriesParams, Synthesis, synthesize
 from fedsim.traces.tables import make_table
@@ -184,26 +185,61 @@ def test_links_that_have_only_series_can_be_joined_and_caveats_are_kept(phones):
         join(phones, compute=unknown, compute_correlation=0.5)
 
 
-def test_devices_are_redrawn_from_an_urn(phones):
-    """The first of n devices is any of them; the second is the same one with probability 2 / (n + 1), by the copy."""
-    small = sample(phones, 4)
-    draws = [redrawn(small, 2, seed).device_ids.to_pylist() for seed in range(800)]
-    names = [[name.partition("~")[0] for name in pair] for pair in draws]
-    counts = [sum(first == name for first, _ in names) for name in small.device_ids.to_pylist()]
-    assert counts == pytest.approx([200] * 4, abs=50)
-    assert sum(first == second for first, second in names) == pytest.approx(800 * 2 / 5, abs=50)
-    large = redrawn(phones, 50, seed=1)
-    assert validate_bundle(large) == []
-    source = phones.device_ids.to_pylist().index(large.device_ids.to_pylist()[7].partition("~")[0])
-    for table in ("availability", "compute", "network", "network_assign"):
-        assert columns(large, table, 7) == columns(phones, table, source)
+def test_an_urn_puts_a_copy_back():
+    """The first of n items is any of them; the second is the same one with probability 2 / (n + 1), by the copy."""
+    draws = [urn(4, row) for row in np.random.default_rng(0).random((2000, 2))]
+    assert np.bincount([first for first, _ in draws]) == pytest.approx([500] * 4, abs=60)
+    assert sum(first == second for first, second in draws) == pytest.approx(2000 * 2 / 5, abs=70)
 
 
-def test_the_mean_of_redrawn_devices_varies_twice_as_much_as_a_bootstrap(phones):
+def test_the_mean_of_an_urn_varies_twice_as_much_as_a_bootstrap():
     """By the sampling of the n given devices and by that of the n new ones: 2 n / (n + 1) times s^2 / n."""
-    speeds = device_speeds(sample(phones, 30))
-    means = [device_speeds(redrawn(sample(phones, 30), 30, seed)).mean() for seed in range(300)]
-    assert np.var(means) == pytest.approx(2 * 30 / 31 * speeds.var() / 30, rel=0.25)
+    rng = np.random.default_rng(0)
+    values = rng.lognormal(size=30)
+    means = [values[urn(30, rng.random(30))].mean() for _ in range(1500)]
+    assert np.var(means) == pytest.approx(2 * 30 / 31 * values.var() / 30, rel=0.12)
+
+
+def test_new_values_lie_in_each_gap_alike():
+    """Without the kernel: 1 / (n + 1) of them in each of the gaps between n values and beyond both ends."""
+    sample, rng = np.array([3.0, 1.0, 8.0, np.nan, 4.0]), np.random.default_rng(0)
+    picks = rng.choice([0, 1, 2, 4], 20_000)
+    values = similar(picks, sample, rng.random(20_000), np.zeros(20_000))
+    counts = np.bincount(np.searchsorted(np.sort(sample[[0, 1, 2, 4]]), values))
+    assert counts == pytest.approx([4000] * 5, abs=220)
+    # Beyond an end, they are exponential: the two outermost values exceed the next one by 5 and 1 on average 3.
+    assert (values[values > 8] - 8).mean() == pytest.approx(3, rel=0.06)
+    assert np.isnan(similar(np.array([3]), sample, np.zeros(1), np.zeros(1))).all()
+
+
+@pytest.mark.parametrize(("vary", "low", "high"), [(similar, 0.85, 0.96), (None, 0.3, 0.6)])
+def test_the_slowest_of_other_devices_lies_between_those_of_19_redraws(vary, low, high):
+    """Coverage of the range for the largest of n new values, whose distribution is the n-th power of the normal one."""
+    rng, n, covered = np.random.default_rng(0), 30, []
+    for _ in range(80):
+        sample, largest = rng.standard_normal(n), []
+        for _ in range(19):
+            picks = urn(n, rng.random(n))
+            new = (
+                vary(picks, sample, rng.random(n), rng.standard_normal(n))
+                if vary
+                else sample[picks]
+            )
+            largest.append(new.max())
+        covered.append(ndtr(max(largest)) ** n - ndtr(min(largest)) ** n)
+    assert low < np.mean(covered) < high
+
+
+def test_redrawn_devices_are_similar_and_not_synchronized(phones):
+    drawn = redrawn(phones, 50, seed=1)
+    assert validate_bundle(drawn) == []
+    ids = [name.partition("~")[0] for name in drawn.device_ids.to_pylist()]
+    source = [phones.device_ids.to_pylist().index(name) for name in ids]
+    assert columns(drawn, "network_assign", 7) == columns(phones, "network_assign", source[7])
+    change = np.log(device_speeds(drawn) / device_speeds(phones)[source])
+    assert 0.1 < change.std() < 0.5
+    assert device_shares(drawn) == pytest.approx(device_shares(phones)[source])
+    assert drawn.manifest.counts["shifted"] > 30
 
 
 def test_estimates_are_drawn_within_their_errors(phones):
