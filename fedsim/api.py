@@ -402,7 +402,8 @@ def decide(
             ``"time_to:arrivals=500"`` or ``"throughput"``.
         output: the folder; ``runs/<name>-decide`` if None.
         overrides: values by dotted path, as for :func:`run`.
-        limits: the largest acceptable ``time``, ``bytes``, ``energy`` or ``compute``, such as ``{"bytes": "2GB"}``.
+        limits: the largest acceptable ``time``, ``bytes``, ``energy``, ``compute``, ``gco2e`` or ``cost``, such as
+            ``{"bytes": "2GB"}``.
         objectives: which of these to minimize until the target; several give the Pareto front.
         budget: wall time for everything, such as ``"20min"``, earlier calls included; by default, ``settings`` decides.
         settings: the largest number of settings to try.

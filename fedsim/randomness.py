@@ -57,6 +57,7 @@ class Purpose(enum.IntEnum):
     COMPRESSION = 23
     SUBMODEL = 24
     EDGES = 25
+    REGION = 26
 
 
 def mix64(value: int) -> int:

@@ -238,23 +238,19 @@ def _table(comparison: Comparison) -> Table:
     """Final values, times and the client updates to the headline's target, or the main figures of timing-only runs."""
     from rich.table import Table
 
-    from fedsim.analysis.comparison.facts import TIMING_TABLE
+    from fedsim.analysis.comparison.facts import SPENT, TIMING_TABLE
     from fedsim.analysis.comparison.headline import targets_in_order
     from fedsim.vocabulary.formatting import format_mean
 
     rows = comparison.summary.to_dict("records")
-    if comparison.metrics:
-        metrics = map(comparison.definition, comparison.main_metrics)
-        shown = [(f"final {each.label}", f"final_{each.name}", each.unit) for each in metrics]
-    else:
-        shown = [
-            (label, name, kind)
-            for name, (label, kind) in TIMING_TABLE.items()
-            if name != "energy_j" or comparison.summary[name].any()
-        ]
+    metrics = map(comparison.definition, comparison.main_metrics)
+    shown = [(f"final {each.label}", f"final_{each.name}", each.unit) for each in metrics]
+    named = SPENT if shown else TIMING_TABLE
+    shown += [(label, name, kind) for name, (label, kind) in named.items()]
     columns = {
         heading: [format_mean(row[name], row[f"{name}_sd"], kind) for row in rows]
         for heading, name, kind in shown
+        if name not in ("energy_j", *SPENT) or comparison.summary[name].any()
     }
     main = targets_in_order(comparison)[:1]
     for goal in comparison.goals:

@@ -53,14 +53,16 @@ def _duration(_: click.Context, __: click.Parameter, text: str | None) -> float:
     "limits",
     multiple=True,
     metavar="NAME=MOST",
-    help="Largest acceptable time, bytes, energy or compute until the target, such as bytes=2GB; may be repeated.",
+    help="Largest acceptable time, bytes, energy, compute, gco2e or cost until the target, such as bytes=2GB; may be "
+    "repeated.",
 )
 @click.option(
     "--objective",
     default="time",
     show_default=True,
     metavar="NAMES",
-    help="What to minimize until the target: time, bytes, energy or compute; several give the Pareto front.",
+    help="What to minimize until the target: time, bytes, energy, compute, gco2e or cost; several give the Pareto "
+    "front.",
 )
 @click.option(
     "--budget",

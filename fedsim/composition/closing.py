@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 
+from fedsim.analysis.footprint import footprint
 from fedsim.devices.population import Population
 from fedsim.network.base import Direction
 from fedsim.runs.clients import clients_table, sampled_clients
@@ -57,6 +59,13 @@ def write_population(
     step_ns = max(1, min(step_ns, end_ns // 50))
     counts, online_ns = availability.online_summary(step_ns, end_ns)
     absences = _Absences(run, population, end_ns)
+    names = dict(names or {})
+    kinds = {"kind": names.get("kind", pa.nulls(len(samples), pa.string())).to_pandas()}
+    places = {"region": names["region"]} if "region" in names else {}
+    if (spent := footprint(run, pd.DataFrame({**kinds, **places}))) is not None:
+        sums = spent.groupby("client_id")[list(spent.columns[2:])].sum()
+        every = sums.reindex(range(len(samples)), fill_value=0.0)
+        names |= {str(column): every[column].to_numpy() for column in every}
     clients = clients_table(
         run.dispatches,
         run.phases,

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedsim.analysis.footprint import footprint
 from fedsim.analysis.run import Run, load_run
 from fedsim.composition.assembly import Assembly, assemble, build_server, build_station, prepare
 from fedsim.composition.closing import write_edges, write_population
@@ -393,12 +392,11 @@ class _Execution:
         time_plane_s = self._wall()["wall_time_plane_s"]
         verify_run(run)
         down_bytes, up_bytes = assembly.traffic_bytes
-        spent = footprint(run)
-        totals = (
-            {}
-            if spent is None
-            else {str(name): float(spent[name].sum()) for name in spent.columns[2:]}
-        )
+        totals = {
+            name: float(run.clients[name].sum())
+            for name in ("gco2e", "cost")
+            if name in run.clients
+        }
         self._warn(run)
         folder.report.unlink(missing_ok=True)  # It shows an earlier part of the run.
         run.info = folder.close(

@@ -19,6 +19,7 @@ from fedsim.composition.shared import Datasets, Shared
 from fedsim.devices.availability.base import AvailabilityParams
 from fedsim.devices.availability.trace import TraceAvailabilityParams
 from fedsim.devices.battery import Batteries
+from fedsim.devices.carbon import Grid, regions
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
@@ -102,11 +103,23 @@ class World:
     def names(self) -> dict[str, Any]:
         """The clients' names in the data set and the main trace: the columns name, device and kind, as far as known.
 
-        And the part of the model that each trains, if they train parts.
+        And the part of the model that each trains, if they train parts; and its region, if there are several.
         """
         in_data_set = {"name": self.task.client_names} if self.task.client_names else {}
         parts = {} if self.parts is None else {"part": self.parts.of_clients(self.parts.rates)}
-        return {**in_data_set, **self.device_names, **parts}
+        places = {} if self.regions is None else {"region": self.regions}
+        return {**in_data_set, **self.device_names, **parts, **places}
+
+    @cached_property
+    def regions(self) -> list[str] | None:
+        """The region of each client, (N,); None if there is one."""
+        carbon, (bundle, rows) = self.scenario.devices.carbon, self._main()
+        if carbon is None:
+            return None
+        groups = None
+        if bundle is not None and bundle.has("devices", "group"):
+            groups = single_chunk(bundle.table("devices").column("group")).take(rows).to_pylist()
+        return regions(carbon, self.task.clients, self.scenario.seed, groups)
 
     @cached_property
     def device_names(self) -> dict[str, Any]:
@@ -122,7 +135,7 @@ class World:
 
     def release_traces(self) -> None:
         """Free the tables of the traces, once the devices are built; the names of the devices stay."""
-        _ = self.device_names
+        _ = self.device_names, self.regions
         self.shared.bundles.forget()
 
     def replayed_trace(self, part: PartName) -> TraceBundle | None:
@@ -218,6 +231,9 @@ class World:
             if devices.energy.has_batteries
             else None,
             eligible=eligible,
+            grid=None
+            if devices.carbon is None
+            else Grid.read(devices.carbon, self.regions, clients),
         )
 
     def _offset_ns(

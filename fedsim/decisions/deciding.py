@@ -115,6 +115,14 @@ def decide(
             where=f"{loaded.path or 'scenario'}: sweep",
             hint="leave the section out: -s sweep=null",
         )
+    for quantity, key in (("gco2e", "carbon"), ("cost", "cost")):
+        wanted = {*names, *(limit.name for limit in limits)}
+        if quantity in wanted and getattr(loaded.scenario.devices, key) is None:
+            raise UserError(
+                f"the scenario gives no {QUANTITIES[quantity].label}",
+                where=f"--objective or --limit {quantity}",
+                hint=f"set devices.{key}",
+            )
     space = Space(loaded, over)
     with claimed(folder, RECORD):
         jobs = jobs or usable_cores()

@@ -27,6 +27,11 @@ def _energy(text: str) -> float:
     return parse_quantity(text, _ENERGY, "energy", "joules")
 
 
+def _spent(run: Run, name: str) -> float:
+    """Emissions or cost of a run; not a number if its scenario does not give them."""
+    return float(run.info.get(name, math.nan))
+
+
 @dataclass(frozen=True)
 class Quantity:
     """A cost of reaching a target: its words, how it is written and read, and its value for a run that ends there."""
@@ -57,6 +62,8 @@ QUANTITIES: Mapping[str, Quantity] = {
         parse_duration_s,
         lambda run: float(run.phases["compute_s"].sum()),
     ),
+    "gco2e": Quantity("emissions in g CO2e", "number", float, lambda run: _spent(run, "gco2e")),
+    "cost": Quantity("cost", "number", float, lambda run: _spent(run, "cost")),
 }
 """What may be limited or minimized."""
 

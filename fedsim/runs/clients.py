@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsim.runs.phases import Floats, outcome_codes
-from fedsim.runs.schema import CLIENTS, with_edge
+from fedsim.runs.schema import CLIENTS, with_columns
 from fedsim.runs.tables import from_columns
 from fedsim.vocabulary.outcomes import Outcome
 
@@ -55,7 +55,7 @@ def clients_table(
         last_accuracy: last measured accuracy of each client, shape (N,); NaN if none was measured.
         last_mae: the same for the mean absolute error of a regression.
         names: the columns name, device and kind, texts of shape (N,), null if omitted, and part, (N,), 1 if omitted.
-            With edge servers also edge, their numbers.
+            And any of the optional columns edge, region, gco2e and cost, shape (N,).
     """
     count = len(samples)
     clients = dispatches["client_id"].to_numpy()
@@ -76,7 +76,7 @@ def clients_table(
     idle_s = rest_s - offline_s
     aggregated = outcome_codes(dispatches) == Outcome.AGGREGATED
     return from_columns(
-        with_edge(CLIENTS) if names and "edge" in names else CLIENTS,
+        with_columns(CLIENTS, names or ()),
         {
             "client_id": np.arange(count),
             "samples": samples,

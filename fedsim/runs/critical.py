@@ -29,8 +29,11 @@ CAUSES = {
     "pause": "pause between rounds",
     "nobody_online": "nobody online",
     "too_few_online": "too few online",
+    "selection": "held back by the selection",
 }
 """What the server may wait for, with words for it."""
+_TIMED = ("carbon_aware", "periodic_groups")
+"""Selections that hold back clients who are online until a certain time."""
 _SAME_S = 1e-6
 """Instants that are closer than this are one instant."""
 
@@ -104,6 +107,8 @@ class _Path:
         self._ends_s = known_s[self._by_end]
         self._aggregation_s = float(server.get("aggregation_time") or 0)
         self._pause_s = float(server.get("schedule", {}).get("pause") or 0)
+        is_timed = server.get("selection", {}).get("name") in _TIMED
+        self._some_online = "selection" if is_timed else "too_few_online"
         # These are about the clients.
         pauses, online = (None, None) if run.has_edges else (run.pauses, run.online)
         self._pauses = np.empty((0, 3)) if pauses is None else pauses.to_numpy(np.float64)
@@ -196,7 +201,7 @@ class _Path:
     def _wait(self, from_s: float, to_s: float) -> None:
         """Add a time in which the server waited for clients to come online."""
         if self._online is None or to_s <= from_s:
-            self._add(from_s, to_s, "too_few_online")
+            self._add(from_s, to_s, self._some_online)
             return
         times_s, counts = self._online.T
         inside = (times_s > from_s) & (times_s < to_s)
@@ -204,7 +209,7 @@ class _Path:
         for begin_s, end_s in zip(bounds_s[-2::-1], bounds_s[:0:-1], strict=True):
             before = np.searchsorted(times_s, begin_s, side="right") - 1
             nobody = before >= 0 and counts[before] == 0
-            self._add(begin_s, end_s, "nobody_online" if nobody else "too_few_online")
+            self._add(begin_s, end_s, "nobody_online" if nobody else self._some_online)
 
     def _add(self, from_s: float, to_s: float, cause: str, dispatch: int = -1) -> None:
         if to_s <= from_s:

@@ -6,7 +6,7 @@ metadata of each field (``unit``, ``description``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -108,6 +108,12 @@ AGGREGATIONS = _table(
 )
 
 EDGE = _field("edge", pa.int32(), "", "edge server; only in runs with edge servers")
+_OPTIONAL = (
+    EDGE,
+    _field("region", pa.string(), "", "region of its grid; only with several in devices.carbon"),
+    _field("gco2e", pa.float64(), "g", "emissions of its work; only with devices.carbon"),
+    _field("cost", pa.float64(), "", "cost of its work; only with devices.cost"),
+)
 """The last column of ``dispatches`` and ``clients`` in runs with edge servers."""
 
 EDGE_DISPATCHES = Table(
@@ -242,7 +248,7 @@ CRITICAL = _table(
         LABEL_TYPE,
         "",
         "download, compute, upload or paused (a dispatch that had to end), deadline, detection (of a failure), "
-        "aggregation, pause (between rounds), nobody_online or too_few_online",
+        "aggregation, pause (between rounds), nobody_online, too_few_online, or selection (it held clients back)",
     ),
     _field("dispatch_id", pa.int64(), "", "dispatch whose end was awaited; -1 if none"),
     _field("client_id", pa.int64(), "", "its client; -1 if none"),
@@ -284,9 +290,12 @@ MESSAGES = _table(
 )
 
 
-def with_edge(table: Table) -> Table:
-    """A table of a run with edge servers."""
-    return Table(table.name, table.schema.append(EDGE), table.sort_by)
+def with_columns(table: Table, names: Iterable[str]) -> Table:
+    """A table with those of its optional columns that are among ``names``."""
+    schema = table.schema
+    for field in _OPTIONAL:
+        schema = schema.append(field) if field.name in names else schema
+    return Table(table.name, schema, table.sort_by)
 
 
 STREAMED = (DISPATCHES, AGGREGATIONS, METRICS)

@@ -26,7 +26,7 @@ from fedsim.runs.schema import (
     STREAMED_OF_EDGES,
     TABLES,
     Table,
-    with_edge,
+    with_columns,
 )
 from fedsim.runs.tables import null_if_negative, spread_metrics, write_parquet
 from fedsim.vocabulary.timeline import Aggregate, Contribution
@@ -210,7 +210,12 @@ class RunWriter:
         try:
             tables: tuple[Table, ...] = STREAMED
             if edge_columns is not None:
-                tables = (with_edge(DISPATCHES), AGGREGATIONS, METRICS, *STREAMED_OF_EDGES)
+                tables = (
+                    with_columns(DISPATCHES, ("edge",)),
+                    AGGREGATIONS,
+                    METRICS,
+                    *STREAMED_OF_EDGES,
+                )
             self._streams = {
                 table.name: _Stream(folder.stream(table.name), table) for table in tables
             }

@@ -154,14 +154,20 @@ def _availability(section: Mapping[str, Any]) -> str:
     return "trace" if section.get("trace") else "always"
 
 
+BY_GROUP = "by_group"
+"""Regions are those of the devices' groups in the trace."""
+
+
 class Carbon(Parameters):
     """Carbon intensity of the grid, from which the emissions of the devices' energy are computed."""
 
     file: Path
-    """CSV file as Electricity Maps or the carbon-intensity service of Great Britain writes it. Its first interval
-    begins at simulated time 0; after its end it is repeated."""
-    region: str | None = None
-    """Zone of the file that counts for all devices, if there are several."""
+    """CSV file as Electricity Maps or the carbon-intensity service of Great Britain writes it; ``{region}`` in its name
+    stands for the region, and ``builtin:carbon_week.csv`` is a synthetic week of ``GB``, ``DE`` and ``FR``. The first
+    interval begins at simulated time 0; after its end, the series is repeated."""
+    region: str | dict[str, Annotated[float, Field(gt=0)]] | None = None
+    """Region of all devices, if the file has several; or the share of the devices in each, such as
+    ``{FR: 0.6, DE: 0.4}``; or ``by_group``, the region that the column ``group`` of the trace's devices names."""
 
 
 class Cost(Parameters):

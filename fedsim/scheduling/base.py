@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from fedsim.devices.carbon import Grid
 from fedsim.parts.component import Component, Parameters, is_bundled
 from fedsim.randomness import Purpose, Stream
 
@@ -87,6 +88,7 @@ class ServerPort(Protocol):
         has_prologue: whether version 0 goes to all clients first; see :meth:`fedsim.methods.base.Method.prologue`.
         prologue_updates: updates that the prologue waits for; None for those of the clients online at the start.
         detects_failures: whether the server detects that a busy client has gone offline.
+        grid: carbon intensity at the clients' places; None if the scenario does not give it.
         version: number of server updates so far.
         round: rounds closed so far.
     """
@@ -97,6 +99,7 @@ class ServerPort(Protocol):
     has_prologue: bool
     prologue_updates: int | None
     detects_failures: bool
+    grid: Grid | None
     version: int
     round: int
 

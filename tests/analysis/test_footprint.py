@@ -1,16 +1,13 @@
-"""Emissions and cost of dispatches, against sums in exact fractions."""
+"""Emissions and cost of dispatches, by hand."""
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import fedsim
-from fedsim.analysis.footprint import Intensity, footprint
-from fedsim.errors import UserError
+from fedsim.analysis.footprint import footprint
 from tests.composition.worlds import timed
 
 pytestmark = pytest.mark.usefixtures("without_reports")
@@ -20,43 +17,6 @@ MAPS = """Datetime (UTC),Zone Name,Zone Id,Carbon Intensity gCO2eq/kWh (direct),
 2024-01-01 00:00:20,France,FR,1,72
 2024-01-01 00:00:40,France,FR,1,18
 """
-BRITISH = """from,to,forecast,actual,index
-2024-01-01T00:00Z,2024-01-01T00:30Z,190,180,high
-2024-01-01T00:30Z,2024-01-01T01:00Z,90,100,moderate
-"""
-
-
-def test_integrals_are_exact() -> None:
-    """Random spans over several periods of a week, as sums of fractions."""
-    rng = np.random.default_rng(1)
-    hours = 168
-    begins, values = 3600.0 * np.arange(hours), rng.uniform(20, 600, hours)
-    series = Intensity(begins, values, 3600.0 * hours)
-    from_s = rng.uniform(0, 3e6, 40)
-    to_s = from_s + np.concatenate([rng.uniform(0, 30, 20), rng.uniform(0, 2e6, 20)])
-    for begin, end, result in zip(from_s, to_s, series.integral(from_s, to_s), strict=True):
-        exact, at = Fraction(0), Fraction(begin)
-        while at < Fraction(end):
-            until = min(Fraction(3600) * (at // 3600 + 1), Fraction(end))
-            exact += (until - at) * Fraction(values[int(at // 3600) % hours])
-            at = until
-        assert abs(Fraction(float(result)) - exact) <= Fraction(1, 10**12) * exact
-
-
-def test_files(tmp_path: Path) -> None:
-    path = tmp_path / "intensity.csv"
-    path.write_text(BRITISH)
-    series = Intensity.read(path)
-    assert series.integral(np.array([0.0]), np.array([7200.0])).tolist() == [1800 * 560]
-    path.write_text(MAPS)
-    assert Intensity.read(path, "FR").integral(np.array([10.0]), np.array([70.0])).tolist() == [
-        10 * 36 + 20 * 72 + 20 * 18 + 10 * 36
-    ]
-    with pytest.raises(UserError, match="no rows of region 'DE'"):
-        Intensity.read(path, "DE")
-    path.write_text(MAPS + MAPS.split("\n", 1)[1].replace("FR", "DE"))
-    with pytest.raises(UserError, match="do not ascend"):
-        Intensity.read(path)
 
 
 def test_a_run_by_hand(tmp_path: Path) -> None:
@@ -85,3 +45,19 @@ def test_a_run_by_hand(tmp_path: Path) -> None:
     assert table["cost"].tolist() == pytest.approx(cost)
     assert run.info["gco2e"] == pytest.approx(sum(expected))
     assert run.info["cost"] == pytest.approx(sum(cost))
+    assert run.clients["gco2e"].tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def test_each_region_has_its_intensity(tmp_path: Path) -> None:
+    """A client in a region of twice the intensity emits twice as much."""
+    (tmp_path / "A.csv").write_text("time,intensity\n2024-01-01,100\n2024-01-02,100\n")
+    (tmp_path / "B.csv").write_text("time,intensity\n2024-01-01,200\n2024-01-02,200\n")
+    carbon = {"file": str(tmp_path / "{region}.csv"), "region": {"A": 1, "B": 2}}
+    run = fedsim.run(timed(devices={"carbon": carbon}, stop={"rounds": 2}), tmp_path / "run")
+    clients = run.clients
+    assert sorted(clients["region"]) == ["A", "B", "B"]
+    factor = clients["region"].map({"A": 100, "B": 200})
+    assert clients["gco2e"].tolist() == pytest.approx(clients["energy_j"] * factor / 3.6e6)
+    comparison = fedsim.compare(run)
+    assert comparison.summary["gco2e"].tolist() == pytest.approx([clients["gco2e"].sum()])
+    assert "emissions, g CO2e" in comparison.write(tmp_path / "out").read_text()

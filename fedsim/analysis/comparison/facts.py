@@ -48,10 +48,16 @@ TIMING: Mapping[str, tuple[str, Kind]] = {
     "bytes": ("data moved", "bytes"),
 }
 """The main figures of timing-only runs: label and kind of each."""
+SPENT: Mapping[str, tuple[str, Kind]] = {
+    "gco2e": ("emissions, g CO2e", "number"),
+    "cost": ("cost", "number"),
+}
+"""Figures of runs whose scenario gives ``devices.carbon`` or ``devices.cost``; 0 otherwise."""
 TIMING_TABLE: Mapping[str, tuple[str, Kind]] = {
     **TIMING,
     "contributed": ("clients that contributed", "share"),
     "energy_j": ("energy", "energy"),
+    **SPENT,
 }
 """The figures of timing-only runs in the terminal's table."""
 PERCENTILES = (50, 95, 99)
@@ -153,9 +159,10 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
     """The figures of a complete run.
 
     ``figures`` holds: ``simulated_s``, ``wall_s``, ``updates`` (server updates), ``rounds``, ``dispatches``,
-    ``bytes``, ``energy_j``, ``compute_s``, ``paused_s``; the shares ``lost_dispatches``, ``lost_steps``,
-    ``lost_bytes`` and ``lost_seconds`` that went into updates that never entered the model; ``contributed`` (share of
-    clients that gave an update), ``per_update`` (client updates in a server update), ``gini``, ``staleness_mean``,
+    ``bytes``, ``energy_j``, the :data:`SPENT`, ``compute_s``, ``paused_s``; the shares ``lost_dispatches``,
+    ``lost_steps``, ``lost_bytes`` and ``lost_seconds`` that went into updates that never entered the model;
+    ``contributed`` (share of clients that gave an update), ``per_update`` (client updates in a server update),
+    ``gini``, ``staleness_mean``,
     ``staleness_max``, ``age_s`` (mean seconds from dispatch to aggregation), ``tau_avg``, ``tau_max``; ``interval_s``
     (mean seconds between server updates), percentiles of it (``interval_p95_s``) and of the seconds from dispatch to
     arrival (``turnaround_p95_s``), and ``client_updates_per_h`` (client updates that entered the model per simulated
@@ -265,6 +272,7 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
         "dispatches": len(dispatches),
         "bytes": float(whole["bytes"]),
         "energy_j": float(whole["energy_j"]),
+        **{name: float(run.info.get(name) or 0) for name in SPENT},
         "compute_s": float(run.phases["compute_s"].sum()),
         "paused_s": float(run.phases["paused_s"].sum()),
         **{

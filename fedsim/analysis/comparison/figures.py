@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedsim.analysis.comparison.facts import COSTS, LORENZ_AT, PERCENTILES
+from fedsim.analysis.comparison.facts import COSTS, LORENZ_AT, PERCENTILES, SPENT
 from fedsim.analysis.comparison.findings import ahead
 from fedsim.analysis.comparison.headline import best_at_the_end, most_updates, on
 from fedsim.analysis.comparison.reference import ReferenceTable
@@ -376,7 +376,9 @@ def work(comparison: ComparisonTables) -> Figure:
     """Work done and work lost."""
     lost = ahead(comparison.summary, "lost_steps", format_share)
     finding = f"Most local steps in updates that never entered the model: {lost}."
-    return Figure("work", finding, _table(comparison, comparison.summary, _WORK))
+    frame = comparison.summary
+    spent = [(name, *words) for name, words in SPENT.items() if frame[name].any()]
+    return Figure("work", finding, _table(comparison, frame, (*_WORK, *spent)))
 
 
 def participation(comparison: ComparisonTables) -> Figure:

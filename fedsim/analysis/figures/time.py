@@ -90,6 +90,7 @@ _COLORS = {
     "pause": "idle",
     "nobody_online": "offline",
     "too_few_online": "discarded",
+    "selection": "idle",
 }
 """Colors of causes that no phase or outcome is called after, by the phase or outcome that has them elsewhere."""
 
