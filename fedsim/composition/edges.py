@@ -118,6 +118,8 @@ def cloud_method(world: World, context: MethodContext, members: list[Int64Array]
             clients=len(members),
             samples=np.array([context.samples[clients].sum() for clients in members]),
             local_steps=np.full(len(members), edges.rounds),
+            # A step of the cloud is a round, which is as long as the clients' local steps.
+            learning_rate=lambda *at: context.learning_rate(*at) * context.local_steps.mean(),
             tensors=tensors,
         )
     )
@@ -173,9 +175,17 @@ def unmet(
             yield UserError(
                 f"{title} does not work with edge servers: {reason}",
                 where=where,
-                hint="use a method that only sends models or their changes, such as fedavg, fedprox or fedavgm",
+                hint="use mtgc at both levels, which corrects gradients through both, or a method that only sends "
+                "models or their changes, such as fedavg, fedprox or fedavgm",
             )
-    if cloud.vector_operations() or np.any(cloud.compute_factor() != 1) or cloud.extra_passes():
+    if cloud.spans_edges or edge.spans_edges:
+        if cloud.name != edge.name:
+            missing = f"{_WHERE}.method" if cloud.spans_edges else "server.method"
+            name = cloud.name if cloud.spans_edges else edge.name
+            yield UserError(
+                f"{name} works through both levels", where=missing, hint=f"set it to {name}, too"
+            )
+    elif cloud.vector_operations() or np.any(cloud.compute_factor() != 1) or cloud.extra_passes():
         yield UserError(
             f"{cloud.title or cloud.name} changes local steps, but edge servers do rounds for the cloud",
             where="server.method",
@@ -208,6 +218,8 @@ def _beyond_one_model(method: Method, kind: type[Component]) -> str:
         return "its clients keep models of their own"
     if method.prologue() is not None:
         return "it begins with a round of all clients"
+    if method.spans_edges:
+        return ""
     if down != ["model"] or len(up) != 1 or up[0] not in ("model", "delta"):
         return "it exchanges control variates or other vectors besides the model"
     own: Any = kind(method.params, method.context)  # type: ignore[call-arg]

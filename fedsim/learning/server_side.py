@@ -81,9 +81,12 @@ class ServerSide:
         self._sent = tuple(vector.name for vector in method.download())
         # By edge server; -1 is the only server, or the cloud.
         self._models: dict[int, Models] = {}
+        # By edge server, clients whose memories end with its next model of the cloud.
+        self._remembered: dict[int, set[int]] = {}
         memories = method.memories()
         budget = Budget.of(station.training, device, folder)
         self.store = StateStore(memories, dtype, device, budget, state["model"])
+        self._restarting = [name for name, memory in memories.items() if memory.restarts]
         self._kept_when_lost = {name for name, memory in memories.items() if memory.kept_when_lost}
         prologue = method.prologue()
         self._has_prologue = prologue is not None
@@ -161,14 +164,24 @@ class ServerSide:
         models.publish(instruction.model, state)
         for train in trains:
             self.waiting.drop(train.dispatch_id)
+        if self._restarting and instruction.edge >= 0:
+            of_edge = self._remembered.setdefault(instruction.edge, set())
+            of_edge.update(train.client for train in trains)
 
     # -- edge servers ---------------------------------------------------------------------------------------------
 
     def adopt(self, instruction: Adopt, cloud: ServerSide) -> None:
         """Replace the model of an edge server by one of the cloud; the rest of its state stays."""
-        models = self.models(instruction.edge)
-        model = cloud.versions.sent(instruction.version)["model"].to(self.waiting.dtype)
-        models.publish(instruction.model, {**models.current, "model": model})
+        edge, dtype = instruction.edge, self.waiting.dtype
+        models = self.models(edge)
+        sent = {"model": cloud.versions.sent(instruction.version)["model"].to(dtype)}
+        if self._method.spans_edges:
+            rows = cloud.store.rows(np.array([edge]))
+            sent |= {name: row[0].to(dtype) for name, row in rows.items()}
+        for client in self._remembered.pop(edge, ()):
+            for name in self._restarting:
+                self.store[name].drop(client)
+        models.publish(instruction.model, {**models.current, **sent})
 
     def gather(self, instruction: Gather, edges: ServerSide) -> None:
         """Keep the update of an edge server until its aggregation: its model, or the change since it came from here."""
@@ -221,6 +234,9 @@ class ServerSide:
                     tensors |= {f"{at}sent/{number}/{name}": value for name, value in sent.items()}
             if edge >= 0:
                 tensors[f"{at}number/at"] = torch.tensor(models.number)
+            if edge in self._remembered:
+                clients = sorted(self._remembered[edge])
+                tensors[f"{at}remembered/clients"] = torch.tensor(clients)
         for dispatch_id in self.waiting.ids():
             for name, row in self.waiting.rows(dispatch_id).items():
                 tensors[f"waiting/{dispatch_id}/{name}"] = row
@@ -234,6 +250,8 @@ class ServerSide:
         for edge, named in _by_number(sections.get("edge", {}), device).items():
             of_edge = _sections(named)
             self._restore_models(edge, int(of_edge["number"]["at"]), of_edge)
+            if "remembered" in of_edge:
+                self._remembered[edge] = set(of_edge["remembered"]["clients"].tolist())
         self.store.load(sections.get("memory", {}))
         for dispatch_id, vectors in _by_number(sections.get("waiting", {}), device).items():
             rows = {name: vector.unsqueeze(0) for name, vector in vectors.items()}

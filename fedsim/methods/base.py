@@ -147,6 +147,7 @@ class Memory:
         dtype: data type; the run's floating-point type if None.
         kept_when_lost: whether a client that finished its work keeps its new row even if the server never uses its
             update; only for memories of clients in methods that are :attr:`Method.only_synchronous`.
+        restarts: whether it ends when the client's edge server receives a model of the cloud.
     """
 
     elements: int
@@ -154,6 +155,7 @@ class Memory:
     keeper: Literal["client", "server", "shared"] = "client"
     dtype: torch.dtype | None = None
     kept_when_lost: bool = False
+    restarts: bool = False
 
     def initial_row(self, model: Tensor) -> Tensor | None:
         """The row of a client that has not participated yet, given the initial model (P,); None for zeros."""
@@ -402,6 +404,8 @@ class Method(Component, ABC):
         needs_no_momentum: why local steps must be SGD without momentum; empty if they need not be.
         continues_models: whether clients that have finished their work in the round before continue their own models.
         personal: whether each client has a personal part of the model.
+        spans_edges: whether it works through both levels of a run with edge servers. What the cloud remembers of an
+            edge server then goes down with its model, as the vector of that name in the edge server's state.
         needs_adapters: whether the model must have low-rank adapters.
         merges: whether the method merges adapters into the frozen matrices that they change, which are then part of the
             layout.
@@ -421,6 +425,7 @@ class Method(Component, ABC):
     needs_no_momentum: str = ""
     continues_models: ClassVar[bool] = False
     personal: ClassVar[bool] = False
+    spans_edges: ClassVar[bool] = False
     needs_adapters: ClassVar[bool] = False
     merges: ClassVar[bool] = False
     weight_of_absent: str = ""

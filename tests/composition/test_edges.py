@@ -229,8 +229,9 @@ def test_an_edge_server_that_fails(
             "method": "fedbuff",
             "edges": {"count": 3, "method": "fedasync", "rounds": 3, "schedule": "async"},
         },
+        {"method": "mtgc", "edges": {"count": 3, "method": "mtgc", "rounds": 2}},
     ],
-    ids=["sync", "async"],
+    ids=["sync", "async", "mtgc"],
 )
 def test_an_interrupted_run_is_resumed_to_the_same_bits(
     server: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -239,8 +240,9 @@ def test_an_interrupted_run_is_resumed_to_the_same_bits(
     network = {"name": "static", "latency": "200ms", "down": "20Mbps", "up": "1Mbps"}
     server["edges"]["network"] = network
     scenario = digits(server=server, stop={"rounds": 8}, evaluation={"every_rounds": 1})
-    scenario["training"]["optimizer"]["momentum"] = 0.5
-    scenario["training"]["optimizer_state"] = "kept"
+    if server.get("method") != "mtgc":
+        scenario["training"]["optimizer"]["momentum"] = 0.5
+        scenario["training"]["optimizer_state"] = "kept"
     complete = fedsim.run(scenario, tmp_path / "complete")
     interrupted_with_checkpoint(tmp_path / "run", scenario, 4)
     resumed = fedsim.resume(tmp_path / "run")
@@ -258,6 +260,8 @@ def test_an_interrupted_run_is_resumed_to_the_same_bits(
         ({"method": "scaffold", "edges": {"count": 2}}, "server.method"),
         ({"method": {"name": "fedprox", "mu": 1}, "edges": {"count": 2}}, "server.method"),
         ({"edges": {"count": 2, "method": "fedsum"}}, "server.edges.method"),
+        ({"edges": {"count": 2, "method": "mtgc"}}, "server.method"),
+        ({"method": "mtgc", "edges": {"count": 2}}, "server.edges.method"),
         ({"edges": {"count": 2, "method": "fedper"}}, "server.edges.method"),
         (
             {"edges": {"members": {"name": "column", "column": "group"}}},

@@ -29,6 +29,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"name": "scaffold_p", "uplink": 1, "keep_v_on_drop": True},
     {"name": "fedau", "cutoff": 2},
     {"name": "fedawe", "clip_norm": 0.5},
+    {"name": "mtgc"},
     {"name": "fedlga", "hessian": "per_tensor", "clip": True, "k2_empty": "last"},
     {"name": "fedlga", "grad_source": "last_grad", "sign": -1, "lam": 0.1},
     {"name": "generalized_fedavg", "every_rounds": 3, "amplification": 2.0},
