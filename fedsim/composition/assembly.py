@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -69,7 +69,7 @@ class Assembly:
         metrics: metrics besides those of every run.
         measured: the metrics that the run may measure, by name; empty if only time is simulated.
         population: the clients' devices.
-        members: the clients of each edge server; empty without.
+        stays: where the clients are; None without edge servers.
         cloud: the learning rules of the cloud above edge servers, whose rules are ``method``; None without.
     """
 
@@ -80,7 +80,7 @@ class Assembly:
     metrics: tuple[Metric, ...]
     measured: Mapping[str, MetricDefinition]
     population: Population
-    members: Sequence[IntArray] = ()
+    stays: edges.Stays | None = None
     cloud: Method | None = None
 
     @property
@@ -178,7 +178,7 @@ class Assembly:
     def edge_population(self) -> Population | None:
         """The edge servers as the cloud sees them; None without."""
         section = self.scenario.server.edges
-        if section is None:
+        if section is None or self.stays is None:
             return None
         network = self.population.network
         durations_s = self._compute_s + sum(
@@ -187,12 +187,7 @@ class Assembly:
             for way, size in zip(Direction, self.traffic_bytes, strict=True)
         )
         durations_s = np.minimum(durations_s, LONGEST_S)
-        return edges.edge_population(self.world, section, list(self.members), durations_s)
-
-    @property
-    def edge_samples(self) -> IntArray:
-        """Training samples of the clients of each edge server, (E,)."""
-        return np.array([self.task.samples[clients].sum() for clients in self.members])
+        return edges.edge_population(self.world, section, self.stays.members, durations_s)
 
     @property
     def backhaul_bytes(self) -> tuple[float, float]:
@@ -385,10 +380,15 @@ def assemble(
     if parts is not None:
         world = replace(world, parts=parts)
         method = build_method(of_devices, task, cycle_s, parts, learns=learns)
-    members, cloud = [], None
+    stays, cloud, broken = None, None, []
     if scenario.server.edges is not None:
-        members = edges.edge_members(world, scenario.server.edges)
-        cloud = edges.cloud_method(world, method.context, members)
+        stays, length_s = (
+            edges.edge_stays(world, scenario.server.edges),
+            scenario.stop.simulated_time,
+        )
+        samples = stays.samples(task.samples, None if length_s is None else to_ns(length_s))
+        cloud = edges.cloud_method(world, method.context, samples)
+        broken = list(edges.unmet(scenario, stays, method, cloud, timeline is not None))
     metrics = tuple(part.create() for part in scenario.evaluation.metrics)
     measured = definitions(task, scenario.evaluation, metrics, method.personal) if learns else {}
     target = scenario.stop.target if learns else {}
@@ -396,17 +396,15 @@ def assemble(
     raise_all(
         [
             *_unmet(scenario, method, task, learns=learns, client_accuracies=accuracies),
-            *(() if cloud is None else edges.unmet(scenario, method, cloud, timeline is not None)),
+            *broken,
             *unmet_target(target, measured, ways_to_measure(task) if target else {}),
         ]
     )
     population = world.population(method)
-    assembly = Assembly(
-        loaded, world, learns, method, metrics, measured, population, members, cloud
-    )
-    if assembly.edge_population is not None:
+    assembly = Assembly(loaded, world, learns, method, metrics, measured, population, stays, cloud)
+    if stays is not None and assembly.edge_population is not None:
         until_s = scenario.stop.simulated_time
-        population = edges.reachable(population, assembly.edge_population, members, until_s)
+        population = edges.reachable(population, assembly.edge_population, stays, until_s)
         assembly = replace(assembly, population=population)
     if timeline is not None:
         recorded.check_assembly(timeline, assembly)
@@ -594,7 +592,7 @@ def check_server(assembly: Assembly) -> None:
     hierarchy = edges.build_hierarchy(assembly)
     check_rules(hierarchy.clients, hierarchy.rules, seed)
     with edges.relocating(assembly.scenario):
-        check_rules(replace(clients, members=assembly.members[0]), rules, seed)
+        check_rules(replace(clients, members=hierarchy.members[0]), rules, seed)
 
 
 def _clients(assembly: Assembly) -> Clients:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,10 +24,11 @@ from fedsim.network.base import Direction, NetworkContext
 from fedsim.parts.component import Component
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import EdgeColumn, EdgeFile, Edges, Failures, Scenario
-from fedsim.simulation.edges import Hierarchy
+from fedsim.simulation.edges import Hierarchy, Mobility
 from fedsim.simulation.facts import Clients, Rules, Work
 from fedsim.simulation.workload import Workload
 from fedsim.tasks.base import ITEM_BYTES
+from fedsim.traces.availability import AvailabilityIndex
 from fedsim.units import NEVER, to_ns
 from fedsim.vocabulary.formatting import format_count, format_counted
 
@@ -40,17 +43,85 @@ Int64Array = npt.NDArray[np.int64]
 _WHERE = "server.edges"
 
 
-def edge_members(world: World, section: Edges) -> list[Int64Array]:
-    """The clients of each edge server, ascending.
+@dataclass(frozen=True)
+class Stays:
+    """Where the clients are: one row per stay of a client at an edge server, by client and time.
+
+    Attributes:
+        client, edge: their numbers, (S,).
+        since_ns, until_ns: simulated time, (S,); the last stay of a client lasts until NEVER.
+        drops: whether a client that moves loses its work.
+    """
+
+    client: Int64Array
+    edge: Int64Array
+    since_ns: Int64Array
+    until_ns: Int64Array
+    drops: bool = False
+
+    @classmethod
+    def fixed(cls, edge: Int64Array) -> Stays:
+        """Clients that stay at these edge servers, (N,)."""
+        return cls(np.arange(len(edge)), edge, np.zeros_like(edge), np.full_like(edge, NEVER))
+
+    @property
+    def moves(self) -> list[tuple[int, int, int]]:
+        """Time (ns), client and new edge server of each move, in order."""
+        rows = np.flatnonzero(self.since_ns)
+        rows = rows[np.argsort(self.since_ns[rows], kind="stable")]
+        columns = (self.since_ns, self.client, self.edge)
+        return list(zip(*(column[rows].tolist() for column in columns), strict=True))
+
+    @property
+    def of_client(self) -> Int64Array:
+        """The first edge server of each client, (N,)."""
+        first: Int64Array = self.edge[self.since_ns == 0]
+        return first
+
+    @cached_property
+    def members(self) -> list[Int64Array]:
+        """The clients that are ever at each edge server, ascending."""
+        order = np.lexsort((self.client, self.edge))
+        cuts = np.searchsorted(self.edge[order], np.arange(1, self.edge.max() + 1))
+        return [np.unique(part) for part in np.split(self.client[order], cuts)]
+
+    def samples(self, of_client: Int64Array, end_ns: int | None) -> Int64Array:
+        """Training samples at each edge server, in the mean over the run, (E,)."""
+        weights = of_client[self.client].astype(np.float64)
+        if end_ns is not None:
+            stays_ns = np.minimum(self.until_ns, end_ns) - np.minimum(self.since_ns, end_ns)
+            weights = weights * (stays_ns / end_ns)
+        return np.rint(np.bincount(self.edge, weights)).astype(np.int64)
+
+    def availability(self, population: Population, end_ns: int) -> list[AvailabilityIndex]:
+        """When the members of each edge server are online and there, until the end of the run."""
+        order = np.lexsort((self.since_ns, self.client, self.edge))
+        pair = self.edge[order] * population.clients + self.client[order]
+        _, first, counts = np.unique(pair, return_index=True, return_counts=True)
+        bounds_us = np.minimum(np.stack([self.since_ns, self.until_ns], axis=1)[order], NEVER // 2)
+        zeros = np.zeros_like(first)
+        there = AvailabilityIndex(
+            bounds_us.reshape(-1) // 1000, 2 * first, 2 * (first + counts), zeros, zeros
+        )
+        both = population.availability.of(self.client[order][first])
+        both = both.within(there, np.arange(len(first)), end_ns)
+        ends = np.cumsum([0, *map(len, self.members)]).tolist()
+        return [both.of(np.arange(*span)) for span in pairwise(ends)]
+
+
+def edge_stays(world: World, section: Edges) -> Stays:
+    """Where the clients are.
 
     Raises:
-        UserError: an edge server has no clients, or the column or file does not say where every client belongs.
+        UserError: there are more edge servers than clients, or the column or file does not say where each client is.
     """
     clients = world.task.clients
+    edge: Int64Array
+    if isinstance(section.members, EdgeFile):
+        return _of_file(world, section.members)
     if isinstance(section.members, EdgeColumn):
-        of_client = world.trace_column(section.members.column, f"{_WHERE}.members.column")
-    elif isinstance(section.members, EdgeFile):
-        of_client = _of_file(world, section.members)
+        names = world.trace_column(section.members.column, f"{_WHERE}.members.column")
+        edge = np.unique(names, return_inverse=True)[1]
     else:
         assert section.count is not None
         if section.count > clients:
@@ -62,43 +133,64 @@ def edge_members(world: World, section: Edges) -> list[Int64Array]:
         order = np.arange(clients)
         if section.members == "random":
             order = np.argsort(Stream(world.scenario.seed, Purpose.EDGES, 0).uniforms(order))
-        return [np.sort(part) for part in np.array_split(order, section.count)]
-    return [np.flatnonzero(of_client == name) for name in np.unique(of_client)]
+        edge = np.empty_like(order)
+        for number, part in enumerate(np.array_split(order, section.count)):
+            edge[part] = number
+    return Stays.fixed(edge)
 
 
-def _of_file(world: World, source: EdgeFile) -> npt.NDArray[np.str_]:
-    """The name of each client's edge server, by the scenario's file."""
-    where, path = f"{_WHERE}.members.path", world.folder / source.path
+def _of_file(world: World, source: EdgeFile) -> Stays:
+    """Where the clients are, by the scenario's file."""
+    path, rows = world.folder / source.path, []
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            rows = [(int(row["client"]), row["edge"]) for row in csv.DictReader(file)]
+            reader = csv.DictReader(file)
+            columns = reader.fieldnames or ()
+            key = "device_id" if "device_id" in columns else "client"
+            for row in reader:
+                since_ns = to_ns(float(row.get("time_s") or 0)) // 1000 * 1000
+                rows.append((row[key], since_ns, float(row.get("latency_s") or 0), row["edge"]))
+        found: dict[str, dict[int, str]] = {}
+        for name, since_ns, _, edge in sorted(rows):
+            found.setdefault(name, {}).setdefault(since_ns, edge)
+        if "latency_s" not in columns and sum(map(len, found.values())) < len(rows):
+            raise ValueError(f"a {key} has two rows for the same time")
+        names = list(map(str, range(world.task.clients)))
+        if key == "device_id":
+            names = world.device_names["device"].to_pylist()
+        elif len(found) > len(names):
+            raise ValueError(f"it has {len(found)} clients, the scenario has {len(names)}")
+        if missing := [name for name in names if 0 not in found.get(name, ())]:
+            raise ValueError(f"it does not say where {key} {missing[0]} is at time 0")
     except (OSError, ValueError, KeyError) as error:
         raise UserError(
-            f"{path} cannot be read: {error}",
-            where=where,
-            hint="write a CSV file with the columns client (a number) and edge",
+            f"{path} cannot be used: {error}",
+            where=f"{_WHERE}.members.path",
+            hint="write a CSV file with the columns client (its number) and edge",
         ) from error
-    rows.sort()
-    if [client for client, _ in rows] != list(range(world.task.clients)):
-        raise UserError(
-            f"{path} does not have one row for each of the clients 0 to {world.task.clients - 1}",
-            where=where,
-        )
-    return np.array([edge for _, edge in rows])
+    edges = {edge for stays in found.values() for edge in stays.values()}
+    numeric = all(edge.isdecimal() for edge in edges)
+    number = {edge: i for i, edge in enumerate(sorted(edges, key=int if numeric else str))}
+    table = [
+        (client, number[edge], since_ns)
+        for client, name in enumerate(names)
+        for since_ns, edge in found[name].items()
+    ]
+    client, at, since_ns = np.array(table, dtype=np.int64).T
+    begins = np.append(True, (np.diff(client) != 0) | (np.diff(at) != 0))
+    client, at, since_ns = client[begins], at[begins], since_ns[begins]
+    until_ns = np.append(np.where(np.diff(client) == 0, since_ns[1:], NEVER), NEVER)
+    return Stays(client, at, since_ns, until_ns, drops=source.on_move == "drop")
 
 
-def edge_of_client(members: Sequence[Int64Array]) -> Int64Array:
-    """The edge server of each client, (N,)."""
-    edges = np.empty(sum(map(len, members)), dtype=np.int64)
-    for edge, clients in enumerate(members):
-        edges[clients] = edge
-    return edges
-
-
-def cloud_method(world: World, context: MethodContext, members: list[Int64Array]) -> Method:
+def cloud_method(world: World, context: MethodContext, samples: Int64Array) -> Method:
     """The method of the cloud, whose clients are the edge servers.
 
     It computes in double precision, so that the change of an edge server's model leads back to that model.
+
+    Args:
+        world, context: the clients, and the context of their method.
+        samples: training samples at each edge server, (E,).
 
     Raises:
         UserError: the method does not work with edge servers.
@@ -115,9 +207,9 @@ def cloud_method(world: World, context: MethodContext, members: list[Int64Array]
     method: Method = section.method.create(
         replace(
             context,
-            clients=len(members),
-            samples=np.array([context.samples[clients].sum() for clients in members]),
-            local_steps=np.full(len(members), edges.rounds),
+            clients=len(samples),
+            samples=samples,
+            local_steps=np.full(len(samples), edges.rounds),
             # A step of the cloud is a round, which is as long as the clients' local steps.
             learning_rate=lambda *at: context.learning_rate(*at) * context.local_steps.mean(),
             tensors=tensors,
@@ -127,7 +219,7 @@ def cloud_method(world: World, context: MethodContext, members: list[Int64Array]
 
 
 def unmet(
-    scenario: Scenario, edge: Method, cloud: Method, has_timeline: bool
+    scenario: Scenario, stays: Stays, edge: Method, cloud: Method, has_timeline: bool
 ) -> Iterator[UserError]:
     """What keeps a scenario from working through two levels; ``edge`` is the method of clients and edge servers."""
     server = scenario.server
@@ -185,6 +277,12 @@ def unmet(
             yield UserError(
                 f"{name} works through both levels", where=missing, hint=f"set it to {name}, too"
             )
+        elif stays.moves:
+            yield UserError(
+                f"{edge.name} corrects the gradients of clients that stay",
+                where=f"{_WHERE}.members",
+                hint="use fedavg, or a file without the column time_s",
+            )
     elif cloud.vector_operations() or np.any(cloud.compute_factor() != 1) or cloud.extra_passes():
         yield UserError(
             f"{cloud.title or cloud.name} changes local steps, but edge servers do rounds for the cloud",
@@ -231,12 +329,12 @@ def _beyond_one_model(method: Method, kind: type[Component]) -> str:
 def build_hierarchy(assembly: Assembly) -> Hierarchy:
     """The edge servers of an assembly, which has some, for the time plane."""
     scenario = assembly.scenario
-    section, members = scenario.server.edges, assembly.members
+    section, stays, population = scenario.server.edges, assembly.stays, assembly.edge_population
     assert section is not None
+    assert stays is not None
     assert assembly.cloud is not None
-    count, rounds = len(members), section.rounds
-    population = assembly.edge_population
     assert population is not None
+    count, rounds, moves = population.clients, section.rounds, stays.moves
     down, up = assembly.backhaul_bytes
 
     def expected_duration_s(edge: int) -> float:
@@ -265,7 +363,14 @@ def build_hierarchy(assembly: Assembly) -> Hierarchy:
         workload=Workload(
             population, Failures(), down, up, send_partial_work=False, seed=scenario.seed
         ),
-        members=members,
+        members=stays.members,
+        mobility=Mobility(
+            moves,
+            stays.availability(assembly.population, to_ns(scenario.stop.simulated_time or 0)),
+            stays.drops,
+        )
+        if moves
+        else None,
         aggregation_ns=to_ns(section.aggregation_time),
         sends_partial_work=section.partial_work == "send",
     )
@@ -328,13 +433,19 @@ def edge_population(
 
 
 def reachable(
-    population: Population, edges: Population, members: Sequence[Int64Array], until_s: float | None
+    population: Population, edges: Population, stays: Stays, until_s: float | None
 ) -> Population:
     """The clients while their edge servers are up; ``until_s`` is the length of the run.
 
     Raises:
-        UserError: an edge server may fail in a run of unknown length.
+        UserError: an edge server may fail, or clients move, in a run of unknown length; or both happen.
     """
+    if stays.moves and until_s is None:
+        raise UserError(
+            "clients that move need the length of the run",
+            where="stop.simulated_time",
+            hint="give it, in addition to the other limits",
+        )
     if edges.on_disconnect == "finish" or bool(
         edges.availability.is_online_many(np.arange(edges.clients), NEVER // 4).all()
     ):
@@ -345,8 +456,14 @@ def reachable(
             where="stop.simulated_time",
             hint="give it, in addition to the other limits",
         )
+    if stays.moves:
+        raise UserError(
+            "clients cannot move between edge servers that fail",
+            where=f"{_WHERE}.availability.on_disconnect",
+            hint="use finish (edge servers are then only cut off from the cloud)",
+        )
     availability = population.availability.within(
-        edges.availability, edge_of_client(members), to_ns(until_s)
+        edges.availability, stays.of_client, to_ns(until_s)
     )
     return replace(population, availability=availability)
 

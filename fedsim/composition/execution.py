@@ -18,7 +18,6 @@ import numpy as np
 from fedsim.analysis.run import Run, load_run
 from fedsim.composition.assembly import Assembly, assemble, build_server, build_station, prepare
 from fedsim.composition.closing import write_edges, write_population
-from fedsim.composition.edges import edge_of_client
 from fedsim.composition.extras import (
     Stopwatch,
     TimedPlane,
@@ -300,7 +299,7 @@ class _Execution:
         of_edges: dict[str, Any] = {"clients": assembly.task.clients}
         if assembly.edge_population is not None:
             of_edges = {
-                "clients": len(assembly.members),
+                "clients": assembly.edge_population.clients,
                 "edge_columns": partial(dispatch_columns, assembly.edge_population.power),
             }
         self.writer = RunWriter(folder, columns=columns, **of_edges)
@@ -377,12 +376,13 @@ class _Execution:
         # A run may continue after its last event, so its end is not in the tables.
         run.info = folder.update_info(simulated_s=simulated_s)
         names = assembly.world.names()
-        if assembly.members:
-            names["edge"] = edge_of_client(assembly.members)
+        if assembly.stays is not None:
+            names["edge"] = assembly.stays.of_client
         write_population(run, population, assembly.task.samples, end_ns, client_metrics, names)
-        if assembly.edge_population is not None:
-            members = np.array([len(clients) for clients in assembly.members])
-            write_edges(run, assembly.edge_population, assembly.edge_samples, members)
+        if assembly.stays is not None and assembly.edge_population and assembly.cloud:
+            members = np.array([len(clients) for clients in assembly.stays.members])
+            samples = assembly.cloud.context.samples
+            write_edges(run, assembly.edge_population, samples, members)
         labels = assembly.task.partition_rows()
         if labels is not None:
             table = from_columns(PARTITION, labels)

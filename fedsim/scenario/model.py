@@ -239,7 +239,11 @@ class EdgeFile(Parameters):
     name: Literal["file"]
     """file"""
     path: Path
-    """CSV file with the columns client (its number) and edge (name or number of its edge server)."""
+    """CSV file with the columns client (its number) or device_id (of its device in the trace), and edge (name or
+    number of its edge server). With a column time_s, clients move: from that simulated time on, beginning with 0, a
+    client is there. With a column latency_s, the row of the lowest latency counts."""
+    on_move: Literal["finish", "drop"] = "finish"
+    """A client that moves finishes its work for the edge server that it leaves (``finish``), or loses it (``drop``)."""
 
 
 class EdgePower(Parameters):
@@ -264,7 +268,8 @@ class Edges(Parameters):
     members: Literal["in_order", "random"] | EdgeColumn | EdgeFile = "in_order"
     """The clients of each edge server: equal numbers of consecutive clients (``in_order``), or of clients drawn at
     random (``random``); by a column of the ``devices`` table of the trace, such as ``{name: column, column: group}``;
-    or by a CSV file with the columns client and edge, such as ``{name: file, path: edges.csv}``."""
+    or by a CSV file with the columns client and edge, such as ``{name: file, path: edges.csv}``; with a column time_s
+    they move."""
     rounds: int = Field(default=1, ge=1)
     """Rounds of an edge server per dispatch of the cloud; its versions if its schedule has no rounds."""
     method: Annotated[Part[Any], OfKind("method", "fedavg")] = BY_DEFAULT

@@ -21,17 +21,34 @@ from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose, Stream
 from fedsim.scheduling.base import Dispatch, Schedule, Timer
 from fedsim.simulation.contended import ContendedDispatches, LiveDispatches, TimedDispatches
-from fedsim.simulation.engine import Engine, ScheduledCall
+from fedsim.simulation.engine import FLOW_ORDER, LEAVING_ORDER, Engine, ScheduledCall
 from fedsim.simulation.facts import Clients, Rules
+from fedsim.simulation.handouts import OnDispatched, Steps
 from fedsim.simulation.level import Level, Limits
 from fedsim.simulation.life import Activity, EdgeRounds, Life, Reached
 from fedsim.simulation.plan import OnEnd
 from fedsim.simulation.server import Above, Server
 from fedsim.simulation.updates import EdgeRecorder, Updates
 from fedsim.simulation.workload import Workload, Workloads
+from fedsim.traces.availability import AvailabilityIndex
 from fedsim.units import NEVER, NS_PER_S
 from fedsim.vocabulary.outcomes import Ending
 from fedsim.vocabulary.timeline import Adopt, Gather, LearningPlane, Train
+
+
+@dataclass(frozen=True, slots=True)
+class Mobility:
+    """Clients that move between edge servers.
+
+    Attributes:
+        moves: time (ns), client and new edge server of each move, in order.
+        online: when the members of each edge server are online and there.
+        drops: whether a client that moves loses the work that it has not finished.
+    """
+
+    moves: Sequence[tuple[int, int, int]]
+    online: Sequence[AvailabilityIndex]
+    drops: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +59,7 @@ class Hierarchy:
         clients: the edge servers as clients of the cloud; their local steps are rounds.
         rules: those of the cloud.
         workload: the transfers of an edge server.
-        members: the clients of each edge server, by number.
+        members: the clients that are ever at each edge server, by number.
         aggregation_ns: duration of an aggregation at an edge server.
         sends_partial_work: whether an edge server that expects to miss the deadline of the cloud does fewer rounds.
     """
@@ -53,6 +70,7 @@ class Hierarchy:
     members: Sequence[npt.NDArray[np.int64]]
     aggregation_ns: int
     sends_partial_work: bool
+    mobility: Mobility | None = None
 
 
 def build_hierarchy(
@@ -69,10 +87,13 @@ def build_hierarchy(
     rules = replace(rules, aggregation_ns=hierarchy.aggregation_ns)
     models: dict[int, int] = {}
     edges = [Edge(hierarchy, engine, plane, models) for _ in hierarchy.members]
+    mobility = hierarchy.mobility
     for number, (edge, members) in enumerate(zip(edges, hierarchy.members, strict=True)):
-        online = clients.population.availability.of(members)
+        online = (
+            mobility.online[number] if mobility else clients.population.availability.of(members)
+        )
         # A single edge server draws as a server without a cloud does.
-        edge.server = EdgeServer(
+        edge.server = (EdgeServer if mobility is None else MobileEdgeServer)(
             devices,
             replace(clients, members=members, availability_of_members=online),
             rules,
@@ -80,6 +101,8 @@ def build_hierarchy(
             seed=_seed(seed, number) if number else seed,
             edge=number,
         )
+    if mobility is not None:
+        Moves(mobility, devices, [cast(MobileEdgeServer, edge.server) for edge in edges])
     network, workload = hierarchy.clients.population.network, hierarchy.workload
 
     def life(dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> Life:
@@ -168,6 +191,104 @@ class EdgeServer(Server):
             return self._engine.call_at(time_ns, call)
         self._postponed.append(_Call(call))
         return self._postponed[-1]
+
+
+class MobileEdgeServer(EdgeServer):
+    """The server of an edge between which clients move; ``last`` receives the dispatch that each client works on."""
+
+    def follow(
+        self, last: dict[int, Dispatch], on_release: Callable[[EdgeServer, int], None]
+    ) -> None:
+        """Keep the dispatch that each client works on, by client of the run, and call when it is done with it."""
+        self._last = last
+        assert self._ids is not None
+        self._client_ids = ids = self._ids
+        self._numbers = {client: number for number, client in enumerate(ids)}
+        self._handouts.on_release = lambda client: on_release(self, ids[client])
+
+    @override
+    def _hand_out(
+        self,
+        client: int,
+        now: int,
+        online_until_ns: int,
+        steps: Steps,
+        deadline_ns: int | None,
+        on_dispatched: OnDispatched,
+    ) -> None:
+        def note(dispatch: Dispatch) -> None:
+            self._last[dispatch.client_id] = dispatch
+            if on_dispatched is not None:
+                on_dispatched(dispatch)
+
+        # A client that moves on may finish its work.
+        until_ns = self._population.availability.online_until(self._client_ids[client], now)
+        super()._hand_out(client, now, until_ns, steps, deadline_ns, note)
+
+    def occupy(self, client: int) -> None:
+        """Give a client of the run no work until :meth:`vacate`."""
+        self._handouts.occupy(self._numbers[client])
+
+    def vacate(self, client: int) -> None:
+        """Let it have work again."""
+        self._handouts.release(self._numbers[client])
+        self._handouts.look_again(self._numbers[client])
+
+
+class Moves:
+    """Moves clients between edge servers.
+
+    One that moves during its work loses it, or finishes it for the edge server that it has left; until then, the new
+    one gives it none. Work that ends at the very instant is finished.
+    """
+
+    def __init__(
+        self, mobility: Mobility, level: Level, servers: Sequence[MobileEdgeServer]
+    ) -> None:
+        self._level = level
+        self._servers = servers
+        self._drops = mobility.drops
+        self._moves = iter(mobility.moves)
+        # By client, the dispatch that it works on, and the edge server that waits for its end.
+        self._last: dict[int, Dispatch] = {}
+        self._waits: dict[int, MobileEdgeServer] = {}
+        for server in servers:
+            server.follow(self._last, self._on_release)
+        self._next()
+
+    def _next(self) -> None:
+        time_ns, client, edge = next(self._moves, (NEVER, -1, -1))
+        if time_ns < NEVER:
+            move = partial(self._move, client, self._servers[edge])
+            self._level.engine.call_at(time_ns, move, FLOW_ORDER - 1)
+
+    def _move(self, client: int, server: MobileEdgeServer) -> None:
+        self._end_of_wait(client)
+        dispatch = self._last.get(client)
+        if dispatch is not None:
+            if server.edge != dispatch.edge:
+                server.occupy(client)
+                self._waits[client] = server
+            if self._drops:
+                engine = self._level.engine
+                engine.call_at(engine.now_ns, partial(self._drop, dispatch), LEAVING_ORDER)
+        self._next()
+
+    def _drop(self, dispatch: Dispatch) -> None:
+        dispatches = self._level.dispatches
+        if dispatches.is_under_way(dispatch):
+            plan = dispatches.stop(dispatch)._replace(ending=Ending.OFFLINE)
+            self._servers[dispatch.edge].on_end(dispatch, plan)
+
+    def _on_release(self, server: EdgeServer, client: int) -> None:
+        if client in self._last and self._last[client].edge == server.edge:
+            del self._last[client]
+            self._end_of_wait(client)
+
+    def _end_of_wait(self, client: int) -> None:
+        server = self._waits.pop(client, None)
+        if server is not None:
+            server.vacate(client)
 
 
 class _Call:

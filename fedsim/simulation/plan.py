@@ -51,6 +51,10 @@ class Dispatches(Protocol):
         under_way = (self._under_way[number].dispatch for number in sorted(self._under_way))
         return [dispatch for dispatch in under_way if dispatch.edge == edge]
 
+    def is_under_way(self, dispatch: Dispatch) -> bool:
+        """Whether a dispatch has not ended."""
+        return dispatch.dispatch_id in self._under_way
+
     def stop_all(self) -> Iterator[tuple[Dispatch, Plan]]:
         """Stop all dispatches under way, in order of dispatching."""
         for dispatch_id in sorted(self._under_way):

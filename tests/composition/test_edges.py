@@ -220,6 +220,52 @@ def test_an_edge_server_that_fails(
     assert versions[versions["edge"] == 1]["time_s"].tolist()[: len(made)] == made
 
 
+@pytest.mark.parametrize("network", ["static", "shared"])
+@pytest.mark.parametrize(
+    ("on_move", "made", "at_edge_1"),
+    [
+        # It works for edge server 0 until 13 s, so the round of edge server 1 from 11 to 16 s is without it.
+        ("finish", ([7, 13, 15, 20], [6, 11, 16, 24]), [18, 24]),
+        # Edge server 0 loses its update at 10 s, and edge server 1 gives it work at 11 s.
+        ("drop", ([7, 10, 12, 21], [6, 11, 17, 25]), [11, 19]),
+    ],
+)
+def test_a_client_that_moves(
+    on_move: str,
+    made: tuple[list[int], list[int]],
+    at_edge_1: list[int],
+    network: str,
+    tmp_path: Path,
+) -> None:
+    """Clients 0 and 1 take 2 and 6 s at edge server 0, client 2 takes 5 s at edge server 1; 1 s over the backhaul.
+
+    Client 1 moves at 10 s. The edge servers do three rounds from 1 s on; client 0 alone takes 2 s.
+    """
+    (tmp_path / "edges.csv").write_text("client,edge,time_s\n0,a,0\n1,a,0\n2,b,0\n1,b,10\n0,a,12\n")
+    scenario = hierarchy(
+        3,
+        members={"name": "file", "path": str(tmp_path / "edges.csv"), "on_move": on_move},
+        network={**FREE, "latency": "1s"},
+    )
+    del scenario["server"]["edges"]["count"]
+    scenario["devices"] = {
+        "compute": {"name": "values", "step": [1, 3, 2.5]},
+        "network": {**FREE, "name": network},
+    }
+    run = fedsim.run({**scenario, "stop": {"simulated_time": 30}}, tmp_path / "run")
+    of_edge = run.edge_aggregations.groupby("edge")["time_s"].apply(list)
+    assert (of_edge[0][:4], of_edge[1][:4]) == made
+    moved = run.dispatches[(run.dispatches["client_id"] == 1) & (run.dispatches["edge"] == 1)]
+    assert moved["dispatched_s"].tolist()[:2] == at_edge_1
+    assert run.clients["edge"].tolist() == [0, 0, 1]
+    assert run.edges is not None
+    assert run.edges["members"].tolist() == [2, 2]
+    # One sample each; client 1 is a third of the time at edge server 0. Weights are whole.
+    assert run.edges["samples"].tolist() == [1, 2]
+    dropped = run.dispatches[run.dispatches["outcome"] == "dropped"]
+    assert dropped["ended_s"].tolist() == ([10] if on_move == "drop" else [])
+
+
 @pytest.mark.parametrize(
     "server",
     [

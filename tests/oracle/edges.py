@@ -1,13 +1,14 @@
-"""A brute-force simulator of edge servers, for clients that are always online on links that are not shared.
+"""A brute-force simulator of edge servers, for clients that are always online, on links that are not shared.
 
-One list of events, sorted whenever one is added; nothing is shared with fedsim. Times are random whole microseconds, so
-that two events hardly ever coincide.
+Clients may move. One list of events, sorted whenever one is added; nothing is shared with fedsim. Times are random
+whole microseconds, so that two events hardly ever coincide.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 Case = dict[str, Any]
@@ -21,6 +22,13 @@ def random_case(seed: int) -> Case:
         return 1000 * draw.randrange(round(low_s * 1e6), round(high_s * 1e6))
 
     edges = [[ns(1, 9) for _ in range(draw.randint(1, 4))] for _ in range(draw.randint(1, 4))]
+    of_client = [edge for edge, clients in enumerate(edges) for _ in clients]
+    moves = []
+    for time in sorted(ns(1, 100) for _ in range(draw.choice([0, 0, 5, 40]))):
+        client, edge = draw.randrange(len(of_client)), draw.randrange(len(edges))
+        if of_client[client] != edge:
+            of_client[client] = edge
+            moves.append((time, client, edge))
     edge_deadline = draw.choice([None, None, ns(2, 9)])
     cloud_deadline = draw.choice([None, None, ns(8, 40)])
     return {
@@ -32,6 +40,8 @@ def random_case(seed: int) -> Case:
         "cloud": draw.choice([("sync", cloud_deadline, draw.choice(["run", "cut"])), ("async",)]),
         "partial": draw.random() < 0.5,
         "aggregation": draw.choice([0, ns(0.1, 1)]),
+        "moves": moves,
+        "drops": draw.random() < 0.5,
         "until": ns(60, 120),
     }
 
@@ -41,30 +51,34 @@ class Edge:
 
     def __init__(self, world: World, number: int) -> None:
         self.world, self.number = world, number
-        self.clients = world.case["edges"][number]
         self.kind = world.case["edge"]
         self.version = 0
         self.work: dict[str, Any] | None = None  # the dispatch of the cloud
         self.active = False
-        self.busy: set[int] = set()
         self.round: set[int] | None = None  # the clients of the open round
         self.arrived: list[int] = []
-        self.waiting: list[Callable[[], None]] = []
+        # Clients whose updates have come, or were lost, while it was not active.
+        self.waiting: list[tuple[int, bool]] = []
         self.life = self.opened = self.free = 0  # free: when the last aggregation ends
+
+    def idle(self) -> set[int]:
+        here = (client for client, edge in enumerate(self.world.where) if edge == self.number)
+        return {client for client in here if client not in self.world.busy}
 
     def begin(self, work: dict[str, Any]) -> None:
         self.work, self.active, self.done = work, True, 0
         self.began = self.world.now
         waiting, self.waiting = self.waiting, []
         if self.kind[0] == "async":
-            for client in range(len(self.clients)):
-                if client not in self.busy and not any(client == one[1] for one in waiting):
-                    self.dispatch(client)
-        for one in waiting:
-            if self.active:
-                self.receive(one[1])
+            for client in self.idle().difference(client for client, _ in waiting):
+                self.dispatch(client)
+        for client, has_arrived in waiting:
+            if not self.active:
+                self.waiting.append((client, has_arrived))
+            elif has_arrived:
+                self.receive(client)
             else:
-                self.waiting.append(one)
+                self.again(client)
         if self.kind[0] == "sync":
             self.open()
 
@@ -76,53 +90,71 @@ class Edge:
                 lambda: self.open() if life == self.life and self.active else None,
             )
             return
-        idle = set(range(len(self.clients))) - self.busy
+        idle = self.idle()
         if not idle:
-            self.round = None  # until a client is done
+            self.round = None  # until a client is there and done
             return
         self.round, self.arrived = idle, []
+        self.opened += 1
         for client in idle:
             self.dispatch(client)
-        self.opened += 1
         if self.kind[1] is not None:
             number, life = self.opened, self.life
             self.world.at(self.kind[1], lambda: self.deadline(number, life))
 
     def dispatch(self, client: int) -> None:
-        self.busy.add(client)
-        life, opened = self.life, self.opened + (self.kind[0] == "sync" and 1)
-        self.world.at(self.clients[client], lambda: self.end(client, life, opened))
+        world = self.world
+        world.count += 1
+        world.busy[client] = work = (self.number, self.opened, world.count)
+        world.at(world.durations[client], lambda: self.end(client, work))
 
-    def end(self, client: int, life: int, opened: int) -> None:
-        if life != self.life or (client, opened) in self.world.cut[self.number]:
-            return
-        self.busy.discard(client)
+    def end(self, client: int, work: tuple[int, int, int]) -> None:
+        if self.world.busy.get(client) != work:
+            return  # stopped
+        del self.world.busy[client]
         if self.kind[0] == "async":
             if self.active:
                 self.receive(client)
             else:
-                self.waiting.append(("arrival", client))
-        elif self.round is None:
-            if self.active and self.world.now >= self.free:
-                self.open()
-        elif opened == self.opened and client in self.round:
+                self.waiting.append((client, True))
+        elif self.round is not None and work[1] == self.opened:
             self.arrived.append(client)
-            if set(self.arrived) == self.round:
-                self.close()
+            self.close_if_complete()
+        self.world.free(client)
+
+    def available(self, client: int) -> None:
+        if self.kind[0] == "async":
+            if client not in dict(self.waiting):
+                self.again(client)
+        elif self.round is None and self.active and self.world.now >= self.free:
+            self.open()
+
+    def lost(self, client: int, opened: int) -> None:
+        if self.kind[0] == "async" and not self.active:
+            self.waiting.append((client, False))
+        elif self.kind[0] == "sync" and self.round is not None and opened == self.opened:
+            self.round.remove(client)
+            self.close_if_complete()
+
+    def close_if_complete(self) -> None:
+        if set(self.arrived) == self.round:
+            self.close()
 
     def receive(self, client: int) -> None:
         self.make([client])
         self.again(client)
 
     def again(self, client: int) -> None:
-        if self.active and client not in self.busy and self.world.now >= self.free:
+        if not self.active or client not in self.idle():
+            return
+        if self.world.now >= self.free:
             self.dispatch(client)
-        elif self.active:
-            life = self.life
-            self.world.at(
-                self.free - self.world.now,
-                lambda: self.again(client) if life == self.life and self.active else None,
-            )
+            return
+        life = self.life
+        self.world.at(
+            self.free - self.world.now,
+            lambda: self.again(client) if life == self.life else None,
+        )
 
     def deadline(self, number: int, life: int) -> None:
         if life == self.life and self.round is not None and number == self.opened:
@@ -133,11 +165,13 @@ class Edge:
         arrived, self.round = self.arrived, None
         if self.kind[2] == "cut":
             for client in late:
-                self.world.cut[self.number].add((client, self.opened))
-                self.busy.discard(client)
+                del self.world.busy[client]
         self.make(arrived)
         if self.active:
             self.open()
+        if self.kind[2] == "cut":
+            for client in late:
+                self.world.free(client)
 
     def make(self, clients: list[int]) -> None:
         world = self.world
@@ -164,7 +198,12 @@ class Edge:
 
     def abandon(self) -> None:
         self.life += 1
-        self.active, self.busy, self.round, self.waiting = False, set(), None, []
+        self.active, self.round, self.waiting = False, None, []
+        stopped = [client for client, work in self.world.busy.items() if work[0] == self.number]
+        for client in stopped:
+            del self.world.busy[client]
+        for client in stopped:
+            self.world.free(client)
 
 
 class World:
@@ -177,10 +216,28 @@ class World:
         self.made: list[tuple[int, int, int, tuple[int, ...]]] = []
         self.versions: list[tuple[int, tuple[int, ...]]] = []
         self.sent: list[dict[str, Any]] = []
-        self.cut: list[set[tuple[int, int]]] = [set() for _ in case["edges"]]
+        self.durations = [duration for clients in case["edges"] for duration in clients]
+        self.where = [edge for edge, clients in enumerate(case["edges"]) for _ in clients]
+        # By client: the edge server that it works for, its round, and the number of the work.
+        self.busy: dict[int, tuple[int, int, int]] = {}
         self.edges = [Edge(self, number) for number in range(len(case["edges"]))]
-        self.busy: set[int] = set()
+        self.engaged: set[int] = set()
         self.opened = 0
+        for time, client, edge in case["moves"]:
+            self.at(time, partial(self.move, client, edge))
+
+    def move(self, client: int, edge: int) -> None:
+        self.where[client] = edge
+        work = self.busy.get(client)
+        if work is not None and self.case["drops"]:
+            del self.busy[client]
+            self.edges[work[0]].lost(client, work[1])
+        self.free(client)
+
+    def free(self, client: int) -> None:
+        """Let the edge server at which a client is give it work, unless it has some."""
+        if client not in self.busy:
+            self.edges[self.where[client]].available(client)
 
     def at(self, delay: int, call: Callable[[], None]) -> None:
         self.count += 1
@@ -198,7 +255,7 @@ class World:
             call()
 
     def open(self) -> None:
-        idle = [edge for edge in range(len(self.edges)) if edge not in self.busy]
+        idle = [edge for edge in range(len(self.edges)) if edge not in self.engaged]
         self.round: list[dict[str, Any]] | None = None
         if not idle:
             return
@@ -214,7 +271,7 @@ class World:
     def dispatch(self, edge: int, deadline: int | None) -> dict[str, Any]:
         work = {"edge": edge, "dispatched": self.now, "deadline": deadline, "open": True}
         self.sent.append(work)
-        self.busy.add(edge)
+        self.engaged.add(edge)
 
         def begin() -> None:
             if work["open"]:
@@ -228,7 +285,7 @@ class World:
         if not work["open"]:
             return
         work["open"], work["arrived"] = False, self.now
-        self.busy.discard(edge)
+        self.engaged.discard(edge)
         if self.case["cloud"][0] == "async":
             self.versions.append((self.now, (edge,)))
             self.dispatch(edge, None)
@@ -246,7 +303,7 @@ class World:
         if self.case["cloud"][2] == "cut":
             for work in late:
                 work["open"] = False
-                self.busy.discard(work["edge"])
+                self.engaged.discard(work["edge"])
                 if "downloaded" in work and "computed" not in work:
                     self.edges[work["edge"]].abandon()
         self.open()

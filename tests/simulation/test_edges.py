@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fedsim.composition.edges import Stays
 from fedsim.devices.population import Population
 from fedsim.network.base import Direction, Network
 from fedsim.network.static import StaticNetwork
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.model import Failures
-from fedsim.simulation.edges import Hierarchy
+from fedsim.simulation.edges import Hierarchy, Mobility
 from fedsim.simulation.evaluations import EvaluationTimes
 from fedsim.simulation.facts import Clients, Rules, Work
 from fedsim.simulation.level import Limits
 from fedsim.simulation.simulation import Simulation
 from fedsim.simulation.workload import Workload, Workloads
+from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Outcome
 from tests.oracle.edges import Case, World, random_case
 from tests.simulation.harness import make_population
@@ -52,7 +53,7 @@ class Recorder:
         self.aggregates: list[Any] = []
 
     def append_dispatch(self, ended: Any) -> None:
-        self.client_of[ended.dispatch.dispatch_id] = ended.dispatch.client
+        self.client_of[ended.dispatch.dispatch_id] = ended.dispatch.client_id
 
     def append_edge_dispatch(self, ended: Any) -> None:
         self.edge_of[ended.dispatch.dispatch_id] = ended.dispatch.client
@@ -99,6 +100,17 @@ def workload(population: Population) -> Workload:
     return Workload(population, Failures(), 0.0, 0.0, send_partial_work=False, seed=0)
 
 
+def stays_of(case: Case) -> Stays:
+    """Where the clients of a case are."""
+    first = [edge for edge, clients in enumerate(case["edges"]) for _ in clients]
+    rows = [(client, 0, edge) for client, edge in enumerate(first)]
+    rows += [(client, time, edge) for time, client, edge in case["moves"]]
+    rows.sort()
+    client, since, edge = np.array(rows).T
+    until = np.append(np.where(np.diff(client) == 0, since[1:], NEVER), NEVER)
+    return Stays(client, edge, since, until, drops=case["drops"])
+
+
 def simulated(case: Case) -> Recorder:
     """The hierarchy of a case in fedsim."""
     durations_s = [value / 1e9 for edge in case["edges"] for value in edge]
@@ -106,7 +118,7 @@ def simulated(case: Case) -> Recorder:
     free = StaticNetwork(clients=len(durations_s), latency_s=0.0, down_bps=1e30, up_bps=1e30)
     devices = make_population(durations_s, free)
     edges = make_population([1.0] * count, Backhaul(case["down"], case["up"]))
-    ends = np.cumsum([0, *map(len, case["edges"])])
+    stays = stays_of(case)
 
     def clients(population: Population, steps: int) -> Clients:
         ones = np.ones(population.clients, dtype=np.int64)
@@ -116,7 +128,10 @@ def simulated(case: Case) -> Recorder:
         clients=clients(edges, rounds),
         rules=rules(case["cloud"]),
         workload=workload(edges),
-        members=[np.arange(*span) for span in pairwise(ends.tolist())],
+        members=stays.members,
+        mobility=Mobility(stays.moves, stays.availability(devices, case["until"]), stays.drops)
+        if stays.moves
+        else None,
         aggregation_ns=case["aggregation"],
         sends_partial_work=case["partial"],
     )
