@@ -21,9 +21,10 @@ from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError, raise_all
 from fedsim.methods.base import Method, MethodContext
 from fedsim.network.base import Direction, NetworkContext
+from fedsim.network.kinds.shared import Shared
 from fedsim.parts.component import Component
 from fedsim.randomness import Purpose, Stream
-from fedsim.scenario.model import EdgeColumn, EdgeFile, Edges, Failures, Scenario
+from fedsim.scenario.model import EdgeColumn, EdgeFile, EdgeNearest, Edges, Failures, Scenario
 from fedsim.simulation.edges import Hierarchy, Mobility
 from fedsim.simulation.facts import Clients, Rules, Work
 from fedsim.simulation.workload import Workload
@@ -122,6 +123,8 @@ def edge_stays(world: World, section: Edges) -> Stays:
     if isinstance(section.members, EdgeColumn):
         names = world.trace_column(section.members.column, f"{_WHERE}.members.column")
         edge = np.unique(names, return_inverse=True)[1]
+    elif isinstance(section.members, EdgeNearest):
+        edge = _nearest(world, section.members.nodes)
     else:
         assert section.count is not None
         if section.count > clients:
@@ -137,6 +140,22 @@ def edge_stays(world: World, section: Edges) -> Stays:
         for number, part in enumerate(np.array_split(order, section.count)):
             edge[part] = number
     return Stays.fixed(edge)
+
+
+def _nearest(world: World, nodes: list[str]) -> Int64Array:
+    """The nearest edge server of each client in the graph of their network, (N,)."""
+    where, network = f"{_WHERE}.members.nodes", world.scenario.devices.network.create()
+    if not isinstance(network, Shared):
+        raise UserError(
+            "edge servers at nodes need a graph",
+            where=where,
+            hint="set devices.network to {name: shared, topology: ...}",
+        )
+    edge = network.nearest(world.network_context())
+    if idle := set(range(len(nodes))).difference(edge.tolist()):
+        name = nodes[min(idle)]
+        raise UserError(f"no client is nearest to '{name}'", where=where, hint="leave it out")
+    return edge
 
 
 def _of_file(world: World, source: EdgeFile) -> Stays:
@@ -226,6 +245,13 @@ def unmet(
     assert server.edges is not None
     if has_timeline:
         yield UserError("the timeline of a run with edge servers cannot be replayed", where=_WHERE)
+    network = scenario.devices.network.params
+    if any(getattr(network, name, None) for name in ("server_down", "server_up")):
+        yield UserError(
+            "the link of the server would be one link of all edge servers",
+            where="devices.network",
+            hint="leave out server_down and server_up, and give each edge server a link in the topology",
+        )
     if server.submodels.name != "whole":
         yield UserError(
             "clients of edge servers train the whole model",

@@ -32,7 +32,7 @@ from fedsim.parts.component import Component, is_bundled
 from fedsim.parts.functions import returned, returned_number, shown, wrong_return
 from fedsim.randomness import Purpose, Stream, isolated
 from fedsim.scenario.loading import LoadedScenario
-from fedsim.scenario.model import Energy, EnergyClass, Scenario
+from fedsim.scenario.model import EdgeNearest, Energy, EnergyClass, Scenario
 from fedsim.scenario.training import Training
 from fedsim.simulation.facts import Work
 from fedsim.tasks.base import Task, TaskContext
@@ -201,18 +201,8 @@ class World:
         compute = devices.compute.create(
             self._device_context("compute", everybody, method, offset_ns)
         )
-        bundle = self._bundle("network")
         network_kind = devices.network.create()
-        network = network_kind.build(
-            NetworkContext(
-                clients,
-                bundle,
-                self.device_rows("network"),
-                self.scenario.seed,
-                self.folder,
-                offset_ns=self._offset_ns(bundle, offset_ns),
-            )
-        )
+        network = network_kind.build(self.network_context(offset_ns))
         returned(type(network_kind), "build", network, Network)
         index = returned(type(availability), "index", availability.index(), AvailabilityIndex)
         _check_clients(availability, "index", index.clients, clients)
@@ -234,6 +224,20 @@ class World:
             grid=None
             if devices.carbon is None
             else Grid.read(devices.carbon, self.regions, clients),
+        )
+
+    def network_context(self, offset_ns: Int64Array | int = 0) -> NetworkContext:
+        """What the network of the clients is built from."""
+        bundle, edges = self._bundle("network"), self.scenario.server.edges
+        members = None if edges is None else edges.members
+        return NetworkContext(
+            self.task.clients,
+            bundle,
+            self.device_rows("network"),
+            self.scenario.seed,
+            self.folder,
+            offset_ns=self._offset_ns(bundle, offset_ns),
+            servers=members.nodes if isinstance(members, EdgeNearest) else (),
         )
 
     def _offset_ns(

@@ -136,6 +136,7 @@ class NetworkContext:
         seed: the scenario's seed.
         folder: folder of the scenario.
         offset_ns: instant of the traces at simulated time 0, a number or one per client.
+        servers: nodes of the topology at which there are edge servers; a client exchanges models with the nearest.
     """
 
     clients: int
@@ -144,6 +145,7 @@ class NetworkContext:
     seed: int
     folder: Path
     offset_ns: IntArray | int = field(default=0, kw_only=True)
+    servers: Sequence[str] = field(default=(), kw_only=True)
 
     @property
     def traces(self) -> TraceBundle:

@@ -8,7 +8,7 @@ of capacity 0 are down, and routes avoid them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -116,6 +116,20 @@ class Topology:
                 _routes([back[name][::-1] for name in access], number, latency_ns, loss),
             ),
         )
+
+    def served_by(self, servers: Sequence[str]) -> tuple[Topology, IntArray]:
+        """The topology with routes to the nearest of some servers, and which one it is of each access node."""
+        import networkx as nx
+
+        raise_all(_unknown_nodes(self.graph, servers, "server.edges.members.nodes"))
+        down = nx.multi_source_dijkstra_path(self.graph, list(servers), weight=_cost)
+        paths = [down[name] for name in self.access]
+        back = [nx.dijkstra_path(self.graph, path[-1], path[0], weight=_cost) for path in paths]
+        number = {arc: index for index, arc in enumerate(self.links)}
+        loss = np.array([self.graph.edges[arc][LOSS] for arc in self.links], dtype=np.float64)
+        to, fro = (_routes(one, number, self.latency_ns, loss) for one in (paths, back))
+        nearest = np.array([servers.index(path[0]) for path in paths], dtype=np.int64)
+        return replace(self, routes=(to, fro)), nearest
 
     def route(self, access: int, direction: Direction) -> list[int]:
         """Numbers of the links on an access node's route, in the order of travel."""

@@ -246,6 +246,16 @@ class EdgeFile(Parameters):
     """A client that moves finishes its work for the edge server that it leaves (``finish``), or loses it (``drop``)."""
 
 
+class EdgeNearest(Parameters):
+    """Edge servers in the graph of a shared network."""
+
+    name: Literal["nearest"]
+    """nearest"""
+    nodes: list[str] = Field(min_length=1)
+    """Nodes of the topology of ``devices.network`` at which there is an edge server. A client belongs to the one with
+    the lowest latency from its access node, and its transfers take that route."""
+
+
 class EdgePower(Parameters):
     """Power of an edge server while it works for the cloud, above idle."""
 
@@ -265,11 +275,12 @@ class Edges(Parameters):
 
     count: int | None = Field(default=None, ge=1)
     """Number of edge servers, for members ``in_order`` and ``random``."""
-    members: Literal["in_order", "random"] | EdgeColumn | EdgeFile = "in_order"
+    members: Literal["in_order", "random"] | EdgeColumn | EdgeFile | EdgeNearest = "in_order"
     """The clients of each edge server: equal numbers of consecutive clients (``in_order``), or of clients drawn at
     random (``random``); by a column of the ``devices`` table of the trace, such as ``{name: column, column: group}``;
     or by a CSV file with the columns client and edge, such as ``{name: file, path: edges.csv}``; with a column time_s
-    they move."""
+    they move; or by the nearest of some nodes of the graph of ``devices.network``, such as
+    ``{name: nearest, nodes: [n0, n4]}``."""
     rounds: int = Field(default=1, ge=1)
     """Rounds of an edge server per dispatch of the cloud; its versions if its schedule has no rounds."""
     method: Annotated[Part[Any], OfKind("method", "fedavg")] = BY_DEFAULT
@@ -300,7 +311,7 @@ class Edges(Parameters):
             raise ValueError(
                 "give count, the number of edge servers"
                 if self.count is None
-                else "leave out count: the column or the file says how many edge servers there are"
+                else "leave out count: members says how many edge servers there are"
             )
         return self
 

@@ -220,6 +220,28 @@ def test_an_edge_server_that_fails(
     assert versions[versions["edge"] == 1]["time_s"].tolist()[: len(made)] == made
 
 
+def test_the_nearest_edge_servers_of_a_graph(tmp_path: Path) -> None:
+    """Client 0 is at x, 1 at y, 2 at z: x is 1 s from a; y is 3 s from a, 2 s from b; z is 4 s from b by way of y.
+
+    Transfers take these routes: a dispatch has latency twice, and 1, 2 and 4 s of work.
+    """
+    links = ["server a 1 9s", "server b 1 9s", "a x 1 1s", "a y 1 3s", "b y 1 2s", "y z 1 2s"]
+    links = [line.replace(" 1 ", " 1000Gbps ") for line in links]
+    (tmp_path / "net.edges").write_text("\n".join(links))
+    topology = {"name": "file", "path": str(tmp_path / "net.edges"), "access": ["x", "y", "z"]}
+    scenario = hierarchy(1, members={"name": "nearest", "nodes": ["a", "b"]}, network=FREE)
+    del scenario["server"]["edges"]["count"]
+    scenario["devices"] = {
+        "compute": {"name": "values", "step": [0.5, 1, 2]},
+        "network": {**FREE, "name": "shared", "topology": topology},
+    }
+    run = fedsim.run({**scenario, "stop": {"rounds": 1}}, tmp_path / "run")
+    assert run.clients["edge"].tolist() == [0, 1, 1]
+    times = run.dispatches.sort_values("client_id")
+    assert times["downloaded_s"].tolist() == [1, 2, 4]
+    assert times["arrived_s"].tolist() == [3, 6, 12]
+
+
 @pytest.mark.parametrize("network", ["static", "shared"])
 @pytest.mark.parametrize(
     ("on_move", "made", "at_edge_1"),
@@ -314,6 +336,7 @@ def test_an_interrupted_run_is_resumed_to_the_same_bits(
             "server.edges.members.column",
         ),
         ({"edges": {"members": {"name": "file", "path": "none.csv"}}}, "server.edges.members.path"),
+        ({"edges": {"members": {"name": "nearest", "nodes": ["a"]}}}, "server.edges.members.nodes"),
         ({"edges": {"count": 2, "schedule": {"min_updates": 0}}}, "server.edges.schedule"),
         ({"selection": "tifl_adaptive", "edges": {"count": 2}}, "server.selection"),
         (

@@ -72,6 +72,8 @@ class Shared(NetworkKind):
         """The links of the topology and of all clients."""
         params = self.params
         topology = params.topology.topology(context)
+        if context.servers:
+            topology, _ = topology.served_by(context.servers)
         down_bps, up_bps = rate_columns(params, context)
         flows = [Flow(flow.source, flow.target, flow.size, to_ns(flow.at)) for flow in params.flows]
         return SharedNetwork(
@@ -86,6 +88,12 @@ class Shared(NetworkKind):
             transport=transport_of(params, context),
             loss=params.loss,
         )
+
+    def nearest(self, context: NetworkContext) -> npt.NDArray[np.int64]:
+        """Index of the nearest of the context's servers for each client, (N,)."""
+        topology = self.params.topology.topology(context)
+        _, nearest = topology.served_by(context.servers)
+        return nearest[self._attachment(topology.access, context)]
 
     def _attachment(
         self, access: tuple[str, ...], context: NetworkContext
