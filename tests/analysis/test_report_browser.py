@@ -124,6 +124,9 @@ def test_x_axis_can_be_zoomed_and_reset(unchanged: Page, run: Run) -> None:
     for other in ("outcomes", "online"):
         state = f"fedsim.charts.get(document.getElementById('chart-{other}')).state"
         assert unchanged.run(f"{state}.zoom") == zoomed
+    # So does the life of clients.
+    view = unchanged.run("document.getElementById('chart-timeline').dataset.view")
+    assert [float(end) for end in view.split()] == pytest.approx(zoomed, abs=1)
     inside = run.metrics["time_s"].between(*zoomed)
     lowest = run.metrics["accuracy"][inside].min()
     axis = unchanged.run(

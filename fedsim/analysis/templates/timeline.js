@@ -211,6 +211,8 @@
     const shown = rows.map((_, place) => place).slice(top, top + fits());
     const lengths = shown.flatMap((place) => own[rows[place]].filter(inView).map((index) => (time.ended_s[index] - begin[index]) * scale())).sort((a, b) => a - b);
     detailed = (lengths[lengths.length >> 1] ?? 0) >= DETAIL;
+    host.dataset.view = view.map((t) => Math.round(t)).join(" ");
+    host.dataset.mode = detailed ? "phases" : "sums";
     const xa = fedsim.axis({ kind: "time", low: view[0], high: view[1], pixels: width - left - RIGHT, horizontal: true }).option;
     const ya = fedsim.axis({
       low: top, high: top + fits(), pixels: fits() * ROW, horizontal: false,
@@ -249,10 +251,20 @@
     else {
       chart = fedsim.mount(host, label, option, "canvas");
       chart.instance?.on("datazoom", follow);
+      chart.cursor = fedsim.add(host, "div", { class: "cursor", hidden: "" });
+      chart.state = { drawn: { along: { name: "simulated time" } }, set zoom(range) { view = range ? [Math.max(range[0], 0), Math.min(range[1], whole[1])] : [...whole]; } };
+      chart.follow = (when) => {
+        chart.cursor.hidden = when === null || when < view[0] || when > view[1];
+        Object.assign(chart.cursor.style, { left: `${sx(when)}px`, top: `${TOP}px`, height: `${fits() * ROW}px` });
+      };
     }
     key();
-    host.dataset.view = view.map((t) => Math.round(t)).join(" ");
-    host.dataset.mode = detailed ? "phases" : "sums";
+  }
+  /* The charts along the same axis, which share the cursor and the zoom. */
+  const beside = () => [...fedsim.charts.values()].filter((other) => other !== chart && other.state?.drawn?.along?.name === chart.state.drawn.along.name);
+  function redrawAll() {
+    redraw();
+    beside().forEach((other) => { other.state.zoom = [...view]; other.redraw(); });
   }
   /* ECharts has moved a brush: the axes, the rows and the kind of drawing follow. */
   let pending = 0;
@@ -262,7 +274,7 @@
     view = [zooms[0].startValue, zooms[0].endValue];
     if (zooms[2]) top = Math.max(0, Math.min(rows.length - fits(), Math.round(zooms[2].startValue)));
     cancelAnimationFrame(pending);
-    pending = requestAnimationFrame(redraw);
+    pending = requestAnimationFrame(redrawAll);
   }
 
   // -- moving and reading -----------------------------------------------------------------------------------------------------
@@ -270,7 +282,7 @@
     const span = Math.min(Math.max(length, 1e-3), whole[1]);
     const start = Math.min(Math.max(from, 0), whole[1] - span);
     view = [start, start + span];
-    redraw();
+    redrawAll();
   }
   const pan = (share) => look(view[0] + (view[1] - view[0]) * share, view[1] - view[0]);
   const zoomOut = () => look(view[0] - (view[1] - view[0]) / 2, (view[1] - view[0]) * 2);
@@ -323,10 +335,11 @@
     return [rows[place], own[rows[place]].find((index) => begin[index] - slack <= when && when <= end[index] + slack)];
   }
   host.addEventListener("pointermove", (event) => {
-    const [number, index] = at(event);
+    const [number, index] = at(event), when = view[0] + (event.clientX - host.getBoundingClientRect().left - left) / scale();
+    beside().forEach((other) => other.follow(when));
     if (number === undefined) say(""); else if (index === undefined) say(client(number)); else describe(index, false);
   });
-  host.addEventListener("pointerleave", () => say(""));
+  host.addEventListener("pointerleave", () => { say(""); beside().forEach((other) => other.follow(null)); });
   host.addEventListener("dblclick", (event) => {
     const index = at(event)[1];
     if (index === undefined) return;
