@@ -17,6 +17,7 @@ def figures(run: Run) -> dict[str, Figure]:
     every = (
         learning.learning(run),
         learning.time_to_targets(run),
+        learning.by_class(run),
         learning.drop(run),
         time.waiting(run),
         time.time_spent(run),

@@ -22,7 +22,7 @@ from fedsim.composition.submodels import divided
 from fedsim.composition.world import World, build_world
 from fedsim.devices.population import Population
 from fedsim.errors import UserError, combined, further_checks, raise_all
-from fedsim.learning.metrics import Metric, definitions, ways_to_measure
+from fedsim.learning.metrics import Metric, chosen_metrics, definitions, ways_to_measure
 from fedsim.learning.rates import learning_rate
 from fedsim.learning.submodels import Parts
 from fedsim.methods.base import Method, MethodContext, Prologue, Vector
@@ -389,7 +389,7 @@ def assemble(
         samples = stays.samples(task.samples, None if length_s is None else to_ns(length_s))
         cloud = edges.cloud_method(world, method.context, samples)
         broken = list(edges.unmet(scenario, stays, method, cloud, timeline is not None))
-    metrics = tuple(part.create() for part in scenario.evaluation.metrics)
+    metrics = chosen_metrics(scenario.evaluation, task)
     measured = definitions(task, scenario.evaluation, metrics, method.personal) if learns else {}
     target = scenario.stop.target if learns else {}
     accuracies = task.has_client_accuracies

@@ -418,6 +418,8 @@ class Evaluation(Parameters):
     """Also evaluate the objective and its gradient over the training samples of all clients: objective_loss,
     gradient_norm_squared and, if parts of the model are personal, personal_gradient_norm_squared. The quadratic task
     always does. In supervised tasks each evaluation costs about an epoch of training."""
+    by_class: bool = False
+    """Also measure the accuracy of each class: class_accuracy_0 and so on, in a chart of the report."""
     metrics: list[Annotated[Part[Any], OfKind("metric")]] = []
     """Metrics on the test samples besides accuracy, loss, macro_f1, balanced_accuracy and, for next-character tasks,
     perplexity (in a regression: loss, which is the mean squared error, mae and r2): a list of names, or of parts with

@@ -22,6 +22,8 @@ import numpy.typing as npt
 from fedsim.errors import UserError
 from fedsim.vocabulary.formatting import Kind, format_level, format_value
 
+OF_CLASS = "class_accuracy_"
+"""Begins the names of the accuracies of single classes, which have a chart of their own."""
 DEFINITIONS_KEY = "metric_definitions"
 """Entry of ``run.json`` with the definitions of the user's metrics."""
 

@@ -24,7 +24,7 @@ from fedsim.runs.divergence import has_diverged, lost_metrics, lost_since
 from fedsim.runs.phases import aggregated_versions, aggregation_times
 from fedsim.runs.tables import read_parquet
 from fedsim.vocabulary.formatting import Kind
-from fedsim.vocabulary.metrics import MetricDefinition, definition, meets
+from fedsim.vocabulary.metrics import OF_CLASS, MetricDefinition, definition, meets
 from fedsim.vocabulary.outcomes import LOST_LABELS
 
 Floats = npt.NDArray[np.float64]
@@ -232,7 +232,8 @@ def _with_digests(value: Any, code: Mapping[str, str | None], files: Mapping[str
 
 
 def _metric_names(metrics: pd.DataFrame) -> tuple[str, ...]:
-    names = [name for name in metrics.columns[3:] if metrics[name].notna().any()]
+    measured = [name for name in metrics.columns[3:] if not name.startswith(OF_CLASS)]
+    names = [name for name in measured if metrics[name].notna().any()]
     return tuple(sorted(names, key=lambda name: name != "accuracy"))
 
 

@@ -27,7 +27,10 @@ from fedsim.vocabulary.formatting import (
     format_number,
     format_share,
 )
-from fedsim.vocabulary.metrics import MetricDefinition
+from fedsim.vocabulary.metrics import OF_CLASS, MetricDefinition
+
+_MOST_CLASSES = 8
+"""Classes whose accuracies are drawn."""
 
 
 def metric_names(run: Run) -> list[str]:
@@ -35,7 +38,8 @@ def metric_names(run: Run) -> list[str]:
 
     If the clients have personal models, theirs are measured without a request, and come before the shared one.
     """
-    names = [name for name in run.metrics.columns[3:] if run.metrics[name].notna().any()]
+    measured = [name for name in run.metrics.columns[3:] if not name.startswith(OF_CLASS)]
+    names = [name for name in measured if run.metrics[name].notna().any()]
     goals = list(targets(run))
     is_requested = section(run, "evaluation").get("per_client")
     mains = ["accuracy"] if is_requested else ["client_accuracy", "client_mae", "accuracy"]
@@ -99,6 +103,33 @@ def learning(run: Run) -> Figure | None:
             "higher": {name: run.metric_definition(name).higher_is_better for name in names},
             "targets": reached,
         },
+    )
+
+
+def by_class(run: Run) -> Figure | None:
+    """Accuracy of the classes over time, the worst at the end first; None if it was not measured."""
+    table = run.metrics
+    names = [name for name in table.columns[3:] if name.startswith(OF_CLASS)]
+    if not names:
+        return None
+    rows = thin(len(table))
+    order = table[names].iloc[-1].sort_values(kind="stable")
+    words = run.info.get("label_names") or []
+    numbers = {name: int(name.removeprefix(OF_CLASS)) for name in order.index}
+    labels = {n: words[k] if k < len(words) else f"class {k}" for n, k in numbers.items()}
+    ends = [f"{labels[name]} at {format_share(float(order[name]))}" for name in order.index]
+    more = f" The {_MOST_CLASSES} worst are drawn." if len(names) > _MOST_CLASSES else ""
+    return Figure(
+        "by_class",
+        f"The worst class ended with {ends[0]}, the best with {ends[-1]}.{more}",
+        (
+            Column("time_s", "simulated time", "time", table["time_s"].to_numpy()[rows]),
+            *(
+                Column(name, label, "share", table[name].to_numpy()[rows])
+                for name, label in labels.items()
+            ),
+        ),
+        {"drawn": _MOST_CLASSES},
     )
 
 

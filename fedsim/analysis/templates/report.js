@@ -80,6 +80,10 @@
       { label: seen ? "clients that participated" : "all clients", color: "series", values: (seen || column("delay", "tau")).values },
     ]);
   }
+  if (host("by_class")) {
+    lines("by_class", column("by_class", "time_s"), { kind: "share", label: "accuracy" }, data.by_class.columns.slice(1, 1 + data.by_class.drawn).map((each, place) => (
+      { label: each.label, color: `g${place}`, values: each.values, step: true })));
+  }
   if (data.partition) {
     fedsim.heat(host("partition"), finding("partition"), {
       columns: { label: "client", names: column("partition", "client_id").values },

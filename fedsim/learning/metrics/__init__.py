@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
 from fedsim.errors import UserError
 from fedsim.learning.metrics.base import Metric as Metric
 from fedsim.learning.metrics.base import Predictions as Predictions
 from fedsim.learning.metrics.base import check_declared
+from fedsim.learning.metrics.class_accuracy import ClassAccuracy, ClassAccuracyParams
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.model import Evaluation
 from fedsim.tasks.base import Task
@@ -78,6 +81,15 @@ def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
     for metric in (*defaults, *others):
         by_column.setdefault(metric.column, metric)
     return list(by_column.values())
+
+
+def chosen_metrics(evaluation: Evaluation, task: Task) -> tuple[Metric, ...]:
+    """The metrics that the section adds, ``by_class`` with the classes that occur among the test samples."""
+    chosen = [part.create() for part in evaluation.metrics]
+    if evaluation.by_class and task.dataset is not None:
+        labels = np.unique(np.asarray(task.dataset.test_y)).astype(int).tolist()
+        chosen += [ClassAccuracy(ClassAccuracyParams(label=label)) for label in labels]
+    return tuple(chosen)
 
 
 def ways_to_measure(task: Task) -> dict[str, str]:

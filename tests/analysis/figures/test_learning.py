@@ -7,10 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fedsim
-from fedsim.analysis.figures.learning import drop, target_levels
+from fedsim.analysis.figures.learning import by_class, drop, metric_names, target_levels
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run
 from fedsim.vocabulary.formatting import format_share
@@ -91,11 +92,18 @@ def test_a_drop_names_those_whose_updates_entered(tmp_path: Path) -> None:
                 "network": {"name": "static", "down": "1Mbps", "up": "1Mbps"},
             },
             "server": {"selection": {"name": "scripted", "rounds": rounds}},
-            "evaluation": {"every_rounds": 1},
+            "evaluation": {"every_rounds": 1, "by_class": True},
             "stop": {"rounds": len(rounds)},
         },
         tmp_path / "run",
     )
+    classes = by_class(run)
+    assert classes is not None
+    last = [column.values[-1] for column in classes.columns[1:]]
+    assert last == sorted(last)
+    means = np.mean([column.values for column in classes.columns[1:]], axis=0)
+    assert means == pytest.approx(run.metrics["balanced_accuracy"])
+    assert "class_accuracy_0" not in metric_names(run)
     figure = drop(run)
     assert figure is not None
     before, after = run.metrics["accuracy"].tail(2)
