@@ -19,9 +19,7 @@ from fedsim.learning.device import Execution, reproducible
 from fedsim.learning.kernels.loop import BoundModules
 from fedsim.learning.memory import StateStore
 from fedsim.learning.metrics import Metric, Predictions, default_metrics, definitions
-from fedsim.learning.metrics.accuracy import Accuracy
 from fedsim.learning.metrics.base import measured
-from fedsim.learning.metrics.mae import MeanAbsoluteError
 from fedsim.learning.samples import Samples
 from fedsim.learning.workers import Station
 from fedsim.methods.base import ServerState
@@ -38,8 +36,6 @@ _OBJECTIVE_CPU_BATCH = 2048
 _CUDA_BATCH = 8192
 # Share of the clients, worst first, that the "worst" metrics average over.
 _WORST_SHARE = 0.1
-_ACCURACY = Accuracy(Accuracy.Params())
-_MAE = MeanAbsoluteError(MeanAbsoluteError.Params())
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,49 +107,69 @@ class SupervisedEvaluator:
         """All metrics of one model (P,) on the shared test samples; empty if there are none."""
         if not len(self._test):
             return {}
-        predictions = self._predictions(self._test, model, None, gathers=self._gathers)
+        predictions = self._predictions(model)
         return {metric.column: measured(metric, predictions) for metric in self._metrics}
 
     @torch.no_grad()
-    def measure_clients(self, model_of: Callable[[int], Tensor]) -> ClientMetrics | None:
-        """Metrics of the model (P,) of each client on its own test samples; None if clients have none."""
+    def measure_clients(self, models: Tensor | Callable[[int], Tensor]) -> ClientMetrics | None:
+        """Metrics of clients on their own test samples; None if clients have none.
+
+        Args:
+            models: one model (P,) for all clients, whose samples then share batches; or the model of each client.
+        """
         offsets, rows = self._task.client_test_offsets, self._task.client_test_rows
         if offsets is None or rows is None:
             return None
-        samples = np.diff(offsets)
-        accuracy = np.full(len(samples), np.nan)
-        losses, errors = accuracy.copy(), accuracy.copy()
-        quantity = self._task.loss.kind == "squared"
-        for client in np.flatnonzero(samples).tolist():
-            client_rows = torch.from_numpy(rows[offsets[client] : offsets[client + 1]])
-            client_rows = client_rows.to(self._execution.device)
-            predictions = self._predictions(
-                self._client_test, model_of(client), client_rows, gathers=quantity
-            )
-            if quantity:
-                errors[client] = _MAE.compute(predictions)
-            else:
-                accuracy[client] = _ACCURACY.compute(predictions)
-            losses[client] = predictions.loss
-        return ClientMetrics(accuracy, losses, samples, errors if quantity else None)
+        counts = np.diff(offsets)
+        clients = np.flatnonzero(counts)
+        device = self._execution.device
+        test_rows = torch.from_numpy(rows[offsets[0] : offsets[-1]]).to(device)
+        if isinstance(models, Tensor):
+            per_sample = self._per_sample(models, test_rows)
+        else:
+            split = torch.split(test_rows, counts[clients].tolist())
+            parts = [
+                self._per_sample(models(client), own_rows)
+                for client, own_rows in zip(clients.tolist(), split, strict=True)
+            ]
+            per_sample = np.concatenate(parts, axis=1) if parts else np.empty((2, 0))
+        means = np.full((2, len(counts)), np.nan)
+        if len(clients):
+            sums = np.add.reduceat(per_sample, offsets[clients] - offsets[0], axis=1)
+            means[:, clients] = sums / counts[clients]
+        losses, scores = means
+        if self._task.loss.kind == "squared":
+            return ClientMetrics(np.full(len(counts), np.nan), losses, counts, scores)
+        return ClientMetrics(scores, losses, counts)
 
-    def _predictions(
-        self, samples: Samples, model: Tensor, rows: Tensor | None, *, gathers: bool = False
-    ) -> Predictions:
-        """Predictions for the samples ``rows``, or for all; with the outputs if ``gathers``."""
-        task, loss = self._task, self._task.loss
+    def _per_sample(self, model: Tensor, rows: Tensor) -> FloatArray:
+        """Loss, and correctness (0 or 1) or absolute error, of the clients' samples ``rows`` (m,): (2, m)."""
+        loss, samples = self._task.loss, self._client_test
+        results = []
+        with self._modules.at(model) as bound:
+            for batch in torch.split(rows, self._batch):
+                labels = samples.y[batch]
+                outputs = bound.forward(samples.gather(batch))
+                if loss.kind == "squared":
+                    score = (outputs.reshape(labels.shape).double() - labels.double()).abs()
+                else:
+                    score = loss.predictions(outputs) == loss.targets(labels)
+                result = torch.stack([loss.per_sample(outputs, labels).double(), score.double()])
+                results.append(result.cpu().numpy())
+        return np.concatenate(results, axis=1)
+
+    def _predictions(self, model: Tensor) -> Predictions:
+        """Predictions for the shared test samples."""
+        task, loss, samples, gathers = self._task, self._task.loss, self._test, self._gathers
         classes = {"cross_entropy": task.dataset.classes, "logistic": 2, "squared": 0}[loss.kind]
-        count = len(samples) if rows is None else len(rows)
+        count = len(samples)
         total = torch.zeros((), dtype=torch.float64, device=self._execution.device)
         pairs = torch.zeros(classes * classes, dtype=torch.int64, device=self._execution.device)
         gathered: list[tuple[Tensor, Tensor]] = []
         with self._modules.at(model) as bound:
             for start in range(0, count, self._batch):
                 end = min(count, start + self._batch)
-                if rows is None:
-                    inputs, labels = samples.slice(start, end), samples.y[start:end]
-                else:
-                    inputs, labels = samples.gather(rows[start:end]), samples.y[rows[start:end]]
+                inputs, labels = samples.slice(start, end), samples.y[start:end]
                 outputs = bound.forward(inputs)
                 total += loss.per_sample(outputs, labels).sum(dtype=torch.float64)
                 if classes:
@@ -330,12 +346,13 @@ class Measurement:
     def _of_clients(self, server: ServerState) -> ClientMetrics | None:
         if self._on_samples is None:
             return None
-        return self._on_samples.measure_clients(self._model_of(server))
+        shared = not self._method.personal
+        return self._on_samples.measure_clients(
+            server["model"] if shared else self._model_of(server)
+        )
 
     def _model_of(self, server: ServerState) -> Callable[[int], Tensor]:
-        """A function that returns the model a client would use, (P,); the global one if the method is not personal."""
-        if not self._method.personal:
-            return lambda client: server["model"]
+        """A function that returns the model a client of a personal method would use, (P,)."""
 
         def model_of(client: int) -> Tensor:
             clients = np.array([client])

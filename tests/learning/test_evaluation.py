@@ -72,21 +72,23 @@ def test_perplexity_of_next_characters() -> None:
     assert metrics["perplexity"] == pytest.approx(np.exp(metrics["loss"]), rel=1e-12)
 
 
-def test_clients_are_measured_on_their_own_samples() -> None:
+@pytest.mark.parametrize("shared", [False, True])
+def test_clients_are_measured_on_their_own_samples(shared: bool) -> None:
     task = supervised_task("mlp", own_test=True)
-    models = {client: a_model(task, client) for client in range(task.clients)}
-    measured = SupervisedEvaluator(task, EXECUTION).measure_clients(models.__getitem__)
+    models = {client: a_model(task, 0 if shared else client) for client in range(task.clients)}
+    evaluator = SupervisedEvaluator(task, EXECUTION, 7)  # batches across clients
+    measured = evaluator.measure_clients(models[0] if shared else models.__getitem__)
     assert measured is not None
-    assert task.client_test_rows is not None
-    assert task.client_test_offsets is not None
-    for client in range(task.clients):
-        rows = task.client_test_rows[
-            task.client_test_offsets[client] : task.client_test_offsets[client + 1]
-        ]
-        outputs = outputs_of(task, models[client], task.test_x[rows])
-        right = (outputs.argmax(1) == task.test_y[rows]).double().mean().item()
+    rows, offsets = task.client_test_rows, task.client_test_offsets
+    assert rows is not None
+    assert offsets is not None
+    for client, own in enumerate(np.split(rows, offsets[1:-1])):
+        outputs = outputs_of(task, models[client], task.test_x[own])
+        right = (outputs.argmax(1) == task.test_y[own]).double().mean().item()
+        loss = torch.nn.functional.cross_entropy(outputs, task.test_y[own]).item()
         assert measured.accuracy[client] == pytest.approx(right)
-        assert measured.samples[client] == len(rows)
+        assert measured.loss[client] == pytest.approx(loss)
+        assert measured.samples[client] == len(own)
 
 
 def test_summary_of_clients() -> None:
