@@ -13,7 +13,7 @@ def test_the_settings_are_a_cross_through_the_usual_one():
     whole = suite()
     tried = [whole.values(Cell("silos", "FedProx", "tuning", n, 100)) for n in range(SETTINGS)]
     pairs = [(v["training.optimizer.lr"], v["server.method.mu"]) for v in tried]
-    lr = 0.05
+    lr = 0.1
     assert pairs == [(0.3 * lr, 0.01), (lr, 0.01), (3 * lr, 0.01), (lr, 0.001), (lr, 0.1)]
 
 
