@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
@@ -69,6 +68,8 @@ class Intensity:
         Raises:
             UserError: the file has no such columns or region, or its times do not ascend.
         """
+        import pandas as pd
+
         try:
             table = pd.read_csv(path)
         except (OSError, ValueError) as error:
@@ -141,8 +142,8 @@ class Grid:
             assert carbon.region is None or isinstance(carbon.region, str)
             distinct, of_client = [carbon.region], np.zeros(clients, dtype=np.int64)
         else:
-            of_client, unique = pd.factorize(np.asarray(names, dtype=object), sort=True)
-            distinct = list(unique)
+            unique, of_client = np.unique(np.asarray(names, dtype=str), return_inverse=True)
+            distinct = unique.tolist()
         is_pattern = _REGION in str(carbon.file)
         series = [
             Intensity.read(
