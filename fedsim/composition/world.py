@@ -477,16 +477,23 @@ def build_task(scenario: Scenario, folder: Path, datasets: Datasets) -> Task:
     Raises:
         UserError: its parts are not compatible, or data is missing.
     """
-    merges = scenario.server.method.type.merges
-    context = TaskContext(scenario.training, scenario.seed, folder, datasets.load, merges)
+    submodels: Submodels = scenario.server.submodels.create()
+    context = TaskContext(
+        scenario.training,
+        scenario.seed,
+        folder,
+        datasets.load,
+        merges=scenario.server.method.type.merges,
+        adapted=submodels.adapted,
+    )
     kind = scenario.task.type
     if is_bundled(kind):
         task: Task = kind.build(scenario.task.params, context)
     else:
         with isolated(scenario.seed):
             task = returned(kind, "build", kind.build(scenario.task.params, context), Task)
-    submodels: Submodels = scenario.server.submodels.create()
-    return submodels.whole(task)
+    submodels.check(task)
+    return task
 
 
 def _check_clients(part: Component, function: str, count: int, clients: int) -> None:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from fedsim.tasks.model import ModelComponent
+
 IntArray = npt.NDArray[np.int64]
 
 DEFAULT_LOCAL_STEPS = 10
@@ -50,6 +52,7 @@ class TaskContext:
         folder: folder that relative paths refer to.
         load: loads a data set, unless this process has already loaded it.
         merges: whether the method merges adapters into the matrices that they change.
+        adapted: the model that is trained instead of the scenario's, such as one with early exits.
     """
 
     training: Training
@@ -57,6 +60,7 @@ class TaskContext:
     folder: Path
     load: Callable[[DatasetComponent, Path], Dataset]
     merges: bool = False
+    adapted: Callable[[ModelComponent], ModelComponent] = lambda model: model
 
 
 class Task(Component, ABC):

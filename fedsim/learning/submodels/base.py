@@ -23,6 +23,7 @@ from fedsim.tasks.layout import Layout
 
 if TYPE_CHECKING:
     from fedsim.tasks.base import Task
+    from fedsim.tasks.model import ModelComponent
 
 IntArray = npt.NDArray[np.int64]
 Rate = Annotated[float, Field(gt=0, le=1)]
@@ -70,11 +71,15 @@ class Submodels(Component, ABC):
     nested: ClassVar[bool] = False
     params: Any
 
-    def whole(self, task: Task) -> Task:
-        """The task whose model is divided.
+    def adapted(self, model: ModelComponent) -> ModelComponent:
+        """The model that is divided: by default the scenario's."""
+        return model
+
+    def check(self, task: Task) -> None:
+        """Refuse a task whose model cannot be divided.
 
         Raises:
-            UserError: its model cannot be divided.
+            UserError: it cannot.
         """
         if not isinstance(task, SupervisedTask):
             raise _refusal(f"the task {task.name} has no layers")
@@ -84,7 +89,6 @@ class Submodels(Component, ABC):
             raise _refusal(
                 f"{task.model.name} has shortcuts between fixed channels, so its parts cannot move"
             )
-        return task
 
     def part(self, task: SupervisedTask, rate: float) -> SupervisedTask:
         """The task with the part of a ``rate`` as its model."""
@@ -141,6 +145,5 @@ class Whole(Submodels):
     name = "whole"
     Params = Parameters
 
-    def whole(self, task: Task) -> Task:
-        """The task."""
-        return task
+    def check(self, task: Task) -> None:
+        """Every task will do."""

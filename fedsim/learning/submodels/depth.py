@@ -8,10 +8,9 @@ from pydantic import Field
 
 from fedsim.learning.submodels.base import Rate, Submodels, SubmodelsParams
 from fedsim.tasks.exits import ExitsModel
-from fedsim.tasks.kinds.supervised import SupervisedTask
 
 if TYPE_CHECKING:
-    from fedsim.tasks.base import Task
+    from fedsim.tasks.model import ModelComponent
 
 
 class DepthParams(SubmodelsParams):
@@ -40,8 +39,6 @@ class Depth(Submodels):
     )
     Params = DepthParams
 
-    def whole(self, task: Task) -> Task:
-        """The task whose model has exits."""
-        task = super().whole(task)
-        assert isinstance(task, SupervisedTask)
-        return task.with_model(ExitsModel(task.model, self.params.distillation))
+    def adapted(self, model: ModelComponent) -> ModelComponent:
+        """The model with exits."""
+        return ExitsModel(model, self.params.distillation) if model.takes_rate else model

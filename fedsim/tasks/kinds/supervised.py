@@ -119,7 +119,7 @@ class SupervisedTask(Task):
         return cls(
             dataset,
             partition,
-            params.model.create(),
+            context.adapted(params.model.create()),
             context.seed,
             dtype=context.training.dtype,
             merges=context.merges,

@@ -423,6 +423,96 @@ def test_bytes_operations_and_memory_are_those_of_a_module_of_that_size(
     np.testing.assert_allclose(durations, 2 * step_s + uploads + uploads / 1e3)
 
 
+def test_a_compressed_part_is_that_of_its_own_entries(tmp_path: Path) -> None:
+    """The slowest client sends three entries of its quarter of the model, and the other entries stay."""
+    content = scenario("plain", stop={"rounds": 1})
+    content["server"]["selection"] = {"name": "scripted", "rounds": [[2]]}
+    content["server"]["compression"] = {"up": {"name": "topk", "share": 0.01}}
+    parts = assembled(content, tmp_path).world.parts
+    assert parts is not None
+    task = parts.whole
+    start = task.initial(Stream(SEED, Purpose.INITIAL_MODEL), torch.float64)
+    run = fedsim.run(content, tmp_path / "run")
+    from safetensors.torch import load_file
+
+    model = load_file(run.path / "model.safetensors")
+    moved = torch.cat([model[name].flatten() for name in task.layout.names]) != start
+    size = 65 * 1 + 2 * 2 + 3 * 10
+    assert parts.sent(2) == size
+    assert set(moved.nonzero().flatten().tolist()) <= set(
+        parts.submodels.positions(task.layout, parts.tasks[2].layout, 0).tolist()
+    )
+    # One of 99 entries of 64 bits, with a position of 7 bits.
+    assert (int(moved.sum()), size) == (1, 99)
+    assert run.dispatches["bytes_up"].tolist() == [round(71 / 8)]
+
+
+@pytest.mark.parametrize("deadline_s", [3.0, 7.0, 12.0, 40.0])
+def test_the_deadline_chooses_the_largest_part_that_ends_in_time(
+    tmp_path: Path, deadline_s: float
+) -> None:
+    content = scenario("plain")
+    content["server"]["submodels"]["by"] = "deadline"
+    content["server"]["schedule"] = {"name": "sync", "deadline": deadline_s}
+    parts = assembled(content, tmp_path).world.parts
+    assert parts is not None
+    costs = []
+    for rate in RATES:
+        widths = [64, *(int(np.ceil(n * rate)) for n in HIDDEN), 10]
+        products = [n * m for n, m in pairwise(widths)]
+        costs.append(
+            (3 * sum(products) - products[0], sum((n + 1) * m for n, m in pairwise(widths)))
+        )
+    expected = []
+    for step_s in (1, 2, 4):
+        seconds = [2 * step_s * a / costs[0][0] + 8 * n / 1e3 + 8 * n / 1e6 for a, n in costs]
+        in_time = [level for level, each in enumerate(seconds) if each <= deadline_s]
+        expected.append(min(in_time, default=len(RATES) - 1))
+    assert parts.level.tolist() == expected
+
+
+def test_exits_of_a_users_module(tmp_path: Path) -> None:
+    """``forward`` returns the outputs of exits in a list; the slow client has the first exit and trains it alone."""
+    (tmp_path / "net.py").write_text(EXITS, encoding="utf-8")
+    content = scenario("depth", stop={"rounds": 1})
+    content["server"]["submodels"]["rates"] = [1, 0.5]
+    content["server"]["selection"] = {"name": "scripted", "rounds": [[2]]}
+    content["task"]["model"] = {"name": f"{tmp_path / 'net.py'}:Net"}
+    parts = assembled(content, tmp_path).world.parts
+    assert parts is not None
+    assert [parts.sent(level) for level in range(2)] == [65 * 5 + 60 + 30 + 60, 65 * 5 + 60]
+    content["training"]["optimizer"]["lr"] = 1e-300
+    start = final_model(tmp_path / "still", content)
+    content["training"]["optimizer"]["lr"] = LR
+    model = final_model(tmp_path / "run", content)
+    assert {name for name in model if (model[name] != start[name]).any()} == {
+        f"{layer}.0.{kind}" for layer in ("blocks", "exits") for kind in ("weight", "bias")
+    }
+
+
+EXITS = """
+import math
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, input_shape, classes, model_rate=1.0):
+        super().__init__()
+        blocks = round(2 * model_rate)
+        sizes = [math.prod(input_shape), 5, 5]
+        self.blocks = nn.ModuleList(nn.Linear(sizes[i], sizes[i + 1]) for i in range(blocks))
+        self.exits = nn.ModuleList(nn.Linear(5, classes) for i in range(blocks))
+
+    def forward(self, x):
+        values, outputs = x.flatten(1), []
+        for block, leave in zip(self.blocks, self.exits):
+            values = torch.relu(block(values))
+            outputs.append(leave(values))
+        return outputs
+"""
+
+
 def test_memory_lets_clients_in_by_their_part(tmp_path: Path) -> None:
     """With the memory that the client with most samples needs for half of the model, everybody takes part."""
     content = scenario("plain")
@@ -447,10 +537,23 @@ def test_memory_lets_clients_in_by_their_part(tmp_path: Path) -> None:
     assert assembled(content, tmp_path).population.eligible.tolist() == fits[0].tolist()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_deferral_threads_and_interruptions_leave_the_bits(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "compression"),
+    [
+        *((kind, {}) for kind in KINDS),
+        (
+            "heterofl",
+            {"up": {"name": "topk", "share": 0.1}, "down": {"name": "qsgd", "levels": 15}},
+        ),
+        ("fedrolex", {"up": {"name": "eden", "bits": 2}}),
+    ],
+)
+def test_deferral_threads_and_interruptions_leave_the_bits(
+    tmp_path: Path, kind: str, compression: dict[str, Any]
+) -> None:
     submodels = {**KINDS[kind], "rates": RATES, "by": "speed"}
-    content = digits(server={**digits()["server"], "submodels": submodels}, stop={"rounds": 4})
+    server = {**digits()["server"], "submodels": submodels, "compression": compression}
+    content = digits(server=server, stop={"rounds": 4})
     content["task"]["model"]["hidden"] = [16, 16, 16]
     complete = digests(fedsim.run(content, tmp_path / "complete").path)
     for number, training in enumerate(({"verify": "eager"}, {"threads": 3})):
