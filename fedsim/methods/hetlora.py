@@ -15,8 +15,9 @@ class HetLora(AdapterMethod):
     """The server averages A and B of each adapter, with weights proportional to the Frobenius norm of B A.
 
     Clients whose training changed more count more. Clients may have unequal ranks (``server.submodels: ranks``): each
-    holds the first rows of A and columns of B, and what it sends is padded with zeros. The paper's self-pruning, by
-    which a client lowers its rank, is not included. The other parameters are averaged.
+    holds the first rows of A and columns of B, and what it sends is padded with zeros. The paper's self-pruning is not
+    included: a client's rank, and so the size of its upload, would follow from the values that it trains, but transfers
+    are timed before anything is trained. The other parameters are averaged.
     """
 
     name = "hetlora"

@@ -11,9 +11,10 @@ import numpy.typing as npt
 import pytest
 
 import fedsim
+from fedsim.composition.assembly import assemble
 from fedsim.composition.world import build_world
 from fedsim.errors import UserError
-from fedsim.scenario.loading import load_scenario
+from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from tests.composition.interrupting import interrupted_with_checkpoint
 from tests.composition.worlds import digests, digits
 
@@ -319,6 +320,23 @@ def test_bytes_time_and_memory_follow_the_rank(
     assert run.clients["step_s"].tolist() == pytest.approx([2 * share, 1.0])
 
 
+def test_memory_chooses_the_rank(tmp_path: Path) -> None:
+    """Rank 1 of 3 saves two thirds of A and B and of their gradients, and two numbers per adapter and sample."""
+    content = unequal("flexlora")
+    content["server"]["submodels"]["by"] = "memory"
+    content["devices"]["memory"] = "1GB"
+    assembly = assemble(load_scenario_dict(content, tmp_path))
+    parts = assembly.world.parts
+    assert parts is not None
+    needs = [assembly.world.memory_of_part(assembly.method, parts, level) for level in range(2)]
+    saved = 2 * (A + B) * 2 // 3 + assembly.task.samples * 2 * 2
+    assert (needs[0] - needs[1]).tolist() == (8 * saved).tolist()
+    content["devices"]["memory"] = [int(needs[0][0]) - 1, int(needs[0][1])]
+    parts = assemble(load_scenario_dict(content, tmp_path)).world.parts
+    assert parts is not None
+    assert parts.level.tolist() == [1, 0]
+
+
 def test_ranks_must_not_change_the_factor(tmp_path: Path) -> None:
     users = tmp_path / "own.py"
     users.write_text(
@@ -333,9 +351,6 @@ def test_ranks_must_not_change_the_factor(tmp_path: Path) -> None:
 
 def test_frozen_matrices_save_operations_and_memory(tmp_path: Path) -> None:
     """The products of FedAvg, forward and backward, without those for the gradients of A."""
-    from fedsim.composition.assembly import assemble
-    from fedsim.scenario.loading import load_scenario_dict
-
     devices = {
         "compute": {"name": "flops", "flops_per_s": 1e6},
         "network": {"down": "1Mbps", "up": "1Mbps"},

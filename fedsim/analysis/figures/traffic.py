@@ -27,8 +27,9 @@ def vectors(run: Run) -> Figure | None:
     table["share"] = table["bytes"] / table["bytes_raw"]
     table["total"] = [_total(run, row) for _, row in table.iterrows()]
     sizes = table.groupby("direction", sort=False)[["bytes_raw", "bytes"]].sum()
+    whole = " of the whole model" if run.info.get("parts") else ""
     parts = [
-        f"{'a download' if way == 'down' else 'an upload'} has {format_bytes(size['bytes'])}, "
+        f"{'a download' if way == 'down' else 'an upload'}{whole} has {format_bytes(size['bytes'])}, "
         f"{format_share(size['bytes'] / size['bytes_raw'])} of its size without compression"
         for way, size in sizes.iterrows()
         if size["bytes"] != size["bytes_raw"]

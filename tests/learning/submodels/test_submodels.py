@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import fedsim
+from fedsim.analysis.figures.traffic import vectors
 from fedsim.composition.assembly import Assembly, assemble, prepare
 from fedsim.composition.submodels import parts_of
 from fedsim.composition.world import build_world
@@ -445,6 +446,11 @@ def test_a_compressed_part_is_that_of_its_own_entries(tmp_path: Path) -> None:
     # One of 99 entries of 64 bits, with a position of 7 bits.
     assert (int(moved.sum()), size) == (1, 99)
     assert run.dispatches["bytes_up"].tolist() == [round(71 / 8)]
+    figure = vectors(run)
+    assert figure is not None
+    # 4 entries of 360, with positions of 9 bits; in the run, those of the part.
+    assert figure.finding.startswith("An upload of the whole model has 36.5 B")
+    assert figure.rows[-1][-1] == 9
 
 
 @pytest.mark.parametrize("deadline_s", [3.0, 7.0, 12.0, 40.0])
