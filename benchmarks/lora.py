@@ -22,9 +22,9 @@ from fedsim.vocabulary.formatting import format_bytes
 TEMPLATE = Path(fedsim.__file__).parent / "bundled" / "templates" / "lora"
 RANKS = "server.submodels={name: ranks, rates: [1, 0.5, 0.25], by: speed}"
 VARIANTS = {
-    "LoRA": (),
     "FFA-LoRA": ("server.method=ffa_lora",),
     "FlexLoRA, ranks 8, 4, 2": ("server.method=flexlora", RANKS),
+    "LoRA": (),
     "HetLoRA, ranks 8, 4, 2": ("server.method=hetlora", RANKS),
     "full": ("task.model.name=my_model.py:full", "training.optimizer.lr=0.0015"),
 }
@@ -45,7 +45,7 @@ def main() -> None:
     for name, overrides in VARIANTS.items():
         folder = Path("runs") / f"{name.replace(', ', '-').replace(' ', '-')}-{arguments.rounds}"
         if (folder / "report.html").exists():
-            run = fedsim.Run(folder)
+            run = fedsim.load(folder)
         else:
             stop = (f"stop.rounds={arguments.rounds}", "evaluation.every_rounds=3")
             run = fedsim.run("scenario.yaml", folder, overrides=[*stop, *overrides], overwrite=True)

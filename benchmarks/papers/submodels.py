@@ -18,6 +18,7 @@ SWEEP = "submodels/memory_small"
 _NAMES = {
     "whole": "the whole model",
     "heterofl": "HeteroFL",
+    "heterofl without": "HeteroFL, no masked loss",
     "fedrolex": "FedRolex",
     "fjord": "FjORD",
     "depth": "DepthFL",
@@ -26,7 +27,9 @@ _NAMES = {
 
 def _kind(scenario: Scenario) -> str:
     """The row of a run."""
-    return _NAMES[scenario["server"]["submodels"]["name"]]
+    submodels = scenario["server"]["submodels"]
+    is_plain = submodels["name"] == "heterofl" and submodels.get("masked_loss") is False
+    return _NAMES["heterofl without" if is_plain else submodels["name"]]
 
 
 def _clients(run: Result) -> pd.DataFrame:
