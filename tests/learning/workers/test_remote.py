@@ -73,9 +73,8 @@ def test_imitated_processes_give_the_same_bits(name: str, ray: Any) -> None:
 
 
 @_REAL
-@pytest.mark.parametrize("name", ["vmap", "personal parts"])
-def test_processes_of_ray_give_the_same_bits(name: str, ray: Any) -> None:
-    _gives_the_same_bits(name)
+def test_processes_of_ray_give_the_same_bits(ray: Any) -> None:
+    _gives_the_same_bits("personal parts")
 
 
 def _gives_the_same_bits(name: str) -> None:
@@ -170,6 +169,7 @@ def without_data() -> Task:
     raise UserError("no such folder", where="dataset there", hint="put it there")
 
 
+@_IMITATED
 def test_what_is_missing_there_is_said(ray: Any) -> None:
     case = CASES["stacked layers"]
     broken: Case = (without_data, *case[1:])
