@@ -12,6 +12,7 @@ from fedsim.sweeps.task import Performer, Result, Task
 
 _LOOK_S = 0.5
 _LEAVE_S = 10.0
+_RETRIES = 2
 _performer: Performer | None = None
 
 
@@ -21,7 +22,8 @@ def run_on_ray(
     """Perform tasks on Ray, one run per task; yields None when time has passed without a result.
 
     Every node must have fedsim installed and see the sweep's folder, the traces and the data under the same paths.
-    If the cluster has GPUs, each run that may use a GPU gets one.
+    If the cluster has GPUs, each run that may use a GPU gets one. A run whose process or node is lost is resumed from its
+    folder by another, twice at most.
 
     Args:
         tasks: the runs to perform.
@@ -47,7 +49,7 @@ def run_on_ray(
             while waiting and (jobs is None or len(pending) < jobs):
                 task = waiting.pop()
                 uses_gpu = bool(gpus) and task.source.data["training"]["device"] != "cpu"
-                options = remote.options(num_cpus=1, num_gpus=int(uses_gpu), max_retries=0)
+                options = remote.options(num_cpus=1, num_gpus=int(uses_gpu), max_retries=_RETRIES)
                 pending[options.remote(task)] = task
             done, _ = ray.wait(list(pending), num_returns=1, timeout=_LOOK_S)
             for reference in done:

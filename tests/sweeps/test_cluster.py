@@ -27,10 +27,19 @@ def test_without_ray_the_user_is_told_how_to_install_it(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 def test_ray_gives_the_results_of_the_local_engine(tmp_path: Path) -> None:
-    methods = [{"name": broken(tmp_path, "return 1 / 0")}, {"name": "fedavg"}]
+    lost = tmp_path / "lost"
+    body = (
+        f"p = __import__('pathlib').Path({str(lost)!r})\n"
+        "        if p.exists(): return super().aggregate(server, updates)\n"
+        "        p.touch(); __import__('os')._exit(9)"
+    )
+    (tmp_path / "dies").mkdir()
+    dies = {"name": broken(tmp_path / "dies", body)}
+    methods = [{"name": broken(tmp_path, "return 1 / 0")}, {"name": "fedavg"}, dies]
     data = scenario(grid={"server.method": methods}, seeds=[0, 1])
     ray = fedsim.sweep(data, tmp_path / "ray", jobs=2, engine="ray")
-    assert ray.index["status"].tolist() == ["failed", "failed", "complete", "complete"]
+    assert ray.index["status"].tolist() == ["failed"] * 2 + ["complete"] * 4
+    assert lost.exists()  # a process was lost, and its run resumed by another
     local = fedsim.sweep(data, tmp_path / "local", jobs=1)
     assert ray.failures == local.failures
     assert all("ZeroDivisionError: division by zero" in text for text in ray.failures.values())
