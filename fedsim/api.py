@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import pandas as pd
 
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from fedsim.decisions.forecast import Forecast
     from fedsim.decisions.runs import Progress
     from fedsim.sweeps import Sweep
-    from fedsim.sweeps.execution import EngineName, SweepProgress
+    from fedsim.sweeps.cluster import Ray
+    from fedsim.sweeps.execution import SweepProgress
     from fedsim.sweeps.slurm import Slurm
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -297,9 +298,7 @@ def sweep(
     overrides: Iterable[str] | Mapping[str, Any] = (),
     timing_only: bool = False,
     jobs: int | None = None,
-    engine: EngineName = "local",
-    address: str | None = None,
-    slurm: Slurm | None = None,
+    engine: Literal["local", "ray", "slurm"] | Ray | Slurm = "local",
     until_halfwidth: float | None = None,
     metric: str | None = None,
     max_seeds: int = 30,
@@ -315,9 +314,8 @@ def sweep(
         overrides: values by dotted path, as for :func:`run`.
         timing_only: simulate time only, without training, in every run.
         jobs: number of runs at a time; all cores if None; with 1, the runs happen in this process.
-        engine: processes of this machine, a Ray cluster, or an array of Slurm.
-        address: address of the Ray cluster; None starts one on this machine.
-        slurm: partition, time and memory of each run: a ``fedsim.sweeps.slurm.Slurm``.
+        engine: processes of this machine, a Ray cluster, or an array of Slurm: its name, or, with its settings, a
+            ``fedsim.sweeps.Ray`` (address, GPUs per run) or ``fedsim.sweeps.Slurm`` (partition, time, memory).
         until_halfwidth: add seeds until the 95% interval of each variant's ratio to the baseline has this relative
             half-width, such as 0.05; ``precision.csv`` in the folder has the ratios.
         metric: quantity of these ratios: ``"time_to:accuracy=0.8"``, or ``"throughput"`` of timing-only runs.
@@ -333,7 +331,7 @@ def sweep(
     """
     from fedsim.sweeps import execution
 
-    engine_settings = _engine_settings(jobs, engine, address, slurm)
+    engine_settings = _engine_settings(jobs, engine)
     chosen = None if output is None else Path(output)
     loaded = read_scenario(scenario, overrides)
     folder = chosen or execution.default_sweep_folder(loaded)
@@ -361,17 +359,19 @@ def sweep(
     return done
 
 
-def _engine_settings(
-    jobs: int | None, engine: str, address: str | None, slurm: Slurm | None
-) -> dict[str, Any]:
-    """Where runs take place, as :func:`fedsim.sweeps.sweep` wants it."""
-    if engine not in ("local", "ray", "slurm"):
-        raise argument_error("engine", engine, "'local', 'ray' or 'slurm'")
+def _engine_settings(jobs: int | None, engine: Any) -> dict[str, Any]:
+    """Where runs take place, as arguments of :func:`fedsim.sweeps.sweep`."""
+    from fedsim.sweeps import Ray, Slurm
+
+    if not isinstance(engine, Ray | Slurm):
+        if engine not in ("local", "ray", "slurm"):
+            raise argument_error("engine", engine, "'local', 'ray' or 'slurm'")
+        engine = {"local": None, "ray": Ray(), "slurm": Slurm()}[engine]
     if jobs is not None and not (type(jobs) is int and jobs >= 1):
         raise argument_error(
             "jobs", jobs, "a whole number of at least 1", "leave it out to use all cores"
         )
-    return {"jobs": jobs, "engine": engine, "address": address, "slurm": slurm}
+    return {"jobs": jobs, "engine": engine}
 
 
 @_explaining_arguments
@@ -388,9 +388,7 @@ def decide(
     settings: int = 60,
     seeds: int = 8,
     jobs: int | None = None,
-    engine: EngineName = "local",
-    address: str | None = None,
-    slurm: Slurm | None = None,
+    engine: Literal["local", "ray", "slurm"] | Ray | Slurm = "local",
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Decision:
     """Find the best settings of a scenario; continues what is in the folder.
@@ -408,7 +406,7 @@ def decide(
         budget: wall time for everything, such as ``"20min"``, earlier calls included; by default, ``settings`` decides.
         settings: the largest number of settings to try.
         seeds: number of fresh seeds with which the choice is measured.
-        jobs, engine, address, slurm: as for :func:`sweep`.
+        jobs, engine: as for :func:`sweep`.
         on_progress: called several times a second. If it is None, a notebook shows a progress bar.
 
     Returns:
@@ -444,7 +442,7 @@ def decide(
             most=settings,
             seeds=seeds,
             on_progress=on_progress or bar or (lambda _: None),
-            **_engine_settings(jobs, engine, address, slurm),
+            **_engine_settings(jobs, engine),
         )
 
 
@@ -459,9 +457,7 @@ def forecast(
     confidence: float = 0.9,
     same_devices: bool = False,
     jobs: int | None = None,
-    engine: EngineName = "local",
-    address: str | None = None,
-    slurm: Slurm | None = None,
+    engine: Literal["local", "ray", "slurm"] | Ray | Slurm = "local",
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Forecast:
     """Forecast when a scenario reaches a target.
@@ -475,7 +471,7 @@ def forecast(
         confidence: probability of the interval.
         same_devices: whether the real devices are those of the trace; by default, they are others of the same
             population.
-        jobs, engine, address, slurm: as for :func:`sweep`.
+        jobs, engine: as for :func:`sweep`.
         on_progress: called several times a second. If it is None, a notebook shows a progress bar.
 
     Returns:
@@ -502,5 +498,5 @@ def forecast(
             confidence=confidence,
             same_devices=same_devices,
             on_progress=on_progress or bar or (lambda _: None),
-            **_engine_settings(jobs, engine, address, slurm),
+            **_engine_settings(jobs, engine),
         )

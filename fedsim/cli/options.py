@@ -15,6 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from fedsim import bundled
+from fedsim.errors import UserError
 from fedsim.parts.component import NO_USER_CODE
 
 Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
@@ -143,7 +144,7 @@ def scenario_options(command: Any) -> Any:
 
 
 def engine_options(command: Any) -> Any:
-    """Where runs take place: arguments ``jobs``, ``engine``, ``address`` and those of :func:`engine_settings`."""
+    """Where runs take place: arguments ``jobs`` and those of :func:`engine_settings`."""
     options = (
         click.option(
             "-j",
@@ -160,6 +161,13 @@ def engine_options(command: Any) -> Any:
         ),
         click.option(
             "--address", metavar="ADDRESS", help="Address of a Ray cluster: auto, or host:port."
+        ),
+        click.option(
+            "--gpus-per-run",
+            type=click.FloatRange(0, min_open=True),
+            default=1.0,
+            show_default=True,
+            help="Ray: GPUs of a run, if the cluster has any; with 0.25, four runs share one.",
         ),
         click.option("--partition", help="Slurm: partition of the runs."),
         click.option(
@@ -183,17 +191,35 @@ def engine_options(command: Any) -> Any:
     return command
 
 
-def engine_settings(partition: str | None, limit: str, memory: str, **settings: Any) -> Any:
+def engine_settings(
+    jobs: int | None,
+    engine: str,
+    address: str | None,
+    gpus_per_run: float,
+    partition: str | None,
+    limit: str,
+    memory: str,
+    **others: Any,
+) -> dict[str, Any]:
     """The arguments of :func:`engine_options` as those of :func:`fedsim.sweeps.sweep`; processes begin to load."""
-    if settings["engine"] == "local" and settings["jobs"] != 1:
+    chosen: Any = None
+    if address is not None and engine != "ray":
+        raise UserError(
+            "an address is only for a Ray cluster", where="--address", hint="add --engine ray"
+        )
+    if engine == "local" and jobs != 1:
         from fedsim.sweeps.local import prepare
 
         prepare()
-    if settings["engine"] != "slurm":
-        return settings
-    from fedsim.sweeps.slurm import Slurm
+    elif engine == "ray":
+        from fedsim.sweeps.cluster import Ray
 
-    return {**settings, "slurm": Slurm.parse(partition, limit, memory)}
+        chosen = Ray(address, gpus_per_run)
+    elif engine == "slurm":
+        from fedsim.sweeps.slurm import Slurm
+
+        chosen = Slurm.parse(partition, limit, memory)
+    return {**others, "jobs": jobs, "engine": chosen}
 
 
 def print_json(data: Any) -> None:

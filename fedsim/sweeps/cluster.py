@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fedsim.processes.cluster import connect_to_ray
@@ -16,24 +17,35 @@ _RETRIES = 2
 _performer: Performer | None = None
 
 
-def run_on_ray(
-    tasks: Sequence[Task], jobs: int | None, address: str | None
-) -> Iterator[Result | None]:
+@dataclass(frozen=True)
+class Ray:
+    """A Ray cluster.
+
+    Attributes:
+        address: of a cluster (``auto`` for the one on this machine, ``host:port``, ``ray://host:port``); if None, one
+            is started on this machine.
+        gpus_per_run: GPUs of each run that may use one, if the cluster has any: 0.25 lets four runs share a GPU.
+    """
+
+    address: str | None = None
+    gpus_per_run: float = 1.0
+
+
+def run_on_ray(tasks: Sequence[Task], jobs: int | None, cluster: Ray) -> Iterator[Result | None]:
     """Perform tasks on Ray, one run per task; yields None when time has passed without a result.
 
     Every node must have fedsim installed and see the sweep's folder, the traces and the data under the same paths.
-    If the cluster has GPUs, each run that may use a GPU gets one. A run whose process or node is lost is resumed from its
-    folder by another, twice at most.
+    A run whose process or node is lost is resumed from its folder by another, at most twice.
 
     Args:
         tasks: the runs to perform.
         jobs: runs at a time; as many as the cluster can run if None.
-        address: address of a cluster (``auto`` for the one on this machine, ``host:port``, ``ray://host:port``); if
-            None, one is started on this machine.
+        cluster: the cluster.
 
     Raises:
         UserError: Ray is not installed, or there is no cluster at the address.
     """
+    address = cluster.address
     ray = connect_to_ray(
         address,
         f"option --address {address}" if address else "option --engine ray",
@@ -49,7 +61,11 @@ def run_on_ray(
             while waiting and (jobs is None or len(pending) < jobs):
                 task = waiting.pop()
                 uses_gpu = bool(gpus) and task.source.data["training"]["device"] != "cpu"
-                options = remote.options(num_cpus=1, num_gpus=int(uses_gpu), max_retries=_RETRIES)
+                options = remote.options(
+                    num_cpus=1,
+                    num_gpus=cluster.gpus_per_run if uses_gpu else 0,
+                    max_retries=_RETRIES,
+                )
                 pending[options.remote(task)] = task
             done, _ = ray.wait(list(pending), num_returns=1, timeout=_LOOK_S)
             for reference in done:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from fedsim.errors import UserError, without_numbers
 from fedsim.files.durable import TEMPORARY_PREFIX
@@ -17,6 +16,7 @@ from fedsim.processes.stopping import Grace, grace
 from fedsim.runs.folder import Status
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import write_sources
+from fedsim.sweeps.cluster import Ray, run_on_ray
 from fedsim.sweeps.folder import Sweep, claimed, no_longer_swept, record, write_index
 from fedsim.sweeps.local import Shares, run_here, run_on_pool
 from fedsim.sweeps.plan import PlannedRun, plan_runs
@@ -24,7 +24,8 @@ from fedsim.sweeps.slurm import Slurm, run_on_slurm
 from fedsim.sweeps.task import Result, Task, is_done
 from fedsim.vocabulary.formatting import format_counted, format_duration
 
-EngineName = Literal["local", "ray", "slurm"]
+Engine = Ray | Slurm | None
+"""Where runs take place: a Ray cluster, an array of Slurm, or processes of this machine (None)."""
 _INDEX_S = 5.0
 
 
@@ -93,9 +94,7 @@ def sweep(
     *,
     timing_only: bool = False,
     jobs: int | None = None,
-    engine: EngineName = "local",
-    address: str | None = None,
-    slurm: Slurm | None = None,
+    engine: Engine = None,
     on_progress: Callable[[SweepProgress], None] | None = None,
 ) -> SweepOutcome:
     """Perform every run of a sweep that is not complete.
@@ -107,21 +106,13 @@ def sweep(
         output: the sweep's folder; :func:`default_sweep_folder` if None.
         timing_only: simulate time only, without training, in every run.
         jobs: runs at a time; with the local engine, None is the number of cores, and 1 runs in this process.
-        engine: ``local`` processes, a ``ray`` cluster, or ``slurm``.
-        address: address of the Ray cluster; None starts one on this machine.
-        slurm: resources of each run on Slurm; by default, as :class:`fedsim.sweeps.slurm.Slurm` says.
+        engine: where runs take place.
         on_progress: called several times a second.
 
     Raises:
         UserError: the sweep is invalid, or its folder cannot be used or contains a run of a different scenario, or one
             with training if ``timing_only`` (or the reverse).
     """
-    if address is not None and engine != "ray":
-        raise UserError(
-            "an address is only for a Ray cluster",
-            where="address",
-            hint='add --engine ray (in Python: engine="ray")',
-        )
     planned = plan_runs(loaded)
     path = output if output is not None else default_sweep_folder(loaded)
     with claimed(path):
@@ -135,7 +126,7 @@ def sweep(
         tally = _Tally(path, planned, tasks, on_progress)
         period = Grace(raises=False)
         try:
-            perform(path, tasks, tally.shares, tally.add, period, jobs, engine, address, slurm)
+            perform(path, tasks, tally.shares, tally.add, period, jobs, engine)
         finally:
             with grace(period):
                 tally.write_index()
@@ -171,9 +162,7 @@ def perform(
     add: Callable[[Result | None], None],
     period: Grace,
     jobs: int | None = None,
-    engine: EngineName = "local",
-    address: str | None = None,
-    slurm: Slurm | None = None,
+    engine: Engine = None,
 ) -> None:
     """Perform tasks whose folders are in ``path``; after an interrupt, those in progress save their work and end.
 
@@ -183,20 +172,18 @@ def perform(
         shares: their progress.
         add: called with each result, and with None if time has passed without one.
         period: notes an interrupt, after which the caller ends.
-        jobs, engine, address, slurm: as for :func:`sweep`.
+        jobs, engine: as for :func:`sweep`.
     """
-    if engine == "local":
+    if engine is None:
         jobs = min(len(tasks), jobs if jobs is not None else usable_cores())
     # A run in this process notes signals itself.
-    uses_pool = engine == "local" and jobs != 1
+    uses_pool = engine is None and jobs != 1
     with (
         grace(period) if uses_pool else contextlib.nullcontext(),
         tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=path) as folder,
         # Closed immediately after an interrupt, so that no process keeps running.
         contextlib.closing(
-            _slurm_results(tasks, jobs, path, slurm)
-            if engine == "slurm"
-            else _results(tasks, jobs, engine, address, shares, add, Path(folder), period)
+            _results(tasks, jobs, engine, path, shares, add, Path(folder), period)
         ) as results,
     ):
         for result in results:
@@ -204,18 +191,11 @@ def perform(
             period.stop_if_requested()
 
 
-def _slurm_results(
-    tasks: Sequence[Task], jobs: int | None, path: Path, slurm: Slurm | None
-) -> Generator[Result | None, None, None]:
-    if tasks:
-        yield from run_on_slurm(tasks, jobs, path.resolve(), slurm or Slurm())
-
-
 def _results(
     tasks: Sequence[Task],
     jobs: int | None,
-    engine: EngineName,
-    address: str | None,
+    engine: Engine,
+    path: Path,
     shares: Shares,
     add: Callable[[Result | None], None],
     folder: Path,
@@ -223,10 +203,10 @@ def _results(
 ) -> Generator[Result | None, None, None]:
     if not tasks:
         return
-    if engine == "ray":
-        from fedsim.sweeps.cluster import run_on_ray
-
-        yield from run_on_ray(tasks, jobs, address)
+    if isinstance(engine, Ray):
+        yield from run_on_ray(tasks, jobs, engine)
+    elif isinstance(engine, Slurm):
+        yield from run_on_slurm(tasks, jobs, path.resolve(), engine)
     elif jobs == 1:
         yield from run_here(tasks, shares, lambda: add(None))
     else:

@@ -12,6 +12,7 @@ import pytest
 import fedsim
 from fedsim.errors import UserError
 from fedsim.processes.cluster import usable_cores
+from fedsim.sweeps import Ray
 from tests.sweeps.worlds import SMALL
 
 
@@ -29,4 +30,4 @@ def test_an_address_where_nothing_answers_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
     with pytest.raises(UserError, match=f"no Ray cluster answers at {address}"):
-        fedsim.sweep(SMALL, tmp_path / "sweep", engine="ray", address=address)
+        fedsim.sweep(SMALL, tmp_path / "sweep", engine=Ray(address))

@@ -33,10 +33,10 @@ def tasks(folder: Path) -> list[Task]:
 def test_the_results_are_those_of_this_process(cluster: str, tmp_path: Path) -> None:
     loaded = load_scenario_dict(SMALL, ".")
     here = sweep(loaded, tmp_path / "here", jobs=1)
-    there = sweep(loaded, tmp_path / "there", engine="slurm", slurm=Slurm(cluster=cluster))
+    there = sweep(loaded, tmp_path / "there", engine=Slurm(cluster=cluster))
     assert not there.failures
     assert all_digests(there.sweep) == all_digests(here.sweep)
-    again = sweep(loaded, tmp_path / "there", engine="slurm", slurm=Slurm(cluster=cluster))
+    again = sweep(loaded, tmp_path / "there", engine=Slurm(cluster=cluster))
     assert (again.ran, again.skipped) == (0, 4)
 
 
