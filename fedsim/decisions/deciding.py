@@ -225,7 +225,8 @@ class _Work:
         while True:
             tried = len(search.tried)
             later_s = self._later_s(given, search) / jobs
-            self._share = max(tried / most, self.spent_s() / max(budget_s - later_s, 1e-9)) * 0.6
+            spent = self.spent_s() / max(budget_s - later_s, 1e-9)
+            self._share = 0.6 * min(1.0, max(tried / most, spent))
             self._words = f"{format_counted(tried, 'setting')} tried"
             if best := search.candidates[:1]:
                 value = shown(best[0])[0]

@@ -133,9 +133,9 @@ def _parallel(decision: Decision) -> Figure:
         name = decision.space.names[dimension.path].replace("_", " ")
         words = [ABSENT if value is None else str(value) for value in given]
         if isinstance(dimension, Choices):
-            labels = [str(value) for value in dimension.values]
-            axis: dict[str, Any] = {"names": [*labels, ABSENT], "log": False}
-            places = [float((*labels, word).index(word)) for word in words]
+            labels = list(dict.fromkeys([*map(str, dimension.values), *words]))
+            axis: dict[str, Any] = {"names": labels, "log": False}
+            places = [float(labels.index(word)) for word in words]
         else:
             kind_ = (
                 "time"
