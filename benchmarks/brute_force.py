@@ -1,7 +1,8 @@
 """fedsim against a second simulator, written from the documentation alone, on thousands of random small scenarios.
 
 ``python -m benchmarks.brute_force --cases 5000 --seed 0`` prints how many scenarios exercise each feature, and for
-every disagreement the smallest scenario that still shows it, found by removing one key after another.
+every disagreement the smallest scenario that still shows it, found by removing one key after another. As many random
+hierarchies, with edge servers and clients that move between them, are compared with a third simulator.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import Any
 
 from tests.oracle.cases import features, random_case, ties
 from tests.oracle.compare import differences
+from tests.oracle.edges import random_case as random_hierarchy
 from tests.oracle.server import Simulation
+from tests.simulation.test_edges import differences as hierarchy_differences
 
 OPTIONAL = (
     ("devices", "failures"),
@@ -70,7 +73,14 @@ def main() -> int:
             case = shrink(random_case(seed), Path(folder))
             print(f"\nseed {seed}, shrunk:\n{json.dumps(case)}")
             print("\n".join(differences(case, Path(folder))[:5]))
-    return bool(found)
+    seeds = range(arguments.seed, arguments.seed + arguments.cases)
+    apart = {seed: lines for seed in seeds if (lines := hierarchy_differences(seed))}
+    moving = sum(bool(random_hierarchy(seed)["moves"]) for seed in seeds)
+    print(f"{'edge servers':40} {arguments.cases:7} {len(apart):9}")
+    print(f"{'edge servers, clients that move':40} {moving:7}")
+    for seed, lines in list(apart.items())[: arguments.shrink]:
+        print(f"\nseed {seed}: {lines[0]}")
+    return bool(found or apart)
 
 
 def exercised(case: dict[str, Any]) -> set[str]:

@@ -47,7 +47,7 @@ _FORK = multiprocessing.get_context("fork")
 
 
 def scenarios(length: int = 60) -> dict[str, dict[str, Any]]:
-    """Fifteen kinds of run with ``length`` rounds; 60 rounds take about a second."""
+    """Sixteen kinds of run with ``length`` rounds; 60 rounds take about a second."""
     digits: dict[str, Any] = {
         "task": {
             "dataset": {"name": "digits"},
@@ -91,6 +91,16 @@ def scenarios(length: int = 60) -> dict[str, dict[str, Any]]:
         "oort": variant(digits, server={"selection": {"name": "oort", "cohort": 4}}),
         "phones": variant(digits, devices={"trace": str(PHONES)}, stop={"rounds": length // 2}),
         "failures": variant(digits, devices={"failures": {"crash_rate": 200, "upload_loss": 0.2}}),
+        "edge servers": server(
+            digits,
+            method={"name": "mtgc"},
+            edges={
+                "count": 3,
+                "rounds": 2,
+                "method": {"name": "mtgc"},
+                "network": {"name": "static", "latency": "40ms", "down": "1Gbps", "up": "1Gbps"},
+            },
+        ),
         "timing": timing,
         "timing async": server(timing, schedule={"name": "async", "concurrency": 50}),
     }
@@ -198,6 +208,8 @@ def read_run(path: Path) -> None:
         return
     _ = opened.clients, opened.online, opened.partition, opened.presence
     _ = opened.pauses, opened.critical
+    if opened.has_edges:
+        _ = opened.edge_dispatches, opened.edge_aggregations, opened.edges
     if not opened.info.get("timing_only"):
         opened.model()
 

@@ -424,7 +424,11 @@ def edge_population(
             where=f"{_WHERE}.trace",
         )
     raise_all(
-        problem
+        UserError(
+            problem.message,
+            where=problem.where,
+            hint=(problem.hint or "").replace("devices.", f"{_WHERE}."),
+        )
         for part in ("network", "availability")
         for problem in missing_tables(getattr(section, part).params, bundle, f"{_WHERE}.{part}")
     )

@@ -207,7 +207,7 @@ EDGES = _table(
         else field
         for field in CLIENTS.schema
     ),
-    _field("members", pa.int64(), "", "clients that belong to it at the start"),
+    _field("members", pa.int64(), "", "clients that are ever there"),
 )
 
 ONLINE = _table(

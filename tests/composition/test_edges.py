@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import fedsim
+from fedsim.analysis.figures.timeline import timeline
 from fedsim.analysis.perfetto import write_perfetto
 from fedsim.errors import UserError
 from tests.composition.interrupting import interrupted_with_checkpoint
@@ -116,6 +117,15 @@ def test_times_of_two_edge_servers_on_paper(tmp_path: Path) -> None:
     assert run.edges is not None
     assert run.edges["members"].tolist() == [2, 1]
     assert run.edges["waiting_s"].tolist() == [16, 0]
+    figure = timeline(run)
+    assert figure.extra["names"] == [f"edge server {n}" for n in (0, 1)] + [
+        f"client {client}" for client in figure.extra["clients"][2:]
+    ]
+    columns = {column.key: np.array(column.values) for column in figure.columns}
+    first = (columns["name"] == "edge server 0") & (columns["dispatched_s"] == 0)
+    assert [float(columns[name][first][0]) for name in names] == [0, 4, 18, 24]
+    assert columns["waited_s"][first].tolist() == [32]
+    assert figure.extra["people"]["updates"][:2].tolist() == [2, 2]
     write_perfetto(run, tmp_path / "timeline.json")
     events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
     of_edge_0 = [event for event in events if (event["pid"], event.get("tid")) == (4, 10_000_000)]
@@ -159,6 +169,12 @@ def test_one_round_per_dispatch_is_fedavg(tmp_path: Path) -> None:
     edge = fedsim.run(digits(server={"edges": edges}), tmp_path / "edge")
     np.testing.assert_allclose(flat.metrics["time_s"], edge.metrics["time_s"], rtol=0, atol=0)
     np.testing.assert_allclose(flat.metrics["loss"], edge.metrics["loss"], rtol=1e-5)
+    summary = fedsim.compare([flat.path, edge.path]).summary.set_index("label")
+    (of_edge,) = summary.dropna(subset="edge_rounds").to_dict("records")
+    moved = edge.edge_dispatches[["bytes_down", "bytes_up"]].to_numpy().sum()
+    assert of_edge["backhaul_bytes"] == moved
+    assert of_edge["edge_rounds"] == len(edge.edge_dispatches)
+    assert of_edge["edge_gini"] == 0
     assert sorted(edge.clients["edge"]) == sorted([0, 1, 2, 3] * 3)
     assert edge.clients["edge"].tolist() != sorted(edge.clients["edge"])
 
@@ -336,6 +352,7 @@ def test_an_interrupted_run_is_resumed_to_the_same_bits(
             "server.edges.members.column",
         ),
         ({"edges": {"members": {"name": "file", "path": "none.csv"}}}, "server.edges.members.path"),
+        ({"edges": {"count": 2, "network": "static"}}, "server.edges.trace"),
         ({"edges": {"members": {"name": "nearest", "nodes": ["a"]}}}, "server.edges.members.nodes"),
         ({"edges": {"count": 2, "schedule": {"min_updates": 0}}}, "server.edges.schedule"),
         ({"selection": "tifl_adaptive", "edges": {"count": 2}}, "server.selection"),

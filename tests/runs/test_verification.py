@@ -55,13 +55,16 @@ def verify(*folders: Path) -> tuple[int, Any]:
 @pytest.fixture(scope="module")
 def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("verification") / "run"
-    fedsim.run(digits(stop={"rounds": 3}), path)
+    network = {"name": "static", "down": "20Mbps", "up": "5Mbps"}
+    server = {"edges": {"count": 2, "network": network}}
+    fedsim.run(digits(stop={"rounds": 3}, server=server), path)
     return path
 
 
 def read_everything(path: Path) -> None:
     run = fedsim.load(path)
     names = "dispatches aggregations metrics clients online presence pauses critical partition"
+    names += " edge_dispatches edge_aggregations edges"
     assert all(getattr(run, name) is not None for name in names.split())
     assert run.scenario
     assert run.model()
@@ -98,7 +101,7 @@ def test_every_flipped_bit_and_every_missing_file_is_noticed(
         for path in complete.iterdir()
         if path.name not in ("report.html", "notes.txt", ".lock")
     )
-    assert len(names) == 12
+    assert len(names) == 15
     for name in names:
         path = tmp_path / "run"
         content = (complete / name).read_bytes()

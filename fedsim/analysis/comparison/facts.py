@@ -152,6 +152,7 @@ class RunFacts:
         return self.definition(metric).best(self.progress[metric])
 
 
+EDGE_FIGURES = ("backhaul_bytes", "edge_rounds", "edge_gini", "edge_worst", "edge_spread")
 LORENZ_AT: Floats = np.arange(51) / 50
 
 
@@ -166,7 +167,9 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
     ``staleness_max``, ``age_s`` (mean seconds from dispatch to aggregation), ``tau_avg``, ``tau_max``; ``interval_s``
     (mean seconds between server updates), percentiles of it (``interval_p95_s``) and of the seconds from dispatch to
     arrival (``turnaround_p95_s``), and ``client_updates_per_h`` (client updates that entered the model per simulated
-    hour).
+    hour). With edge servers, else NaN: ``backhaul_bytes``, ``edge_rounds``, ``edge_gini`` (of their updates),
+    ``edge_worst`` and ``edge_spread`` (last mean accuracy of the clients of the worst edge server, and how much better
+    the best is).
 
     Args:
         run: the run.
@@ -292,7 +295,26 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
         **_percentiles("interval", intervals_s),
         **_percentiles("turnaround", arrivals_s),
         "client_updates_per_h": len(stale) / run.simulated_s * 3600 if run.simulated_s else np.nan,
+        **_of_edges(run),
     }
+
+
+def _of_edges(run: Run) -> dict[str, float]:
+    """The figures of edge servers; NaN without."""
+    edges, clients = run.edges, run.clients
+    if edges is None:
+        return dict.fromkeys(EDGE_FIGURES, np.nan)
+    table = run.edge_dispatches
+    given = statistics.participation_counts(table, len(edges))
+    accuracy = clients.groupby("edge")["last_accuracy"].mean()
+    figures = (
+        float(table["bytes_down"].sum() + table["bytes_up"].sum()),
+        float(table["steps_done"].sum()),
+        statistics.gini(given),
+        float(accuracy.min()),
+        float(accuracy.max() - accuracy.min()),
+    )
+    return dict(zip(EDGE_FIGURES, figures, strict=True))
 
 
 def _percentiles(name: str, seconds: Floats) -> dict[str, float]:

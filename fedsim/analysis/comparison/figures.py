@@ -22,6 +22,7 @@ from fedsim.scenario.comparing import by_section
 from fedsim.vocabulary.formatting import (
     ABSENT,
     Kind,
+    format_bytes,
     format_count,
     format_counted,
     format_difference,
@@ -75,6 +76,13 @@ _PARTICIPATION: Columns = (
     ("age_s", "age of updates", "time"),
     ("tau_avg", "mean delay τ", "number"),
     ("tau_max", "largest τ", "mean"),
+)
+_EDGES: Columns = (
+    ("backhaul_bytes", "data over the backhaul", "bytes"),
+    ("edge_rounds", "rounds of edge servers", "mean"),
+    ("edge_gini", "Gini coefficient", "number"),
+    ("edge_worst", "accuracy at the worst", "share"),
+    ("edge_spread", "spread", "share"),
 )
 _PRECISION: Columns = (
     ("setting", "setting", "text"),
@@ -387,6 +395,17 @@ def participation(comparison: ComparisonTables) -> Figure:
     even = ahead(frame, "gini", "{:.2f}".format, higher=False)
     finding = f"Most even participation, as Gini coefficient: {even}."
     return Figure("participation", finding, _table(comparison, frame, _PARTICIPATION))
+
+
+def edge_servers(comparison: ComparisonTables) -> Figure | None:
+    """Traffic, rounds and evenness of edge servers; None without them."""
+    frame = comparison.summary
+    if frame["backhaul_bytes"].isna().all():
+        return None
+    least = ahead(frame, "backhaul_bytes", format_bytes, higher=False)
+    return Figure(
+        "edges", f"Least data over the backhaul: {least}.", _table(comparison, frame, _EDGES)
+    )
 
 
 def lorenz(comparison: ComparisonTables) -> Figure:

@@ -42,6 +42,7 @@ def page_figures(comparison: ComparisonTables) -> dict[str, Figure]:
         figures.time_spent(comparison),
         figures.durations(comparison),
         figures.work(comparison),
+        figures.edge_servers(comparison),
         figures.participation(comparison),
         figures.lorenz(comparison),
         figures.fairness(comparison),

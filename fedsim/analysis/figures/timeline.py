@@ -1,4 +1,4 @@
-"""A sample of clients over time: when they were online, their dispatches, and the charge of their batteries."""
+"""Edge servers and a sample of clients over time: when they were online, their dispatches and their batteries."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ _COLUMNS: Columns = (
     ("steps_done", "steps", "count"),
     ("outcome", "outcome", "text"),
 )
+_NUMBERS = ("client_id", "dispatch_id")
 _CHARGE: Columns = (
     ("charge_before", "charge before", "share"),
     ("charge_after", "charge after", "share"),
@@ -49,32 +50,51 @@ _CHARGE: Columns = (
 
 
 def timeline(run: Run) -> Figure:
-    """The dispatches of a sample of clients, phase by phase, and when these clients were online."""
+    """The dispatches of a sample of clients, phase by phase, and when these clients were online.
+
+    Edge servers are rows, too, with their dispatches by the cloud; their numbers are -1, -2 and so on.
+    """
     table = run.dispatches
-    chosen = sampled_clients(table["client_id"].to_numpy())
+    clients = sampled_clients(table["client_id"].to_numpy())
     dispatched = int(np.count_nonzero(np.bincount(table["client_id"])))
-    rows = table[table["client_id"].isin(chosen)]
+    rows = _rows(table, run.phases, clients)
     batteries = _batteries(run)
     if batteries is not None:
         rows = rows.assign(**_charges(rows, *batteries))
+    edges, chosen = np.empty(0, np.int64), clients
+    if run.has_edges:
+        of_edges = run.edge_dispatches
+        edges = np.sort(sampled_clients(of_edges["client_id"].to_numpy()))
+        of_edges = _rows(of_edges, run.edge_phases, edges)
+        of_edges = of_edges.assign(**{key: -1 - of_edges[key] for key in _NUMBERS})
+        rows = pd.concat([of_edges, rows]).sort_values("dispatched_s", kind="stable")
+        chosen = np.append(-1 - edges, clients)
+    row_of_client = pd.Series(np.arange(len(chosen)), chosen)
+    people = _people(rows, row_of_client)
     cut = len(rows) > MAX_BARS_SHOWN
     rows = rows.iloc[:MAX_BARS_SHOWN]
-    waiting_s = run.phases["waiting_s"].to_numpy()[rows.index]
+    waiting_s = rows["waiting_s"].to_numpy()
     waited = np.where(waiting_s > 0, rows["arrived_s"].to_numpy() + waiting_s, np.nan)
     until = float(rows["ended_s"].max()) if cut else run.simulated_s
-    row_of_client = pd.Series(np.arange(len(chosen)), chosen)
     finding = "No client was ever dispatched."
-    if len(chosen):
-        sample = f"{format_count(len(chosen))} of the" if len(chosen) < dispatched else "All"
+    if len(clients):
+        sample = f"{format_count(len(clients))} of the" if len(clients) < dispatched else "All"
         finding = f"{sample} {format_count(dispatched)} clients that were dispatched"
         if dispatched == 1:
             finding = "One client was dispatched"
         finding += f"; the first {format_duration(until)} are shown." if cut else "."
+        finding += " The first rows are edge servers." if len(edges) else ""
     rounds = run.aggregations["time_s"].to_numpy()
     rounds = rounds[rounds <= until]
     columns = _COLUMNS if batteries is None else (*_COLUMNS, *_CHARGE)
     shown = rows.assign(waited_s=waited, outcome=rows["outcome"].astype(str))
-    names = names_of(run, chosen)
+    names: list[str] | None = names_of(run, clients)
+    if len(edges):
+        named = [f"edge server {edge}" for edge in edges]
+        names = named + (names or [f"client {client}" for client in clients])
+        shown = shown.assign(
+            **{key: shown[key].where(shown[key] >= 0, -1 - shown[key]) for key in _NUMBERS}
+        )
     if names is not None:
         columns = (columns[0], ("name", "name", "text"), *columns[1:])
         shown = shown.assign(name=np.array(names)[row_of_client[rows["client_id"]].to_numpy()])
@@ -88,7 +108,7 @@ def timeline(run: Run) -> Figure:
             "clients": chosen,
             "names": names,
             "kinds": _kinds(run, chosen),
-            "people": _people(run, chosen),
+            "people": people,
             "presence": _presence(run, row_of_client, until),
             "pauses": _pauses(run, rows["dispatch_id"].to_numpy()),
             "rounds": np.round(rounds[thin(len(rounds), _MAX_ROUNDS)], 3),
@@ -98,29 +118,36 @@ def timeline(run: Run) -> Figure:
     )
 
 
+def _rows(
+    table: pd.DataFrame, phases: pd.DataFrame, clients: npt.NDArray[np.int64]
+) -> pd.DataFrame:
+    """The dispatches of some clients, with their time waiting and computing."""
+    table = table.assign(waiting_s=phases["waiting_s"], compute_s=phases["compute_s"])
+    return table[table["client_id"].isin(clients)]
+
+
 def _kinds(run: Run, chosen: npt.NDArray[np.int64]) -> list[str] | None:
     """Kind of each client's device; None if the trace names fewer than two."""
     if not run.has_clients:
         return None
-    kinds = run.clients["kind"].iloc[chosen].fillna("unknown kind")
+    kinds = run.clients["kind"].reindex(chosen).fillna("unknown kind")
+    kinds[chosen < 0] = "edge server"
     return list(kinds) if kinds.nunique() > 1 else None
 
 
-def _people(run: Run, chosen: npt.NDArray[np.int64]) -> dict[str, Any]:
+def _people(table: pd.DataFrame, row_of_client: pd.Series[int]) -> dict[str, Any]:
     """Values per client for sorting the rows: updates, lost dispatches, late ones, and seconds per local step."""
-    table = run.dispatches
     codes = outcome_codes(table)
-    clients = table["client_id"].to_numpy()
+    row, count = row_of_client[table["client_id"]].to_numpy(), len(row_of_client)
 
     def of_chosen(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        summed = np.bincount(clients, values, minlength=int(clients.max(initial=0)) + 1)
-        return np.asarray(summed[chosen], np.float64)
+        return np.asarray(np.bincount(row, values, minlength=count), np.float64)
 
     lost = table["outcome"].isin(LOST_LABELS).to_numpy()
     done = table["computed_s"].notna().to_numpy()
     steps = of_chosen(np.where(done, table["steps_done"].to_numpy(), 0))
-    spent = of_chosen(np.where(done, run.phases["compute_s"].to_numpy(), 0.0))
-    step_s = np.divide(spent, steps, out=np.full(len(chosen), np.nan), where=steps > 0)
+    spent = of_chosen(np.where(done, table["compute_s"].to_numpy(), 0.0))
+    step_s = np.divide(spent, steps, out=np.full(count, np.nan), where=steps > 0)
     return {
         "updates": of_chosen(codes == Outcome.AGGREGATED).astype(np.int64),
         "lost": of_chosen(lost).astype(np.int64),
@@ -137,6 +164,13 @@ def _presence(run: Run, row_of_client: pd.Series[int], until_s: float) -> dict[s
     table = table[table["client_id"].isin(row_of_client.index) & (table["from_s"] < until_s)]
     rows = row_of_client[table["client_id"]].to_numpy()
     begin, end = table["from_s"].to_numpy(), table["to_s"].to_numpy()
+    if run.edges is not None:
+        up = run.edges["client_id"][run.edges["online_fraction"] == 1]
+        up_rows = row_of_client[np.intersect1d(-1 - up, row_of_client.index)].to_numpy()
+        rows = np.append(rows, up_rows)
+        begin, end = (
+            np.append(one, np.full(len(up_rows), at)) for one, at in ((begin, 0.0), (end, until_s))
+        )
     gap_s = 0.0
     while len(rows) > _MAX_STRETCHES:
         gap_s = 2 * gap_s or until_s / 5000
@@ -188,7 +222,8 @@ def _types(
     floors = [battery.floor for battery in energy.batteries]
     rates = [battery.recharge_w / battery.capacity_j for battery in energy.batteries]
     floor, per_s = (
-        np.where(has_battery, values, np.nan)[of_client[chosen]] for values in (floors, rates)
+        np.where(chosen < 0, np.nan, np.where(has_battery, values, np.nan)[of_client[chosen]])
+        for values in (floors, rates)
     )
     return {"floor": floor, "per_s": per_s}
 

@@ -7,7 +7,7 @@
   const { ink, show, words } = fedsim;
   const figure = fedsim.data.timeline, { clients, names, kinds, people, presence, pauses, rounds, battery } = figure;
   const called = (client) => fedsim.short(names ? names[client] : clients[client]);
-  const full = (client) => (names ? `Client ${clients[client]}, ${names[client]}` : `Client ${clients[client]}`);
+  const full = (client) => clients[client] < 0 ? names[client] : (names ? `Client ${clients[client]}, ${names[client]}` : `Client ${clients[client]}`);
   const values = (key) => fedsim.column("timeline", key)?.values;
   const readout = document.querySelector('.readout[data-for="chart-timeline"]');
   const PHASES = [["download", "dispatched_s", "downloaded_s"], ["compute", "downloaded_s", "computed_s"], ["upload", "computed_s", "arrived_s"]];
