@@ -1,12 +1,13 @@
 """The cost of a dispatch in timing-only runs, against a bare SimPy timeout measured in the same process.
 
-    python benchmarks/time_plane.py [--folder FOLDER] [--only NAME ...]
+    python benchmarks/time_plane.py [--folder FOLDER] [--only NAME ...] [--repeat N]
 
 Bundles of synthetic phones are made once in FOLDER, and the time for that is printed. Each case is a run in a separate
 process, from the import of fedsim to the report, with jitter of step times as real devices have it. Processor time is
 split into start-up, simulation, and close (tables, checks, report). The limits are the project's own goals.
 The buffered cases, with 50 clients at work in populations of different sizes, end as a table: idle clients should be
-free. ``ten_million`` clients replay the weeks of a million phones, shifted by random times; it runs only if named.
+free; and a million clients of one server with those of 1,000 edge servers, 10,000 at work, in turn (``--repeat``).
+``ten_million`` clients replay the weeks of a million phones, shifted by random times; it runs only if named.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +102,21 @@ def cases() -> dict[str, tuple[int, int, dict[str, Any], dict[str, Any]]]:
         "selection": {"name": "uniform", "cohort": 1000},
         "schedule": {"name": "sync", "deadline": "9min", "pause": "1min"},
     }
+    cohorts, inner = (
+        {"selection": {"name": "uniform", "cohort": count}, "schedule": rounds["schedule"]}
+        for count in (10_000, 10)
+    )
+    backhaul = {"name": "static", "latency": "20ms", "down": "1Gbps", "up": "1Gbps"}
+
+    def edges(server: dict[str, Any]) -> dict[str, Any]:
+        return {"edges": {"count": 1000, "rounds": 10, "network": backhaul, **server}}
+
+    at_work = {
+        "flat_rounds": cohorts,
+        "edge_rounds": edges(inner),
+        "flat_buffered": buffered(10_000),
+        "edge_buffered": edges(buffered(10)),
+    }
     return {
         "million_week": (1_000_000, 10_000, buffered(1000), {"simulated_time": "7d"}),
         "week_of_rounds": (100_000, 20, rounds, {"simulated_time": "7d"}),
@@ -106,6 +124,7 @@ def cases() -> dict[str, tuple[int, int, dict[str, Any], dict[str, Any]]]:
             f"buffered_1e{power}": (10**power, 20, buffered(50), {"dispatches": 200_000})
             for power in (3, 4, 5, 6)
         },
+        **{name: (10**6, 20, server, {"dispatches": 200_000}) for name, server in at_work.items()},
         "ten_million": (
             10_000_000,
             14_000,
@@ -173,6 +192,22 @@ def print_flatness(results: dict[str, dict[str, float]]) -> None:
         )
 
 
+def print_edges(results: dict[str, list[dict[str, float]]]) -> None:
+    """Print how many dispatches per second of the simulation edge servers cost."""
+    for kind in ("rounds", "buffered"):
+        rates = [
+            statistics.median(one["simulation_dispatches_per_processor_s"] for one in results[name])
+            for name in (f"flat_{kind}", f"edge_{kind}")
+            if results.get(name)
+        ]
+        if len(rates) > 1:
+            flat, edge = rates
+            print(
+                f"1,000 edge servers, {kind}: {edge:,.0f} dispatches per second, {1 - edge / flat:.0%} fewer than "
+                f"{flat:,.0f} (goal: at most 25%)"
+            )
+
+
 def main() -> None:
     """Measure all cases but the largest, or those named."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -182,6 +217,7 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="*", choices=list(cases()), help="cases; all but ten_million by default"
     )
+    parser.add_argument("--repeat", type=int, default=1, help="measure all so often, in turn")
     parser.add_argument("--measure", choices=list(cases()), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
@@ -189,7 +225,9 @@ def main() -> None:
         return
     options.folder.mkdir(parents=True, exist_ok=True)
     results: dict[str, dict[str, float]] = {}
-    for name in options.only or [name for name in cases() if name != "ten_million"]:
+    every: dict[str, list[dict[str, float]]] = defaultdict(list)
+    names = options.only or [name for name in cases() if name != "ten_million"]
+    for name in names * options.repeat:
         devices = min(cases()[name][0], MOST_DEVICES)
         bundle = options.folder / f"phones_{devices}"
         if not bundle.exists():
@@ -211,12 +249,14 @@ def main() -> None:
         result = results[name] = json.loads(
             subprocess.run(command, check=True, capture_output=True, text=True).stdout
         )
+        every[name].append(result)
         print(
             f"{name} ({LIMITS.get(name, 'at most 20 bare timeouts, flat from 10^3 to 10^6 devices')})"
         )
         for key, value in result.items():
             print(f"  {key:38s} {value:14,.2f}")
     print_flatness(results)
+    print_edges(every)
 
 
 if __name__ == "__main__":

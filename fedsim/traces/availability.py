@@ -36,6 +36,8 @@ from fedsim.units import NS_PER_US as _NS
 from fedsim.vocabulary.formatting import format_duration
 
 _CHUNK_ROWS = 1 << 21
+# So few clients are looked up faster one by one.
+_FEW = 12
 
 
 class AvailabilityIndex:
@@ -497,8 +499,17 @@ class Sweep:
             self.online, self.change_ns = self._index.state_many(self.clients, t_ns)
         else:
             behind = np.flatnonzero(self.change_ns <= t_ns)
-            state = self._index.state_many(self.clients[behind], t_ns)
-            self.online[behind], self.change_ns[behind] = state
+            if len(behind) > _FEW:
+                state = self._index.state_many(self.clients[behind], t_ns)
+                self.online[behind], self.change_ns[behind] = state
+            else:
+                for row in behind.tolist():
+                    client = int(self.clients[row])
+                    until_ns = self._index.online_until(client, t_ns)
+                    self.online[row] = online = until_ns > t_ns
+                    self.change_ns[row] = (
+                        until_ns if online else self._index.next_online(client, t_ns)
+                    )
         self._from_ns = t_ns
         self._until_ns = min(int(self.change_ns.min(initial=NEVER)), self._index.horizon_ns)
         self._online_clients = None
@@ -607,10 +618,13 @@ class OnlineSampler:
             return np.zeros(0, np.int64)
         if 4 * k >= count * (share or 1):
             return self._in_random_order(k, self._acceptable(t_ns, busy), draw)
+        # Whether each client of the list is online, if the list is short enough to know.
+        present = None
         if not share and count <= self._SHORT:
             clients = self._acceptable(t_ns, busy)
             if len(clients) < k:
                 return self._in_random_order(k, clients, draw)
+            present = self._present.online
         limit = self._ATTEMPTS + 8 * k
         if share:
             limit = self._most_attempts + int(8 * k / share)
@@ -628,7 +642,12 @@ class OnlineSampler:
                 uniforms = self._stream.uniforms(draw, np.arange(attempts, last))
                 positions = (uniforms * count).astype(np.int64)
                 clients = self._listed[positions]
-                accepted = clients[~busy[clients] & self._online(positions, clients, t_ns)]
+                online = (
+                    self._online(positions, clients, t_ns)
+                    if present is None
+                    else present[positions]
+                )
+                accepted = clients[~busy[clients] & online]
             attempts = last
             chosen = np.concatenate([chosen, accepted])
             _, where = np.unique(chosen, return_index=True)

@@ -13,9 +13,10 @@ import pytest
 import fedsim
 from fedsim.analysis.figures.timeline import timeline
 from fedsim.analysis.perfetto import write_perfetto
+from fedsim.composition.assembly import build_server, prepare
 from fedsim.errors import UserError
 from tests.composition.interrupting import interrupted_with_checkpoint
-from tests.composition.worlds import digits, quadratic
+from tests.composition.worlds import digits, quadratic, sync, timed
 from tests.oracle.compare import write_bundle
 
 FREE = {"name": "static", "latency": 0, "down": "1e30", "up": "1e30"}
@@ -65,6 +66,55 @@ def test_one_edge_server_with_free_links_is_the_run_without_it(
     assert all((one[name] == other[name]).all() for name in one)
     shared = ["version", "time_s", "round", "contributors", "staleness_mean", "staleness_max"]
     pd.testing.assert_frame_equal(flat.aggregations[shared], edge.edge_aggregations[shared])
+
+
+class Simulated:
+    """The dispatches to devices of a run without a folder: client, start, end and outcome."""
+
+    def __init__(self, scenario: dict[str, Any]) -> None:
+        self.dispatches: list[tuple[int, int, int, int]] = []
+        assembly, _ = prepare(fedsim.read_scenario(scenario))
+        simulation = build_server(assembly, None, self)
+        simulation.run()
+        self.version, self.now_ns = simulation.version, simulation.now_ns
+
+    def append_dispatch(self, ended: Any) -> None:
+        one = ended.dispatch
+        row = (one.client_id, one.dispatched_ns, ended.plan.end_ns, int(ended.outcome))
+        self.dispatches.append(row)
+
+    def append_edge_dispatch(self, ended: Any) -> None:
+        pass
+
+    def append_aggregation(self, aggregate: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        {**sync(deadline="15s"), "partial_work": "send"},
+        sync(over_selection=1.5, quorum=1, grace="3s", stragglers="cut"),
+        *(
+            {"schedule": name}
+            for name in ("ata", "compass", "malenia", "mindflayer", "ringleader", "timely")
+        ),
+        {"schedule": {"name": "rennala", "batch": 4}},
+        {"schedule": {"name": "ringmaster", "threshold": 5}},
+        {"schedule": {"name": "tiered", "tiers": 2}},
+        {"schedule": {"name": "window", "deadline": "30s"}},
+    ],
+    ids=lambda server: str(server["schedule"]),
+)
+def test_schedules_of_an_edge_server_are_those_of_a_server(server: dict[str, Any]) -> None:
+    scenario = timed(stop={"rounds": 6}, server={"selection": {"name": "uniform"}, **server})
+    flat = Simulated(scenario)
+    scenario["server"] = through_one_edge(scenario["server"])
+    edge = Simulated(scenario)
+    assert edge.dispatches == [row for row in flat.dispatches if row[1] < flat.now_ns]
+    # Several, each of which works for the cloud again and again.
+    scenario["server"]["edges"] |= {"count": 3, "rounds": 2}
+    assert Simulated(scenario).version == 6
 
 
 def hierarchy(rounds: int = 2, **edges: Any) -> dict[str, Any]:
@@ -138,6 +188,21 @@ def test_times_of_two_edge_servers_on_paper(tmp_path: Path) -> None:
         ("waiting", 24, 8),
     ]
     assert {"name": "edge server 0"} in [event["args"] for event in of_edge_0]
+
+
+def test_over_selection_at_the_cloud(tmp_path: Path) -> None:
+    """Of the two edge servers above, the cloud takes the first, at 24 s; the other is late, at 32 s, and at work until
+    then. The second round is that of edge server 0 alone, until 48 s."""
+    scenario = hierarchy()
+    scenario["server"] |= {
+        "selection": {"name": "uniform", "cohort": 1},
+        "schedule": {"name": "sync", "over_selection": 2},
+    }
+    run = fedsim.run(scenario, tmp_path / "run")
+    assert run.aggregations["time_s"].tolist() == [24, 48]
+    rows = run.edge_dispatches.sort_values(["client_id", "dispatched_s"])
+    assert rows["outcome"].tolist() == ["aggregated", "aggregated", "late"]
+    assert rows["arrived_s"].tolist() == [24, 48, 32]
 
 
 def local(x: float, client: int) -> float:
