@@ -107,12 +107,13 @@ def waiting(run: Run) -> Figure | None:
         spent = {reached[0]: waiting_by_cause(critical_path(run, reached[1])), **spent}
     until, seconds = next(iter(spent.items()))
     whole = float(seconds.sum())
+    words = CAUSES | ({"compute": "rounds of an edge server"} if run.has_edges else {})
     finding = (
         f"Of the {format_duration(whole)} until {until}, {format_share(seconds.max() / whole)} went to: "
-        f"{CAUSES[str(seconds.idxmax())]}."
+        f"{words[str(seconds.idxmax())]}."
     )
     causes = [cause for cause in CAUSES if any(cause in each.index for each in spent.values())]
-    columns = [Column("cause", "waiting for", "text", [CAUSES[cause] for cause in causes])]
+    columns = [Column("cause", "waiting for", "text", [words[cause] for cause in causes])]
     bars = []
     for number, (end, each) in enumerate(spent.items()):
         every = each.reindex(causes)
@@ -148,6 +149,10 @@ def predicted_changes(run: Run, seconds: pd.Series[float]) -> list[dict[str, Any
     whole, taken = float(seconds.sum()), set[str]()
     changes: list[dict[str, Any]] = []
     for words, causes, path, factor in _CHANGES:
+        if run.has_edges:
+            if "compute" in causes:
+                continue  # a round of an edge server is more than the steps of its clients
+            path = path.replace("devices.network", "server.edges.network")
         *above, key = path.split(".")
         value = section(run, *above).get(key)
         numbers = value if isinstance(value, list) else [value]

@@ -48,7 +48,7 @@
   const ORDERS = {
     "most updates first": by(people.updates, -1), "fewest updates first": by(people.updates, 1),
     "most late updates first": by(people.late, -1), "most lost work first": by(people.lost, -1),
-    "slowest first": by(people.step_s.map((s) => s ?? -1), -1), "fastest first": by(people.step_s, 1), "by number": by(clients, 1),
+    "slowest first": by(people.step_s.map((s) => s ?? -1), -1), "fastest first": by(people.step_s, 1), "by number": by(clients.map(Math.abs), 1),
   };
   const speeds = people.step_s.filter(Number.isFinite).sort((a, b) => a - b), median = speeds[(speeds.length - 1) >> 1];
   const FILTERS = {
@@ -64,7 +64,8 @@
   let rows = [], top = 0, row = 0, selected = null, view = [...whole];
   const fits = () => Math.min(rows.length, MOST_ROWS);
   function arrange() {
-    rows = clients.map((_, client) => client).filter(FILTERS[filter.value]).sort(ORDERS[sort.value]);
+    rows = clients.map((_, client) => client).filter(FILTERS[filter.value])
+      .sort((a, b) => (clients[a] >= 0) - (clients[b] >= 0) || ORDERS[sort.value](a, b)); // edge servers first
     top = row = 0;
     selected = null;
   }
