@@ -17,7 +17,7 @@ from fedsim.vocabulary.formatting import Kind, format_value
 
 COLUMNS = (
     "",
-    "time of FedAvg's",
+    "ratio to FedAvg",
     "95% interval",
     "time",
     "reached",
@@ -25,8 +25,8 @@ COLUMNS = (
     "energy",
     "contributed",
     "worst tenth",
-    "after the time",
-    "after the data",
+    "at the time budget",
+    "at the data budget",
 )
 """Headings of the table of a scenario."""
 
