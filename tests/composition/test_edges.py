@@ -323,6 +323,27 @@ def test_the_nearest_edge_servers_of_a_graph(tmp_path: Path) -> None:
     assert times["arrived_s"].tolist() == [3, 6, 12]
 
 
+@pytest.mark.parametrize(
+    ("rows", "at"),
+    [
+        ("client,edge\n0,b\n1,a\n2,b\n", [1, 0, 1]),
+        ("client,edge,latency_s\n0,a,0.5\n0,b,0.2\n1,b,0.3\n1,a,0.1\n2,b,9\n", [1, 0, 1]),
+        ("device_id,edge\ndevice2,b\nother,a\ndevice0,b\ndevice1,a\n", [1, 0, 1]),
+    ],
+    ids=["clients", "latencies", "devices"],
+)
+def test_members_are_read_from_a_file(rows: str, at: list[int], tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text(rows)
+    write_bundle({"devices": [{"window": (0, 10**12)}] * 3, "on_end": "wrap"}, tmp_path / "trace")
+    members = {"name": "file", "path": str(tmp_path / "edges.csv")}
+    scenario = hierarchy(1, members=members, network=FREE)
+    del scenario["server"]["edges"]["count"]
+    trace = str(tmp_path / "trace")
+    scenario["devices"] = {**scenario["devices"], "trace": trace, "availability": "always"}
+    run = fedsim.run({**scenario, "stop": {"rounds": 1}}, tmp_path / "run")
+    assert run.clients["edge"].tolist() == at
+
+
 @pytest.mark.parametrize("network", ["static", "shared"])
 @pytest.mark.parametrize(
     ("on_move", "made", "at_edge_1"),
