@@ -13,7 +13,7 @@ import pytest
 import fedsim
 from fedsim.analysis.comparison import compare
 from fedsim.analysis.comparison.cautions import cautions
-from fedsim.analysis.comparison.facts import RunFacts
+from fedsim.analysis.comparison.facts import SPENT, RunFacts
 from fedsim.analysis.comparison.groups import Grouping, group_runs
 from fedsim.files.checksums import file_sha256
 from tests.composition.worlds import digits
@@ -37,7 +37,7 @@ def facts(
         replicate=(seed, seed),
         progress=progress,
         metrics=("accuracy",) if accuracy else (),
-        figures={},
+        figures=dict.fromkeys(SPENT, 0.0),
         spent_s={},
         client_accuracy=np.zeros(0),
         lorenz=np.zeros(0),
