@@ -30,6 +30,12 @@ def written(rows: pd.DataFrame) -> str:
     tables = [table(rows, question) for question in measured]
     draw(tables, Path("docs/images/board.svg"))
     lines = [
+        "## Map",
+        "",
+        "Times to the target as multiples of FedAvg's; blue is faster, and entries are in the order of their mean:",
+        "",
+        "![Ratios of the time to the target, by entry and scenario](images/board.svg)",
+        "",
         "## Hours against server updates",
         "",
         "Kendall's rank correlation between the entries' times to the target and their numbers of server updates "
@@ -40,6 +46,8 @@ def written(rows: pd.DataFrame) -> str:
         *(f"| {name} | {tau} |" for name, tau in reversal(tables)),
         "",
     ]
+    if missing := set(whole.scenarios).difference(rows["scenario"]):
+        lines += [f"Not measured yet: {', '.join(sorted(missing))}.", ""]
     return "\n".join(lines) + "\n" + markdown(tables, whole)
 
 

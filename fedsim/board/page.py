@@ -112,7 +112,7 @@ def markdown(tables: Sequence[Table], suite: Suite) -> str:
         if table.refused:
             lines += [f"Do not work here: {', '.join(table.refused)}.", ""]
         setting = int(table.fastest.medians["setting"])
-        lines += [f"Repeat a run of {table.fastest.entry}:", "", "```console"]
+        lines += [f"Repeat a run of {table.fastest.entry}:", "", "```text"]
         lines += [repeat(suite, table, table.fastest, setting), "```", ""]
     return "\n".join(lines)
 
