@@ -1,15 +1,18 @@
 """The search of ``fedsim decide`` against a full grid, on populations that were not used for tuning it.
 
-    python -m benchmarks.decide [--populations 20]
+    python -m benchmarks.decide [--populations 20 | --calibration 300]
 
 Each population has devices, links and absences of its own. A run simulates time; what its timeline would have learned
 is computed by a formula, so that a grid is affordable: a server update is worth the logarithm of one plus the sum of
 1 / sqrt(staleness + 1) over its updates, and the target is a sum. So small cohorts learn little per round, large ones
 wait for slow devices, and stale updates are worth less.
 
+With ``--calibration``, the probability that the answer states is held against the truth: on synthetic problems with
+known means, whose times vary by seed and are those of evaluations, how often is the choice as good as stated?
+
 The grid has 8 deadlines x 6 cohorts of FedAvg and 6 cohorts x 4 buffers of FedBuff, each with three seeds. The
-search has its own seed, and three more for its best four. Both choices are then run with twelve other seeds. The search
-is as good if its mean is at most 5% above that of the grid's choice, or not significantly above it (paired, 95%).
+search has its own seed, and more for its best, as the command. Both choices are then run with twelve other seeds. The
+search is as good if its mean is at most 5% above that of the grid's choice, or not significantly above (paired, 95%).
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ import numpy.typing as npt
 from fedsim.analysis.precision import students_half_width
 from fedsim.composition.assembly import assemble, build_server
 from fedsim.composition.shared import Shared
-from fedsim.decisions.choosing import INDIFFERENCE
+from fedsim.decisions.choosing import INDIFFERENCE, SEEDS, probability_good, raced
 from fedsim.decisions.goal import Measured
 from fedsim.decisions.search import Question, Search
 from fedsim.decisions.space import Setting, Space, parse_dimension
@@ -164,18 +167,99 @@ def searched(timelines: Timelines, budget_s: float) -> tuple[Setting, int]:
     search = Search(timelines.space.suggest, question, measure)
     while time.process_time() - began < 0.6 * budget_s:
         search.batch()
-    best = search.candidates[:4]
-    logs = [
-        np.log([each.values[0], *timelines.times(each.setting, (1, 2, 3))]).mean() for each in best
-    ]
-    return best[int(np.argmin(logs))].setting, len(search.tried)
+    settings = [each.setting for each in search.candidates]
+
+    def more(rows: Sequence[int], first: int, count: int) -> Floats:
+        seeds = range(first, first + count)
+        return np.log([timelines.times(settings[row], seeds) for row in rows])
+
+    best, _ = raced(np.log([each.values[0] for each in search.candidates]), more)
+    return settings[best[0]], len(search.tried)
+
+
+class Problem:
+    """Settings with known mean times; the landscape, the noise and the time between evaluations are drawn."""
+
+    def __init__(self, number: int) -> None:
+        draw = np.random.default_rng([21, number])
+        self._number, self._best = number, draw.uniform(0, 1, 2)
+        self._slopes = 10 ** draw.uniform(-1.5, 0.7, 2)
+        self._offset = float(draw.choice([0.0, 0.02, 0.1, 0.5]))
+        self._noise, self._common = 10 ** draw.uniform(-2, -0.4, 2)
+        self._every = float(draw.choice([0.0, 0.05, 0.3]))
+
+    def suggest(self, trial: Any) -> dict[str, Any]:
+        """The setting of a trial."""
+        setting = {name: round(trial.suggest_float(name, 0, 1), 2) for name in ("x", "y")}
+        return setting | {"kind": trial.suggest_categorical("kind", [0, 1])}
+
+    def logs(self, setting: Setting, seeds: Sequence[int]) -> Floats:
+        """Logarithms of the times with these seeds."""
+        x = np.array([setting["x"], setting["y"]])
+        level = self._slopes @ (x - self._best) ** 2 + self._offset * setting["kind"]
+        place = [int(100 * setting["x"]), int(100 * setting["y"]), setting["kind"]]
+        logs = np.array(
+            [
+                level
+                + self._common * np.random.default_rng([self._number, seed]).normal()
+                + self._noise * np.random.default_rng([self._number, seed, *place]).normal()
+                for seed in seeds
+            ]
+        )
+        every = self._every
+        return np.log(np.ceil(np.exp(logs) / every) * every) if every else logs
+
+    def measure(self, settings: Sequence[Setting], until_s: float) -> list[Measured | str]:
+        """What settings show with the seed of the search."""
+        times = [float(np.exp(self.logs(setting, [0])[0])) for setting in settings]
+        return [
+            Measured(
+                {"time": min(time_s, until_s)}, time_s <= until_s, max(0.0, 1 - until_s / time_s)
+            )
+            for time_s in times
+        ]
+
+
+def calibration(number: int, batches: int = 3, seeds: int = 5) -> tuple[float, bool]:
+    """The probability that is stated in a problem, and whether the choice is good."""
+    problem = Problem(number)
+    search = Search(
+        problem.suggest, Question(("time",), (), 3.0, 6.0, seed=number), problem.measure
+    )
+    for _ in range(batches):
+        search.batch()
+    settings = [each.setting for each in search.candidates]
+
+    def more(rows: Sequence[int], first: int, count: int) -> Floats:
+        return np.array([problem.logs(settings[row], range(first, first + count)) for row in rows])
+
+    order, values = raced(np.log([each.values[0] for each in search.candidates]), more)
+    fresh = np.full((len(settings), seeds), np.nan)
+    fresh[order[:3]] = more(order[:3], SEEDS, seeds)
+    stated = probability_good(np.hstack([values, fresh]))[order[0]]
+    means = [problem.logs(each.setting, range(100, 400)).mean() for each in search.tried.values()]
+    mean = problem.logs(settings[order[0]], range(100, 400)).mean()
+    return float(stated), bool(mean <= min(means) + np.log1p(INDIFFERENCE))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--populations", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="number of the first population")
+    parser.add_argument("--calibration", type=int, default=0, help="number of synthetic problems")
     arguments = parser.parse_args()
+    if arguments.calibration:
+        pairs = np.array([calibration(number) for number in range(arguments.calibration)], float)
+        print("| stated | problems | mean stated | choice was good |")
+        print("|---|---|---|---|")
+        edges = np.array([0.0, 0.25, 0.5, 0.75, 0.9, 0.97, 1.0])
+        places = np.clip(np.searchsorted(edges, pairs[:, 0], side="right") - 1, 0, len(edges) - 2)
+        for place in np.unique(places):
+            rows = pairs[places == place]
+            bounds = f"{edges[place]:g} to {edges[place + 1]:g}"
+            print(f"| {bounds} | {len(rows)} | {rows[:, 0].mean():.2f} | {rows[:, 1].mean():.2f} |")
+        print(f"| all | {len(pairs)} | {pairs[:, 0].mean():.2f} | {pairs[:, 1].mean():.2f} |")
+        return
     print("| population | grid | search | settings | processor time | as good |")
     print("|---|---|---|---|---|---|")
     good = 0

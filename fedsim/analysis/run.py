@@ -42,7 +42,7 @@ class Run(RunTables):
 
         Args:
             metric: name of the metric; the first one if None.
-            against: the horizontal axis: ``time_s``, ``version``, ``round``, ``bytes`` or ``compute_s``.
+            against: the horizontal axis, one of :data:`fedsim.analysis.comparison.facts.COSTS`, such as ``bytes``.
             style: as for :meth:`fedsim.analysis.comparison.Comparison.plot`.
 
         Raises:

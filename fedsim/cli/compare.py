@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from fedsim.analysis.comparison import Comparison
 
-_COSTS = ("time_s", "version", "round", "bytes", "compute_s")
+_COSTS = ("time_s", "version", "round", "bytes", "compute_s", "energy_j", "gco2e", "cost")
 """The horizontal axes; those of a figure, which are not imported for ``--help``."""
 
 
@@ -66,7 +66,8 @@ _COSTS = ("time_s", "version", "round", "bytes", "compute_s")
     shell_complete=completing(lambda: _COSTS),
     default="time_s",
     show_default=True,
-    help="Horizontal axis of the figure: simulated time, server updates, rounds, data moved or client compute time.",
+    help="Horizontal axis of the figure: simulated time, server updates, rounds, data moved, client compute time, "
+    "energy, emissions or cost.",
 )
 @click.option(
     "--xlim",

@@ -53,16 +53,16 @@ def _duration(_: click.Context, __: click.Parameter, text: str | None) -> float:
     "limits",
     multiple=True,
     metavar="NAME=MOST",
-    help="Largest acceptable time, bytes, energy, compute, gco2e or cost until the target, such as bytes=2GB; may be "
-    "repeated.",
+    help="Largest acceptable time, bytes, energy, compute, updates, gco2e or cost until the target, such as bytes=2GB; "
+    "may be repeated.",
 )
 @click.option(
     "--objective",
     default="time",
     show_default=True,
     metavar="NAMES",
-    help="What to minimize until the target: time, bytes, energy, compute, gco2e or cost; several give the Pareto "
-    "front.",
+    help="What to minimize until the target: time, bytes, energy, compute, updates, gco2e or cost; several give the "
+    "Pareto front.",
 )
 @click.option(
     "--budget",
@@ -104,8 +104,9 @@ def command(
     """Find the best settings of SCENARIO, with the numbers to expect of them.
 
     Settings are suggested by Optuna (extra 'decide'), run with the scenario's seed, and stopped early if they fall
-    behind. The best ones are run with more seeds. The choice, its rivals and the scenario as given are then measured
-    with fresh seeds, so that the numbers are not those of a lucky draw.
+    behind; those that a simulation of time alone rules out are not trained. The best ones are run with more seeds. The
+    choice, its rivals and the scenario as given are then measured with fresh seeds, so that the numbers are not those
+    of a lucky draw.
 
     A method that is varied brings its own schedule, unless server.schedule is varied, too; a key that the parts of a
     setting do not have is left out of it.
@@ -145,7 +146,8 @@ def _print(decision: Decision, as_json: bool) -> None:
     if as_json:
         table = json.loads(decision.table.to_json(orient="records"))
         content = {"answer": decision.sentence, "best": str(best), "page": str(page)}
-        print_json({**content, "finalists": table, "tried": len(decision.tried)})
+        counts = {"tried": len(decision.tried), "ruled_out": decision.ruled_out}
+        print_json({**content, "finalists": table, **counts})
         return
     from rich.console import Console
     from rich.table import Table
@@ -168,5 +170,7 @@ def _print(decision: Decision, as_json: bool) -> None:
     console = Console(highlight=False, markup=False)
     console.print(decision.sentence, style="bold")
     console.print(table)
+    if decision.ruled_out:
+        console.print(decision.ruled_out)
     console.print(f"run it: {format_command('run', best)}", soft_wrap=True)
     console.print(f"page: {page}", soft_wrap=True)

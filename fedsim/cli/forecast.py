@@ -63,11 +63,11 @@ def command(
     The runs differ in their seeds and in their devices, which are drawn anew from the population of the trace. The
     devices of a calibrated bundle are the real ones; their estimates are drawn within their errors.
 
-    After an interruption, or with more runs, repeat the command: it continues.
+    Writes forecast.html and forecast.csv. After an interruption, or with more runs, repeat the command: it continues.
     """
     settings = engine_settings(**settings)
     from fedsim.analysis.comparison.targets import Target
-    from fedsim.decisions.forecast import default_folder, forecast
+    from fedsim.decisions.forecast import PAGE, default_folder, forecast
     from fedsim.decisions.runs import Progress
     from fedsim.scenario.loading import load_scenario
 
@@ -84,6 +84,7 @@ def command(
         result = forecast(loaded, folder, goal, **settings)
     if not as_json:
         click.echo(result.sentence)
+        click.echo(f"page: {folder / PAGE}")
         return
     names = ("median_s", "low_s", "high_s")
     numbers = {
@@ -91,5 +92,10 @@ def command(
         for name, value in zip(names, result.interval, strict=True)
     }
     times = [time_s if math.isfinite(time_s) else None for time_s in result.times_s.tolist()]
-    content = {"forecast": result.sentence, **numbers, "probability": result.probability}
+    content = {
+        "forecast": result.sentence,
+        "page": str(folder / PAGE),
+        **numbers,
+        "probability": result.probability,
+    }
     print_json({**content, "times_s": times, "never": int(result.flat.sum())})

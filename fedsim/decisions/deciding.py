@@ -7,6 +7,7 @@ the choice: the best of many noisy values is better than its mean.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -19,7 +20,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.decisions.choosing import INDIFFERENCE, pareto, probability_good
+from fedsim.decisions.choosing import (
+    INDIFFERENCE,
+    ROUNDS,
+    SEEDS,
+    pareto,
+    probability_good,
+    raced,
+)
 from fedsim.decisions.decision import (
     BEST,
     RECORD,
@@ -29,7 +37,14 @@ from fedsim.decisions.decision import (
     format_objective,
     shown,
 )
-from fedsim.decisions.goal import QUANTITIES, THROUGHPUT, Goal, Limit, Measured
+from fedsim.decisions.goal import (
+    QUANTITIES,
+    THROUGHPUT,
+    Goal,
+    Limit,
+    Measured,
+    updates_within,
+)
 from fedsim.decisions.page import write_decision_page
 from fedsim.decisions.runs import Progress, Runs, claimed
 from fedsim.decisions.search import BATCH, Question, Search, Tried
@@ -51,12 +66,12 @@ from fedsim.vocabulary.formatting import (
 
 Floats = npt.NDArray[np.float64]
 
-_FINALISTS, _CHOOSING_SEEDS = 4, 3
-"""Number of settings that are run with more seeds, and number of these seeds."""
 _CONFIRMED = 3
 """Number of settings that are run with fresh seeds."""
 _FRONT = 6
 """The same for several objectives."""
+_HOPELESS = 0.1
+"""Share of the updates with which the scenario as given reaches the target, below which a setting is ruled out."""
 _LATER = 2.0
 """How many times as long as the scenario as given takes to the target a run may last."""
 
@@ -128,7 +143,10 @@ def decide(
         jobs = jobs or usable_cores()
         state = _State.continued(folder, asked, max(BATCH, jobs))
         runs = Runs(folder / "runs", timing_only=goal.timing_only, jobs=jobs, **engine)
-        work = _Work(loaded, space, goal, tuple(limits), names, seeds, runs, state, on_progress)
+        timing = Runs(folder / "timing", timing_only=True, jobs=jobs, **engine)
+        work = _Work(
+            loaded, space, goal, tuple(limits), names, seeds, runs, timing, state, on_progress
+        )
         return work.decide(folder, budget_s, most, jobs)
 
 
@@ -196,6 +214,7 @@ class _Work:
     objectives: tuple[str, ...]
     seeds: int
     runs: Runs
+    timing: Runs
     state: _State
     on_progress: Callable[[Progress], None]
 
@@ -220,7 +239,8 @@ class _Work:
             self.state.batch,
         )
         # Step 2. The search.
-        search = Search(self.space.suggest, question, self._measure)
+        self._fewest = _HOPELESS * given.costs["updates"] if given.reached else 1.0
+        search = Search(self.space.suggest, question, self._measure, self._screen)
         batches = 0
         while True:
             tried = len(search.tried)
@@ -250,7 +270,7 @@ class _Work:
         chosen = self._front(search) if several else self._chosen(search)
         # Step 4. Fresh seeds.
         self._share, self._words = 0.8, "measuring with fresh seeds"
-        finalists = self._confirmed(chosen, tried_all)
+        finalists = self._confirmed(chosen)
         self.state.spent_s = self.spent_s()
         self.state.write()
         decision = Decision(
@@ -268,9 +288,9 @@ class _Work:
 
     def _later_s(self, given: Measured, search: Search) -> float:
         """Wall seconds of the runs that follow the search, one after another, if it ended now."""
-        best = [each.measured.wall_s for each in search.candidates[:_FINALISTS] if each.measured]
+        best = [each.measured.wall_s for each in search.candidates[:_CONFIRMED] if each.measured]
         wall_s = sum(best) / len(best) if best else given.wall_s
-        runs = _CHOOSING_SEEDS * _FINALISTS + self.seeds * _CONFIRMED
+        runs = sum(settings * seeds for settings, seeds in ROUNDS) + self.seeds * _CONFIRMED
         return runs * wall_s + self.seeds * given.wall_s
 
     def spent_s(self) -> float:
@@ -294,7 +314,7 @@ class _Work:
         planned: list[LoadedScenario | str] = []
         for setting, seed in settings:
             try:
-                planned.append(self._scenario(setting, until_s, seed))
+                planned.append(self.goal.applied(self._until(setting, until_s, seed)))
             except UserError as error:
                 planned.append(str(error))
         ready = [each for each in planned if isinstance(each, LoadedScenario)]
@@ -306,30 +326,52 @@ class _Work:
         results = [each if isinstance(each, str) else next(done) for each in planned]
         return [each if isinstance(each, str) else self.goal.measure(each) for each in results]
 
-    def _scenario(self, setting: Setting, until_s: float, seed: int) -> LoadedScenario:
+    def _screen(self, settings: Sequence[Setting]) -> list[str]:
+        """Why timing alone rules settings out: too few updates arrive before the end or a limit; empty for others.
+
+        A setting whose selection follows losses is not judged.
+        """
+        problems = dict.fromkeys(range(len(settings)), "")
+        until_s = min([self._horizon_s, *(e.most for e in self.limits if e.name == "time")])
+        planned = {}
+        for number, setting in enumerate(settings) if not self.goal.timing_only else ():
+            with contextlib.suppress(UserError):
+                loaded = self._until(setting, until_s, self.loaded.scenario.seed, stop__target={})
+                if not loaded.scenario.server.selection.type.needs_training:
+                    planned[number] = loaded
+        with contextlib.suppress(UserError):  # All runs fail, as they will with training.
+            runs = self.timing.perform(list(planned.values()), self._report) if planned else []
+            for number, run in zip(planned, runs, strict=True):
+                count = 0 if isinstance(run, str) else updates_within(run, self.limits)
+                if not isinstance(run, str) and count < self._fewest:
+                    arrived = format_counted(count, "update")
+                    problems[number] = f"{arrived} until {format_value(until_s, 'time')} or a limit"
+        return list(problems.values())
+
+    def _until(self, setting: Setting, until_s: float, seed: int, **more: Any) -> LoadedScenario:
         limits = {f"stop__{name}": None for name in ("rounds", "dispatches", "arrivals")}
-        changed = self.space.scenario(
-            setting, **{**limits, "stop__simulated_time": until_s, "seed": seed}
-        )
-        return self.goal.applied(changed)
+        ends = {**limits, "stop__simulated_time": until_s, "seed": seed}
+        return self.space.scenario(setting, **{**ends, **more})
 
     def _report(self, share: float) -> None:
         self.on_progress(Progress(min(1.0, self._share), self._words))
 
     def _chosen(self, search: Search) -> list[Tried]:
         """The best candidates, ordered by the mean over the seed of the search and more seeds."""
-        best = search.candidates[:_FINALISTS]
-        if len(best) > 1:
-            first = self.loaded.scenario.seed + 1
-            values = self._values([each.setting for each in best], first, _CHOOSING_SEEDS)[1]
-            earlier = np.array([each.values for each in best])
-            means = np.log(np.abs(np.hstack([earlier, values[:, 0]]))).mean(axis=1)
-            best = [best[number] for number in np.argsort(means * self._sign, kind="stable")]
-        return best[:_CONFIRMED]
+        candidates = search.candidates
 
-    @property
-    def _sign(self) -> float:
-        return -1.0 if self.objectives == (THROUGHPUT,) else 1.0
+        def run(rows: Sequence[int], number: int, count: int) -> Floats:
+            settings, seed = [candidates[row].setting for row in rows], self.loaded.scenario.seed
+            return self._logs(self._values(settings, seed + number, count)[1][:, 0])
+
+        first = self._logs(np.array([each.values[0] for each in candidates]))
+        self._order, self._known = raced(first, run)
+        return [candidates[row] for row in self._order[:_CONFIRMED]]
+
+    def _logs(self, values: Floats) -> Floats:
+        """Logarithms of an objective, of which less is better."""
+        sign = -1.0 if self.objectives == (THROUGHPUT,) else 1.0
+        return np.asarray(sign * np.log(np.abs(values)))
 
     def _front(self, search: Search) -> list[Tried]:
         """Candidates of the Pareto front, evenly spread over the first objective."""
@@ -363,27 +405,28 @@ class _Work:
             measured[row * count : (row + 1) * count] for row in range(len(settings))
         ], by_setting
 
-    def _confirmed(self, chosen: Sequence[Tried], tried: Sequence[Tried]) -> tuple[Finalist, ...]:
+    def _confirmed(self, chosen: Sequence[Tried]) -> tuple[Finalist, ...]:
         """The chosen settings and the scenario as given with fresh seeds; with the probabilities of one objective."""
-        first = self.loaded.scenario.seed + 1 + _CHOOSING_SEEDS
+        first = self.loaded.scenario.seed + SEEDS
         settings: list[Setting] = [*(each.setting for each in chosen), {}]
         measured, values = self._values(settings, first, self.seeds)
         probabilities = np.full(len(settings), np.nan)
         if len(self.objectives) == 1:
-            known = [each.values[0] for each in tried if each.is_candidate and each not in chosen]
-            others = np.log(np.abs(known) / abs(chosen[0].values[0])) if known else np.zeros(0)
-            logs = self._sign * np.log(np.abs(values[:-1, 0]))
-            probabilities[:-1] = probability_good(logs, self._sign * others)
-        rows = zip(settings, measured, values, probabilities.tolist(), strict=True)
+            rows = self._order[: len(chosen)]
+            fresh = np.full((len(self._known), self.seeds), np.nan)
+            fresh[rows] = self._logs(values[:-1, 0])
+            probabilities[:-1] = probability_good(np.hstack([self._known, fresh]))[rows]
+        throughput = self.objectives == (THROUGHPUT,)
+        together = zip(settings, measured, values, probabilities.tolist(), strict=True)
         return tuple(
             Finalist(
                 setting,
                 self.space.words(setting) if setting else f"as given ({self._method()})",
                 tuple(runs),
-                self._sign * each,
+                -each if throughput else each,
                 probability,
             )
-            for setting, runs, each, probability in rows
+            for setting, runs, each, probability in together
         )
 
     def _method(self) -> str:
@@ -435,13 +478,19 @@ class _Work:
     def _no_candidate(self, tried: Sequence[Tried]) -> UserError:
         """The error if no setting reached the target within the limits."""
         known = [(each, each.measured) for each in tried if each.measured is not None]
+        folder = str(self.state.folder)
+        if not known:
+            what = (
+                f"all of {format_counted(len(tried), 'setting')} failed or were ruled out by timing"
+            )
+            return UserError(f"{what}; the first: {tried[0].problem}", where=folder)
         reached = any(measured.reached for _, measured in known)
         by = (lambda row: row[0].violation) if reached else (lambda row: row[1].shortfall)
         closest, _ = min(known, key=by)
         what = "met the limits" if reached else f"reached {self._target()}"
         return UserError(
             f"none of {format_counted(len(tried), 'setting')} {what}; the closest: {self.space.words(closest.setting)}",
-            where=str(self.state.folder),
+            where=folder,
             hint="relax the limits"
             if reached
             else "let runs last longer (stop.simulated_time), or choose an easier target",

@@ -14,7 +14,7 @@ import pandas as pd
 
 from fedsim.decisions.choosing import interval
 from fedsim.decisions.goal import QUANTITIES, THROUGHPUT, Measured
-from fedsim.decisions.search import Tried
+from fedsim.decisions.search import RULED_OUT, Tried
 from fedsim.decisions.space import Setting, Space
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import as_data
@@ -107,6 +107,17 @@ class Decision:
             for each in self.tried
         ]
         return pd.DataFrame(rows)
+
+    @property
+    def ruled_out(self) -> str:
+        """How many settings were not trained, in words; empty if all were."""
+        count = sum(each.state == RULED_OUT for each in self.tried)
+        return (
+            f"{count} of {len(self.tried)} settings were ruled out by timing alone: before the end or a limit, fewer "
+            "than a tenth of the client updates arrive with which the scenario as given reaches the target"
+            if count
+            else ""
+        )
 
     def __repr__(self) -> str:
         return f"<Decision {str(self.path)!r}: {self.sentence}>"

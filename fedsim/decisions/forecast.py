@@ -19,6 +19,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis.comparison.targets import Target
+from fedsim.analysis.figures.base import Column, Figure, sentence
+from fedsim.analysis.headline import Tile
+from fedsim.analysis.pages import embedded, environment, write_page
 from fedsim.composition.shared import Bundles
 from fedsim.composition.world import build_world
 from fedsim.decisions.goal import Goal
@@ -34,6 +37,7 @@ from fedsim.scenario.overrides import Override
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.combine import perturbed, redrawn
 from fedsim.vocabulary.formatting import (
+    ABSENT,
     format_count,
     format_decimals,
     format_duration,
@@ -43,8 +47,8 @@ from fedsim.vocabulary.formatting import (
 
 Floats = npt.NDArray[np.float64]
 
-TABLE = "forecast.csv"
-"""File of the folder with one row per run."""
+TABLE, PAGE = "forecast.csv", "forecast.html"
+"""Files of the folder: one row per run, and the page."""
 CONFIDENCE = 0.9
 RUNS = 19
 """The fewest runs whose smallest and largest time enclose 90%."""
@@ -212,7 +216,60 @@ def forecast(
             confidence,
         )
         write_text(folder / TABLE, csv_text(result.table))
+        write_page(folder / PAGE, _page(result, f"Forecast: {loaded.scenario.name}"))
         return result
+
+
+def _page(forecast: Forecast, title: str) -> str:
+    """The page of a forecast: the answer, the distribution of the times, and the runs."""
+    times_s, (median, low, high) = forecast.times_s, forecast.interval
+    at = np.array([low, *times_s, high])
+    at = np.unique(at[np.isfinite(at)])
+    level = format_level(forecast.confidence, "share")
+    columns = (
+        Column("time_s", "simulated time", "time", at),
+        Column("share", "reached by then", "share", (times_s <= at[:, None]).mean(axis=1)),
+        Column(
+            "within",
+            f"{level} interval",
+            "share",
+            np.where((at >= low) & (at <= high), 0.5, np.nan),
+        ),
+    )
+    table = forecast.table
+    outcome = np.select([table["time_s"].notna(), table["flat"]], ["reached", "never"], "late")
+    runs = (
+        Column("run", "Run", "count", np.arange(1, len(table) + 1)),
+        Column("outcome", "Target", "text", outcome.tolist()),
+        Column("time_s", "Time to the target", "time", table["time_s"].to_numpy()),
+        Column("ended_s", "Ended after", "time", table["ended_s"].to_numpy()),
+    )
+    written = (
+        format_interval(low, high, format_duration)
+        if math.isfinite(low) and math.isfinite(high)
+        else "too few runs"
+    )
+    counts = {name: int((outcome == name).sum()) for name in ("reached", "late", "never")}
+    tiles = [
+        Tile("Median", format_duration(median) if math.isfinite(median) else ABSENT, ""),
+        Tile(f"{level} interval", written, "of the runs that reach the target"),
+        Tile(
+            "Probability to reach it",
+            format_decimals(forecast.probability, 2),
+            "before the runs end",
+        ),
+        Tile("Runs", str(len(table)), ", ".join(f"{n} {name}" for name, n in counts.items())),
+    ]
+    figures = {
+        "reached": Figure(
+            "reached", f"{counts['reached']} of {len(table)} runs reached the target.", columns
+        ),
+        "runs": Figure("runs", "Runs", runs),
+    }
+    data = embedded({name: figure.document() for name, figure in figures.items()})
+    template = environment().get_template("forecast.html.j2")
+    answer = sentence(forecast.sentence)
+    return template.render(title=title, answer=answer, tiles=tiles, figures=figures, data=data)
 
 
 def _is_flat(run: Run, target: Target) -> bool:

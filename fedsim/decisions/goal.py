@@ -7,7 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from fedsim.analysis.comparison.targets import Target
+from fedsim.analysis.footprint import footprint
 from fedsim.analysis.steady import throughput
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.runs.run import Run
@@ -15,6 +19,8 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override
 from fedsim.units import parse_duration_s, parse_quantity, parse_size_bytes
 from fedsim.vocabulary.formatting import Kind, format_count, format_value
+
+Floats = npt.NDArray[np.float64]
 
 COUNTS = {"rounds": "rounds", "arrivals": "arrived updates"}
 """Targets that need no training: limits of ``stop``, in words."""
@@ -27,40 +33,44 @@ def _energy(text: str) -> float:
     return parse_quantity(text, _ENERGY, "energy", "joules")
 
 
-def _spent(run: Run, name: str) -> float:
-    """Emissions or cost of a run; not a number if its scenario does not give them."""
-    return float(run.info.get(name, math.nan))
+def _spent(run: Run, name: str) -> Floats:
+    """Emissions or cost of each dispatch; not a number if the scenario does not give them."""
+    table = footprint(run) if name in run.info else None
+    return np.full(len(run.dispatches), np.nan) if table is None else table[name].to_numpy()
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A cost of reaching a target: its words, how it is written and read, and its value for a run that ends there."""
+    """A cost of reaching a target: its words, how it is written and read, and its value for each dispatch of a run."""
 
     label: str
     kind: Kind
     parse: Callable[[str], float]
-    of: Callable[[Run], float]
+    each: Callable[[Run], Any]
+
+    def of(self, run: Run) -> float:
+        """Its value for a run."""
+        return float(self.each(run).sum())
 
 
 QUANTITIES: Mapping[str, Quantity] = {
-    "time": Quantity("simulated time", "time", parse_duration_s, lambda run: run.simulated_s),
+    "time": Quantity(
+        "simulated time", "time", parse_duration_s, lambda run: np.array([run.simulated_s])
+    ),
     "bytes": Quantity(
         "data moved",
         "bytes",
         parse_size_bytes,
-        lambda run: float(run.dispatches[["bytes_down", "bytes_up"]].to_numpy().sum()),
+        lambda run: run.dispatches["bytes_down"] + run.dispatches["bytes_up"],
     ),
     "energy": Quantity(
-        "energy of the devices",
-        "energy",
-        _energy,
-        lambda run: float(run.dispatches["energy_j"].sum()),
+        "energy of the devices", "energy", _energy, lambda run: run.dispatches["energy_j"]
     ),
     "compute": Quantity(
-        "client compute time",
-        "time",
-        parse_duration_s,
-        lambda run: float(run.phases["compute_s"].sum()),
+        "client compute time", "time", parse_duration_s, lambda run: run.phases["compute_s"]
+    ),
+    "updates": Quantity(
+        "client updates", "count", float, lambda run: run.dispatches["arrived_s"].notna()
     ),
     "gco2e": Quantity("emissions in g CO2e", "number", float, lambda run: _spent(run, "gco2e")),
     "cost": Quantity("cost", "number", float, lambda run: _spent(run, "cost")),
@@ -200,7 +210,7 @@ class Goal:
             return Measured(costs, rate > 0, float(not rate), rate, wall_s)
         name, value = self.target.metric, self.target.value
         if self.timing_only:
-            done = int(run.info["rounds"]) if name == "rounds" else _arrivals(run)
+            done = int(run.info["rounds"]) if name == "rounds" else int(costs["updates"])
             return Measured(costs, done >= value, max(0.0, 1 - done / value), wall_s=wall_s)
         time_s = run.time_to(name, value)
         if not math.isnan(time_s):
@@ -226,5 +236,12 @@ class Goal:
         return THROUGHPUT if self.target is None else f"{_TIME_TO}{self.target}"
 
 
-def _arrivals(run: Run) -> int:
-    return int(run.dispatches["arrived_s"].notna().sum())
+def updates_within(run: Run, limits: Sequence[Limit]) -> int:
+    """Client updates that arrived before a run exceeded one of the limits."""
+    order = np.argsort(run.dispatches["ended_s"].to_numpy(), kind="stable")
+    within = np.ones(len(order), bool)
+    for limit in limits:
+        if limit.name != "time":
+            spent = np.asarray(QUANTITIES[limit.name].each(run), dtype=np.float64)[order]
+            within &= np.cumsum(spent) <= limit.most
+    return int(run.dispatches["arrived_s"].notna().to_numpy()[order][within].sum())

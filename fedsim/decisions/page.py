@@ -13,7 +13,7 @@ from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import embedded, environment, write_page
 from fedsim.decisions.decision import PAGE, Decision, format_objective, shown
 from fedsim.decisions.goal import QUANTITIES, THROUGHPUT
-from fedsim.decisions.search import FAILED, STOPPED
+from fedsim.decisions.search import FAILED, RULED_OUT, STOPPED
 from fedsim.decisions.space import Choices
 from fedsim.vocabulary.formatting import (
     ABSENT,
@@ -63,7 +63,9 @@ def _tiles(decision: Decision) -> Iterator[Tile]:
     tried = decision.tried
     early = sum(each.state == STOPPED for each in tried)
     failed = sum(each.state == FAILED for each in tried)
-    note = f"{early} stopped early" + (f", {failed} failed" if failed else "")
+    ruled_out = sum(each.state == RULED_OUT for each in tried)
+    note = f"{early} stopped early"
+    note += "".join(f", {n} {each}" for n, each in ((ruled_out, RULED_OUT), (failed, FAILED)) if n)
     yield Tile("Settings tried", str(len(tried)), note)
     seeds = len(winner.runs)
     yield Tile("Fresh seeds", str(seeds), f"{winner.missed} of {seeds} runs missed the target")
@@ -133,9 +135,9 @@ def _parallel(decision: Decision) -> Figure:
         name = decision.space.names[dimension.path].replace("_", " ")
         words = [ABSENT if value is None else str(value) for value in given]
         if isinstance(dimension, Choices):
-            labels = list(dict.fromkeys([*map(str, dimension.values), *words]))
+            labels = list(dict.fromkeys(map(str, dimension.values)))
             axis: dict[str, Any] = {"names": labels, "log": False}
-            places = [float(labels.index(word)) for word in words]
+            places = [math.nan if value is None else labels.index(str(value)) for value in given]
         else:
             kind_ = (
                 "time"

@@ -34,6 +34,7 @@ _FEWEST_IMPORTANT = 10
 """Settings that must have been run to the end for the importance of keys."""
 
 COMPLETE, STOPPED, FAILED = "complete", "stopped early", "failed"
+RULED_OUT = "ruled out by timing"
 Problem = str
 """Why a setting could not be run."""
 
@@ -52,11 +53,11 @@ class Tried:
 
     Attributes:
         setting: its values.
-        state: whether it was run to the end, was stopped early, or failed.
+        state: whether it was run to the end, was stopped early, was ruled out by its timing alone, or failed.
         values: its objectives, to be minimized; infinite if they are unknown.
-        measured: what its longest run showed; None if it failed.
+        measured: what its longest run showed; None if it failed or was ruled out.
         violation: the largest share by which it exceeds a limit; 0 or less if it meets all.
-        problem: why it failed.
+        problem: why it failed or was ruled out.
     """
 
     setting: Setting
@@ -140,10 +141,17 @@ class Search:
         suggest: the setting of a trial of Optuna.
         question: what is searched.
         measure: runs settings.
+        screen: why settings need not be run; empty for those that do.
     """
 
     def __init__(
-        self, suggest: Callable[[Any], dict[str, Any]], question: Question, measure: Measure
+        self,
+        suggest: Callable[[Any], dict[str, Any]],
+        question: Question,
+        measure: Measure,
+        screen: Callable[[Sequence[Setting]], list[Problem]] = lambda settings: (
+            [""] * len(settings)
+        ),
     ) -> None:
         optuna = require_optuna()
         self._states = optuna.trial.TrialState
@@ -161,6 +169,7 @@ class Search:
         self.tried: dict[str, Tried] = {}
         self._reported: set[int] = set()
         self._suggest, self._question, self._measure = suggest, question, measure
+        self._screen = screen
 
     def batch(self) -> list[Tried]:
         """Try the next settings; those that were not tried before."""
@@ -202,6 +211,14 @@ class Search:
     def _try(self, fresh: dict[str, tuple[Any, Setting]]) -> None:
         """Run settings for longer and longer, and stop those that fall behind."""
         question, alive = self._question, dict(fresh)
+        problems = self._screen([setting for _, setting in fresh.values()])
+        for (key, (_, setting)), problem in zip(fresh.items(), problems, strict=True):
+            if problem:
+                values = (math.inf,) * len(question.objectives)
+                self.tried[key] = Tried(setting, RULED_OUT, values, None, 1.0, problem)
+                del alive[key]
+        if not alive:
+            return
         cap_s = question.horizon_s
         if question.halves and (best := self.candidates[:1]):
             cap_s = min(cap_s, SLACK * best[0].values[0])
@@ -254,16 +271,17 @@ class Search:
         return behind
 
     def _tell(self, trial: Any, tried: Tried) -> None:
-        if tried.state == FAILED:
+        measured, several = tried.measured, len(tried.values) > 1
+        if tried.state == FAILED or (several and measured is None):
             self.study.tell(trial, state=self._states.FAIL)
             return
-        assert tried.measured is not None
-        if self._question.limits or len(tried.values) > 1:
-            missed = 0.0 if tried.measured.reached else tried.measured.shortfall
+        shortfall = 1.0 if measured is None else measured.shortfall
+        if self._question.limits or several:
+            missed = 0.0 if measured and measured.reached else shortfall
             trial.set_constraint("limits", max(tried.violation, missed))
         if math.isinf(tried.values[0]):
             if trial.number not in self._reported:  # A setting that is suggested again.
-                trial.report(tried.measured.shortfall, 1)
+                trial.report(shortfall, 1)
             self.study.tell(trial, state=self._states.PRUNED)
         else:
             self.study.tell(trial, list(tried.values))

@@ -18,3 +18,6 @@ def test_the_command_prints_the_forecast(tmp_path: Path) -> None:
     document = json.loads(command(*call, "--json").stdout)
     assert len(document["times_s"]) == 4
     assert document["low_s"] is None
+    page = Path(document["page"]).read_text()
+    assert "2 rounds after about 1" in page.replace("\u00a0", " ")
+    assert '"share","values":[0.25,' in page.replace(" ", "")

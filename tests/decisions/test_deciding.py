@@ -11,8 +11,10 @@ from scipy import stats
 
 import fedsim
 from fedsim.decisions import Decision
+from fedsim.decisions.search import RULED_OUT
 from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario
+from tests.composition.worlds import quadratic
 
 METRIC = "time_to:arrivals=12"
 OVER = {"server.schedule.deadline": "15s..2min", "server.selection.cohort": "1..6"}
@@ -119,3 +121,23 @@ def test_several_objectives_give_a_front(tmp_path: Path) -> None:
     assert len(front) > 1
     assert front["time"].is_monotonic_increasing
     assert front["bytes"].is_monotonic_decreasing
+
+
+def test_settings_are_ruled_out_by_timing_alone(tmp_path: Path) -> None:
+    """With a pause of an hour, there is one round in the time in which the scenario as given has many."""
+    schedule = {"name": "sync", "pause": "1s"}
+    server = {"selection": {"name": "uniform", "cohort": 2}, "schedule": schedule}
+    training = {"optimizer": {"name": "sgd", "lr": 0.005}, "local_steps": 2, "dtype": "float64"}
+    stop = {"simulated_time": "1h"}
+    scenario = quadratic([], server=server, training=training, stop=stop)
+    over = {"server.schedule.pause": ["1h", "1s", "2s"]}
+    more: Any = {"scenario": scenario, "over": over, "metric": "time_to:loss=3.9", "seeds": 2}
+    found = decided(tmp_path / "d", settings=3, **more)
+    states = found.settings.set_index("server.schedule.pause")
+    assert states["state"].to_dict() == {"1h": RULED_OUT, "1s": "complete", "2s": "stopped early"}
+    assert states["problem"]["1h"].startswith("2 updates until ")
+    assert found.ruled_out.startswith("1 of 3 settings were ruled out by timing alone")
+    with pytest.raises(
+        UserError, match=r"all of 3 settings .* ruled out by timing; the first: 0 upd"
+    ):
+        decided(tmp_path / "e", settings=3, limits={"bytes": "1B"}, **more)

@@ -79,7 +79,7 @@ class Comparison(ComparisonTables):
 
         Args:
             metric: a metric, or several for one panel each; the first one if None.
-            against: ``time_s``, ``version``, ``round``, ``bytes`` or ``compute_s``.
+            against: one of :data:`fedsim.analysis.comparison.facts.COSTS`, such as ``bytes``.
             labels: other names for variants and settings, as for :func:`compare`.
             style: ``xlim``, ``ylim``, ``log``, ``bands``, ``width`` and ``height`` of
                 :class:`~fedsim.analysis.comparison.figure.FigureStyle`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import costs_by, population
+from fedsim.analysis.footprint import footprint
 from fedsim.bundled import PREFIX, written
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.runs import Run
@@ -31,12 +32,19 @@ Floats = npt.NDArray[np.float64]
 Replicate = tuple[int, int]
 
 DIGESTED = ("dispatches", "aggregations", "metrics")
+SPENT: Mapping[str, tuple[str, Kind]] = {
+    "gco2e": ("emissions, g CO2e", "number"),
+    "cost": ("cost", "number"),
+}
+"""Figures of runs whose scenario gives ``devices.carbon`` or ``devices.cost``; 0 otherwise."""
 COSTS: Mapping[str, tuple[str, Kind]] = {
     "time_s": ("simulated time", "time"),
     "version": ("server updates", "count"),
     "round": ("rounds", "count"),
     "bytes": ("data moved", "bytes"),
     "compute_s": ("client compute time", "time"),
+    "energy_j": ("energy", "energy"),
+    **SPENT,
 }
 """Costs against which progress can be measured, columns of :attr:`RunFacts.progress`: label and kind of each."""
 CLIENT_UPDATES = "client_updates"
@@ -48,11 +56,6 @@ TIMING: Mapping[str, tuple[str, Kind]] = {
     "bytes": ("data moved", "bytes"),
 }
 """The main figures of timing-only runs: label and kind of each."""
-SPENT: Mapping[str, tuple[str, Kind]] = {
-    "gco2e": ("emissions, g CO2e", "number"),
-    "cost": ("cost", "number"),
-}
-"""Figures of runs whose scenario gives ``devices.carbon`` or ``devices.cost``; 0 otherwise."""
 TIMING_TABLE: Mapping[str, tuple[str, Kind]] = {
     **TIMING,
     "contributed": ("clients that contributed", "share"),
@@ -64,17 +67,17 @@ PERCENTILES = (50, 95, 99)
 """Percentiles of durations among a run's figures."""
 
 
-def require_cost(name: str, where: str | None = None) -> None:
-    """Check that there is a cost of this name.
+def require_cost(name: str, costs: Collection[str] = COSTS, where: str | None = None) -> None:
+    """Check that ``costs`` include one of this name.
 
     Raises:
         UserError: there is none.
     """
-    if name not in COSTS:
+    if name not in costs:
         raise UserError(
             f"curves cannot be drawn against '{name}'",
             where=where,
-            hint=nearest_or_all(name, COSTS, f"choose one of {', '.join(COSTS)}"),
+            hint=nearest_or_all(name, costs, f"choose one of {', '.join(costs)}"),
         )
 
 
@@ -251,7 +254,14 @@ def _progress(run: Run) -> pd.DataFrame:
         entered = np.sort(aggregated_versions(run.dispatches))
         entered = entered[entered > 0]
         aggregated = np.searchsorted(entered, frame["version"].to_numpy(), side="right")
-    spent = {**costs_by(run, times), CLIENT_UPDATES: aggregated}
+    table = run.dispatches
+    spent: dict[str, npt.NDArray[Any]] = {**costs_by(run, times)}
+    each = footprint(run) if any(run.info.get(name) for name in SPENT) else None
+    for name in ("energy_j", *SPENT):
+        source = table if each is None or name in table else each
+        values = source[name].to_numpy() if name in source else np.zeros(len(table))
+        spent[name] = statistics.spent_by(table, values, times)
+    spent[CLIENT_UPDATES] = aggregated
     for column, (name, values) in enumerate(spent.items(), start=3):
         frame.insert(column, name, values)
     return frame

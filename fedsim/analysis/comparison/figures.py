@@ -185,13 +185,14 @@ def target_figure(comparison: ComparisonTables, target: Target, number: int) -> 
         time_range=interval("time_low_s", "time_high_s", format_duration),
         relative_range=interval("relative_low", "relative_high", format_ratio),
     )
+    spent = [(name, *words) for name, words in SPENT.items() if name in comparison.costs]
     without = ""
     if frame["relative"].isna().all() and frame["time_s"].notna().any():
         without = f" There are no times relative to {comparison.baseline}, which did not reach it."
     return Figure(
         f"target-{number}",
         f"{' '.join(on(comparison, target))}{without}",
-        _table(comparison, shown, _TARGET),
+        _table(comparison, shown, (*_TARGET, *spent)),
         {
             "title": f"Time to {comparison.phrase(target)}",
             "note": f" {_small_sample(comparison)}{relative_times(comparison)}.",

@@ -155,10 +155,13 @@ def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
             {"key": m.name, "label": m.label, "kind": m.unit, "higher": m.higher_is_better}
             for m in metrics
         ],
-        "against": [{"key": k, "label": label, "kind": kind} for k, (label, kind) in COSTS.items()],
+        "against": [
+            {"key": name, "label": COSTS[name][0], "kind": COSTS[name][1]}
+            for name in comparison.costs
+        ],
         "settings": {
             setting: {
-                metric: {cost: drawn(setting, metric, cost) for cost in COSTS}
+                metric: {cost: drawn(setting, metric, cost) for cost in comparison.costs}
                 for metric in comparison.metrics
             }
             for setting in comparison.grouping.settings
@@ -170,7 +173,7 @@ def _points(comparison: ComparisonTables) -> int:
     lists = sum(
         1 + (3 if len(group.runs) > 1 else 1)
         for group in comparison.groups
-        for _ in range(len(comparison.metrics) * len(COSTS))
+        for _ in range(len(comparison.metrics) * len(comparison.costs))
     )
     return max(40, min(400, _MOST_NUMBERS // max(1, lists)))
 

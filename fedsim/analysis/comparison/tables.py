@@ -205,6 +205,15 @@ class ComparisonTables:
     # -- tables -----------------------------------------------------------------------------------------------------
 
     @functools.cached_property
+    def costs(self) -> tuple[str, ...]:
+        """The :data:`COSTS` that any run has, besides the time."""
+        return tuple(
+            name
+            for name in COSTS
+            if name == "time_s" or any(run.progress[name].any() for run in self.facts)
+        )
+
+    @functools.cached_property
     def runs(self) -> pd.DataFrame:
         """One row per run: ``run`` (folder), ``seed``, the last value of every metric, and the figures of the run."""
         rows = [
@@ -246,7 +255,7 @@ class ComparisonTables:
         ``time_low_s`` and ``time_high_s`` (95% bootstrap interval over seeds); ``time_median_s`` is the time by which
         half of the runs had; ``relative`` is the mean divided by the baseline's in the setting, both over the seeds
         with which both reached the target, with its interval;
-        ``version``, ``round``, ``bytes``, ``compute_s`` and ``client_updates`` (client updates that the model contains)
+        the other :data:`COSTS` and ``client_updates`` (client updates that the model contains)
         are means at the same evaluations; ``client_updates_per_h`` is the mean of the client updates divided by the
         mean time. All are NaN if fewer than half of the runs reached the target.
         """
@@ -358,7 +367,7 @@ class ComparisonTables:
 
         Args:
             metric: name of the metric; the first one if None.
-            against: ``time_s``, ``version``, ``round``, ``bytes`` or ``compute_s``.
+            against: one of :data:`fedsim.analysis.comparison.facts.COSTS`, such as ``bytes``.
             points: approximate maximum number of points per curve.
             bound: the lower bounds of the curves on time, see :mod:`fedsim.analysis.comparison.bound`.
 
@@ -366,7 +375,7 @@ class ComparisonTables:
             UserError: no run measured the metric, or there is no such cost.
         """
         name = self.measured(metric)
-        require_cost(against)
+        require_cost(against, self.costs)
         frames = []
         for setting in self.grouping.settings:
             groups = self.grouping.of(setting)

@@ -22,6 +22,13 @@
 
   const { axes, chosen } = data.parallel;
   const rank = axes.at(-1).values, last = Math.max(1, rank.filter((each) => each !== null).length - 1);
+  // A line ends before an axis that its setting lacks, and begins again after it.
+  const pieces = (row) => axes.reduce((parts, { values }, dim) => {
+    if (values[row] === null) return parts;
+    if (!dim || axes[dim - 1].values[row] === null) parts.push(axes.map(() => "-"));
+    parts.at(-1)[dim] = values[row];
+    return parts;
+  }, []);
   mount(host("parallel"), `${titleOf(host("parallel"))}. ${finding("parallel")}`, (width) => ({
     parallel: { left: 46, right: 70, top: 44, bottom: 20 },
     parallelAxis: axes.map((axis, dim) => ({
@@ -36,10 +43,10 @@
     series: [{
       type: "parallel", silent: true, smooth: 0.15, emphasis: { disabled: true },
       // The best is drawn last.
-      data: rank.map((_, row) => row).reverse().map((row) => ({
-        value: axes.map((axis) => (axis.values[row] === null ? "-" : axis.values[row])),
+      data: rank.map((_, row) => row).reverse().flatMap((row) => pieces(row).map((value) => ({
+        value,
         lineStyle: { color: ink(row === chosen ? "g1" : "g0"), width: row === chosen ? 4 : 1.25, opacity: row === chosen ? 1 : rank[row] === null ? 0.07 : 0.85 - 0.7 * (row / last) },
-      })),
+      }))),
     }],
   }));
   Object.keys(data).forEach((name) => files(name));

@@ -42,6 +42,7 @@ SCENARIO: dict[str, Any] = {
     "devices": {
         "compute": {"name": "lognormal", "median": "0.2s", "jitter": {"cv": 0.3}},
         "network": {"name": "static", "latency": "40ms", "down": "1Mbps", "up": "0.5Mbps"},
+        "cost": {"per_byte": 1e-6},
     },
     "server": {"selection": {"name": "uniform", "cohort": 4}},
     "stop": {"simulated_time": "30s"},
@@ -101,8 +102,11 @@ def cost(folder: Path, against: str) -> pd.Series:
     metrics, dispatches = parquet(folder, "metrics"), parquet(folder, "dispatches")
     if against in metrics:
         return metrics[against]
-    if against == "bytes":
+    if against in ("bytes", "cost"):
         spent = dispatches["bytes_down"] + dispatches["bytes_up"]
+        spent = spent * (1e-6 if against == "cost" else 1)
+    elif against == "energy_j":
+        spent = dispatches["energy_j"]
     else:
         began = dispatches["downloaded_s"]
         spent = (dispatches["computed_s"].fillna(dispatches["ended_s"]) - began).fillna(0.0)

@@ -13,7 +13,7 @@ import pytest
 import fedsim
 from fedsim.analysis.comparison import compare
 from fedsim.analysis.comparison.cautions import cautions
-from fedsim.analysis.comparison.facts import SPENT, RunFacts
+from fedsim.analysis.comparison.facts import COSTS, SPENT, RunFacts
 from fedsim.analysis.comparison.groups import Grouping, group_runs
 from fedsim.files.checksums import file_sha256
 from tests.composition.worlds import digits
@@ -29,7 +29,7 @@ def facts(
     accuracy: tuple[float, ...] = (),
 ) -> RunFacts:
     progress = pd.DataFrame({"time_s": times, "accuracy": accuracy})
-    for name in ("version", "round", "bytes", "compute_s", "client_updates"):
+    for name in (*list(COSTS)[1:], "client_updates"):
         progress[name] = progress["time_s"] * 2
     return RunFacts(
         path=Path("/runs") / folder,
