@@ -154,25 +154,23 @@ class Commands(Suggesting):
 
     def _defect(self, error: Exception, show: Callable[[Iterable[UserError]], None]) -> int:
         """Show an error that is nobody's mistake in the input: that of a user's part, or a defect of fedsim."""
-        from fedsim.parts.component import users_line, users_report
-        from fedsim.parts.functions import mistake_in_class
+        from fedsim.parts.component import has_user_code, users_line, users_report
 
         # What to do next belongs below the error, not into the traceback.
         notes, error.__notes__ = getattr(error, "__notes__", []), []
-        users = mistake_in_class(error)
-        if users is None and (report := users_report(error)) is not None:
+        if (report := users_report(error)) is not None:
             # Its author needs the lines of the file, but none of fedsim's.
             click.echo(report, err=True, nl=False)
             where = users_line(error)
-            users = UserError("your own code failed with the error above", where=where)
-        if users is not None:
-            show([users])
+            show([UserError("your own code failed with the error above", where=where)])
             for note in notes:
                 click.echo(note, err=True)
             return EXIT_USER
         traceback.print_exc()
         kind = "" if isinstance(error, FedsimError) else f"{type(error).__name__}: "
         hint = "This is a bug in fedsim; please report it with the lines above."
+        if has_user_code():
+            hint = "If your own code did not cause it, for example by a return value, this is a bug; please report it."
         show([UserError(f"internal error: {kind}{error}", hint=hint)])
         return EXIT_DEFECT
 

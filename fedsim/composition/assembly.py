@@ -27,7 +27,6 @@ from fedsim.learning.rates import learning_rate
 from fedsim.learning.submodels import Parts
 from fedsim.methods.base import Method, MethodContext, Prologue, Vector
 from fedsim.methods.compression import with_compression
-from fedsim.methods.declarations import check_declarations
 from fedsim.methods.optimizer_state import with_optimizer_state
 from fedsim.methods.submodels import with_submodels
 from fedsim.network.base import Direction
@@ -512,7 +511,6 @@ def build_method(
             optimizer=training.optimizer.create(),
         )
     )
-    check_declarations(method)
     return method
 
 

@@ -15,7 +15,7 @@ from fedsim.errors import UserError, nearest_or_all
 from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
 from fedsim.parts.component import Component
-from fedsim.parts.functions import called, returned
+from fedsim.parts.functions import called
 from fedsim.scenario.model import Server
 from fedsim.scenario.parts import Part
 from fedsim.scheduling.base import Demands, Schedule, cohort_of
@@ -162,7 +162,7 @@ def demands_of(schedule: Part[Schedule]) -> Demands:
     Raises:
         UserError: a user's class returns something else, or names a parameter that there is not.
     """
-    return returned(schedule.type, "demands", schedule.type.demands(schedule.params), Demands)
+    return schedule.type.demands(schedule.params)
 
 
 def unmet_target(

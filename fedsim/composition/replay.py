@@ -31,7 +31,6 @@ from fedsim.composition.execution import OnProgress, execute, resume
 from fedsim.composition.resuming import OF_TIME
 from fedsim.errors import UserError
 from fedsim.parts.component import users_line, users_report
-from fedsim.parts.functions import mistake_in_class
 from fedsim.processes.stopping import request
 from fedsim.runs.checkpoint import Checkpoints, load_model
 from fedsim.runs.progress import Progress
@@ -169,8 +168,8 @@ def _main(number: str, name: str, dispatches: str, aggregations: str, *kinds: st
     try:
         _perform(folder, int(number), int(dispatches), int(aggregations), kinds)
     except Exception as error:
-        users = error if isinstance(error, UserError) else mistake_in_class(error)
-        if users is None:
+        users = error
+        if not isinstance(users, UserError):
             report = users_report(error)
             print(report or traceback.format_exc(), end="")
             if report is None:

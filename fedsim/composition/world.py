@@ -26,17 +26,15 @@ from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError, raise_all
 from fedsim.learning.submodels import Parts, Submodels
 from fedsim.methods.base import Method
-from fedsim.network.base import Direction, Network, NetworkContext
+from fedsim.network.base import NetworkContext
 from fedsim.network.columns import AccessParams
-from fedsim.parts.component import Component, is_bundled
-from fedsim.parts.functions import returned, returned_number, shown, wrong_return
+from fedsim.parts.component import is_bundled
 from fedsim.randomness import Purpose, Stream, isolated
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import EdgeNearest, Energy, EnergyClass, Scenario
 from fedsim.scenario.training import Training
 from fedsim.simulation.facts import Work
 from fedsim.tasks.base import Task, TaskContext
-from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.intervals import device_periods
 from fedsim.traces.parameters import TraceParameters
@@ -193,26 +191,15 @@ class World:
         availability = devices.availability.create(
             self._device_context("availability", eligible, method)
         )
-        offset_ns: Any = availability.offset_ns()
-        array = np.asarray(offset_ns)
-        if array.dtype.kind not in "iu" or array.shape not in ((), (clients,)):
-            hint = f"return whole nanoseconds: a number, or an array of shape ({clients},)"
-            raise wrong_return(type(availability), "offset_ns", shown(offset_ns), hint)
+        offset_ns = availability.offset_ns()
         compute = devices.compute.create(
             self._device_context("compute", everybody, method, offset_ns)
         )
-        network_kind = devices.network.create()
-        network = network_kind.build(self.network_context(offset_ns))
-        returned(type(network_kind), "build", network, Network)
-        index = returned(type(availability), "index", availability.index(), AvailabilityIndex)
-        _check_clients(availability, "index", index.clients, clients)
-        if not is_bundled(type(network_kind)):  # Counting takes a copy of the rates.
-            rates = network.rates_bps(Direction.DOWN)
-            _check_clients(network_kind, "build", len(rates), clients)
+        network = devices.network.create().build(self.network_context(offset_ns))
         power = _power(devices.energy, *self._main(), clients)
         return Population(
             clients=clients,
-            availability=index,
+            availability=availability.index(),
             on_disconnect=devices.availability.params.on_disconnect,
             compute=ComputeTimes(compute),
             network=network,
@@ -258,8 +245,6 @@ class World:
         operations, frozen = method.vector_operations(), method.frozen()
         needs_flops = self.scenario.devices.compute.type.needs_flops or operations or frozen
         flops = task.flops_per_sample() if needs_flops or not task.learns else None
-        if flops is not None:
-            returned_number(type(task), "flops_per_sample", flops)
         batch = np.minimum(task.samples, self.scenario.training.batch_size)
         factor = method.compute_factor() + method.extra_passes() / np.maximum(self.work.steps, 1)
         work: npt.NDArray[np.float64] | float | None = flops
@@ -491,20 +476,9 @@ def build_task(scenario: Scenario, folder: Path, datasets: Datasets) -> Task:
         task: Task = kind.build(scenario.task.params, context)
     else:
         with isolated(scenario.seed):
-            task = returned(kind, "build", kind.build(scenario.task.params, context), Task)
+            task = kind.build(scenario.task.params, context)
     submodels.check(task)
     return task
-
-
-def _check_clients(part: Component, function: str, count: int, clients: int) -> None:
-    """Refuse what a user's part returns for another number of clients."""
-    if count != clients:
-        raise wrong_return(
-            type(part),
-            function,
-            f"values for {format_counted(count, 'client')}",
-            f"return values for all {format_counted(clients, 'client')} of the task (context.clients)",
-        )
 
 
 def full_work(task: Task, training: Training) -> Work:

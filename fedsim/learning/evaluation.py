@@ -5,9 +5,8 @@ A metric depends only on the model, not on other models evaluated with it or on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from numbers import Real
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +22,6 @@ from fedsim.learning.metrics.base import measured
 from fedsim.learning.samples import Samples
 from fedsim.learning.workers import Station
 from fedsim.methods.base import ServerState
-from fedsim.parts.functions import shown, wrong_return
 from fedsim.scenario.model import Evaluation
 from fedsim.tasks.base import AnalyticTask
 from fedsim.tasks.kinds.supervised import SupervisedTask
@@ -324,11 +322,6 @@ class Measurement:
         """Metrics of one version. May run on several threads at once."""
         server = {**server, "model": self.used(server["model"])}
         metrics = self._evaluator.measure(server["model"])
-        if not isinstance(metrics, Mapping) or not all(
-            isinstance(value, Real) for value in metrics.values()
-        ):
-            hint = 'return numbers by name, such as {"loss": 0.5}'
-            raise wrong_return(type(self._evaluator), "measure", shown(metrics), hint)
         clients = self._of_clients(server) if self._per_client else None
         if clients is not None:
             metrics |= clients.summary()

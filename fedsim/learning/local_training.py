@@ -15,8 +15,6 @@ from fedsim.learning.kernels.base import Correction, Kernel
 from fedsim.learning.optimizers import Optimizer
 from fedsim.methods.base import Cohort, Collected, Corrected, LocalRule, Midway, Step, Trained
 from fedsim.methods.optimizer_state import STATE
-from fedsim.parts.component import is_bundled
-from fedsim.parts.functions import wrong_return
 from fedsim.scenario.training import Training
 from fedsim.tasks.layout import Layout
 
@@ -61,8 +59,6 @@ class LocalTrainer:
         self._new_optimizer: Callable[[], Optimizer] = training.optimizer.create
         self._clip_norm = training.clip_norm
         self._plain = kernel.fused and self._new_optimizer().is_plain and training.clip_norm is None
-        # The first training with a user's optimizer shows whether its steps change the weights in place.
-        self._doubted = not is_bundled(training.optimizer.type)
         self._scratch: dict[str, Tensor] = {}
         # The cohort trained last whose optimizer goes on from an earlier state, and the state, updated in place.
         self._continued: tuple[Cohort, Tensor] | None = None
@@ -148,16 +144,6 @@ class LocalTrainer:
                 moved = change[:active, :trainable]
                 optimizer.step(at, gradient, rates[:active], moved)
                 torch.add(start[:active, :trainable], moved, out=at)
-        if self._doubted and move and len(counts) and bool(rates.any()):
-            moved = (weights - start if change is None else change)[:, :trainable]
-            self._doubted = not moved.any()
-            if self._doubted and gradients[:, :trainable].any():
-                raise wrong_return(
-                    type(optimizer),
-                    "step",
-                    "without having changed the weights",
-                    "change them in place, such as weights.sub_(direction * rates); weights = weights - ... does not",
-                )
         if mean is not None and not corrected:
             mean /= divisors.unsqueeze(1)
         if change is not None:

@@ -12,9 +12,8 @@ from pydantic import Discriminator, Field, Tag
 
 from fedsim.errors import UserError
 from fedsim.network.base import Direction, FloatArray, NetworkContext
-from fedsim.network.transport import Course, Transport
+from fedsim.network.transport import Transport
 from fedsim.parts.component import Parameters
-from fedsim.parts.functions import check_returns
 from fedsim.randomness import Purpose
 from fedsim.scenario.parts import BY_DEFAULT, OfKind, Part
 from fedsim.traces.parameters import TraceParameters
@@ -172,7 +171,6 @@ def latency_tables(source: SeriesLatencySource) -> Mapping[str, str]:
 def transport_of(params: LinkParams, context: NetworkContext) -> Transport:
     """The transport of a network."""
     transport: Transport = params.transport.create()
-    check_returns(transport, "course", Course)
     where = "devices.network.loss"
     if isinstance(params.loss, list) and len(params.loss) != context.clients:
         message = f"{len(params.loss)} values for {format_counted(context.clients, 'client')}"

@@ -22,7 +22,6 @@ from fedsim.parts.component import (
     load_user_component,
     place,
 )
-from fedsim.parts.functions import check_overrides
 from fedsim.parts.parameters import Parameters, without_markup
 
 
@@ -107,7 +106,6 @@ class Catalog:
                 f"{place(user_class)} does not derive from {base.__name__}",
                 hint=f"derive it from {import_path(base)}",
             )
-        check_overrides(user_class, base)
         component = entry.adapt(user_class)
         expected = _expected_params(user_class)
         if expected is not None and not issubclass(component.Params, expected):

@@ -179,6 +179,11 @@ def users_traceback(error: BaseException) -> TracebackType | None:
     return users
 
 
+def has_user_code() -> bool:
+    """Whether this process has imported a user's file."""
+    return any(name.startswith(_USER_MODULE) for name in list(sys.modules))
+
+
 def users_line(error: BaseException) -> str | None:
     """The innermost line of a user's file that ``error`` passed through, as ``file:line``; None if there is none."""
     trace, line = users_traceback(error), None

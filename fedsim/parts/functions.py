@@ -7,19 +7,18 @@ import math
 import re
 import reprlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, TypeVar, get_type_hints
+from typing import Any, ClassVar, get_type_hints
 
 from pydantic import Field, TypeAdapter, create_model
 
 from fedsim.errors import UserError
-from fedsim.parts.component import Component, defined_at, import_path, is_bundled, place
+from fedsim.parts.component import defined_at, is_bundled, place
 from fedsim.parts.parameters import Parameters
 from fedsim.vocabulary.formatting import format_names
 
-_T = TypeVar("_T")
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel = 1
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -119,130 +118,10 @@ def parameters_of(
     return model
 
 
-def check_overrides(user_class: type[Any], base: type[Any]) -> None:
-    """Refuse functions of a user's class that cannot be called as those of its base are.
-
-    Raises:
-        UserError: with the first such function, and how it is called.
-    """
-    for name, declared in inspect.getmembers(base, inspect.isfunction):
-        function = inspect.getattr_static(user_class, name)
-        if not inspect.isfunction(function) or is_bundled(function) or not is_bundled(declared):
-            continue
-        parameters = list(inspect.signature(declared).parameters.values())
-        if any(item.kind in _VARIABLE for item in parameters):
-            continue
-        for needed in (parameters, [item for item in parameters if item.default is item.empty]):
-            by_name = [item.name for item in needed if item.kind is item.KEYWORD_ONLY]
-            by_position = [item.name for item in needed if item.kind is not item.KEYWORD_ONLY]
-            # A wrapper is called by its own signature: that of a metric function stands for a method.
-            called = inspect.signature(function, follow_wrapped=False)
-            try:
-                called.bind(*by_position, **dict.fromkeys(by_name))
-            except TypeError:
-                raise UserError(
-                    f"{user_class.__name__}.{name}{_written(function)} ({defined_at(function)}) cannot be called as "
-                    f"{base.__name__}.{name}{_written(declared)}",
-                    hint=f"write it as def {name}{_written(declared)}",
-                ) from None
-
-
 def called(part: type[Any]) -> str:
     """The name of a part in messages: its ``name``, or its class if a user's class has no ``name`` of its own."""
     name: str = part.name if is_bundled(part) else vars(part).get("name", "")
     return name or part.__name__
-
-
-def mistake_in_class(error: BaseException) -> UserError | None:
-    """The error for a user's class that lacks something that its base in fedsim needs, if ``error`` is due to that.
-
-    Either its ``__init__`` does not call that of its base, or its ``Params`` lack a parameter of the base.
-    """
-    if not isinstance(error, AttributeError):
-        return None
-    if isinstance(error.obj, Component):
-        return _skipped_init(error, type(error.obj))
-    return _missing_parameter(error, type(error.obj)) if isinstance(error.obj, Parameters) else None
-
-
-def _skipped_init(error: AttributeError, kind: Any) -> UserError | None:
-    base = next(base for base in kind.__mro__ if is_bundled(base) and "__init__" in vars(base))
-    init = kind.__init__
-    if is_bundled(init) or error.name not in _names_in_inits(base):
-        return None
-    arguments = list(inspect.signature(base.__init__).parameters)[1:]
-    return UserError(
-        f"{kind.__name__} has no attribute '{error.name}'",
-        where=defined_at(init),
-        hint=f"call super().__init__({', '.join(arguments)}) at the beginning of {init.__qualname__}",
-    )
-
-
-def _missing_parameter(error: AttributeError, params: type[Parameters]) -> UserError | None:
-    for kind in _subclasses(Component):
-        if is_bundled(kind) or kind.Params is not params:
-            continue
-        for base in filter(is_bundled, kind.__mro__):
-            declared = getattr(base, "Params", Parameters)
-            if error.name in declared.model_fields:
-                name = declared.__name__
-                return UserError(
-                    f"its Params lack the parameter '{error.name}', which {base.__name__} reads",
-                    where=place(kind),
-                    hint=f"derive them from {name}, after from {declared.__module__} import {name}",
-                )
-    return None
-
-
-def _subclasses(kind: type[_T]) -> Iterator[type[_T]]:
-    for derived in kind.__subclasses__():
-        yield derived
-        yield from _subclasses(derived)
-
-
-def _names_in_inits(base: type[Any]) -> set[str]:
-    """Names that occur in the ``__init__`` of a class and of its bases, those of the attributes included."""
-    inits = [vars(kind).get("__init__") for kind in base.__mro__ if kind is not object]
-    return {name for init in inits if inspect.isfunction(init) for name in init.__code__.co_names}
-
-
-def returned(user_class: type[Any], function: str, value: _T, kind: type[Any]) -> _T:
-    """The value that a function of a user's class has returned, which must be a ``kind``.
-
-    Raises:
-        UserError: it is not.
-    """
-    if not isinstance(value, kind):
-        raise wrong_return(user_class, function, shown(value), f"return a {import_path(kind)}")
-    return value
-
-
-def check_returns(part: Any, function: str, kind: type[Any]) -> None:
-    """Let a user's part raise an error if its ``function`` returns anything but a ``kind``; others are left alone."""
-    if is_bundled(type(part)):
-        return
-    call = getattr(part, function)
-
-    def checked(*args: Any) -> Any:
-        return returned(type(part), function, call(*args), kind)
-
-    setattr(part, function, checked)
-
-
-def returned_number(user_class: type[Any], function: str, value: Any) -> float:
-    """The value that a function of a user's class has returned, which must be finite and at least 0.
-
-    Raises:
-        UserError: it is not.
-    """
-    try:
-        sound = bool(0 <= value < math.inf)
-    except (TypeError, ValueError, RuntimeError):  # not a number, or several
-        sound = False
-    if not sound:
-        hint = "return a number that is finite and at least 0"
-        raise wrong_return(user_class, function, shown(value), hint)
-    return float(value)
 
 
 def wrong_return(user_class: type[Any], function: str, what: str, hint: str) -> UserError:

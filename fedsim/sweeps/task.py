@@ -11,7 +11,6 @@ from pathlib import Path
 
 from fedsim.errors import UserError
 from fedsim.parts.component import users_line
-from fedsim.parts.functions import mistake_in_class
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.scenario.source import Source
 
@@ -85,13 +84,10 @@ class Performer:
             result = Result(task, str(error), True, tuple(warnings))
         except Exception as error:
             _keep(task, traceback.format_exc())
-            mistake, line = mistake_in_class(error), users_line(error)
+            line = users_line(error)
             text = f"{line}: " if line else ""
             text += f"{type(error).__name__}: {error}"
-            if mistake is not None:
-                text = str(mistake)
-            is_users = line is not None or mistake is not None
-            result = Result(task, text, is_users, tuple(warnings))
+            result = Result(task, text, line is not None, tuple(warnings))
         else:
             return Result(task, warnings=tuple(warnings))
         # The traceback kept the run alive; its tensors are freed now rather than by a later collection.

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from fedsim.errors import UserError
 from fedsim.parts.component import Component
-from fedsim.parts.functions import returned_number
 from fedsim.randomness import Stream
 from fedsim.scenario.model import Evaluation
 from fedsim.scenario.training import Training
@@ -166,15 +165,12 @@ class Task(Component, ABC):
         and ``frozen`` parameters have no gradient.
         """
         optimizer = training.optimizer.create()
-        buffers = returned_number(type(optimizer), "buffers", optimizer.buffers)
-        activations = returned_number(
-            type(self), "activations_per_sample", self.activations_per_sample()
-        )
         batch = np.minimum(self.samples, training.batch_size).astype(np.float64)
         trained = self.layout.trainable - frozen
-        model = self.fixed_elements + self.layout.size + (1 + buffers) * trained
-        elements = model + kept + activations * batch
-        return elements * ITEM_BYTES[training.dtype]
+        model = self.fixed_elements + self.layout.size + (1 + optimizer.buffers) * trained
+        elements = model + kept + self.activations_per_sample() * batch
+        needed: npt.NDArray[np.float64] = elements * ITEM_BYTES[training.dtype]
+        return needed
 
     def evaluation_passes(self, *, per_client: bool, objective: bool) -> int:
         """Cost of one evaluation, in forward passes of one sample; 0 if it is negligible compared with training.

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fedsim.errors import UserError
 from fedsim.parts.component import Component, is_bundled, place
-from fedsim.parts.functions import returned, shown
+from fedsim.parts.functions import shown
 from fedsim.randomness import isolated
 from fedsim.tasks.reading.arrays import first_not_finite
 
@@ -221,11 +221,10 @@ class DatasetComponent(Component, ABC):
             return self.load(folder)
         try:
             with isolated(0):
-                data = self.load(folder)
+                return self.load(folder)
         except UserError as error:
             source = place(type(self), "load")
             raise UserError(error.message, where=source, hint=error.hint) from error
-        return returned(type(self), "load", data, Dataset)
 
 
 PixelMap = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]

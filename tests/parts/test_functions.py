@@ -9,11 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from fedsim.errors import UserError
-from fedsim.methods.base import Method
 from fedsim.methods.fedavg import FedAvg
-from fedsim.parts.functions import called, check_overrides, parameters_of
+from fedsim.parts.functions import called, parameters_of
 from fedsim.scenario.description import parameters
-from fedsim.scheduling.base import Selection
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -82,32 +80,6 @@ def test_a_default_gives_the_type_of_a_parameter_without_annotation() -> None:
 def test_a_function_that_cannot_be_called_is_refused(wrong: Callable[..., Any]) -> None:
     with pytest.raises(UserError, match="cannot be called with first"):
         parameters_of(wrong, "first")
-
-
-class Fitting(Method):
-    """Renamed, and with more parameters that need not be given."""
-
-    def aggregate(self, state: Any, received: Any, extra: int = 0) -> Any: ...
-
-    def helper(self, one: int) -> None: ...
-
-
-class TooFew(Method):
-    def aggregate(self, server: Any) -> Any: ...  # type: ignore[override]
-
-
-class TooMany(Selection):
-    def __init__(self, params: Any, context: Any, third: Any) -> None: ...
-
-
-def test_functions_of_a_users_class_fit_those_of_the_base() -> None:
-    check_overrides(Fitting, Method)
-    with pytest.raises(UserError) as caught:
-        check_overrides(TooFew, Method)
-    assert "TooFew.aggregate(self, server) (" in caught.value.message
-    assert caught.value.hint == "write it as def aggregate(self, server, updates)"
-    with pytest.raises(UserError, match=r"TooMany\.__init__"):
-        check_overrides(TooMany, Selection)
 
 
 def test_a_users_part_is_called_by_its_own_name_or_class() -> None:

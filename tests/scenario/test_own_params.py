@@ -136,23 +136,3 @@ def test_other_params_are_refused_with_the_line_to_write(
     assert result.exit_code == 2, result.output
     assert re.search(rf"part\.py:\d: Mine: its Params do not derive from {base}\n", result.stderr)
     assert f"write {fix.format(base=base)}, after from {package} import {base}" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("section", "text", "base", "reader"),
-    [
-        ("server.schedule", SYNC, "SyncParams", "Sync"),
-        ("devices.network", NETWORK, "StaticParams", "Static"),
-        ("server.method", METHOD, "FedAvgParams", "FedAvg"),
-    ],
-)
-def test_a_parameter_that_an_inherited_function_reads_is_named(
-    tmp_path: Path, section: str, text: str, base: str, reader: str
-) -> None:
-    params = "    class Params(Parameters):\n        speed: float = 1.0\n"
-    result = run_part(tmp_path, section, with_params(text, params))
-    assert result.exit_code == 2, result.output
-    assert "Traceback" not in result.output
-    assert "part.py:5: Mine: its Params lack the parameter '" in result.output
-    assert f"', which {reader} reads\n" in result.output
-    assert base in result.output

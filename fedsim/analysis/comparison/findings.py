@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -102,10 +103,17 @@ def leads(comparison: ComparisonTables, target: Target) -> list[Lead]:
     Two variants are compared over the seeds with which both reached the target, or by their means without such a seed.
     Of those that no other one beats, the one with the shortest mean is first; of all, if every one is beaten.
     """
-    if comparison.stopped_before(target):
-        return []
-    frame = comparison.targets_of(target).dropna(subset="time_s").groupby("setting", sort=False)
-    return [_lead(comparison, target, str(setting), rows) for setting, rows in frame]
+    known = _LEADS.setdefault(comparison, {})
+    if target not in known:
+        frame = comparison.targets_of(target).dropna(subset="time_s").groupby("setting", sort=False)
+        stopped = comparison.stopped_before(target)
+        rows_of = [] if stopped else [(str(setting), rows) for setting, rows in frame]
+        known[target] = [_lead(comparison, target, *each) for each in rows_of]
+    return known[target]
+
+
+_LEADS: WeakKeyDictionary[ComparisonTables, dict[Target, list[Lead]]] = WeakKeyDictionary()
+"""What has been found; page, documents and terminal show the same leads."""
 
 
 def _lead(comparison: ComparisonTables, target: Target, setting: str, rows: pd.DataFrame) -> Lead:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,6 @@ import numpy.typing as npt
 from fedsim.devices.compute.base import ComputeModel, ComputeParams
 from fedsim.devices.compute.slowdowns import slowdowns
 from fedsim.errors import UserError
-from fedsim.parts.functions import returned_number, shown, wrong_return
 from fedsim.randomness import Draws, Purpose
 from fedsim.units import LONGEST_S, NS_PER_S
 
@@ -41,11 +39,6 @@ class ComputeTimes:
         context = model.context
         with np.errstate(over="ignore", invalid="ignore"):
             step_s = model.step_s()
-        given: Any = step_s
-        array = given if isinstance(given, np.ndarray) else np.array(None)
-        if array.dtype.kind not in "iuf" or array.shape != (context.clients,):
-            hint = f"return an array of shape ({context.clients},): the seconds of a step of each client"
-            raise wrong_return(type(model), "step_s", shown(step_s), hint)
         # Neither NaN nor beyond the range of the clock.
         sound = (step_s >= 0) & (step_s <= LONGEST_S)
         if not sound.all():
@@ -68,7 +61,6 @@ class ComputeTimes:
             )
         # Only this method of the model is kept, because its context holds the whole trace.
         self._redrawn_step_s = model.redrawn_step_s if model.redraws else None
-        self._model_class = type(model)
         self.step_s: npt.NDArray[np.float64] = step_s * context.compute_factor
         self._factor = np.broadcast_to(context.compute_factor, (context.clients,))
         # Memory views, because a million Python numbers do not fit in the cache.
@@ -122,9 +114,7 @@ class ComputeTimes:
     def _special_factor(self, client: int, sequence: int, start_ns: int) -> float:
         factor = 1.0
         if self._redrawn_step_s is not None and self.step_s[client]:
-            redrawn_s = returned_number(
-                self._model_class, "redrawn_step_s", self._redrawn_step_s(client, sequence)
-            )
+            redrawn_s = self._redrawn_step_s(client, sequence)
             factor *= redrawn_s * self._factor[client] / self.step_s[client]
         slow = self._stragglers
         if slow.probability:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +17,6 @@ from fedsim.learning.local_training import LocalTrainer
 from fedsim.learning.samples import training_samples
 from fedsim.learning.workers.base import Group, IntArray
 from fedsim.methods.base import LocalUpdate, Method
-from fedsim.parts.functions import shown, wrong_return
 from fedsim.randomness import Purpose, Stream, isolated
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import Task
@@ -141,11 +139,7 @@ class Station:
             in_order = task.closed_form is not None or training.executor == "plain"
             self.threads = 1 if in_order else execution.threads
             with isolated(seed):
-                model: Any = task.initial(Stream(seed, Purpose.INITIAL_MODEL), execution.dtype)
-            shape, dtype = (task.layout.size,), execution.dtype
-            if not isinstance(model, torch.Tensor) or (model.shape, model.dtype) != (shape, dtype):
-                hint = f"return a tensor of shape {shape} and type {dtype}"
-                raise wrong_return(type(task), "initial", shown(model), hint)
+                model = task.initial(Stream(seed, Purpose.INITIAL_MODEL), execution.dtype)
             with isolated(seed):
                 self.server = method.initial_state(model.to(execution.device))
 
