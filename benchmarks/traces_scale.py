@@ -151,7 +151,7 @@ def draw_us(index: AvailabilityIndex, span_ns: int) -> float:
 
     def run() -> None:
         for draw in range(DRAWS):
-            client = sampler.sample_one(draw * step % span_ns, busy, draw)
+            [client] = sampler.sample(1, draw * step % span_ns, busy, draw)
             busy[client] = True
             at_work.append(client)
             if len(at_work) > 1000:

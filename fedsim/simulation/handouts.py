@@ -90,8 +90,7 @@ class HandOuts:
         self._next_change_ns = next_change_ns
         self._is_patient = is_patient
         self._draws = 0
-        # The client drawn last, and the time of the draw.
-        self._drawn = self._drawn_ns = -1
+        self._drawn_ns = -1
         self._at_work = bytearray(availability.clients)
         self._engaged = np.zeros(availability.clients, dtype=np.bool_)
         # Single clients are read and written through a view, which is cheaper than indexing the array.
@@ -116,13 +115,8 @@ class HandOuts:
     def sample_online(self, count: int) -> list[int]:
         """Up to ``count`` different clients, drawn uniformly from those that are online and not engaged."""
         self._draws += 1
-        now = self._clock.now
-        if count == 1:
-            self._drawn = client = self._sampler.sample_one(now, self._engaged, self._draws)
-            self._drawn_ns = now
-            return [client] if client >= 0 else []
-        clients: list[int] = self._sampler.sample(count, now, self._engaged, self._draws).tolist()
-        return clients
+        self._drawn_ns = now = self._clock.now
+        return self._sampler.sample(count, now, self._engaged, self._draws)
 
     # -- handing out ----------------------------------------------------------------------------------------------
 
@@ -132,9 +126,10 @@ class HandOuts:
         """Hand work to a client now, or as soon as it is online and done with its last work."""
         now = self._clock.now
         if not self._is_engaged[client] and now >= self.busy_until_ns:
-            if client == self._drawn and now == self._drawn_ns:
-                online_until_ns = self._sampler.online_until_ns
-            else:
+            online_until_ns = None
+            if now == self._drawn_ns:
+                online_until_ns = self._sampler.online_until_ns.get(client)
+            if online_until_ns is None:
                 online_until_ns = self._availability.online_until(client, now)
             if online_until_ns > now:
                 self._at_work[client] = self._is_engaged[client] = True

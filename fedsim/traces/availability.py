@@ -544,17 +544,16 @@ class OnlineSampler:
         prepare: called with the clients that the next draws will probably return, in a large population.
 
     Attributes:
-        online_until_ns: :meth:`AvailabilityIndex.online_until` of the client that :meth:`sample_one` returned last.
+        online_until_ns: :meth:`AvailabilityIndex.online_until` of the clients drawn last, if the draw has looked it up.
     """
 
     # Uniform numbers are computed for many draws at once, and for as many attempts as most draws need.
-    _MOST_IN_BLOCK = 1 << 11
-    _AHEAD = 4
+    _MOST_IN_BLOCK = 1 << 13
     _ATTEMPTS = 64
     _KEYS_FROM = 1 << 20
     # Searching a list this short costs as much as this many attempts.
     _SHORT = 1 << 13
-    _ATTEMPTS_A_LOOK = 16
+    _ATTEMPTS_A_LOOK = 12
     # Populations of at least this size are not listed while at least this share is online, estimated from a sample.
     _LARGE = 1 << 18
     _FAIR_SHARE = 2**-5
@@ -580,6 +579,7 @@ class OnlineSampler:
         self._bin_ns = min(max(index.mean_session_ns // 4, NS_PER_S), DAY_S * NS_PER_S)
         self._sweep = Sweep(index, index._sweep.clients)
         self._bin_start = self._bin_end = self._listed_start = self._swept_start = -1
+        self._entered_until = -1
         # The share of clients online if draws are from all clients, otherwise 0; and the number of attempts then, so
         # that one draw in 100,000 fails while few are busy.
         self._share = 0.0
@@ -589,13 +589,13 @@ class OnlineSampler:
         self._first_ahead = self._draws_ahead = self._ahead_from = self._ahead_end = 0
         # Clients looked up in this bin instead of a sweep of all.
         self._looked_up = 0
-        self._block_start = self._block_end = 0
-        self._uniforms: list[float] = []
+        self._block_start = self._block_end = self._block_width = 0
+        self._uniforms = np.zeros(0).data
         self._busy: Bools | None = None
         self._busy_view = np.zeros(0, np.bool_).data
-        self.online_until_ns = 0
+        self.online_until_ns: dict[int, int] = {}
 
-    def sample(self, k: int, t_ns: int, busy: Bools, draw: int) -> Ints:
+    def sample(self, k: int, t_ns: int, busy: Bools, draw: int) -> list[int]:
         """``k`` different clients that are online at ``t_ns`` and not busy, in random order.
 
         Args:
@@ -605,29 +605,33 @@ class OnlineSampler:
             draw: number of this draw; different numbers give independent draws.
 
         Returns:
-            Client ids, shape (k,); fewer if fewer exist.
+            Their numbers; fewer if fewer exist.
         """
-        if k == 1:
-            client = self.sample_one(t_ns, busy, draw)
-            return np.array([client] if client >= 0 else [], dtype=np.int64)
-        if not self._bin_start <= t_ns < self._bin_end:
+        if not self._bin_start <= t_ns < self._entered_until:
             self._enter(t_ns)
+        if busy is not self._busy:
+            self._busy, self._busy_view = busy, busy.data
+        self.online_until_ns = {}
         share = self._share
         count = self._index.clients if share else self._count
         if k <= 0 or not count:
-            return np.zeros(0, np.int64)
-        if 4 * k >= count * (share or 1):
-            return self._in_random_order(k, self._acceptable(t_ns, busy), draw)
-        # Whether each client of the list is online, if the list is short enough to know.
-        present = None
-        if not share and count <= self._SHORT:
-            clients = self._acceptable(t_ns, busy)
-            if len(clients) < k:
-                return self._in_random_order(k, clients, draw)
-            present = self._present.online
-        limit = self._ATTEMPTS + 8 * k
-        if share:
-            limit = self._most_attempts + int(8 * k / share)
+            return []
+        chosen: list[int] = []
+        if k == 1 and share:
+            chosen = self._one_of_all(t_ns, draw)
+        elif k == 1 or 4 * k < count * (share or 1):
+            few = k == 1 or (not share and 4 * k < self._SHORT)
+            chosen = (self._few_of_list if few else self._many)(k, t_ns, busy, draw)
+        if len(chosen) == k:
+            return chosen
+        self.online_until_ns = {}
+        some: list[int] = self._in_random_order(k, self._acceptable(t_ns, busy), draw).tolist()
+        return some
+
+    def _many(self, k: int, t_ns: int, busy: Bools, draw: int) -> list[int]:
+        """:meth:`sample` by attempts, many at once; fewer clients if these do not suffice."""
+        share = self._share
+        limit = self._most_attempts + int(8 * k / share) if share else self._ATTEMPTS + 8 * k
         chosen = np.zeros(0, np.int64)
         attempts = 0
         while len(chosen) < k and attempts < limit:
@@ -640,71 +644,61 @@ class OnlineSampler:
                 accepted = clients[self._index.is_online_many(clients, t_ns)]
             else:
                 uniforms = self._stream.uniforms(draw, np.arange(attempts, last))
-                positions = (uniforms * count).astype(np.int64)
+                positions = (uniforms * self._count).astype(np.int64)
                 clients = self._listed[positions]
-                online = (
-                    self._online(positions, clients, t_ns)
-                    if present is None
-                    else present[positions]
-                )
-                accepted = clients[~busy[clients] & online]
+                accepted = clients[~busy[clients] & self._online(positions, clients, t_ns)]
             attempts = last
             chosen = np.concatenate([chosen, accepted])
             _, where = np.unique(chosen, return_index=True)
             chosen = chosen[np.sort(where)]
-        if len(chosen) >= k:
-            return chosen[:k]
-        return self._in_random_order(k, self._acceptable(t_ns, busy), draw)
+        first: list[int] = chosen[:k].tolist()
+        return first
 
     def _attempts(self, draw: int | Ints, first: int, last: int) -> Ints:
         """The clients of attempts ``first`` to ``last`` of a draw from all clients; one row per draw if several."""
         uniforms = self._stream.uniforms(draw, np.arange(first, last))
         return (uniforms * self._index.clients).astype(np.int64)
 
-    def sample_one(self, t_ns: int, busy: Bools, draw: int) -> int:
-        """One client that is online at ``t_ns`` and not busy; -1 if there is none. As :meth:`sample` with k = 1."""
-        if not self._bin_start <= t_ns < self._bin_end:
-            self._enter(t_ns)
-        if busy is not self._busy:
-            self._busy, self._busy_view = busy, busy.data
-        if self._share:
-            client = self._one_of_all(t_ns, draw)
-            return client if client >= 0 else self._one_of_acceptable(t_ns, busy, draw)
-        if not self._block_start <= draw < self._block_end:
+    def _few_of_list(self, k: int, t_ns: int, busy: Bools, draw: int) -> list[int]:
+        """:meth:`sample` by attempts on the list, one by one; fewer clients if these do not suffice."""
+        ahead = 2 * k + 2
+        if not self._block_start <= draw < self._block_end or ahead > self._block_width:
             # Blocks grow, because one of many edge servers may need few draws.
-            size = min(max(2 * (self._block_end - self._block_start), 16), self._MOST_IN_BLOCK)
+            most = max(self._MOST_IN_BLOCK // ahead, 1)
+            size = min(max(2 * (self._block_end - self._block_start), 16), most)
             self._block_start, self._block_end = draw, draw + size
+            self._block_width = ahead
             draws = np.arange(draw, draw + size)
-            ahead = self._stream.uniforms(draws[:, None], np.arange(self._AHEAD))
-            self._uniforms = ahead.ravel().tolist()
-        count = self._count
-        at = (draw - self._block_start) * self._AHEAD
-        uniforms = self._uniforms
-        for attempt in range(self._ATTEMPTS if count else 0):
-            if attempt < self._AHEAD:
+            self._uniforms = self._stream.uniforms(draws[:, None], np.arange(ahead)).ravel().data
+        count, busy_view, uniforms = self._count, self._busy_view, self._uniforms
+        listed, sure_until = self._listed_view, self._sure_until_view
+        width = self._block_width
+        at = (draw - self._block_start) * width
+        look = self._ATTEMPTS_A_LOOK + 4 * k if count <= self._SHORT else -1
+        until: dict[int, int] = {}
+        for attempt in range(self._ATTEMPTS + (8 * k if k > 1 else 0)):
+            if attempt == look and len(self._acceptable(t_ns, busy)) < max(k, 2):
+                break
+            if attempt < width:
                 position = int(uniforms[at + attempt] * count)
             else:
-                if (
-                    attempt == self._ATTEMPTS_A_LOOK
-                    and count <= self._SHORT
-                    and len(self._acceptable(t_ns, busy)) < 2
-                ):
-                    break
                 position = int(self._stream.uniform(draw, attempt) * count)
-            client = self._listed_view[position]
-            if self._busy_view[client]:
+            client = listed[position]
+            if busy_view[client] or client in until:
                 continue
-            until_ns = self._sure_until_view[position]
+            until_ns = sure_until[position]
             if until_ns <= t_ns:
                 until_ns = self._index.online_until(client, t_ns)
                 if until_ns == t_ns:
                     continue
-            self.online_until_ns = until_ns
-            return client
-        return self._one_of_acceptable(t_ns, busy, draw)
+            until[client] = until_ns
+            if len(until) == k:
+                break
+        self.online_until_ns = until
+        return list(until)
 
-    def _one_of_all(self, t_ns: int, draw: int) -> int:
-        """:meth:`sample_one` by attempts on all clients; -1 if none succeeds."""
+    def _one_of_all(self, t_ns: int, draw: int) -> list[int]:
+        """:meth:`sample` of one client by attempts on all clients; nobody if none succeeds."""
         at = draw - self._first_ahead
         if not (0 <= at < self._draws_ahead and self._ahead_from <= t_ns < self._ahead_end):
             self._look_ahead(t_ns, draw)
@@ -721,8 +715,8 @@ class OnlineSampler:
                 until_ns = self._index.online_until(client, t_ns)
                 if until_ns == t_ns:
                     continue
-            self.online_until_ns = until_ns
-            return client
+            self.online_until_ns = {client: until_ns}
+            return [client]
         for first in range(self._attempted[at], self._most_attempts, self._AT_ONCE):
             last = min(first + self._AT_ONCE, self._most_attempts)
             attempts: list[int] = self._attempts(draw, first, last).tolist()
@@ -730,17 +724,15 @@ class OnlineSampler:
                 if not busy[client]:
                     until_ns = self._index.online_until(client, t_ns)
                     if until_ns > t_ns:
-                        self.online_until_ns = until_ns
-                        return client
-        return -1
+                        self.online_until_ns = {client: until_ns}
+                        return [client]
+        return []
 
     def _look_ahead(self, t_ns: int, draw: int) -> None:
         """Make the attempts of the next draws at once; the number of draws does not affect the clients drawn.
 
         A draw is repeated until it finds a client that stays online; clients that stay offline are left out.
         """
-        if t_ns >= self._index.horizon_ns:
-            self._index._refuse(t_ns)
         worth = self._SWEEP_WORTH + self._CHANGE_WORTH * self._share
         if self._looked_up > worth * self._index.clients:
             self._sweep_bin()
@@ -783,15 +775,6 @@ class OnlineSampler:
         self._first_ahead, self._draws_ahead = draw, count
         self._ahead_from, self._ahead_end = t_ns, min(end_ns, self._index.horizon_ns)
 
-    def _one_of_acceptable(self, t_ns: int, busy: Bools, draw: int) -> int:
-        """The acceptable client with the least random key; -1 if there is none."""
-        chosen = self._in_random_order(1, self._acceptable(t_ns, busy), draw)
-        if not len(chosen):
-            return -1
-        client = int(chosen[0])
-        self.online_until_ns = self._index.online_until(client, t_ns)
-        return client
-
     def _in_random_order(self, k: int, clients: Ints, draw: int) -> Ints:
         """The first ``k`` of all acceptable clients, ordered by a random key of each."""
         if len(clients) < 2:
@@ -823,8 +806,12 @@ class OnlineSampler:
 
     def _enter(self, t_ns: int) -> None:
         """Turn to the bin that holds ``t_ns``."""
+        horizon_ns = self._index.horizon_ns
+        if t_ns >= horizon_ns:
+            self._index._refuse(t_ns)
         self._bin_start = t_ns // self._bin_ns * self._bin_ns
         self._bin_end = self._bin_start + self._bin_ns
+        self._entered_until = min(self._bin_end, horizon_ns)
         # As many look-ups as in the last bin are expected.
         self._looked_up //= 2
         if self._index.clients >= self._LARGE:

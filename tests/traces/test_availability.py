@@ -413,9 +413,9 @@ def test_what_is_drawn_is_what_the_plain_way_draws(short, everybody, case):
         busy[:] = True
         busy[index.online_clients(t_ns)[seed % 5 :][: max(k + more, 0)]] = False
         expected = plain_draw(index, stream, k, t_ns, busy, draw, everybody)
-        assert sampler.sample(k, t_ns, busy, draw).tolist() == expected
-        if k == 1 and expected:
-            assert sampler.online_until_ns == index.online_until(expected[0], t_ns)
+        assert sampler.sample(k, t_ns, busy, draw) == expected
+        until_ns = {client: index.online_until(client, t_ns) for client in expected}
+        assert sampler.online_until_ns in (until_ns, {})
 
 
 @pytest.mark.parametrize("online", [0.01, 0.06])
@@ -430,7 +430,7 @@ def test_a_large_population_is_swept_only_if_few_are_online(online, monkeypatch)
         Sweep, "advance", lambda self, t_ns: swept.append(t_ns) or ADVANCE(self, t_ns)
     )
     sampler = OnlineSampler(index, Stream(2, Purpose.SELECTION))
-    client = sampler.sample_one(500_000_000, np.zeros(clients, np.bool_), 1)
+    [client] = sampler.sample(1, 500_000_000, np.zeros(clients, np.bool_), 1)
     assert index.is_online(client, 500_000_000)
     assert bool(swept) == (online < 1 / 32)
 
@@ -445,22 +445,23 @@ def test_nobody_is_looked_for_again_before_somebody_comes_or_goes(monkeypatch):
     monkeypatch.setattr(index, "state_many", lambda *_: pytest.fail("looked at the trace"))
     busy = np.ones(100, np.bool_)
     busy[online[3]] = False
-    assert sampler.sample(60, first_change_ns - 1, busy, 1).tolist() == [online[3]]
+    assert sampler.sample(60, first_change_ns - 1, busy, 1) == [online[3]]
     monkeypatch.undo()
     afterwards = index.online_clients(first_change_ns).tolist()
-    assert afterwards != sorted(online.tolist())
+    assert afterwards != sorted(online)
     busy[:] = False
-    assert sorted(sampler.sample(100, first_change_ns, busy, 2).tolist()) == afterwards
+    assert sorted(sampler.sample(100, first_change_ns, busy, 2)) == afterwards
 
 
 def test_past_the_end_of_a_trace_without_one_is_refused_though_nobody_comes_or_goes():
-    devices = [{"window": (0, 50), "intervals": [(0, 50)]}, {"window": (0, 9), "intervals": []}]
-    index = AvailabilityIndex.from_bundle(bundle_of(devices, "error"))
+    stays, ends = {"window": (0, 50), "intervals": [(0, 50)]}, {"window": (0, 9), "intervals": []}
+    index = AvailabilityIndex.from_bundle(bundle_of([stays] * 20 + [ends], "error"))
     sampler = OnlineSampler(index, Stream(1, Purpose.SELECTION))
-    free = np.zeros(2, np.bool_)
-    assert sampler.sample(2, 9 * US - 1, free, 0).tolist() == [0]
-    with pytest.raises(UserError, match="on_end is error"):
-        sampler.sample(2, 9 * US, free, 1)
+    free = np.zeros(21, np.bool_)
+    for draw, k in enumerate((1, 2, 20)):
+        assert len(sampler.sample(k, 9 * US - 1, free, draw)) == k
+        with pytest.raises(UserError, match="on_end is error"):
+            sampler.sample(k, 9 * US, free, draw)
 
 
 def test_fewer_than_asked_and_nobody():
@@ -469,9 +470,8 @@ def test_fewer_than_asked_and_nobody():
     )
     sampler = OnlineSampler(index, Stream(0, Purpose.SELECTION))
     free = np.zeros(3, np.bool_)
-    assert sorted(sampler.sample(5, 4 * US, free, 0).tolist()) == [0, 1, 2]
-    assert sampler.sample(5, 1 * US, free, 1).tolist() == [0]
-    assert sampler.sample(1, 9 * US, free, 2).tolist() == []
-    assert sampler.sample_one(9 * US, free, 2) == -1
-    assert sampler.sample(0, 4 * US, free, 3).tolist() == []
-    assert sampler.sample(2, 4 * US, np.ones(3, np.bool_), 4).tolist() == []
+    assert sorted(sampler.sample(5, 4 * US, free, 0)) == [0, 1, 2]
+    assert sampler.sample(5, 1 * US, free, 1) == [0]
+    assert sampler.sample(1, 9 * US, free, 2) == []
+    assert sampler.sample(0, 4 * US, free, 3) == []
+    assert sampler.sample(2, 4 * US, np.ones(3, np.bool_), 4) == []
