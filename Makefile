@@ -62,7 +62,7 @@ papers: $(VENV)/.installed ## small sweeps of the five papers, and the tables fr
 papers-long: $(VENV)/.installed ## their CNN and Fashion-MNIST runs, hours on a CPU; resumable
 	$(BIN)/python -m benchmarks.papers run --long
 
-board: $(VENV)/.installed ## every method on every scenario of the board, three hours; resumable
+board: $(VENV)/.installed ## every method on every scenario of the board, hours; resumable
 	$(BIN)/python -m benchmarks.board
 
 validation: $(VENV)/.installed-test ## compare with kernel TCP and real processes; hours, resumable
