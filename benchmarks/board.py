@@ -60,8 +60,8 @@ def _reversals(tables: list[Table]) -> str:
     taus = [each.tau for each in tables]
     return (
         f"Few rounds are not few hours: in {other} of {len(tables)} scenarios, the fastest entry is not the one with "
-        f"the fewest server updates, and the two rankings hardly agree (tau from {min(taus):.2f} to {max(taus):.2f}, median "
-        f"{statistics.median(taus):.2f})."
+        f"the fewest server updates, and the two rankings hardly agree (tau from {min(taus):.2f} to {max(taus):.2f}, "
+        f"median {statistics.median(taus):.2f})."
     )
 
 
