@@ -93,38 +93,6 @@ def test_an_exception_is_shown_with_the_lines_of_ones_own_file_alone(
     assert f"error: {tmp_path}/{file}:{line}: your own code failed with the error above\n" in output
 
 
-SKIPS = CHOICE.replace(
-    '    name = "first"\n', "    def __init__(self, params, server):\n        self.seen = 0\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("rules", "choice", "command", "where", "call"),
-    [
-        ("", SKIPS, "run", "selection.py:5: First", "super().__init__(params, server)"),
-        # The schedule whose file the error passes through has nothing to do with it.
-        (RULES, SKIPS, "sweep", "selection.py:5: First", "super().__init__(params, server)"),
-        (
-            RULES.replace(
-                '    name = "mine"\n',
-                "    def __init__(self, params, server, selection):\n        self.seen = 0\n",
-            ),
-            "",
-            "run",
-            "schedule.py:5: Mine",
-            "super().__init__(params, server, selection)",
-        ),
-    ],
-)
-def test_a_part_that_does_not_call_the_init_of_its_base(
-    tmp_path: Path, rules: str, choice: str, command: str, where: str, call: str
-) -> None:
-    output = run_with_parts(tmp_path, rules, choice, command)
-    assert "Traceback" not in output
-    assert f"{tmp_path}/{where} has no attribute '" in output
-    assert f"call {call} at the beginning" in output
-
-
 def test_a_sweep_tells_an_exception_in_ones_own_file_as_the_users(tmp_path: Path) -> None:
     result = run_with(tmp_path, "trained.model - start", "trained.modle - start", "sweep")
     assert result.exit_code == 2
