@@ -135,9 +135,9 @@ def _parallel(decision: Decision) -> Figure:
         name = decision.space.names[dimension.path].replace("_", " ")
         words = [ABSENT if value is None else str(value) for value in given]
         if isinstance(dimension, Choices):
-            labels = list(dict.fromkeys(map(str, dimension.values)))
+            labels = list(dict.fromkeys([*map(str, dimension.values), *words]))
             axis: dict[str, Any] = {"names": labels, "log": False}
-            places = [math.nan if value is None else labels.index(str(value)) for value in given]
+            places = [float(labels.index(word)) for word in words]
         else:
             kind_ = (
                 "time"
@@ -148,7 +148,12 @@ def _parallel(decision: Decision) -> Figure:
             )
             axis = {"names": [], "log": dimension.log, "low": dimension.low, "high": dimension.high}
             axis["kind"] = kind_
-            places = [math.nan if value is None else dimension.position(value) for value in given]
+            low, high, below = dimension.low, dimension.high, math.nan
+            if None in given:
+                # Settings without the key have a place of their own below the axis.
+                below = low * (low / high) ** 0.2 if dimension.log else low - 0.2 * (high - low)
+                axis |= {"low": below, "first": low}
+            places = [below if value is None else dimension.position(value) for value in given]
         columns.append(Column(dimension.path, name, "text", words))
         axes.append({**axis, "label": name, "values": plain(np.array(places, dtype=float))})
     values = [shown(each)[0] if each.is_candidate else math.nan for each in tried]

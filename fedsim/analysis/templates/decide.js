@@ -22,31 +22,24 @@
 
   const { axes, chosen } = data.parallel;
   const rank = axes.at(-1).values, last = Math.max(1, rank.filter((each) => each !== null).length - 1);
-  // A line ends before an axis that its setting lacks, and begins again after it.
-  const pieces = (row) => axes.reduce((parts, { values }, dim) => {
-    if (values[row] === null) return parts;
-    if (!dim || axes[dim - 1].values[row] === null) parts.push(axes.map(() => "-"));
-    parts.at(-1)[dim] = values[row];
-    return parts;
-  }, []);
   mount(host("parallel"), `${titleOf(host("parallel"))}. ${finding("parallel")}`, (width) => ({
-    parallel: { left: 46, right: 70, top: 44, bottom: 20 },
+    parallel: { left: 46, right: 96, top: 44, bottom: 20 },
     parallelAxis: axes.map((axis, dim) => ({
       dim, name: width < 600 && dim % 2 ? `\n${short(axis.label)}` : short(axis.label),
       nameGap: 14, nameTextStyle: { color: ink("text"), fontSize: 12 },
       ...(axis.names.length
         ? { type: "category", data: axis.names.map(short) }
-        : { type: axis.log ? "log" : "value", scale: true, min: axis.low, max: axis.high, axisLabel: { formatter: (each) => onAxis(axis.kind, each, Math.max(...axis.values)), color: ink("muted"), hideOverlap: true } }),
+        : { type: axis.log ? "log" : "value", scale: true, min: axis.low, max: axis.high, axisLabel: { formatter: (each) => (each < axis.first ? (each > axis.low ? "" : "none") : onAxis(axis.kind, each, Math.max(...axis.values))), color: ink("muted"), hideOverlap: true } }),
       axisLine: { lineStyle: { color: ink("muted") } }, axisTick: { show: false },
       ...(axis.names.length && { axisLabel: { color: ink("muted") } }),
     })),
     series: [{
       type: "parallel", silent: true, smooth: 0.15, emphasis: { disabled: true },
       // The best is drawn last.
-      data: rank.map((_, row) => row).reverse().flatMap((row) => pieces(row).map((value) => ({
-        value,
+      data: rank.map((_, row) => row).reverse().map((row) => ({
+        value: axes.map((axis) => (axis.values[row] === null ? "-" : axis.values[row])),
         lineStyle: { color: ink(row === chosen ? "g1" : "g0"), width: row === chosen ? 4 : 1.25, opacity: row === chosen ? 1 : rank[row] === null ? 0.07 : 0.85 - 0.7 * (row / last) },
-      }))),
+      })),
     }],
   }));
   Object.keys(data).forEach((name) => files(name));
