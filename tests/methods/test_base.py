@@ -15,7 +15,7 @@ from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.scheduling.schedules.compass import Compass
 from tests.methods.driver import play
-from tests.methods.own_method import SCENARIO
+from tests.methods.own_method import SCENARIO, run_with
 from tests.methods.personal_worlds import CASE_B, Story, coupled
 
 pytestmark = pytest.mark.usefixtures("without_reports")
@@ -97,3 +97,11 @@ def test_messages_and_descriptions_name_the_users_class(tmp_path: Path) -> None:
     described = CliRunner().invoke(cli, ["describe", f"{tmp_path}/mine.py:NeedSync"]).output
     assert "McMahan" not in described
     assert "McMahan" in CliRunner().invoke(cli, ["describe", "fedavg"]).output
+
+
+def test_weights_of_an_average_are_named_correctly(tmp_path: Path) -> None:
+    right = '{"model": server["model"] + updates.weighted_sum("delta", [1.0] * len(updates))}'
+    wrong = '__import__("fedsim.methods.base").methods.base.averaging_weights(updates, "sample")'
+    result = run_with(tmp_path, right, wrong)
+    assert result.exit_code == 2, result.stderr
+    assert "weights must be 'samples' or 'uniform', not 'sample'" in result.stderr
