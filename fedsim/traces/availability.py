@@ -624,8 +624,9 @@ class OnlineSampler:
             chosen = (self._few_of_list if few else self._many)(k, t_ns, busy, draw)
         if len(chosen) == k:
             return chosen
-        self.online_until_ns = {}
         some: list[int] = self._in_random_order(k, self._acceptable(t_ns, busy), draw).tolist()
+        looked_up = some if k == 1 else []
+        self.online_until_ns = {each: self._index.online_until(each, t_ns) for each in looked_up}
         return some
 
     def _many(self, k: int, t_ns: int, busy: Bools, draw: int) -> list[int]:
