@@ -157,11 +157,7 @@ def declared_needs(component: type[Component]) -> list[str]:
 
 
 def demands_of(schedule: Part[Schedule]) -> Demands:
-    """The demands of the scenario's schedule.
-
-    Raises:
-        UserError: a user's class returns something else, or names a parameter that there is not.
-    """
+    """The demands of the scenario's schedule."""
     return schedule.type.demands(schedule.params)
 
 

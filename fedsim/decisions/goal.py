@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import pandas as pd
 
 from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.footprint import footprint
@@ -19,8 +19,6 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override
 from fedsim.units import parse_duration_s, parse_quantity, parse_size_bytes
 from fedsim.vocabulary.formatting import Kind, format_count, format_value
-
-Floats = npt.NDArray[np.float64]
 
 COUNTS = {"rounds": "rounds", "arrivals": "arrived updates"}
 """Targets that need no training: limits of ``stop``, in words."""
@@ -33,30 +31,38 @@ def _energy(text: str) -> float:
     return parse_quantity(text, _ENERGY, "energy", "joules")
 
 
-def _spent(run: Run, name: str) -> Floats:
-    """Emissions or cost of each dispatch; not a number if the scenario does not give them."""
-    table = footprint(run) if name in run.info else None
-    return np.full(len(run.dispatches), np.nan) if table is None else table[name].to_numpy()
+def _spent(run: Run, name: str) -> pd.Series[Any]:
+    """Emissions or cost of each dispatch, if the scenario gives them."""
+    table = footprint(run)
+    assert table is not None
+    return table[name]
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A cost of reaching a target: its words, how it is written and read, and its value for each dispatch of a run."""
+    """A cost of reaching a target.
+
+    Attributes:
+        label, kind, parse: its words, and how it is written and read.
+        each: its value for each dispatch of a run; None for the time.
+        total: the entry of ``run.json`` with its value for the run; the sum over the dispatches if empty.
+    """
 
     label: str
     kind: Kind
     parse: Callable[[str], float]
-    each: Callable[[Run], Any]
+    each: Callable[[Run], pd.Series[Any]] | None
+    total: str = ""
 
     def of(self, run: Run) -> float:
-        """Its value for a run."""
+        """Its value for a run; not a number if the scenario does not give it."""
+        if self.each is None or self.total:
+            return float(run.info.get(self.total, math.nan))
         return float(self.each(run).sum())
 
 
 QUANTITIES: Mapping[str, Quantity] = {
-    "time": Quantity(
-        "simulated time", "time", parse_duration_s, lambda run: np.array([run.simulated_s])
-    ),
+    "time": Quantity("simulated time", "time", parse_duration_s, None, "simulated_s"),
     "bytes": Quantity(
         "data moved",
         "bytes",
@@ -72,8 +78,10 @@ QUANTITIES: Mapping[str, Quantity] = {
     "updates": Quantity(
         "client updates", "count", float, lambda run: run.dispatches["arrived_s"].notna()
     ),
-    "gco2e": Quantity("emissions in g CO2e", "number", float, lambda run: _spent(run, "gco2e")),
-    "cost": Quantity("cost", "number", float, lambda run: _spent(run, "cost")),
+    "gco2e": Quantity(
+        "emissions in g CO2e", "number", float, lambda run: _spent(run, "gco2e"), "gco2e"
+    ),
+    "cost": Quantity("cost", "number", float, lambda run: _spent(run, "cost"), "cost"),
 }
 """What may be limited or minimized."""
 
@@ -241,7 +249,6 @@ def updates_within(run: Run, limits: Sequence[Limit]) -> int:
     order = np.argsort(run.dispatches["ended_s"].to_numpy(), kind="stable")
     within = np.ones(len(order), bool)
     for limit in limits:
-        if limit.name != "time":
-            spent = np.asarray(QUANTITIES[limit.name].each(run), dtype=np.float64)[order]
-            within &= np.cumsum(spent) <= limit.most
+        if (each := QUANTITIES[limit.name].each) is not None:
+            within &= np.cumsum(each(run).to_numpy(float)[order]) <= limit.most
     return int(run.dispatches["arrived_s"].notna().to_numpy()[order][within].sum())

@@ -146,9 +146,8 @@ def _parallel(decision: Decision) -> Figure:
                 if "B" in dimension.units
                 else "number"
             )
-            axis = {"names": [], "log": dimension.log, "low": dimension.low, "high": dimension.high}
-            axis["kind"] = kind_
             low, high, below = dimension.low, dimension.high, math.nan
+            axis = {"names": [], "log": dimension.log, "low": low, "high": high, "kind": kind_}
             if None in given:
                 # Settings without the key have a place of their own below the axis.
                 below = low * (low / high) ** 0.2 if dimension.log else low - 0.2 * (high - low)

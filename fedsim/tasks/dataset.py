@@ -216,7 +216,7 @@ class DatasetComponent(Component, ABC):
         """The data; relative paths in the parameters start at ``folder``, by default the current one."""
 
     def loaded(self, folder: Path | None = None) -> Dataset:
-        """The result of :meth:`load`, which of a user's class must be a :class:`Dataset`."""
+        """The result of :meth:`load`; a user's finds the global random generators starting from 0."""
         if is_bundled(type(self)):
             return self.load(folder)
         try:

@@ -255,13 +255,17 @@ def _progress(run: Run) -> pd.DataFrame:
         entered = entered[entered > 0]
         aggregated = np.searchsorted(entered, frame["version"].to_numpy(), side="right")
     table = run.dispatches
-    spent: dict[str, npt.NDArray[Any]] = {**costs_by(run, times)}
-    each = footprint(run) if any(run.info.get(name) for name in SPENT) else None
-    for name in ("energy_j", *SPENT):
-        source = table if each is None or name in table else each
-        values = source[name].to_numpy() if name in source else np.zeros(len(table))
-        spent[name] = statistics.spent_by(table, values, times)
-    spent[CLIENT_UPDATES] = aggregated
+    of_dispatches = table[["energy_j"]].assign(**dict.fromkeys(SPENT, 0.0))
+    if any(run.info.get(name) for name in SPENT) and (each := footprint(run)) is not None:
+        of_dispatches.update(each)
+    spent: dict[str, npt.NDArray[Any]] = {
+        **costs_by(run, times),
+        **{
+            str(name): statistics.spent_by(table, values.to_numpy(), times)
+            for name, values in of_dispatches.items()
+        },
+        CLIENT_UPDATES: aggregated,
+    }
     for column, (name, values) in enumerate(spent.items(), start=3):
         frame.insert(column, name, values)
     return frame

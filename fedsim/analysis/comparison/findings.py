@@ -107,8 +107,9 @@ def leads(comparison: ComparisonTables, target: Target) -> list[Lead]:
     if target not in known:
         frame = comparison.targets_of(target).dropna(subset="time_s").groupby("setting", sort=False)
         stopped = comparison.stopped_before(target)
-        rows_of = [] if stopped else [(str(setting), rows) for setting, rows in frame]
-        known[target] = [_lead(comparison, target, *each) for each in rows_of]
+        known[target] = (
+            [] if stopped else [_lead(comparison, target, str(each), rows) for each, rows in frame]
+        )
     return known[target]
 
 
