@@ -1,11 +1,13 @@
 """Coverage of ``fedsim forecast``: how often the real time lies in its interval of 90%.
 
-    python -m benchmarks.forecast [--trials 200] [--same-devices | --deployments]
+    python -m benchmarks.forecast [--trials 200] [--same-devices | --anew | --deployments]
 
 Ten populations of devices; in each trial, a random half of a population is the trace from which is forecast, and the
 other half, with another seed, is the reality. The devices of a bundled trace are divided in half, and so are synthetic
 ones. Time alone is simulated, until a number of updates has arrived or of rounds has ended. With ``--same-devices``,
 only the seeds of the forecast differ, whose intervals are too narrow for other devices.
+
+The trials of a population divide the same devices; with ``--anew``, each trial draws a population of its own.
 
 With ``--deployments``, the reality is that of the logged deployments of ``benchmarks/validation`` whose clients trained
 with torch: a bundle is calibrated from the first fifth of a log, and the time until half of its rounds (versions, for
@@ -17,6 +19,7 @@ from __future__ import annotations
 import argparse
 import math
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,18 +51,24 @@ _HALF = 50
 """Devices of a half, of which each is a client."""
 
 
+KINDS = ("phone_idle_charging_wifi", "phone_mostly_on", "desktop")
+
+
 def populations() -> list[tuple[str, TraceBundle]]:
     """Ten bundles of at least 100 devices with speeds and links."""
     found = [
         (name, TraceBundle.read(bundled.resolved(f"builtin:{name}")))
         for name in ("phones_week", "phones_mostly_on_week")
     ]
-    kinds = ("phone_idle_charging_wifi", "phone_mostly_on", "desktop")
     for number in range(10 - len(found)):
-        kind = kinds[number % len(kinds)]
-        made = Synthesis(population=kind, devices=2 * _HALF, seed=100 + number)
-        found.append((f"{kind}, seed {100 + number}", synthesize(made)))
+        kind = KINDS[number % len(KINDS)]
+        found.append((f"{kind}, seed {100 + number}", made(kind, 100 + number)))
     return found
+
+
+def made(kind: str, seed: int) -> TraceBundle:
+    """A synthetic population."""
+    return synthesize(Synthesis(population=kind, devices=2 * _HALF, seed=seed))
 
 
 def part(bundle: TraceBundle, rows: npt.NDArray[np.int64]) -> TraceBundle:
@@ -174,6 +183,7 @@ def main() -> None:
     parser.add_argument("--populations", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="number of the first population")
     parser.add_argument("--same-devices", action="store_true")
+    parser.add_argument("--anew", action="store_true", help="a population for each trial")
     parser.add_argument("--deployments", action="store_true")
     arguments = parser.parse_args()
     if arguments.deployments:
@@ -182,12 +192,15 @@ def main() -> None:
     print("| population | target | coverage | width |")
     print("|---|---|---|---|")
     every: list[bool] = []
+    chosen: Sequence[tuple[int, tuple[str, TraceBundle | None]]]
     chosen = list(enumerate(populations()))[arguments.first :][: arguments.populations]
+    if arguments.anew:
+        chosen = [(1, (kind, None)) for kind in KINDS]
     for place, (name, bundle) in chosen:
         target = {"arrivals": 100} if place % 2 else {"rounds": 12}
         loaded = scenario_of(target)
         done = [
-            trial(loaded, bundle, number, arguments.same_devices)
+            trial(loaded, bundle or made(name, 5000 + number), number, arguments.same_devices)
             for number in range(arguments.trials)
         ]
         hits, width = [hit for hit, _ in done], float(np.median([width for _, width in done]))

@@ -114,6 +114,7 @@ def cases() -> dict[str, tuple[int, int, dict[str, Any], dict[str, Any]]]:
     at_work = {
         "flat_rounds": cohorts,
         "edge_rounds": edges(inner),
+        "flat_small_rounds": inner,
         "flat_buffered": buffered(10_000),
         "edge_buffered": edges(buffered(10)),
     }
