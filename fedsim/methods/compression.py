@@ -178,16 +178,15 @@ class _Compressed(Method):
         compression = self.ways[way]
         stream = Stream(self.context.seed, Purpose.COMPRESSION, way == "down", number)
         keys = stream.keys(cohort.clients, cohort.sequences).view(np.int64)
-        streams = torch.from_numpy(keys).to(rows.device)
+        draws = Draws(torch.from_numpy(keys).to(rows.device), rows.shape[1], kept)
         received = torch.empty_like(rows)
         for piece, columns in _pieces(rows, compression.block):
             at = piece, columns
             value = rows[at]
             if error is not None:
-                value = value.add(error[at], alpha=compression.error_decay)
-            draws = Draws(streams[piece], None if kept is None else kept[piece], columns.start)
+                value = torch.add(value, error[at], alpha=compression.error_decay, out=error[at])
             difference = value if base is None else value - base[at]
-            decoded = compression.compress(difference, draws)
+            decoded = compression.compress(difference, draws.piece(piece, columns.start))
             received[at] = decoded if base is None else base[at] + decoded
             if base is not None:
                 for row, (sent, meant) in enumerate(zip(decoded, difference, strict=True)):
@@ -195,7 +194,7 @@ class _Compressed(Method):
                     if torch.equal(sent, meant):
                         received[at][row] = value[row]
             if error is not None:
-                torch.sub(value, received[at], out=error[at])
+                error[at].sub_(received[at])
         return received
 
 

@@ -79,7 +79,7 @@ def compressed(part: dict[str, Any], way: str, client: int, sequence: int, vecto
     stream = Stream(SEED, Purpose.COMPRESSION, way == "down", 0)
     keys = torch.from_numpy(stream.keys([client], [sequence]).view(np.int64))
     compression = kind(kind.Params(**params), Layout.of([("x", (4,))]))
-    return np.asarray(compression.compress(torch.from_numpy(vector)[None], Draws(keys))[0])
+    return np.asarray(compression.compress(torch.from_numpy(vector)[None], Draws(keys, 4))[0])
 
 
 @pytest.mark.parametrize("feedback", [True, False])

@@ -6,6 +6,7 @@ Row i of a result depends on row i and its random numbers alone, never on the gr
 
 from __future__ import annotations
 
+import copy
 import functools
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,7 +15,6 @@ import numpy as np
 
 from fedsim.parts.component import Component
 from fedsim.parts.parameters import Parameters
-from fedsim.randomness import GOLDEN
 
 if TYPE_CHECKING:
     import torch
@@ -23,8 +23,13 @@ if TYPE_CHECKING:
     from fedsim.tasks.layout import Layout
 
 
-# The lowest bit of each of the four numbers of 16 bits in a word.
-_ODD = 0x0001_0001_0001_0001
+# Words per table of hashes.
+_TABLE = 1 << 10
+# Numbers per word, their random bits, and their other ones: the exponent of 1 and the lowest bit.
+_SIGNIFICANDS = {
+    "torch.float32": (2, 0x007F_FFFE_007F_FFFE, 0x3F80_0001_3F80_0001),
+    "torch.float64": (1, 0x000F_FFFF_FFFF_FFFE, 0x3FF0_0000_0000_0001),
+}
 
 
 class CompressionParams(Parameters):
@@ -117,14 +122,26 @@ class Draws:
 
     Args:
         keys: the stream of each row, (B,) int64.
+        elements: length of the vectors.
         kept: :meth:`Compression.kept` numbers per row, which a compression changes in place; None in downloads.
-        first: number of the first of these entries in the vector, a multiple of 64.
     """
 
-    def __init__(self, keys: Tensor, kept: Tensor | None = None, first: int = 0) -> None:
+    def __init__(self, keys: Tensor, elements: int, kept: Tensor | None = None) -> None:
+        from fedsim.learning.batches import fold
+
         self._keys = keys
+        self._first = 0
+        self._hashes = fold(
+            keys.unsqueeze(1), _counted(_TABLE + elements // _TABLE + 1, keys.device)
+        )
         self.kept = kept
-        self._first = first
+
+    def piece(self, rows: slice, first: int) -> Draws:
+        """Those of some rows, from entry ``first`` of their vectors, a multiple of 64."""
+        result = copy.copy(self)
+        result._keys, result._hashes, result._first = self._keys[rows], self._hashes[rows], first
+        result.kept = None if self.kept is None else self.kept[rows]
+        return result
 
     def signs(self, count: int, dtype: torch.dtype) -> Tensor:
         """-1 or 1 with equal probability, (B, count)."""
@@ -132,18 +149,13 @@ class Draws:
 
         octets = self._words(count, 64).view(torch.uint8)
         table = _signs_of_octets(dtype, octets.device)
-        return table.index_select(0, octets.view(-1).int()).view(len(octets), -1)[:, :count]
+        return table.index_select(0, octets.reshape(-1).int()).view(len(octets), -1)[:, :count]
 
-    def odd(self, count: int, dtype: torch.dtype) -> Tensor:
-        """Odd numbers from -32,767 to 32,767 with equal probability, (B, count)."""
-        import torch
-
-        words = self._words(count, 4).bitwise_or_(_ODD).view(torch.int16)
-        return words[:, :count].to(dtype)
-
-    def uniform(self, count: int, dtype: torch.dtype) -> Tensor:
-        """Uniform numbers: odd multiples of 2**-16 between 0 and 1, (B, count)."""
-        return self.odd(count, dtype).mul_(2.0**-16).add_(0.5)
+    def centered(self, count: int, dtype: torch.dtype) -> Tensor:
+        """Uniform numbers between -1/2 and 1/2, odd multiples of the spacing of numbers above 1, (B, count)."""
+        # Random significands with the exponent of 1 are numbers between 1 and 2.
+        per_word, random, fixed = _SIGNIFICANDS[str(dtype)]
+        return self._words(count, per_word, random, fixed).view(dtype)[:, :count].sub_(1.5)
 
     def positions(self, count: int, elements: int) -> Tensor:
         """``count`` of ``elements`` positions, all subsets with equal probability, (B, count)."""
@@ -157,23 +169,27 @@ class Draws:
         ]
         return torch.from_numpy(np.stack(drawn)).to(self._keys.device)
 
-    def _words(self, count: int, per_word: int) -> Tensor:
-        """64 random bits for every ``per_word`` entries, (B, count / per_word) int64."""
-        from fedsim.learning.batches import mix, signed
+    def _words(self, count: int, per_word: int, random: int = -1, fixed: int = 0) -> Tensor:
+        """A word of ``random`` and ``fixed`` bits for every ``per_word`` entries, (B, count / per_word) int64.
 
-        first = self._first // per_word
-        keys = self._keys + signed(first * GOLDEN % 2**64)
-        return mix(_counted(-(-count // per_word), self._keys.device) + keys.unsqueeze(1))
+        Each combines an entry of either of two tables of hashes (simple tabulation; Patrascu and Thorup, JACM 2012). So
+        any three of a vector are independent, which is enough for the mean and variance of ``qsgd``, and all of 1,024
+        aligned ones, among them the signs of each rotation of ``eden``.
+        """
+        block, skipped = divmod(self._first // per_word, _TABLE)
+        words = skipped - (-count // per_word)
+        blocks = slice(_TABLE + block, _TABLE + block - (-words // _TABLE))
+        low = (self._hashes[:, :_TABLE] & random).bitwise_or_(fixed)
+        combined = (self._hashes[:, blocks] & random).unsqueeze(2) ^ low.unsqueeze(1)
+        return combined.view(len(low), -1)[:, skipped:words]
 
 
 @functools.lru_cache(8)
 def _counted(count: int, device: torch.device) -> Tensor:
-    """The first counters as they enter the hash of a :class:`fedsim.randomness.Stream`, (count,)."""
+    """The first numbers, (count,)."""
     import torch
 
-    from fedsim.learning.batches import signed
-
-    return torch.arange(1, count + 1, device=device).mul_(signed(GOLDEN))
+    return torch.arange(count, device=device)
 
 
 @functools.cache

@@ -57,19 +57,21 @@ class Eden(Compression):
         blocks, size = _blocks(elements)
         values, bounds = normal_quantizer(self.params.bits)
         signs = draws.signs(elements, rows.dtype)
-        rotated = torch.nn.functional.pad(rows * signs, (0, blocks * size - elements))
+        rotated = rows * signs
+        if missing := blocks * size - elements:
+            rotated = torch.nn.functional.pad(rotated, (0, missing))
         smallest = torch.finfo(rows.dtype).tiny
         # Row by row: products of matrices in a batch may depend on its length.
         for row in rotated.view(len(rows), blocks, size):
             turned = _hadamard(row)
             norms = torch.linalg.vector_norm(turned, dim=1, keepdim=True)
-            magnitudes = turned.abs()
-            levels = norms.new_full(norms.shape, values[0])
-            for bound, difference in zip(bounds, np.diff(values), strict=True):
-                above = magnitudes > norms * (bound / math.sqrt(size))
-                levels = torch.add(levels, above, alpha=float(difference))
+            magnitudes, levels = turned.abs(), 1.0
+            # Relative to the smallest value, which the scale makes up for.
+            for bound, difference in zip(bounds, np.diff(values) / values[0], strict=True):
+                levels = levels + (magnitudes > norms * (bound / math.sqrt(size))) * difference
             products = magnitudes.mul_(levels).sum(1, keepdim=True).clamp_min_(smallest)
-            _hadamard((levels * (norms.square_() / products)).copysign(turned), out=row)
+            scales = norms.square_().div_(products) * levels
+            _hadamard(torch.copysign(scales, turned, out=turned), out=row)
         return rotated[:, :elements].mul_(signs)
 
 

@@ -52,14 +52,13 @@ class Qsgd(Compression):
 
         count, elements = rows.shape
         bucket, levels = min(self.params.bucket, elements), self.params.levels
-        padded = (
-            torch.nn.functional.pad(rows, (0, -elements % bucket)) if elements % bucket else rows
-        )
-        padded = padded.reshape(count, -1, bucket)
+        noise = draws.centered(elements, rows.dtype)
+        if missing := -elements % bucket:
+            rows, noise = (torch.nn.functional.pad(each, (0, missing)) for each in (rows, noise))
+        buckets, scaled = rows.reshape(count, -1, bucket), noise.view(count, -1, bucket)
         order = 2 if self.params.norm == "l2" else math.inf
-        steps = torch.linalg.vector_norm(padded, order, 2, keepdim=True).div_(levels)
-        scaled: Tensor = padded / steps.clamp_min(torch.finfo(rows.dtype).tiny)
+        steps = torch.linalg.vector_norm(buckets, order, 2, keepdim=True).div_(levels)
+        inverse = steps.clamp_min(torch.finfo(rows.dtype).tiny).reciprocal_()
         # Rounded after adding a number between -1/2 and 1/2.
-        scaled.view(count, -1)[:, :elements].add_(draws.odd(elements, rows.dtype), alpha=2**-16)
-        scaled.round_().clamp_(-levels, levels).mul_(steps)
-        return scaled.view(count, -1)[:, :elements]
+        torch.addcmul(scaled, buckets, inverse, out=scaled).round_()
+        return scaled.clamp_(-levels, levels).mul_(steps).view(count, -1)[:, :elements]

@@ -35,6 +35,10 @@ class SignSgd(WithFeedback):
 
     def compress(self, rows: Tensor, draws: Draws) -> Tensor:
         """The signs times the magnitude."""
-        given = self.params.magnitude
-        means = rows.abs().mean(1, keepdim=True)
-        return (means if given is None else means.fill_(given)).copysign(rows)
+        import torch
+
+        magnitudes, given = rows.abs(), self.params.magnitude
+        means = magnitudes.mean(1, keepdim=True)
+        if given is not None:
+            means.fill_(given)
+        return torch.copysign(means, rows, out=magnitudes)

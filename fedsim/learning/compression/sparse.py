@@ -65,7 +65,10 @@ def _largest(rows: Tensor, count: int) -> Tensor:
     # As many groups have a maximum of this or more, so no smaller entry is among the largest.
     grouped = magnitudes[:, : elements - elements % groups].reshape(len(rows), groups, -1).max(1)
     bounds = np.partition(grouped, -count, axis=1)[:, -count, None]
-    found = np.flatnonzero(~(magnitudes < bounds))
+    candidate = ~(magnitudes < np.maximum(bounds, np.finfo(bounds.dtype).smallest_subnormal))
+    # Where zeros are among the largest, any will do.
+    candidate[:, :count] |= bounds == 0
+    found = np.flatnonzero(candidate)
     row, position = np.divmod(found, elements)
     ends = np.bincount(row, minlength=len(rows)).cumsum()
     # The candidates of each row, filled up with an entry that is smaller than all.
@@ -183,8 +186,7 @@ def _in_two_bits(values: Tensor) -> Tensor:
     centered = values - values.mean()
     spread = torch.linalg.vector_norm(centered) / math.sqrt(max(1, len(values) - 1))
     unit = spread.mul_(_SIGMAS / _CODES).clamp_min_(torch.finfo(values.dtype).tiny)
-    codes = (centered / unit + _CODES // 2).round_().clamp_(0, _CODES - 1)
-    for code in range(_CODES):
-        same = codes == code
-        values = values.where(~same, (values * same).sum() / same.sum())
-    return values
+    codes = (centered / unit + _CODES // 2).round_().long().clamp_(0, _CODES - 1)
+    same = (codes == torch.arange(_CODES, device=codes.device).unsqueeze(1)).to(values.dtype)
+    means: Tensor = (same @ values) / same.sum(1)
+    return means[codes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -49,10 +49,10 @@ def made(name: str, **params: Any) -> Compression:
     return part
 
 
-def draws(count: int, first: int = 0) -> Draws:
+def draws(count: int, first: int = 0, elements: int = 1000, kept: Tensor | None = None) -> Draws:
     """The random numbers of as many rows."""
     keys = Stream(1, Purpose.COMPRESSION).keys(np.arange(first, first + count)).view(np.int64)
-    return Draws(torch.from_numpy(keys))
+    return Draws(torch.from_numpy(keys), elements, kept)
 
 
 def rows(count: int, elements: int = 1000, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -116,13 +116,14 @@ def test_a_row_depends_on_itself_alone(name: str, params: dict[str, Any]) -> Non
 @pytest.mark.parametrize(("name", "params"), EVERY)
 def test_blocks_do_not_depend_on_others(name: str, params: dict[str, Any]) -> None:
     part, values = made(name, **params), rows(2, 10_000)
+    numbers = draws(2, elements=10_000)
     width = math.lcm(part.block or 10_000, 64)
     pieces = [
-        part.compress(values[:, at : at + width], Draws(draws(2)._keys, first=at))
+        part.compress(values[:, at : at + width], numbers.piece(slice(2), at))
         for at in range(0, 10_000, width)
     ]
     # Products of matrices are rounded otherwise.
-    torch.testing.assert_close(torch.cat(pieces, 1), part.compress(values, draws(2)))
+    torch.testing.assert_close(torch.cat(pieces, 1), part.compress(values, numbers))
 
 
 @pytest.mark.parametrize(
@@ -144,9 +145,13 @@ def test_the_largest_entries_are_those_of_a_sort(values: Tensor, count: int) -> 
 
 
 @pytest.mark.parametrize(("name", "params"), EVERY)
-def test_zeros_stay_finite_and_small(name: str, params: dict[str, Any]) -> None:
-    sent = made(name, **params).compress(torch.zeros(2, 1000), draws(2))
+def test_zeros_stay_small_and_nan_is_no_error(name: str, params: dict[str, Any]) -> None:
+    part = made(name, **params)
+    sent = part.compress(torch.zeros(2, 1000), draws(2))
     assert float(sent.abs().max()) <= (0.01 if name == "signsgd" else 0)
+    # The signs alone are also those of a model that diverged.
+    diverged = part.compress(torch.full((1, 1000), torch.nan), draws(1))
+    assert bool(diverged.isnan().any()) or "magnitude" in params
 
 
 @pytest.mark.parametrize(
@@ -241,7 +246,7 @@ def test_powersgd_with_warm_starts_finds_the_best_matrix_of_its_rank() -> None:
     kept = torch.zeros(2, part.kept(1000), dtype=torch.float64)
     errors = []
     for sequence in range(200):
-        sent = part.compress(values, Draws(draws(2, 2 * sequence)._keys, kept))
+        sent = part.compress(values, draws(2, 2 * sequence, kept=kept))
         errors.append(float((values - sent)[1, :600].square().sum()))
     best = torch.linalg.svdvals(values[1, :600].view(30, 20))[2:].square().sum()
     assert errors[0] > 1.05 * float(best)
@@ -249,13 +254,25 @@ def test_powersgd_with_warm_starts_finds_the_best_matrix_of_its_rank() -> None:
     assert all(later <= earlier * (1 + 1e-12) for earlier, later in pairwise(errors))
 
 
-def test_uniform_numbers_are_inside_the_unit_interval() -> None:
-    """Each of the 32,768 values is about as frequent as the others, and none is 0 or 1."""
-    values = draws(2).uniform(1 << 20, torch.float32).double() * 2**16
-    assert bool((values % 2 == 1).all())
-    assert (float(values.min()), float(values.max())) == (1, 2**16 - 1)
-    counts = torch.bincount((values // 256).long().flatten(), minlength=256)
-    assert float((counts - 8192).square().sum() / 8192) == pytest.approx(255, abs=90)
+@pytest.mark.parametrize(("dtype", "spacing"), [(torch.float32, 2**-23), (torch.float64, 2**-52)])
+def test_centered_numbers_are_uniform_and_independent(dtype: torch.dtype, spacing: float) -> None:
+    numbers = draws(2000, elements=3100)
+    values = numbers.centered(3100, dtype)
+    assert bool((values / spacing % 2 == 1).all())
+    assert 0.4999 < float(values.abs().max()) < 0.5
+    # Words of one table, and of the same and of other entries of both (1,024 words, of one or two numbers each).
+    cells = ((values[:, [0, 1, 2, 2048, 2049, 3072]].double() + 0.5) * 16).long()
+    for one, other in combinations(range(6), 2):
+        counts = torch.bincount(cells[:, one] * 16 + cells[:, other], minlength=256)
+        statistic = float((counts - 2000 / 256).square().sum() / (2000 / 256))
+        assert statistic < 255 + 4 * math.sqrt(2 * 255)
+
+
+def test_signs_are_fair_and_independent() -> None:
+    """Those of one word, and of the same entries of a table (1,024 words of 64 signs)."""
+    signs = draws(1000, elements=65_600).signs(65_600, torch.int8)[:, [0, 1, 64, 65_536]].float()
+    assert float((signs.T @ signs / 1000 - torch.eye(4)).abs().max()) < 4 / math.sqrt(1000)
+    assert float(signs.mean(0).abs().max()) < 4 / math.sqrt(1000)
 
 
 def test_sparseloco_by_hand() -> None:
