@@ -70,9 +70,9 @@ def choose(
         kind = LinearStackKernel
     elif by_hand and exact and SplitLinearKernel.fits(task):
         kind = SplitLinearKernel
-    elif vectorized and task.class_masks is None and (misfit := VmapKernel.misfit(task)) is None:
+    elif vectorized and (misfit := VmapKernel.misfit(task)) is None:
         kind = VmapKernel
-    elif executor == "stacked" and task.class_masks is None:
+    elif executor == "stacked":
         other = (
             ", or group normalization instead of batch normalization" if task.layout.buffers else ""
         )

@@ -158,6 +158,8 @@ class VmapKernel(SupervisedKernel):
     @staticmethod
     def misfit(task: SupervisedTask) -> str | None:
         """Why the clients of a task cannot be trained together; None if they can."""
+        if task.class_masks is not None:
+            return "the masked loss of server.submodels differs between them"
         if task.layout.buffers:
             names = task.layout.buffers
             return (

@@ -37,6 +37,7 @@ KINDS: Mapping[str, dict[str, Any]] = {
     "fjord": {"name": "fjord"},
     "depth": {"name": "depth"},
 }
+SCALER = {"name": "heterofl", "masked_loss": False}
 
 
 def scenario(kind: str, **changes: Any) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def scenario(kind: str, **changes: Any) -> dict[str, Any]:
             "compute": {"name": "values", "step": ["1s", "2s", "4s"]},
             "network": {"latency": 0, "down": "8Mbps", "up": "8kbps"},
         },
-        "server": {"submodels": {**KINDS[kind], "rates": RATES, "by": "speed"}},
+        "server": {"submodels": {**KINDS.get(kind, SCALER), "rates": RATES, "by": "speed"}},
         "stop": {"rounds": 3},
         **changes,
     }
@@ -99,6 +100,7 @@ def brute_force(kind: str, task: SupervisedTask, start: dict[str, Tensor]) -> di
             moved = {name: torch.zeros_like(value) for name, value in model.items()}
             present = torch.isin(torch.arange(10), labels)
             masked = kind in ("heterofl", "fedrolex")
+            scaled = masked or kind == "scaler"
             draws = Stream(SEED, Purpose.SUBMODEL, client, round_, 0).uniforms(np.arange(2))
             for step in range(2):
                 rate = RATES[client + int(draws[step] * (3 - client))] if kind == "fjord" else limit
@@ -113,7 +115,7 @@ def brute_force(kind: str, task: SupervisedTask, start: dict[str, Tensor]) -> di
                     sliced += [weight, bias]
                     values = functional.linear(values, weight, bias)
                     if layer < 2:
-                        values = torch.relu(values / rate if masked else values)
+                        values = torch.relu(values / rate if scaled else values)
                 if masked:
                     values = values.masked_fill(~present, 0.0)
                 loss = functional.cross_entropy(values, labels)
@@ -135,9 +137,16 @@ def brute_force(kind: str, task: SupervisedTask, start: dict[str, Tensor]) -> di
     return model
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "depth"])
-def test_rounds_by_brute_force(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "executor"),
+    [
+        *((kind, "parallel") for kind in KINDS if kind != "depth"),
+        *(("plain", "auto"), ("scaler", "parallel"), ("scaler", "stacked")),
+    ],
+)
+def test_rounds_by_brute_force(tmp_path: Path, kind: str, executor: str) -> None:
     content = scenario(kind)
+    content["training"]["executor"] = executor
     task = assembled(content, tmp_path).task
     assert isinstance(task, SupervisedTask)
     model = task.initial(Stream(SEED, Purpose.INITIAL_MODEL), torch.float64)
@@ -146,6 +155,13 @@ def test_rounds_by_brute_force(tmp_path: Path, kind: str) -> None:
     for name, value in expected.items():
         assert (value != task.layout.views(model)[name]).any()
         torch.testing.assert_close(result[name], value, rtol=1e-9, atol=1e-12)
+
+
+def test_a_masked_loss_is_not_stacked(tmp_path: Path) -> None:
+    content = scenario("heterofl")
+    content["training"]["executor"] = "stacked"
+    with pytest.raises(UserError, match="masked loss"):
+        fedsim.run(content, tmp_path / "run")
 
 
 def test_exits_by_brute_force(tmp_path: Path) -> None:
