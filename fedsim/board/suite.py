@@ -122,6 +122,8 @@ class Suite:
     seeds: Sequence[int]
     entries: Mapping[str, Entry]
     scenarios: Mapping[str, Question]
+    quick: Sequence[str] = ()
+    """Names of the scenarios that a quick board takes."""
 
     def fitting(self, question: Question) -> list[Entry]:
         """The entries that fit a scenario, in the order of the suite."""
@@ -190,19 +192,18 @@ class Suite:
         return replace(self, scenarios=chosen, entries=entries, seeds=self.seeds[:seeds])
 
 
+VERSIONS = ("board-1", "board-1-large")
+"""The suites; the entries, the tuning and the seeds of the second, which is for a GPU, are those of the first."""
+
+
 @functools.cache
-def suite() -> Suite:
-    """The present version of the board."""
-    file = Path(__file__).with_name("board_1.yaml")
-    document = parse_yaml(file.read_text(encoding="utf-8"), file.name).data
-    entries = {}
-    for name, row in document["entries"].items():
-        ((knob, choices),) = row["knob"].items()
-        entries[name] = Entry(name, tuple(row["groups"]), row["set"], knob, tuple(choices))
+def suite(version: str = VERSIONS[0]) -> Suite:
+    """A version of the board; the present one if none is given."""
+    document = _document(version)
     scenarios = {
         name: Question(
             name,
-            located("scenarios") / "board" / f"{name}.yaml",
+            located("scenarios") / document["folder"] / f"{name}.yaml",
             tuple(row["groups"]),
             parse_duration_s(row["budget_time"]),
             parse_size_bytes(row["budget_bytes"]),
@@ -210,11 +211,22 @@ def suite() -> Suite:
         )
         for name, row in document["scenarios"].items()
     }
+    shared = _document(document.get("entries_of", version))
+    entries = {}
+    for name, row in shared["entries"].items():
+        ((knob, choices),) = row["knob"].items()
+        entries[name] = Entry(name, tuple(row["groups"]), row["set"], knob, tuple(choices))
     return Suite(
-        document["version"],
-        document["lr_factors"],
-        document["tuning_seeds"],
-        document["seeds"],
+        version,
+        shared["lr_factors"],
+        shared["tuning_seeds"],
+        shared["seeds"],
         entries,
         scenarios,
+        document["quick"],
     )
+
+
+def _document(version: str) -> dict[str, Any]:
+    file = Path(__file__).with_name(f"{version.replace('-', '_')}.yaml")
+    return parse_yaml(file.read_text(encoding="utf-8"), file.name).data

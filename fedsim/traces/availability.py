@@ -307,12 +307,13 @@ class AvailabilityIndex:
 
     def _edge_after(self, position: Ints, first: Ints, last: Ints) -> Ints:
         """First edge of each client after ``position`` (us, in its lap); ``last`` if there is none."""
-        low, high = first.copy(), last.copy()
-        for _ in range(int((high - low).max(initial=0)).bit_length()):
-            middle = (low + high) >> 1
-            right = (self._edges.take(middle, mode="clip") <= position) & (low < high)
-            np.copyto(low, middle + 1, where=right)
-            np.copyto(high, middle, where=~right)
+        low = first.copy()
+        most = int((last - first).max(initial=0))
+        for step in (1 << power for power in reversed(range(most.bit_length()))):
+            after = low + step
+            passed = self._edges.take(after - 1, mode="clip") <= position
+            passed &= after <= last
+            np.copyto(low, after, where=passed)
         return low
 
     def is_online_many(self, clients: npt.ArrayLike, t_ns: npt.ArrayLike) -> Bools:
@@ -666,7 +667,7 @@ class OnlineSampler:
         if not self._block_start <= draw < self._block_end or ahead > self._block_width:
             # Blocks grow, because one of many edge servers may need few draws.
             most = max(self._MOST_IN_BLOCK // ahead, 1)
-            size = min(max(2 * (self._block_end - self._block_start), 16), most)
+            size = min(max(2 * (self._block_end - self._block_start), 32), most)
             self._block_start, self._block_end = draw, draw + size
             self._block_width = ahead
             draws = np.arange(draw, draw + size)
