@@ -49,6 +49,14 @@ def test_every_entry_works_where_it_takes_part(scenario):
         prepare(whole.loaded(Cell(scenario, entry.name, "tuning", 3, 100)), shared)
 
 
+@pytest.mark.parametrize("scenario", suite("board-1-large").scenarios)
+def test_the_large_suite_has_the_entries_of_the_first(scenario):
+    large = suite("board-1-large")
+    assert (large.entries, large.seeds) == (suite().entries, suite().seeds)
+    for entry in large.fitting(large.scenarios[scenario]):
+        large.loaded(Cell(scenario, entry.name, "tuning", 3, 100))
+
+
 def test_every_entry_takes_part_somewhere_and_knobs_have_three_values():
     whole = suite()
     taking_part = itertools.chain.from_iterable(map(whole.fitting, whole.scenarios.values()))

@@ -42,7 +42,7 @@ def test_a_method_is_measured_beside_fedavg(monkeypatch, tmp_path):
     file.write_text(SCENARIO)
     question = replace(silos, file=file, disturbances={})
     few = replace(whole, scenarios={"silos": question}, tuning_seeds=[100])
-    monkeypatch.setattr(suites, "suite", lambda: few)
+    monkeypatch.setattr(suites, "suite", lambda version: few)
     (tmp_path / "mine.py").write_text(
         "from fedsim.methods.fedavg import FedAvg\n\n\nclass Mine(FedAvg):\n"
         '    """Mine."""\n\n    name = "mine"\n'
