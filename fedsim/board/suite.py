@@ -229,4 +229,5 @@ def suite(version: str = VERSIONS[0]) -> Suite:
 
 def _document(version: str) -> dict[str, Any]:
     file = Path(__file__).with_name(f"{version.replace('-', '_')}.yaml")
-    return parse_yaml(file.read_text(encoding="utf-8"), file.name).data
+    document: dict[str, Any] = parse_yaml(file.read_text(encoding="utf-8"), file.name).data
+    return document
