@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from fedsim.analysis.pages import embedded, environment, write_page
-from fedsim.board.results import Standing, Table, why
+from fedsim.board.results import Table, why
 from fedsim.board.suite import MEASURED, Cell, Suite
+from fedsim.bundled import located
 from fedsim.vocabulary.formatting import Kind, format_value
 
 COLUMNS = (
@@ -74,12 +75,13 @@ def reversal(tables: Sequence[Table]) -> list[list[str]]:
     ]
 
 
-def repeat(suite: Suite, table: Table, standing: Standing, setting: int) -> str:
-    """The command that repeats a measured run."""
-    cell = Cell(table.question.name, standing.entry, MEASURED, setting, suite.seeds[0])
-    values = suite.values(cell)
-    options = [f"-s {shlex.quote(f'{path}={_yaml(value)}')}" for path, value in values.items()]
-    return f"fedsim run board/{cell.scenario} {' '.join(options)}"
+def repeat(suite: Suite, cell: Cell) -> str:
+    """The command that repeats a run."""
+    options = [
+        f"-s {shlex.quote(f'{path}={_yaml(value)}')}" for path, value in suite.values(cell).items()
+    ]
+    file = suite.scenarios[cell.scenario].file.relative_to(located("scenarios"))
+    return f"fedsim run {file.with_suffix('')} {' '.join(options)}"
 
 
 def _yaml(value: Any) -> str:
@@ -111,9 +113,11 @@ def markdown(tables: Sequence[Table], suite: Suite) -> str:
             lines += [*_rows(headings, disturbances(table)), ""]
         if table.refused:
             lines += [f"Do not work here: {', '.join(table.refused)}.", ""]
-        setting = int(table.fastest.medians["setting"])
-        lines += [f"Repeat a run of {table.fastest.entry}:", "", "```text"]
-        lines += [repeat(suite, table, table.fastest, setting), "```", ""]
+        fastest = table.fastest
+        setting = int(fastest.medians["setting"])
+        cell = Cell(question.name, fastest.entry, MEASURED, setting, suite.seeds[0])
+        lines += [f"Repeat a run of {fastest.entry}:", "", "```text"]
+        lines += [repeat(suite, cell), "```", ""]
     return "\n".join(lines)
 
 
