@@ -27,6 +27,7 @@ from fedsim.learning.evaluation import SupervisedEvaluator
 from fedsim.learning.workers.station import Worker
 from fedsim.methods.compression import _Compressed
 from fedsim.methods.fedavg import FedAvg
+from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.datasets.common_work import CommonWork
 from fedsim.tasks.datasets.digits import Digits
 from fedsim.tasks.sequential import Conv, Linear, SequentialModel
@@ -67,6 +68,8 @@ BUFFERED: dict[str, dict[str, Any]] = {
 }
 FEW = {**DEVICES, "trace": str(TRACES / "phones_week")}
 HUNDRED_WANTED = {**BUFFERED, "schedule": {**BUFFERED["schedule"], "concurrency": 100}}
+FEEDBACK = {**SYNC, "compression": {"up": {"name": "topk", "share": 0.01}}}
+HALVES = {**SYNC, "submodels": {"name": "heterofl", "rates": [1, 0.5], "by": "speed"}}
 # 1.2 million parameters.
 LARGE: dict[str, Any] = {
     **IMAGES,
@@ -102,6 +105,8 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], int]] = {
     "images, rounds of 50": (IMAGES, DEVICES, SYNC, 100),
     "images, buffered, 50 at work": (IMAGES, DEVICES, BUFFERED, 500),
     "images, buffered, 100 wanted": (IMAGES, FEW, HUNDRED_WANTED, 500),
+    "images, error feedback": (IMAGES, DEVICES, FEEDBACK, 100),
+    "images, submodels": (IMAGES, DEVICES, HALVES, 100),
     "digits, rounds of 50": (DIGITS, DEVICES, SYNC, 100),
     "digits, buffered, 50 at work": (DIGITS, DEVICES, BUFFERED, 500),
 } | COMPRESSED
@@ -164,8 +169,9 @@ def main() -> None:
     clock.wrap(SupervisedEvaluator, "measure", "evaluation")
     clock.wrap(_Compressed, "local_update", "compressed")
     clock.wrap(FedAvg, "local_update", "local")
-    for dataset in (CommonWork, Digits):
-        clock.wrap(dataset, "load", "data")
+    # Images are made when they are first looked up.
+    for owner, name in ((CommonWork, "load"), (Digits, "load"), (Dataset, "__getattr__")):
+        clock.wrap(owner, name, "data")
     activities = ("training", "aggregation", "evaluation")
     print(
         f"{'run':32} {'CPU s':>7} {' '.join(f'{activity:>11}' for activity in activities)} {'rest':>7}"
@@ -182,7 +188,7 @@ def main() -> None:
             total_s = time.process_time() - begin_s - clock.spent_s["data"]
             shares = [clock.spent_s[activity] / total_s for activity in activities]
             rest = 1 - sum(shares)
-            if "compression" in server:
+            if name in COMPRESSED:
                 local_s = clock.spent_s["local"]
                 compressing_s = clock.spent_s["compressed"] - local_s
                 share = compressing_s / local_s

@@ -22,6 +22,11 @@ pytestmark = pytest.mark.usefixtures("without_reports")
 
 HAVE_RAY = importlib.util.find_spec("ray") is not None
 RAY = {"name": "ray", "count": 2}
+PARTS = {
+    "method": {"name": "fedavg"},
+    "submodels": {"name": "heterofl", "rates": [1, 0.5], "by": "speed"},
+    "compression": {"up": {"name": "topk", "share": 0.1}, "down": {"name": "qsgd"}},
+}
 ON_RAY, THREADS = "training.workers={name: ray, count: 2}", "training.workers={name: threads}"
 
 
@@ -40,9 +45,16 @@ def ray() -> Iterator[Imitation]:
         yield imitation
 
 
-def test_a_run_on_ray_writes_the_same_files(tmp_path: Path, ray: Imitation) -> None:
-    expected = fedsim.run(world(), tmp_path / "threads")
-    run = fedsim.run(world(RAY), tmp_path / "ray")
+@pytest.mark.parametrize("server", [{}, PARTS])
+def test_a_run_on_ray_writes_the_same_files(
+    tmp_path: Path, ray: Imitation, server: dict[str, Any]
+) -> None:
+    scenarios = world(), world(RAY)
+    for scenario in scenarios:
+        scenario["server"] |= server
+    expected, run = (
+        fedsim.run(scenario, tmp_path / str(number)) for number, scenario in enumerate(scenarios)
+    )
     assert digests(run.path) == digests(expected.path)
     assert [number for number, name in ray.calls if name == "prepare"] == [0, 1]
     assert "train" in [name for _, name in ray.calls]

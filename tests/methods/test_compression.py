@@ -125,6 +125,29 @@ def test_topk_by_hand_to_the_last_number(tmp_path: Path) -> None:
     assert result.tolist() == x.tolist()
 
 
+def test_powersgd_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A matrix of 3 x 3 with rank 1: M is sent as p p^T M with p = M q / |M q|, and the next q is M^T p."""
+    matrix = Layout.of([("x", (3, 3))])
+    monkeypatch.setattr(Layout, "of", lambda *_: matrix)
+    centers = np.random.default_rng(0).normal(size=(2, 3, 3))
+    keys = Stream(SEED, Purpose.COMPRESSION, False, 0).keys([0, 1], [0, 0]).view(np.int64)
+    uniform = Draws(torch.from_numpy(keys), 9).centered(3, torch.float64) + 0.5
+    q = torch.special.ndtri(uniform).numpy()
+    x, errors = np.ones((3, 3)), np.zeros((2, 3, 3))
+    for _ in range(3):
+        change = np.zeros((3, 3))
+        for client in range(2):
+            m = RATE * (centers[client] - x) + errors[client]
+            p = m @ q[client] / np.linalg.norm(m @ q[client])
+            q[client] = m.T @ p
+            errors[client] = m - np.outer(p, q[client])
+            change += np.outer(p, q[client]) / 2
+        x = x + change
+    content = scenario({"name": "powersgd", "rank": 1})
+    content["task"] |= {"centers": centers.reshape(2, 9).tolist(), "initial": [1.0] * 9}
+    np.testing.assert_allclose(final_model(tmp_path / "run", content), x, rtol=1e-9)
+
+
 @pytest.mark.parametrize("name", [*LOSSY, "powersgd"])
 def test_downloads_by_hand(tmp_path: Path, name: str) -> None:
     """The first is complete; others are differences to what the client received before."""
