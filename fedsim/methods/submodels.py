@@ -97,18 +97,9 @@ class _Overlapping:
         import torch
 
         total, updates = self._updates.weighted_sum(name, weights), self._updates
-        held = torch.zeros(len(total), dtype=torch.float64, device=total.device)
-        # Added in the same order as below, so that the ratio is exactly 1 where all clients count.
-        of_all = 0.0
-        rows = zip(
-            updates.clients.tolist(),
-            updates.rounds.tolist(),
-            np.asarray(weights, np.float64).tolist(),
-            strict=True,
+        held, of_all = self._parts.held(
+            updates.clients, updates.rounds, np.asarray(weights, np.float64), total.device
         )
-        for client, round, weight in rows:
-            of_all += weight
-            held[self._parts.held(client, round, total.device)] += weight
         ratio = torch.where(held != 0, of_all / held, 0.0)
         return total.mul_(ratio.to(total.dtype))
 

@@ -95,22 +95,35 @@ class Parts:
             return rows[0].expand(len(clients), -1)
         return torch.stack([self._positions(level, round, device) for round in kept.tolist()])
 
-    def held(self, client: int, round: int, device: torch.device) -> Tensor:
-        """Positions at which the update of a client counts, (n,)."""
+    def held(
+        self,
+        clients: IntArray,
+        rounds: IntArray,
+        weights: npt.NDArray[np.float64],
+        device: torch.device,
+    ) -> tuple[Tensor, float]:
+        """Sum of the weights of the clients whose updates count, for each entry of the whole vector, and of all."""
         import torch
 
-        level = int(self.level[client])
-        task = self.tasks[level]
-        trained = slice(0, self.sent(level))
-        positions = self._positions(level, round if self.submodels.moves else 0, device)[trained]
-        if task.class_masks is None:
-            return positions
-        # A client without samples of a class does not train its outputs.
-        absent = torch.from_numpy(np.flatnonzero(~task.class_masks[client])).to(device)
-        counts = torch.ones(task.layout.size, dtype=torch.bool, device=device)
-        for view in _output_layer(task.layout.views(counts), len(task.class_masks[client])):
-            view[absent] = False
-        return positions[counts[trained]]
+        held = torch.zeros(self.whole.layout.size, dtype=torch.float64, device=device)
+        # Added in one order, so that the sum is exactly that of all where all clients count.
+        of_all = 0.0
+        levels, kept = self.level[clients], rounds if self.submodels.moves else rounds * 0
+        for level, round in dict.fromkeys(zip(levels.tolist(), kept.tolist(), strict=True)):
+            members = (levels == level) & (kept == round)
+            task, trained = self.tasks[level], slice(0, self.sent(level))
+            counts = np.ones((int(members.sum()), 1))
+            if task.class_masks is not None:
+                counts = np.hstack([counts, task.class_masks[clients[members]]])
+            total, *by_class = (weights[members, None] * counts).sum(0).tolist()
+            of_all += total
+            sums = torch.full((task.layout.size,), total, dtype=torch.float64, device=device)
+            if by_class:
+                # A client without samples of a class does not train its outputs.
+                for view in _output_layer(task.layout.views(sums), len(by_class)):
+                    view.movedim(0, -1).copy_(torch.tensor(by_class, dtype=sums.dtype))
+            held[self._positions(level, round, device)[trained]] += sums[trained]
+        return held, of_all
 
     def within(self, level: int, inner: int, device: torch.device) -> Tensor:
         """Positions of a part in a larger one, (P_k,)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -348,11 +349,14 @@ class Three:
         return torch.as_tensor(weights, dtype=torch.float32) @ rows
 
 
-def test_overlap_averages_of_a_3_x_3_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlap_averages_of_a_3_x_3_layer() -> None:
+    def task(size: int) -> Any:
+        return SimpleNamespace(layout=SimpleNamespace(size=size), class_masks=None)
+
     parts = object.__new__(Parts)
-    monkeypatch.setattr(
-        parts, "held", lambda client, *_: torch.arange(9 - 3 * client), raising=False
-    )
+    parts.level, parts.whole, parts.tasks = np.arange(3), task(9), [task(9), task(6), task(3)]
+    parts.submodels = SimpleNamespace(moves=False, static_statistics=False)  # type: ignore[assignment]
+    parts._positions = lambda level, *_: torch.arange(9 - 3 * level)  # type: ignore[assignment]
     overlapping = _Overlapping(Three(), parts)  # type: ignore[arg-type]
     mean = overlapping.weighted_sum("delta", [1 / 4, 1 / 4, 1 / 2]).view(3, 3)
     # Row 0: (1 + 2 + 2 x 4) / 4; row 1, without the third client: (1 + 2) / 2; row 2, the first alone: 1.
