@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,17 @@ from fedsim.analysis.figures.timeline import timeline
 from fedsim.analysis.perfetto import write_perfetto
 from fedsim.composition.assembly import build_server, prepare
 from fedsim.errors import UserError
+from fedsim.parts.catalog import CATALOG
 from tests.composition.interrupting import interrupted_with_checkpoint
 from tests.composition.worlds import digits, quadratic, sync, timed
 from tests.oracle.compare import write_bundle
 
 FREE = {"name": "static", "latency": 0, "down": "1e30", "up": "1e30"}
 A, B, LR = np.array([1.0, 2.0, 4.0]), np.array([0.0, 3.0, -1.0]), 0.1
+
+REFUSED = """ditto fedalt fedavg_p fedawe feddyn fedper fedprox fedrep fedsim fedsum fedsum_b fedsum_cr ffa_lora
+flexlora flora hetlora lg_fedavg mtgc scaffold scaffold_p streaming_diloco"""
+"""Methods that do not work at the cloud alone: with control variates, client state, other local steps, or adapters."""
 
 
 def through_one_edge(server: dict[str, Any]) -> dict[str, Any]:
@@ -342,6 +348,41 @@ def test_members_are_read_from_a_file(rows: str, at: list[int], tmp_path: Path) 
     scenario["devices"] = {**scenario["devices"], "trace": trace, "availability": "always"}
     run = fedsim.run({**scenario, "stop": {"rounds": 1}}, tmp_path / "run")
     assert run.clients["edge"].tolist() == at
+
+
+def test_members_by_a_column_of_the_trace_and_links_of_a_trace(tmp_path: Path) -> None:
+    ends = [2 * 10**12, 10**12, 2 * 10**12]
+    tables = {"devices": [{"window": (0, end)} for end in ends], "on_end": "wrap"}
+    write_bundle(tables, tmp_path / "phones")
+    lines = [{"down": 64, "up": 32}, {"down": 16, "up": 128}]
+    tables = {"devices": [{"window": (0, 10**12)}] * 2, "network": lines, "on_end": "wrap"}
+    write_bundle(tables, tmp_path / "lines")
+    members = {"name": "column", "column": "window_end_us"}
+    links = {"network": {"name": "static", "latency": 0}, "trace": str(tmp_path / "lines")}
+    scenario = hierarchy(1, members=members, **links)
+    del scenario["server"]["edges"]["count"]
+    trace = {"trace": str(tmp_path / "phones"), "availability": "always"}
+    run = fedsim.run(
+        {**scenario, "devices": {**scenario["devices"], **trace}, "stop": {"rounds": 1}},
+        tmp_path / "run",
+    )
+    assert run.clients["edge"].tolist() == [1, 0, 1]
+    # The model has 64 bits.
+    table = run.edge_dispatches.sort_values("client_id")
+    assert (table["downloaded_s"] - table["dispatched_s"]).tolist() == [1.0, 4.0]
+    assert (table["arrived_s"] - table["computed_s"]).tolist() == [2.0, 0.5]
+
+
+def test_every_method_that_exchanges_a_model_works_at_the_cloud() -> None:
+    refused = {}
+    for name in CATALOG.parts("method"):
+        server = {"method": name, "edges": {"count": 2, "rounds": 3, "network": FREE}}
+        try:
+            prepare(fedsim.read_scenario(digits(server=server)))
+        except UserError as error:
+            refused[name] = str(error)
+    assert refused.keys() == set(REFUSED.split())
+    assert all(re.search(r"server\.(edges\.)?method: |adapters", text) for text in refused.values())
 
 
 @pytest.mark.parametrize("network", ["static", "shared"])
