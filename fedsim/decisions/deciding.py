@@ -261,11 +261,12 @@ class _Work:
             self.state.write()
             if not new and batches > most:  # All settings of a small space are known.
                 break
-        tried_all = tuple(search.tried.values())
         # Step 3. The choice.
         if not search.candidates:
-            raise self._no_candidate(tried_all)
-        self._share, self._words = 0.6, f"choosing among the best of {len(tried_all)}"
+            raise self._no_candidate(tuple(search.tried.values()))
+        self._share, self._words = 0.6, f"choosing among the best of {len(search.tried)}"
+        search.resume(ROUNDS[0][0])
+        tried_all = tuple(search.tried.values())
         several = len(self.objectives) > 1
         chosen = self._front(search) if several else self._chosen(search)
         # Step 4. Fresh seeds.
@@ -290,7 +291,9 @@ class _Work:
         """Wall seconds of the runs that follow the search, one after another, if it ended now."""
         best = [each.measured.wall_s for each in search.candidates[:_CONFIRMED] if each.measured]
         wall_s = sum(best) / len(best) if best else given.wall_s
-        runs = sum(settings * seeds for settings, seeds in ROUNDS) + self.seeds * _CONFIRMED
+        runs = sum(settings * seeds for settings, seeds in ROUNDS)
+        runs += self.seeds * (_CONFIRMED + 1)
+        runs += max(0, ROUNDS[0][0] - len(search.candidates))
         return runs * wall_s + self.seeds * given.wall_s
 
     def spent_s(self) -> float:
@@ -406,27 +409,38 @@ class _Work:
         ], by_setting
 
     def _confirmed(self, chosen: Sequence[Tried]) -> tuple[Finalist, ...]:
-        """The chosen settings and the scenario as given with fresh seeds; with the probabilities of one objective."""
+        """The chosen settings and the scenario as given with fresh seeds.
+
+        Of one objective, the first is the setting that is most probably good, given these seeds as well. If that is
+        not the choice, its numbers come from further seeds.
+        """
         first = self.loaded.scenario.seed + SEEDS
         settings: list[Setting] = [*(each.setting for each in chosen), {}]
         measured, values = self._values(settings, first, self.seeds)
-        probabilities = np.full(len(settings), np.nan)
+        probabilities, order = np.full(len(settings), np.nan), list(range(len(settings)))
         if len(self.objectives) == 1:
             rows = self._order[: len(chosen)]
             fresh = np.full((len(self._known), self.seeds), np.nan)
             fresh[rows] = self._logs(values[:-1, 0])
             probabilities[:-1] = probability_good(np.hstack([self._known, fresh]))[rows]
+            best = int(np.nanargmax(probabilities))
+            if best:
+                measured[best : best + 1], values[best : best + 1] = self._values(
+                    settings[best : best + 1], first + self.seeds, self.seeds
+                )
+                order.insert(0, order.pop(best))
         throughput = self.objectives == (THROUGHPUT,)
-        together = zip(settings, measured, values, probabilities.tolist(), strict=True)
         return tuple(
             Finalist(
-                setting,
-                self.space.words(setting) if setting else f"as given ({self._method()})",
-                tuple(runs),
-                -each if throughput else each,
-                probability,
+                settings[row],
+                self.space.words(settings[row])
+                if settings[row]
+                else f"as given ({self._method()})",
+                tuple(measured[row]),
+                -values[row] if throughput else values[row],
+                float(probabilities[row]),
             )
-            for setting, runs, each, probability in together
+            for row in order
         )
 
     def _method(self) -> str:
@@ -456,15 +470,11 @@ class _Work:
                 mean += f" ({each.missed} of {len(each.runs)} runs missed it)"
             return mean
 
-        rival = max(finalists[:-1], key=lambda each: each.probability)
-        better = ""
-        if rival.probability > winner.probability:
-            better = f" ({rival.words}: {format_decimals(rival.probability, 2)})"
         _, low, high = winner.interval()
         bounds = format_interval(max(low, 0.0), high, lambda end: _number(name, end))
         return (
             f"{winner.words}: {of}{value(winner)}, 95% interval {bounds}; best of {count} (to within "
-            f"{INDIFFERENCE:.0%}) with probability {format_decimals(winner.probability, 2)}{better}; "
+            f"{INDIFFERENCE:.0%}) with probability {format_decimals(winner.probability, 2)}; "
             f"{given.words}: {value(given)}"
         )
 

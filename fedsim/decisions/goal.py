@@ -18,9 +18,9 @@ from fedsim.runs.run import Run
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override
 from fedsim.units import parse_duration_s, parse_quantity, parse_size_bytes
-from fedsim.vocabulary.formatting import Kind, format_count, format_value
+from fedsim.vocabulary.formatting import Kind, format_counted, format_value
 
-COUNTS = {"rounds": "rounds", "arrivals": "arrived updates"}
+COUNTS = {"rounds": "round", "arrivals": "arrived update"}
 """Targets that need no training: limits of ``stop``, in words."""
 THROUGHPUT = "throughput"
 _TIME_TO = "time_to:"
@@ -237,7 +237,7 @@ class Goal:
         if self.target is None:
             return THROUGHPUT
         if self.timing_only:
-            return f"{format_count(self.target.value)} {COUNTS[self.target.metric]}"
+            return format_counted(int(self.target.value), COUNTS[self.target.metric])
         return str(definition.format_target(self.target.value))
 
     def __str__(self) -> str:

@@ -25,6 +25,8 @@ from fedsim.scenario.own_code import as_data
 BATCH = 8
 """Settings that are suggested together, if there are not more workers."""
 SLACK = 1.25
+_RESUMED = 3.0
+"""How many times as long as the best a setting may run that was stopped and goes on (:meth:`Search.resume`)."""
 _HALVING = 3
 _RUNGS = 2
 _FEWEST_EVALUATIONS = 3
@@ -186,6 +188,25 @@ class Search:
             self._tell(trial, self.tried[key])
         return [self.tried[key] for key in fresh]
 
+    def resume(self, count: int) -> None:
+        """If there are fewer than ``count`` candidates, run the closest of those that were stopped for longer.
+
+        The closest are those that would take the least time if they went on as until they were stopped. Without them, a
+        choice among a few that were lucky with one seed looks more certain than it is.
+        """
+        stopped = {
+            key: each.measured.costs["time"] / max(1 - each.measured.shortfall, 1e-9)
+            for key, each in self.tried.items()
+            if each.state == STOPPED and each.measured and each.violation <= 0
+        }
+        best = self.candidates[:count]
+        closest = sorted(stopped, key=lambda key: stopped[key])[: count - len(best)]
+        if best and closest:
+            until_s = min(self._question.horizon_s, _RESUMED * best[0].values[0])
+            settings = [self.tried[key].setting for key in closest]
+            for key, result in zip(closest, self._measure(settings, until_s), strict=True):
+                self.tried[key] = self._ended(self.tried[key].setting, result, until_s)
+
     @property
     def candidates(self) -> list[Tried]:
         """The settings that reached the target within the limits, those with the best first objective first."""
@@ -232,21 +253,23 @@ class Search:
             behind = self._behind(alive, shown, _HALVING ** (_RUNGS - rung)) if rung else set()
             for key, result in shown.items():
                 setting = alive[key][1]
-                if isinstance(result, str):
-                    values = (math.inf,) * len(question.objectives)
-                    self.tried[key] = Tried(setting, FAILED, values, None, math.inf, result)
-                elif key in behind:
+                if not isinstance(result, str) and key in behind:
                     self.tried[key] = Tried(setting, STOPPED, (math.inf,), result)
-                elif result.reached or not rung:
-                    is_over = result.reached or until_s >= question.horizon_s
-                    values, violation = question.values(result), question.violation(result)
-                    state = COMPLETE if is_over else STOPPED
-                    self.tried[key] = Tried(setting, state, values, result, violation)
+                elif isinstance(result, str) or result.reached or not rung:
+                    self.tried[key] = self._ended(setting, result, until_s)
                 else:
                     continue
                 del alive[key]
             if not alive:
                 return
+
+    def _ended(self, setting: Setting, result: Measured | Problem, until_s: float) -> Tried:
+        if isinstance(result, str):
+            values = (math.inf,) * len(self._question.objectives)
+            return Tried(setting, FAILED, values, None, math.inf, result)
+        is_over = result.reached or until_s >= self._question.horizon_s
+        values, violation = self._question.values(result), self._question.violation(result)
+        return Tried(setting, COMPLETE if is_over else STOPPED, values, result, violation)
 
     def _behind(
         self,

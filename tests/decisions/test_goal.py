@@ -51,6 +51,8 @@ def test_counts_need_no_training(
     measured = goal.measure(run(goal, tmp_path, timed(stop={"simulated_time": "100s"})))
     assert (goal.timing_only, measured.reached, measured.shortfall) == (True, reached, shortfall)
     assert measured.costs["time"] == pytest.approx(86.2 if reached else 100.0)
+    assert goal.words() == f"{rounds} rounds"
+    assert Goal.parse("time_to:rounds=1").words() == "1 round"
 
 
 def test_arrivals_are_counted(tmp_path: Path) -> None:

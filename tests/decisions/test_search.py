@@ -96,6 +96,21 @@ def test_settings_that_fall_behind_stop_at_a_ninth_of_the_reference() -> None:
     assert not any(each.is_candidate for each in stopped)
 
 
+def test_the_closest_of_the_stopped_go_on_if_there_are_few_candidates() -> None:
+    search, _ = searched(batches=1)
+    before, times = (
+        len(search.candidates),
+        sorted(time_to_target(each.setting) for each in search.tried.values()),
+    )
+    search.resume(before)
+    assert len(search.candidates) == before
+    search.resume(before + 3)
+    # The next ones by their time, as far as they take at most three times as long as the best.
+    within = [time_s for time_s in times[: before + 3] if time_s <= 3 * times[0]]
+    assert [each.values[0] for each in search.candidates] == pytest.approx(within)
+    assert len(within) > before
+
+
 def test_runs_are_not_judged_before_some_evaluations() -> None:
     question = Question(("time",), reference_s=2000.0, horizon_s=4000.0, evaluated_s=100.0)
     _, runs = searched(question, batches=1)
