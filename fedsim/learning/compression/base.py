@@ -157,6 +157,10 @@ class Draws:
         per_word, random, fixed = _SIGNIFICANDS[str(dtype)]
         return self._words(count, per_word, random, fixed).view(dtype)[:, :count].sub_(1.5)
 
+    def uniform(self, count: int, dtype: torch.dtype) -> Tensor:
+        """Uniform numbers between 0 and 1, (B, count)."""
+        return self.centered(count, dtype).add_(0.5)
+
     def positions(self, count: int, elements: int) -> Tensor:
         """``count`` of ``elements`` positions, all subsets with equal probability, (B, count)."""
         import torch

@@ -51,7 +51,7 @@ class PowerSgd(WithFeedback):
 
         rank, result = self.params.rank, torch.empty_like(rows)
         matrices = list(self._matrices(rows.shape[1]))
-        starts = torch.special.ndtri(draws.centered(self.kept(rows.shape[1]), rows.dtype).add_(0.5))
+        starts = torch.special.ndtri(draws.uniform(self.kept(rows.shape[1]), rows.dtype))
         if draws.kept is not None:
             starts = draws.kept.where(draws.kept != 0, starts)
         # Row by row: products of matrices in a batch may depend on its length.
