@@ -288,7 +288,8 @@ class AvailabilityIndex:
         if self.horizon_ns < NEVER and time_us.size and time_us.max() >= self.horizon_ns:
             self._refuse(int(time_us.max()))
         time_us = time_us // _NS
-        first, last, offset, period = self._layout.take(np.asarray(clients), axis=0).T
+        columns = self._layout.take(np.asarray(clients), axis=0).T
+        first, last, offset, period = np.ascontiguousarray(columns)
         position = time_us + offset
         if self._wraps:
             position = np.where(period > 0, position % np.maximum(period, 1), position)
