@@ -15,10 +15,12 @@ import pandas as pd
 from fedsim.board.page import draw, markdown, reversal
 from fedsim.board.results import SHIPPED, Table, table
 from fedsim.board.running import run_board
-from fedsim.board.suite import suite
+from fedsim.board.suite import BASELINE, MEASURED, suite
 from fedsim.sweeps.local import prepare
 
 PAGE = Path("docs/board.md")
+LARGEST_LR = 2
+"""The setting with the largest learning rate."""
 MARK = "<!-- Below this line, written by benchmarks/board.py. -->\n"
 
 
@@ -49,7 +51,20 @@ def written(rows: pd.DataFrame) -> str:
         *(f"| {name} | {tau} |" for name, tau in reversal(tables)),
         "",
     ]
-    return "\n".join(lines) + "\n" + markdown(tables, whole)
+    return "\n".join([*_edges(rows), *lines]) + "\n" + markdown(tables, whole)
+
+
+def _edges(rows: pd.DataFrame) -> list[str]:
+    """How often the largest learning rate won the tuning, as lines of the page."""
+    measured = rows[(rows["kind"] == MEASURED) & (rows["error"] == "")]
+    chosen = measured.groupby(["scenario", "entry"])["setting"].first()
+    largest = int((chosen == LARGEST_LR).sum())
+    return [
+        f"**The grid is small.** In {largest} of {len(chosen)} cases the largest learning rate won the tuning, "
+        f"FedAvg's in {int((chosen.xs(BASELINE, level='entry') == LARGEST_LR).sum())} of {chosen.index.levshape[0]} "
+        "scenarios: with larger ones, these entries might be faster still.",
+        "",
+    ]
 
 
 def _reversals(tables: list[Table]) -> str:

@@ -163,9 +163,13 @@ def why(table: Table) -> str:
     rate = first.medians["updates_per_h"] / base.medians["updates_per_h"]
     ratio = first.ratio
     unsure = ratio is None or ratio.high >= 1
-    doubt = f", but {first.runs} seeds do not separate it from FedAvg" if unsure else ""
+    place = (
+        f"has the lowest mean time, but {first.runs} seeds do not separate it from FedAvg"
+        if unsure
+        else "is the fastest"
+    )
     parts = [
-        f"{first.entry} is the fastest{doubt}. It needs {needed:.2f} times as many client updates as FedAvg, and gets "
+        f"{first.entry} {place}. It needs {needed:.2f} times as many client updates as FedAvg, and gets "
         f"{rate:.2f} times as many per hour",
         f"an update is {first.medians['staleness']:.1f} versions old on average",
         f"and {first.medians['lost']:.0%} of the local steps are lost (FedAvg: {base.medians['lost']:.0%})",

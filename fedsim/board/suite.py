@@ -24,7 +24,9 @@ from fedsim.units import parse_duration_s, parse_size_bytes
 BASELINE = "FedAvg"
 SETTINGS = 5
 """Settings among which each entry is tuned."""
+TUNING = "tuning"
 MEASURED = "measured"
+"""Kinds of runs, besides the disturbances of a scenario."""
 _LR = "training.optimizer.lr"
 _WHERE = "the board"
 
@@ -100,7 +102,7 @@ class Cell(NamedTuple):
 
     Attributes:
         scenario, entry: names.
-        kind: ``tuning``, :data:`MEASURED`, or the name of a disturbance.
+        kind: :data:`TUNING`, :data:`MEASURED`, or the name of a disturbance.
         setting: number of the setting, 0 to 4.
         seed: the seed.
     """
@@ -139,7 +141,7 @@ class Suite:
         rates = [(factor, entry.choices[1]) for factor in self.lr_factors]
         others = [(self.lr_factors[middle], entry.choices[at]) for at in (0, 2)]
         factor, choice = [*rates, *others][cell.setting]
-        to_horizon: dict[str, Any] = {} if cell.kind == "tuning" else {"stop.target": {}}
+        to_horizon: dict[str, Any] = {} if cell.kind == TUNING else {"stop.target": {}}
         return {
             **entry.values,
             _LR: rate * factor,
@@ -162,7 +164,7 @@ class Suite:
     def _code(self, scenario: str, entry: str) -> str:
         chosen = self.entries[entry]
         try:
-            code = self.loaded(Cell(scenario, entry, "tuning", 0, 0)).user_code()
+            code = self.loaded(Cell(scenario, entry, TUNING, 0, 0)).user_code()
         except UserError:
             code = {}
         text = repr(
@@ -178,7 +180,7 @@ class Suite:
         """The runs by which an entry is tuned."""
         for setting in range(SETTINGS):
             for seed in self.tuning_seeds:
-                yield Cell(question.name, entry.name, "tuning", setting, seed)
+                yield Cell(question.name, entry.name, TUNING, setting, seed)
 
     def measuring(self, question: Question, entry: Entry, setting: int) -> Iterator[Cell]:
         """The runs by which a tuned entry is measured."""

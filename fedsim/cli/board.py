@@ -62,7 +62,7 @@ def _names() -> list[str]:
 @click.option(
     "--quick",
     is_flag=True,
-    help="Two fresh seeds, on silos, phones_day and slow_uplinks only (board-1-large: on fashion_skew).",
+    help="Three fresh seeds, on silos, phones_day and slow_uplinks only (board-1-large: on fashion_skew).",
 )
 @click.option(
     "-j", "--jobs", type=click.IntRange(min=1), help="Concurrent runs; by default one per core."
@@ -83,6 +83,7 @@ def run(output: Path | None, as_json: bool, jobs: int | None, **chosen: Any) -> 
     from fedsim.board.page import write
     from fedsim.board.results import shipped, table
     from fedsim.board.running import run_board
+    from fedsim.board.suite import TUNING
     from fedsim.sweeps.local import prepare
 
     prepare()
@@ -95,9 +96,13 @@ def run(output: Path | None, as_json: bool, jobs: int | None, **chosen: Any) -> 
                 bar(done, runs)
 
         rows = run_board(suite, folder, jobs=jobs, on_progress=on_progress).frame()
+    broken = rows[rows["error"] != ""].drop_duplicates(["scenario", "entry"])
+    for row in broken.itertuples():
+        click.echo(f"{row.entry} failed in {row.scenario}: {row.error}", err=True)
     if suite.entries != whole.entries:
         others = shipped(suite)
-        rows = pd.concat([rows, others[~others["entry"].isin(suite.entries)]])
+        fresh = others["seed"].isin(suite.seeds) | (others["kind"] == TUNING)
+        rows = pd.concat([rows, others[~others["entry"].isin(suite.entries) & fresh]])
     tables = [table(rows, question) for question in suite.scenarios.values()]
     page = write(folder, tables, suite, chosen["label"])
     if as_json:
@@ -157,12 +162,12 @@ def _suite(
                 hint=nearest_or_all(name, whole.scenarios, ", ".join(whole.scenarios)),
             )
     if quick:
-        seeds = 2
+        seeds = 3
     given = {"method": method, "schedule": schedule, "selection": selection}
     values = {}
     for key, text in given.items():
         if text is not None:
-            part = parse_yaml(text, f"option --{key}").data
+            part = _from_here(parse_yaml(text, f"option --{key}").data)
             if key == "selection" and isinstance(part, str):
                 values["server.selection.name"] = part
             else:
@@ -180,6 +185,31 @@ def _suite(
     groups = tuple({group for question in whole.scenarios.values() for group in question.groups})
     entries = {label: Entry(label, groups, values, path, choices)}
     limited = whole.limited(names, entries, seeds)
+    _check(limited, label)
     if set(shipped(limited)["scenario"]) != set(limited.scenarios):
         entries[BASELINE] = whole.entries[BASELINE]
     return limited.limited((), entries, seeds), whole
+
+
+def _from_here(part: Any) -> Any:
+    """A part whose file, if it names one, is relative to the present folder and not to that of a scenario."""
+    if isinstance(part, dict):
+        return {**part, "name": _from_here(part.get("name"))}
+    file, colon, name = str(part).rpartition(":")
+    return f"{Path(file).resolve()}:{name}" if colon and file.endswith(".py") else part
+
+
+def _check(suite: Any, entry: str) -> None:
+    """Refuse an entry that works in none of the scenarios."""
+    from fedsim.board.suite import TUNING, Cell
+
+    problem = None
+    for scenario in suite.scenarios:
+        try:
+            suite.loaded(Cell(scenario, entry, TUNING, 3, suite.tuning_seeds[0]))
+        except UserError as error:
+            problem = problem or error
+        else:
+            return
+    if problem is not None:
+        raise problem

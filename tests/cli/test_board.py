@@ -26,6 +26,9 @@ evaluation: {every: 1s}
     ("arguments", "message"),
     [
         (["--scenarios", "silo"], "silos"),
+        (["--method", "heavy.py:Mine"], "no such file"),
+        (["--schedule", "bufered"], "buffered"),
+        (["--method", "fedavg", "--knob", "server.method.server_l=1,2,3"], "server_lr"),
         (["--method", "fedavg", "--knob", "server.method.server_lr=1,2"], "three values"),
     ],
 )
