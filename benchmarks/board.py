@@ -58,11 +58,11 @@ def _edges(rows: pd.DataFrame) -> list[str]:
     """How often the largest learning rate won the tuning, as lines of the page."""
     measured = rows[(rows["kind"] == MEASURED) & (rows["error"] == "")]
     chosen = measured.groupby(["scenario", "entry"])["setting"].first()
-    largest = int((chosen == LARGEST_LR).sum())
+    largest = chosen == LARGEST_LR
+    fedavg = largest.xs(BASELINE, level="entry")
     return [
-        f"**The grid is small.** In {largest} of {len(chosen)} cases the largest learning rate won the tuning, "
-        f"FedAvg's in {int((chosen.xs(BASELINE, level='entry') == LARGEST_LR).sum())} of {chosen.index.levshape[0]} "
-        "scenarios: with larger ones, these entries might be faster still.",
+        f"**The grid is small.** In {largest.sum()} of {len(largest)} cases the largest learning rate won the tuning, "
+        f"FedAvg's in {fedavg.sum()} of {len(fedavg)} scenarios: with larger ones, these entries might be faster still.",
         "",
     ]
 
