@@ -6,7 +6,7 @@ A client that has work pauses exactly while it is offline, except if it continue
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,13 +99,16 @@ def write_population(
     write_parquet(folder.parquet(CRITICAL.name), CRITICAL, from_columns(CRITICAL, columns))
 
 
-def write_edges(run: Run, edges: Population, samples: Integers, members: Integers) -> None:
+def write_edges(
+    run: Run, edges: Population, samples: Integers, members: Integers, names: Sequence[str]
+) -> None:
     """Write the table of edge servers; ``edges`` are these as the cloud sees them.
 
     Args:
         run: the run.
         edges: the edge servers.
         samples, members: training samples and number of their clients, (E,).
+        names: theirs, (E,); empty if they have none.
     """
     end_ns = round(run.simulated_s * NS_PER_S)
     online_ns = edges.availability.online_between_ns(0, end_ns)
@@ -118,6 +121,7 @@ def write_edges(run: Run, edges: Population, samples: Integers, members: Integer
         down_bps=edges.network.rates_bps(Direction.DOWN),
         up_bps=edges.network.rates_bps(Direction.UP),
         online_fraction=online_ns / max(1, end_ns),
+        names={"name": pa.array(names, pa.string())} if names else None,
     )
     table = table.append_column("members", pa.array(members))
     write_parquet(run.folder.parquet(EDGES.name), EDGES, table.cast(EDGES.schema))

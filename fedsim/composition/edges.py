@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -30,7 +30,7 @@ from fedsim.simulation.facts import Clients, Rules, Work
 from fedsim.simulation.workload import Workload
 from fedsim.tasks.base import ITEM_BYTES
 from fedsim.traces.availability import AvailabilityIndex
-from fedsim.units import NEVER, to_ns
+from fedsim.units import NEVER, NS_PER_S, to_ns
 from fedsim.vocabulary.formatting import format_count, format_counted
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from fedsim.composition.assembly import Assembly
     from fedsim.composition.world import World
+    from fedsim.traces.bundle import TraceBundle
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -52,6 +53,7 @@ class Stays:
         client, edge: their numbers, (S,).
         since_ns, until_ns: simulated time, (S,); the last stay of a client lasts until NEVER.
         drops: whether a client that moves loses its work.
+        names: of the edge servers; empty if they have none.
     """
 
     client: Int64Array
@@ -59,11 +61,13 @@ class Stays:
     since_ns: Int64Array
     until_ns: Int64Array
     drops: bool = False
+    names: Sequence[str] = ()
 
     @classmethod
-    def fixed(cls, edge: Int64Array) -> Stays:
+    def fixed(cls, edge: Int64Array, names: Sequence[str] = ()) -> Stays:
         """Clients that stay at these edge servers, (N,)."""
-        return cls(np.arange(len(edge)), edge, np.zeros_like(edge), np.full_like(edge, NEVER))
+        until_ns = np.full_like(edge, NEVER)
+        return cls(np.arange(len(edge)), edge, np.zeros_like(edge), until_ns, names=names)
 
     @property
     def moves(self) -> list[tuple[int, int, int]]:
@@ -122,23 +126,24 @@ def edge_stays(world: World, section: Edges) -> Stays:
         return _of_file(world, section.members)
     if isinstance(section.members, EdgeColumn):
         names = world.trace_column(section.members.column, f"{_WHERE}.members.column")
-        edge = np.unique(names, return_inverse=True)[1]
-    elif isinstance(section.members, EdgeNearest):
-        edge = _nearest(world, section.members.nodes)
-    else:
-        assert section.count is not None
-        if section.count > clients:
-            raise UserError(
-                f"{format_count(section.count)} edge servers for {format_counted(clients, 'client')}",
-                where=f"{_WHERE}.count",
-                hint=f"set it to at most {clients}",
-            )
-        order = np.arange(clients)
-        if section.members == "random":
-            order = np.argsort(Stream(world.scenario.seed, Purpose.EDGES, 0).uniforms(order))
-        edge = np.empty_like(order)
-        for number, part in enumerate(np.array_split(order, section.count)):
-            edge[part] = number
+        different, edge = np.unique(names, return_inverse=True)
+        return Stays.fixed(edge, different.tolist())
+    if isinstance(section.members, EdgeNearest):
+        nodes = section.members.nodes
+        return Stays.fixed(_nearest(world, nodes), nodes)
+    assert section.count is not None
+    if section.count > clients:
+        raise UserError(
+            f"{format_count(section.count)} edge servers for {format_counted(clients, 'client')}",
+            where=f"{_WHERE}.count",
+            hint=f"set it to at most {clients}",
+        )
+    order = np.arange(clients)
+    if section.members == "random":
+        order = np.argsort(Stream(world.scenario.seed, Purpose.EDGES, 0).uniforms(order))
+    edge = np.empty_like(order)
+    for number, part in enumerate(np.array_split(order, section.count)):
+        edge[part] = number
     return Stays.fixed(edge)
 
 
@@ -160,7 +165,7 @@ def _nearest(world: World, nodes: list[str]) -> Int64Array:
 
 def _of_file(world: World, source: EdgeFile) -> Stays:
     """Where the clients are, by the scenario's file."""
-    path, rows = world.folder / source.path, []
+    path, rows, key = world.folder / source.path, [], "client"
     try:
         with open(path, encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
@@ -185,7 +190,7 @@ def _of_file(world: World, source: EdgeFile) -> Stays:
         raise UserError(
             f"{path} cannot be used: {error}",
             where=f"{_WHERE}.members.path",
-            hint="write a CSV file with the columns client (its number) and edge",
+            hint=f"write a CSV file with the columns {key} and edge, and a row for each",
         ) from error
     edges = {edge for stays in found.values() for edge in stays.values()}
     numeric = all(edge.isdecimal() for edge in edges)
@@ -199,7 +204,7 @@ def _of_file(world: World, source: EdgeFile) -> Stays:
     begins = np.append(True, (np.diff(client) != 0) | (np.diff(at) != 0))
     client, at, since_ns = client[begins], at[begins], since_ns[begins]
     until_ns = np.append(np.where(np.diff(client) == 0, since_ns[1:], NEVER), NEVER)
-    return Stays(client, at, since_ns, until_ns, drops=source.on_move == "drop")
+    return Stays(client, at, since_ns, until_ns, source.on_move == "drop", list(number))
 
 
 def cloud_method(world: World, context: MethodContext, samples: Int64Array) -> Method:
@@ -417,12 +422,17 @@ def edge_population(
         UserError: links or availability do not match the edge servers.
     """
     count, seed = len(members), Stream(world.scenario.seed, Purpose.EDGES, 1).hash(0) >> 1
-    bundle = None if section.trace is None else world.shared.bundles.read(section.trace)
-    if bundle is not None and bundle.device_count < count:
-        raise UserError(
-            f"{bundle.where} has {format_counted(bundle.device_count, 'device')} for {count} edge servers",
-            where=f"{_WHERE}.trace",
-        )
+
+    def bundle_of(part: str) -> TraceBundle | None:
+        path = getattr(getattr(section, part).params, "trace", None) or section.trace
+        bundle = None if path is None else world.shared.bundles.read(path)
+        if bundle is not None and bundle.device_count < count:
+            raise UserError(
+                f"{bundle.where} has {format_counted(bundle.device_count, 'device')} for {count} edge servers",
+                where=f"{_WHERE}.trace",
+            )
+        return bundle
+
     raise_all(
         UserError(
             problem.message,
@@ -430,12 +440,14 @@ def edge_population(
             hint=(problem.hint or "").replace("devices.", f"{_WHERE}."),
         )
         for part in ("network", "availability")
-        for problem in missing_tables(getattr(section, part).params, bundle, f"{_WHERE}.{part}")
+        for problem in missing_tables(
+            getattr(section, part).params, bundle_of(part), f"{_WHERE}.{part}"
+        )
     )
     rows = np.arange(count)
     context = DeviceContext(
         clients=count,
-        bundle=bundle,
+        bundle=bundle_of("availability"),
         device_rows=rows,
         seed=seed,
         folder=world.folder,
@@ -454,7 +466,9 @@ def edge_population(
         on_disconnect=section.availability.params.on_disconnect,
         compute=ComputeTimes(Values(ValuesParams(step=round_s), context)),
         network=section.network.create().build(
-            NetworkContext(count, bundle, rows, seed, world.folder, offset_ns=offset_ns)
+            NetworkContext(
+                count, bundle_of("network"), rows, seed, world.folder, offset_ns=offset_ns
+            )
         ),
         power=Power(watts, np.zeros(count, dtype=np.uint8)),
         batteries=None,
@@ -476,9 +490,9 @@ def reachable(
             where="stop.simulated_time",
             hint="give it, in addition to the other limits",
         )
-    if edges.on_disconnect == "finish" or bool(
-        edges.availability.is_online_many(np.arange(edges.clients), NEVER // 4).all()
-    ):
+    up, change_ns = edges.availability.state_many(np.arange(edges.clients), 0)
+    end_ns = NEVER if until_s is None else to_ns(until_s)
+    if edges.on_disconnect == "finish" or bool((up & (change_ns >= end_ns)).all()):
         return population
     if until_s is None:
         raise UserError(
@@ -492,9 +506,10 @@ def reachable(
             where=f"{_WHERE}.availability.on_disconnect",
             hint="use finish (edge servers are then only cut off from the cloud)",
         )
-    availability = population.availability.within(
-        edges.availability, stays.of_client, to_ns(until_s)
-    )
+    # What happens at the end of the run still happens while clients are online.
+    horizon_ns = min(population.availability.horizon_ns, edges.availability.horizon_ns)
+    end_ns = max(end_ns, min(end_ns + NS_PER_S, horizon_ns))
+    availability = population.availability.within(edges.availability, stays.of_client, end_ns)
     return replace(population, availability=availability)
 
 

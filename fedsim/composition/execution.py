@@ -382,7 +382,7 @@ class _Execution:
         if assembly.stays is not None and assembly.edge_population and assembly.cloud:
             members = np.array([len(clients) for clients in assembly.stays.members])
             samples = assembly.cloud.context.samples
-            write_edges(run, assembly.edge_population, samples, members)
+            write_edges(run, assembly.edge_population, samples, members, assembly.stays.names)
         labels = assembly.task.partition_rows()
         if labels is not None:
             table = from_columns(PARTITION, labels)

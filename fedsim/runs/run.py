@@ -30,6 +30,7 @@ from fedsim.runs.schema import (
     PARTITION,
     PAUSES,
     PRESENCE,
+    STREAMED_OF_EDGES,
     Table,
 )
 from fedsim.runs.tables import read_parquet, read_stream, spread_metrics
@@ -257,6 +258,8 @@ class Run:
         elif stream.exists():
             self.folder.require_unchanged(self.info, stream)
             data = read_stream(stream, table)
+        elif table in STREAMED_OF_EDGES and not self.has_edges:
+            raise UserError(f"the run has no edge servers, so no {table.name}", where=str(self.path))
         else:
             raise self.folder.missing(self.info, parquet)
         if table is METRICS:

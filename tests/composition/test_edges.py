@@ -266,6 +266,7 @@ def test_a_shared_backhaul_is_fluid(tmp_path: Path) -> None:
     assert times["arrived_s"].tolist() == [5.5, 6]
 
 
+@pytest.mark.parametrize("on_end", ["unavailable", "wrap", "hold"])
 @pytest.mark.parametrize(
     ("policy", "outcomes", "ends", "made"),
     [
@@ -278,7 +279,12 @@ def test_a_shared_backhaul_is_fluid(tmp_path: Path) -> None:
     ],
 )
 def test_an_edge_server_that_fails(
-    policy: str, outcomes: list[str], ends: list[float], made: list[float], tmp_path: Path
+    policy: str,
+    outcomes: list[str],
+    ends: list[float],
+    made: list[float],
+    on_end: str,
+    tmp_path: Path,
 ) -> None:
     """As on paper above, but edge server 1 is down from 10 to 12 s, and with ``pause`` until 30 s."""
     up_again = {"drop": 12, "pause": 30, "finish": 12}[policy]
@@ -291,12 +297,16 @@ def test_an_edge_server_that_fails(
                 [1, 0, 10 * second, 1],
                 [1, up_again * second, 1000 * second, 1],
             ],
-            "on_end": "unavailable",
+            "on_end": on_end,
         },
         tmp_path / "trace",
     )
-    scenario = hierarchy(trace=str(tmp_path / "trace"))
-    scenario["server"]["edges"]["availability"] = {"name": "trace", "on_disconnect": policy}
+    scenario = hierarchy()
+    scenario["server"]["edges"]["availability"] = {
+        "name": "trace",
+        "on_disconnect": policy,
+        "trace": str(tmp_path / "trace"),
+    }
     scenario["stop"] = {"simulated_time": 62}
     run = fedsim.run(scenario, tmp_path / "run")
     table = run.edge_dispatches
@@ -305,6 +315,8 @@ def test_an_edge_server_that_fails(
     assert rows["ended_s"].tolist()[: len(ends)] == ends
     versions = run.edge_aggregations
     assert versions[versions["edge"] == 1]["time_s"].tolist()[: len(made)] == made
+    # Nobody goes offline because the run ends.
+    assert not (run.dispatches["cause"] == "offline")[run.dispatches["ended_s"] >= 62].any()
 
 
 def test_the_nearest_edge_servers_of_a_graph(tmp_path: Path) -> None:
@@ -324,6 +336,8 @@ def test_the_nearest_edge_servers_of_a_graph(tmp_path: Path) -> None:
     }
     run = fedsim.run({**scenario, "stop": {"rounds": 1}}, tmp_path / "run")
     assert run.clients["edge"].tolist() == [0, 1, 1]
+    assert run.edges is not None
+    assert run.edges["name"].tolist() == ["a", "b"]
     times = run.dispatches.sort_values("client_id")
     assert times["downloaded_s"].tolist() == [1, 2, 4]
     assert times["arrived_s"].tolist() == [3, 6, 12]

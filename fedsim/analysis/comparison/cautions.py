@@ -88,17 +88,21 @@ def other_world(comparison: ComparisonTables, groups: Sequence[Group]) -> Iterat
 def other_weights(comparison: ComparisonTables, groups: Sequence[Group]) -> Iterator[str]:
     """Variants weight the updates of clients with unequal numbers of samples differently."""
     by_weights: dict[str, list[str]] = defaultdict(list)
+    path = "server.method"
     for group in groups:
         run = group.runs[0]
+        server = run.scenario["server"]
+        if server.get("edges"):
+            server, path = server["edges"], "server.edges.method"
         # A Flower app has a strategy instead of a method, and a user's method may use any weights.
-        method = run.scenario["server"].get("method") or {"name": ""}
+        method = server.get("method") or {"name": ""}
         is_known = method["name"] and not is_user_reference(method["name"])
         weights = method.get("weights") or ("uniform" if is_known else None)
         if run.unequal_samples and weights is not None:
             by_weights[weights].append(group.label)
     if len(by_weights) > 1:
         each = "; ".join(f"{weights} for {_listed(names)}" for weights, names in by_weights.items())
-        yield f"Clients have different weights: {each}; set server.method.weights to compare the rules alone."
+        yield f"Clients have different weights: {each}; set {path}.weights to compare the rules alone."
 
 
 def other_seeds(comparison: ComparisonTables, groups: Sequence[Group]) -> Iterator[str]:
