@@ -259,7 +259,9 @@ class Run:
             self.folder.require_unchanged(self.info, stream)
             data = read_stream(stream, table)
         elif table in STREAMED_OF_EDGES and not self.has_edges:
-            raise UserError(f"the run has no edge servers, so no {table.name}", where=str(self.path))
+            raise UserError(
+                f"the run has no edge servers, so no {table.name}", where=str(self.path)
+            )
         else:
             raise self.folder.missing(self.info, parquet)
         if table is METRICS:
