@@ -109,7 +109,8 @@ class Stays:
             bounds_us.reshape(-1) // 1000, 2 * first, 2 * (first + counts), zeros, zeros
         )
         both = population.availability.of(self.client[order][first])
-        both = both.within(there, np.arange(len(first)), end_ns)
+        beyond_ns = _beyond(end_ns, population.availability)
+        both = both.within(there, np.arange(len(first)), beyond_ns)
         ends = np.cumsum([0, *map(len, self.members)]).tolist()
         return [both.of(np.arange(*span)) for span in pairwise(ends)]
 
@@ -506,11 +507,15 @@ def reachable(
             where=f"{_WHERE}.availability.on_disconnect",
             hint="use finish (edge servers are then only cut off from the cloud)",
         )
-    # What happens at the end of the run still happens while clients are online.
-    horizon_ns = min(population.availability.horizon_ns, edges.availability.horizon_ns)
-    end_ns = max(end_ns, min(end_ns + NS_PER_S, horizon_ns))
-    availability = population.availability.within(edges.availability, stays.of_client, end_ns)
+    beyond_ns = _beyond(end_ns, population.availability, edges.availability)
+    availability = population.availability.within(edges.availability, stays.of_client, beyond_ns)
     return replace(population, availability=availability)
+
+
+def _beyond(end_ns: int, *known: AvailabilityIndex) -> int:
+    """An instant after the end of the run, so that nobody goes offline because of it, if it is known so long."""
+    horizon_ns = min(each.horizon_ns for each in known)
+    return max(end_ns, min(end_ns + NS_PER_S, horizon_ns))
 
 
 def backhaul_bytes(cloud: Method, dtype: str, fixed_bytes: float) -> tuple[float, float]:
