@@ -301,7 +301,7 @@ class World:
                 where="devices.memory",
                 hint="give one for all, or one per client",
             )
-        if of_client is None:
+        if of_client is None or memory.ndim:
             return None if given is None else memory
         return np.where(np.isnan(of_client), memory, of_client)
 

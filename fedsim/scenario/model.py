@@ -208,9 +208,9 @@ class Devices(Parameters):
     exclude: tuple[int, ...] = ()
     """Numbers of clients that never participate; their data stay where they are."""
     memory: Size | list[Size] | None = None
-    """Memory available for training on every device whose memory the trace does not give, or one per client. A device
-    is not eligible if it cannot hold the model, the gradient, the state of optimizer and method, and the activations
-    of a batch."""
+    """Memory available for training on every device whose memory the trace does not give; or a list, one per client, in
+    place of the trace's. A device is not eligible if it cannot hold the model, the gradient, the state of optimizer and
+    method, and the activations of a batch."""
 
 
 class WireCompression(Parameters):

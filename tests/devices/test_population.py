@@ -105,6 +105,11 @@ def test_devices_without_the_memory_for_model_and_batch_take_no_work(tmp_path: P
     run.info["ineligible_clients"] = 1
     (note,) = (tile.note for tile in tiles(run) if tile.label == "Clients that contributed")
     assert note == "of 4; 1 without the memory to train; 1 never online"
+    # A list is that of the clients, whatever the trace says.
+    world["devices"]["memory"] = [NEEDED - 1, NEEDED, NEEDED - 1, NEEDED - 1]
+    listed = assemble(fedsim.read_scenario(world)).population.eligible
+    assert np.flatnonzero(listed).tolist() == [1]
+    world["devices"]["memory"] = NEEDED - 1
     # A smaller batch, a longer one that the clients cannot fill, another optimizer.
     for training, able in (
         ({"batch_size": 15}, [0, 1, 2, 3]),

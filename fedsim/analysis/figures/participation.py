@@ -127,7 +127,10 @@ def _reasons(run: Run) -> pd.Series:
     clients, dispatches = run.clients, run.dispatches
     contributes = clients["aggregated"].to_numpy() > 0
     is_away = clients["online_fraction"].to_numpy() == 0
-    reason = np.where(contributes, _CONTRIBUTED, np.where(is_away, *_NO_WORK)).astype(object)
+    away, idle = _NO_WORK
+    if run.info.get("ineligible_clients"):
+        away += ", or without the memory"
+    reason = np.where(contributes, _CONTRIBUTED, np.where(is_away, away, idle)).astype(object)
     lost = dispatches[~contributes[dispatches["client_id"].to_numpy()]]
     if len(lost):
         cause = (" (" + lost["cause"].astype(object) + ")").fillna("")

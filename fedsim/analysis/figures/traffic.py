@@ -29,7 +29,7 @@ def vectors(run: Run) -> Figure | None:
     sizes = table.groupby("direction", sort=False)[["bytes_raw", "bytes"]].sum()
     whole = " of the whole model" if run.info.get("parts") else ""
     parts = [
-        f"{'a download' if way == 'down' else 'an upload'}{whole} has {format_bytes(size['bytes'])}, "
+        f"{'a compressed download' if way == 'down' else 'an upload'}{whole} has {format_bytes(size['bytes'])}, "
         f"{format_share(size['bytes'] / size['bytes_raw'])} of its size without compression"
         for way, size in sizes.iterrows()
         if size["bytes"] != size["bytes_raw"]

@@ -32,8 +32,8 @@ class Eden(Compression):
 
     Blocks of 4,096 entries (of the next power of two, if the vector is shorter) are multiplied by random signs and by a
     Hadamard matrix, and each entry by the best quantizer of a standard normal number with 2^bits values; 1 bit is
-    DRIVE. The scale ||x||^2 / <R x, Q(R x)> of a block, which is sent with it, makes the mean over rotations x. Signs
-    follow from a seed that both sides know.
+    DRIVE. The scale ||x||^2 / <R x, Q(R x)> of a block, which is sent with it, makes the mean over uniform rotations x,
+    and over these nearly x. Signs follow from a seed that both sides know.
     """
 
     name = "eden"

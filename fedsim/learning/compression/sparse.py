@@ -84,7 +84,7 @@ def _largest(rows: Tensor, count: int) -> Tensor:
 class TopK(WithFeedback):
     """The entries of largest magnitude; the receiver takes zero for the others.
 
-    A contraction: ||x - C(x)||^2 <= (1 - k/d) ||x||^2. Biased, so it converges with error feedback alone.
+    A contraction: ||x - C(x)||^2 <= (1 - k/d) ||x||^2. Biased, so it converges only with error feedback.
     """
 
     name = "topk"
