@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 CHECKPOINT_INTERVAL_S = 30.0
 """Most wall seconds between two checkpoints, unless a single wave of training takes longer."""
+# Wall seconds that a checkpoint may take; the interval after one that takes longer is longer by the same factor.
+_CHECKPOINT_S = 0.3
 _WALL = ("wall_s", "wall_learning_s", "wall_time_plane_s")
 """Entries of ``run.json``: all wall seconds, and those of the two planes. Those of a resumed run are sums."""
 REFRESH_S = 10
@@ -289,6 +291,7 @@ class _Execution:
         self._checkpoints = Checkpoints(folder.checkpoint)
         self._reached: Mapping[str, Any] | None = None
         self._checkpointed_at = self._rested_at = time.monotonic()
+        self._checkpoint_s = 0.0
         self._learning = Stopwatch()
         self._metrics: Mapping[str, float] = {}
         self._grace = Grace()
@@ -519,7 +522,8 @@ class _Execution:
         """Write a checkpoint if it is due."""
         now = time.monotonic()
         # The next moment of rest, if it comes as late as this one did, would be too late.
-        due = now + (now - self._rested_at) - self._checkpointed_at >= CHECKPOINT_INTERVAL_S
+        interval_s = CHECKPOINT_INTERVAL_S * max(1.0, self._checkpoint_s / _CHECKPOINT_S)
+        due = now + (now - self._rested_at) - self._checkpointed_at >= interval_s
         self._rested_at = now
         if due or self._grace.requested is not None:
             tensors, state = learner.state()
@@ -531,6 +535,7 @@ class _Execution:
             }
             self._checkpoints.save(tensors, {**state, **reached})
             self._checkpointed_at = self._rested_at = time.monotonic()
+            self._checkpoint_s = self._checkpointed_at - now
         self._grace.stop_if_requested()
 
     def starting_point(self) -> str:

@@ -36,6 +36,7 @@ class Contract:
             for name, memory in method.memories().items()
             if memory.keeper == "client"
         }
+        self._returned = [name for name in self._memories if not method.memories()[name].in_place]
 
     def check_update(self, update: LocalUpdate, rows: int, *, in_prologue: bool = False) -> None:
         """Check the result of ``local_update`` for ``rows`` dispatches of the prologue or of a round.
@@ -49,7 +50,7 @@ class Contract:
         error = partial(self._error, "local_update", f"{expected}, one row per dispatch")
         if not isinstance(update, LocalUpdate):
             raise error(f"returns {type(update).__name__}, not a LocalUpdate")
-        required = [] if in_prologue else list(self._memories)
+        required = [] if in_prologue else self._returned
         _require(error, "vector", update.vectors, sent_up, list(sent_up))
         _require(error, "memory", update.memory, self._memories, required)
         for given, declared in ((update.vectors, sent_up), (update.memory, self._memories)):

@@ -9,7 +9,7 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -213,6 +213,19 @@ class RowStore:
                 result[index].copy_(next(found, self._initial))
             return result
 
+    def holds(self, count: int) -> bool:
+        """Whether that many rows fit into the first tier, so that none ever moves."""
+        return self._tiers[0][1] >= count
+
+    def views(self, keys: IntArray) -> list[Tensor]:
+        """The stored rows of these keys, (elements,) each, for a store that :meth:`holds` all rows."""
+        tier, _ = self._tiers[0]
+        with self._lock:
+            for key in keys.tolist():
+                if key not in tier:
+                    tier.put(key, self._initial)
+            return [tier.read(key) for key in keys.tolist()]
+
     def put(self, keys: IntArray | Sequence[int], rows: Tensor) -> None:
         """Replace the rows of these keys by ``rows`` (B, elements)."""
         with self._lock:
@@ -275,9 +288,10 @@ class StateStore:
     def __getitem__(self, name: str) -> RowStore:
         return self._stores[name]
 
-    def rows(self, clients: IntArray) -> dict[str, Tensor]:
-        """Memories that clients see, name to (B, elements)."""
-        return {name: self._stores[name].get(clients) for name in self.of_clients}
+    def rows(self, clients: IntArray, besides: Container[str] = ()) -> dict[str, Tensor]:
+        """Memories that clients see, ``besides`` others, name to (B, elements)."""
+        names = [name for name in self.of_clients if name not in besides]
+        return {name: self._stores[name].get(clients) for name in names}
 
     def clients(self) -> IntArray:
         """Clients that have a row in any memory that clients see, ascending."""

@@ -86,6 +86,13 @@ class ServerSide:
         memories = method.memories()
         budget = Budget.of(station.training, device, folder)
         self.store = StateStore(memories, dtype, device, budget, state["model"])
+        self._in_place = [
+            name
+            for name, memory in memories.items()
+            if memory.in_place
+            and device.type == "cpu"
+            and self.store[name].holds(len(station.task.samples))
+        ]
         self._restarting = [name for name, memory in memories.items() if memory.restarts]
         self._kept_when_lost = {name for name, memory in memories.items() if memory.kept_when_lost}
         prologue = method.prologue()
@@ -123,6 +130,8 @@ class ServerSide:
         clients = np.array([train.client for train in trains])
         sent = [self.models(train.edge).versions.sent(train.model) for train in trains]
         rate = self._method.context.learning_rate
+        # A lost update must not change what its client keeps.
+        in_place = self._in_place if all(train.used for train in trains) else []
         return Group(
             columns={
                 "clients": clients,
@@ -136,7 +145,8 @@ class ServerSide:
             },
             learning_rates=tuple(rate(train.round, train.dispatched_s) for train in trains),
             down={name: [vectors[name] for vectors in sent] for name in sent[0]},
-            memory=partial(self.store.rows, clients),
+            memory=partial(self.store.rows, clients, in_place),
+            in_place={name: self.store[name].views(clients) for name in in_place},
         )
 
     def receive(self, trains: Sequence[Train], update: LocalUpdate) -> None:

@@ -148,6 +148,7 @@ class Memory:
         kept_when_lost: whether a client that finished its work keeps its new row even if the server never uses its
             update; only for memories of clients in methods that are :attr:`Method.only_synchronous`.
         restarts: whether it ends when the client's edge server receives a model of the cloud.
+        in_place: whether the rows may be in :attr:`Cohort.in_place` instead of :attr:`Cohort.memory`.
     """
 
     elements: int
@@ -156,6 +157,7 @@ class Memory:
     dtype: torch.dtype | None = None
     kept_when_lost: bool = False
     restarts: bool = False
+    in_place: bool = False
 
     def initial_row(self, model: Tensor) -> Tensor | None:
         """The row of a client that has not participated yet, given the initial model (P,); None for zeros."""
@@ -193,6 +195,7 @@ class Cohort:
         down: vectors received, name to (B, elements); read-only.
         memory: the clients' own and shared memories before this dispatch, name to (B, elements); copies, which a local
             update may change.
+        in_place: memories that a local update changes in place and does not return, name to B stored rows (elements,).
     """
 
     clients: npt.NDArray[np.int64]
@@ -206,6 +209,7 @@ class Cohort:
     in_full: npt.NDArray[np.bool_]
     down: Mapping[str, Tensor]
     memory: Mapping[str, Tensor]
+    in_place: Mapping[str, list[Tensor]] = field(default_factory=dict)
 
     def column(self, values: npt.ArrayLike, like: Tensor) -> Tensor:
         """Per-dispatch ``values`` (B,) as a (B, 1) column in the dtype and on the device of ``like``."""

@@ -92,7 +92,14 @@ class _Compressed(Method):
             for vector in self.upload()
             if _is_lossy(vector) and up.kept(vector.elements)
         }
-        errors = {_error(vector): Memory(vector.elements) for vector in self._with_feedback()}
+        # Rows that are compressed one by one.
+        errors = {
+            _error(vector): Memory(
+                vector.elements,
+                in_place=self.parts is None and vector.elements > _CPU_ENTRIES // 2,
+            )
+            for vector in self._with_feedback()
+        }
         references = {
             _reference(vector): Memory(vector.elements, partial(self._initial_row, vector.name))
             for vector in self.download()
@@ -125,7 +132,13 @@ class _Compressed(Method):
                 kept = cohort.memory.get(_kept(vector))
                 error = cohort.memory.get(_error(vector))
                 vectors[vector.name] = self._passed(
-                    "up", number, vectors[vector.name], cohort, base=base, error=error, kept=kept
+                    "up",
+                    number,
+                    vectors[vector.name],
+                    cohort,
+                    base=base,
+                    error=cohort.in_place.get(_error(vector), error),
+                    kept=kept,
                 )
                 if kept is not None:
                     memory[_kept(vector)] = kept
@@ -161,7 +174,7 @@ class _Compressed(Method):
         cohort: Cohort,
         *,
         base: Tensor | None = None,
-        error: Tensor | None = None,
+        error: Tensor | list[Tensor] | None = None,
         kept: Tensor | None = None,
     ) -> Tensor:
         """What the receiver decodes, (B, elements).
@@ -171,7 +184,8 @@ class _Compressed(Method):
             rows: the vectors of the clients, (B, elements).
             cohort: the clients.
             base: what the receiver has, to which a difference is sent; zero if None.
-            error, kept: errors of the last uploads, and what the compression keeps; changed in place.
+            error, kept: errors of the last uploads, as a matrix or as rows, and what the compression keeps; changed in
+                place.
         """
         import torch
 
@@ -184,7 +198,8 @@ class _Compressed(Method):
             at = piece, columns
             value = rows[at]
             if error is not None:
-                value = torch.add(value, error[at], alpha=compression.error_decay, out=error[at])
+                old = error[piece.start][None, columns] if isinstance(error, list) else error[at]
+                value = torch.add(value, old, alpha=compression.error_decay, out=old)
             difference = value if base is None else value - base[at]
             decoded = compression.compress(difference, draws.piece(piece, columns.start))
             received[at] = decoded if base is None else base[at] + decoded
@@ -194,7 +209,7 @@ class _Compressed(Method):
                     if torch.equal(sent, meant):
                         received[at][row] = value[row]
             if error is not None:
-                error[at].sub_(received[at])
+                old.sub_(received[at])
         return received
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,12 +28,14 @@ class Group:
         learning_rates: local learning rate of each.
         down: the vector (elements,) that each received, by name; those of one version are one object.
         memory: reads the clients' memories, name to (B, elements).
+        in_place: other memories, whose stored rows (elements,) are changed in place, by name.
     """
 
     columns: Mapping[str, npt.NDArray[Any]]
     learning_rates: tuple[float, ...]
     down: Mapping[str, Sequence[Tensor]]
     memory: Callable[[], Mapping[str, Tensor]]
+    in_place: Mapping[str, list[Tensor]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.learning_rates)
@@ -45,6 +47,7 @@ class Group:
             self.learning_rates[rows],
             {name: received[rows] for name, received in self.down.items()},
             lambda: {name: matrix[rows] for name, matrix in self.memory().items()},
+            {name: stored[rows] for name, stored in self.in_place.items()},
         )
 
     def cohort(self, execution: Execution) -> Cohort:
@@ -55,6 +58,7 @@ class Group:
             learning_rates=uploaded(np.array(self.learning_rates), device).to(execution.dtype),
             down=Named((name, _matrix(received, device)) for name, received in self.down.items()),
             memory=Named((name, rows.to(device)) for name, rows in self.memory().items()),
+            in_place=self.in_place,
         )
 
 

@@ -196,8 +196,10 @@ class RemoteWorkers(Workers):
         numbers = {key: number for number, key in enumerate(vectors)}
         down = {name: [numbers[id(row)] for row in rows] for name, rows in group.down.items()}
         references = [sent[key] for key in vectors]
-        bare = replace(group, down={}, memory=dict)
-        return process.train.remote(bare, _pack(group.memory()), down, *references)
+        stored = {name: torch.stack(rows) for name, rows in group.in_place.items()}
+        bare = replace(group, down={}, memory=dict, in_place={})
+        memory = _pack({**group.memory(), **stored})
+        return process.train.remote(bare, memory, down, *references)
 
     def _update(self, reference: Any) -> LocalUpdate:
         vectors, loss, memory = (_unpack(packed, self._device) for packed in self._get(reference))
