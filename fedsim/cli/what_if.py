@@ -49,7 +49,7 @@ def command(
     The random numbers are the same: devices, data, draws and failures differ only where the change makes them differ.
 
     Without a change, show what the server of RUN waited for until it reached its target and until the last update, and
-    the changes that would save most: predictions, until they are run.
+    the changes that would save most if as many updates were needed as before: predictions, until they are run.
     """
     from fedsim.analysis.run import load_run
     from fedsim.composition.what_if import default_folder, what_if

@@ -95,7 +95,7 @@ class Forecast:
         path: its folder.
         target: the target in words.
         times_s: simulated seconds to the target by run; infinite for a run that missed it.
-        flat: whether a run missed the target and its metric no longer improved; such a run would never reach it.
+        flat: whether a run missed the target and its metric no longer improved; such a run will probably never reach it.
         ends_s: when each run ended.
         confidence: probability of the interval.
     """
@@ -134,7 +134,7 @@ class Forecast:
         if reached == runs:
             return f"{self.target} after {times}"
         late = int((np.isinf(self.times_s) & ~self.flat).sum())
-        kinds = f"late {late}, never {int(self.flat.sum())}"
+        kinds = f"late {late}, probably never {int(self.flat.sum())}"
         share = format_decimals(self.probability, 2)
         return (
             f"{self.target} within {until} with probability {share} ({reached} of {format_count(runs)} runs; {kinds}); "
@@ -237,7 +237,7 @@ def _page(forecast: Forecast, title: str) -> str:
         ),
     )
     table = forecast.table
-    outcome = np.select([table["time_s"].notna(), table["flat"]], ["reached", "never"], "late")
+    outcome = np.select([table["time_s"].notna(), table["flat"]], ["reached", "probably never"], "late")
     runs = (
         Column("run", "Run", "count", np.arange(1, len(table) + 1)),
         Column("outcome", "Target", "text", outcome.tolist()),
@@ -249,7 +249,7 @@ def _page(forecast: Forecast, title: str) -> str:
         if math.isfinite(low) and math.isfinite(high)
         else "too few runs"
     )
-    counts = {name: int((outcome == name).sum()) for name in ("reached", "late", "never")}
+    counts = {name: int((outcome == name).sum()) for name in ("reached", "late", "probably never")}
     tiles = [
         Tile("Median", format_duration(median) if math.isfinite(median) else ABSENT, ""),
         Tile(f"{level} interval", written, "of the runs that reach the target"),
