@@ -95,7 +95,7 @@ class Forecast:
         path: its folder.
         target: the target in words.
         times_s: simulated seconds to the target by run; infinite for a run that missed it.
-        flat: whether a run missed the target and its metric no longer improved; such a run will probably never reach it.
+        flat: whether a run missed the target and its metric no longer improved: it will probably never reach it.
         ends_s: when each run ended.
         confidence: probability of the interval.
     """
@@ -237,7 +237,9 @@ def _page(forecast: Forecast, title: str) -> str:
         ),
     )
     table = forecast.table
-    outcome = np.select([table["time_s"].notna(), table["flat"]], ["reached", "probably never"], "late")
+    outcome = np.select(
+        [table["time_s"].notna(), table["flat"]], ["reached", "probably never"], "late"
+    )
     runs = (
         Column("run", "Run", "count", np.arange(1, len(table) + 1)),
         Column("outcome", "Target", "text", outcome.tolist()),

@@ -57,13 +57,13 @@ def made(times: Any, flat: int = 0) -> Forecast:
         (made(H * (30 + NINETEEN)), "80% accuracy after 1 d 7 h to 2 d 1 h (90%), median 1 d 16 h"),
         (
             made([*(H * NINETEEN), math.inf, math.inf], flat=1),
-            "80% accuracy within 2 d with probability 0.89 (19 of 21 runs; late 1, probably never 1); if so, after 1 h to 19 h "
-            "(90%), median 10 h",
+            "80% accuracy within 2 d with probability 0.89 (19 of 21 runs; late 1, probably never 1); if so, "
+            "after 1 h to 19 h (90%), median 10 h",
         ),
         (
             made([H, 3 * H, math.inf]),
-            "80% accuracy within 2 d with probability 0.63 (2 of 3 runs; late 1, probably never 0); if so, after about 2 h "
-            "(2 runs are too few for an interval of 90%)",
+            "80% accuracy within 2 d with probability 0.63 (2 of 3 runs; late 1, probably never 0); if so, "
+            "after about 2 h (2 runs are too few for an interval of 90%)",
         ),
         (
             made([math.inf] * 3, flat=2),
