@@ -33,8 +33,8 @@ def test_bytes_by_vector(tmp_path: Path) -> None:
         ("up", "control", "none", 8, 8, 1, 56),
     ]
     assert figure.finding == (
-        "A compressed download has 8 B, 50.0% of its size without compression and an upload has 10 B, 62.5% of its size "
-        "without compression."
+        "A compressed download has 8 B, 50.0% of its size without compression and an upload has 10 B, 62.5% of its "
+        "size without compression."
     )
     assert sum(row[-1] for row in figure.rows[2:]) == run.dispatches["bytes_up"].sum()
 
