@@ -182,12 +182,13 @@ class _State:
             UserError: the folder holds another question.
         """
         path = folder / RECORD
-        if not path.exists():
+        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        plain = json.loads(json.dumps(asked))
+        # Before the first batch of settings there is nothing to lose.
+        if known is None or (known["asked"] != plain and not known["batches"]):
             state = cls(folder, asked, batch)
             state.write()
             return state
-        known = json.loads(path.read_text(encoding="utf-8"))
-        plain = json.loads(json.dumps(asked))
         if known["asked"] != plain:
             changed = ", ".join(key for key in plain if known["asked"].get(key) != plain[key])
             raise UserError(

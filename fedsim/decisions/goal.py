@@ -198,10 +198,10 @@ class Goal:
             if self.target is None or self.timing_only
             else {self.target.metric: self.target.value}
         )
-        changes = [Override("stop.target", goal, "option --metric")]
+        changes = [Override("stop.target", goal, "the target")]
         if self.target is not None and self.timing_only:
             path = f"stop.{self.target.metric}"
-            changes.append(Override(path, int(self.target.value), "option --metric"))
+            changes.append(Override(path, int(self.target.value), "the target"))
         return loaded.changed(changes)
 
     def measure(self, run: Run) -> Measured:
