@@ -53,10 +53,10 @@ def written(rows: pd.DataFrame) -> str:
         *(f"| {name} | {tau} |" for name, tau in reversal(tables)),
         "",
     ]
-    return "\n".join([*_edges(rows), *lines]) + "\n" + markdown(tables, whole)
+    return "\n".join([*_tuning(rows), *lines]) + "\n" + markdown(tables, whole)
 
 
-def _edges(rows: pd.DataFrame) -> list[str]:
+def _tuning(rows: pd.DataFrame) -> list[str]:
     """How often the largest learning rate won the tuning, as lines of the page."""
     measured = rows[(rows["kind"] == MEASURED) & (rows["error"] == "")]
     chosen = measured.groupby(["scenario", "entry"])["setting"].first()

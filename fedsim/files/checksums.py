@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import stat
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,20 @@ def file_sha256(path: Path) -> str:
     require_regular(path)
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def file_crc32(path: Path) -> str:
+    """The CRC-32 of a file's bytes, in hexadecimal: finds damage, at a fraction of the time of SHA-256.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    require_regular(path)
+    value = 0
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            value = zlib.crc32(piece, value)
+    return f"{value:08x}"
 
 
 def kept_sha256(path: Path) -> str:

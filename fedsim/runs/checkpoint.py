@@ -9,13 +9,12 @@ import contextlib
 import json
 import os
 import shutil
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsim.errors import UserError
-from fedsim.files.checksums import require_regular, text_sha256
+from fedsim.files.checksums import file_crc32, require_regular, text_sha256
 from fedsim.files.durable import remove_temporaries, replacing, replacing_folder
 from fedsim.runs.tables import unreadable
 
@@ -67,7 +66,7 @@ class Checkpoints:
             for batch in _batches(tensors):
                 path = folder / _TENSORS.format(len(checksums))
                 save_tensors(path, batch)
-                checksums.append(_checksum(path))
+                checksums.append(file_crc32(path))
             text = json.dumps({"tensors": checksums, "state": state})
             (folder / _STATE).write_text(
                 json.dumps({"sha256": text_sha256(text), "content": text}), encoding="utf-8"
@@ -141,23 +140,9 @@ def _read_state(path: Path) -> dict[str, Any]:
     content = _content(path)
     for number, expected in enumerate(content["tensors"]):
         file = path / _TENSORS.format(number)
-        if _checksum(file) != expected:
+        if file_crc32(file) != expected:
             raise UserError("has changed since fedsim wrote it", where=str(file))
     return content
-
-
-def _checksum(path: Path) -> str:
-    """CRC-32 of a file of tensors: finds damage, at a fraction of the time of SHA-256.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    require_regular(path)
-    value = 0
-    with open(path, "rb") as file:
-        while piece := file.read(1 << 20):
-            value = zlib.crc32(piece, value)
-    return f"{value:08x}"
 
 
 def _content(path: Path) -> dict[str, Any]:
