@@ -88,6 +88,9 @@ def build_hierarchy(
     models: dict[int, int] = {}
     edges = [Edge(hierarchy, engine, plane, models) for _ in hierarchy.members]
     mobility = hierarchy.mobility
+    if len(edges) > 1:
+        # All clients are looked up at once, which costs less than those of one edge server after another.
+        clients.population.availability.online_clients(0)
     for number, (edge, members) in enumerate(zip(edges, hierarchy.members, strict=True)):
         online = (
             mobility.online[number] if mobility else clients.population.availability.of(members)

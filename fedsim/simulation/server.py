@@ -89,7 +89,7 @@ class Server(Facts, ServerPort):
         self._availability = clients.availability
         self._rules = rules
         # The numbers of the clients in the run, if they differ from those at this server.
-        self._ids = None if clients.members is None else clients.members.tolist()
+        self._ids = None if clients.members is None else clients.members.data
         self._time_budget_ns = level.time_budget_ns
         self._same_steps = level.same_steps
         self._sequences = level.sequences

@@ -134,11 +134,14 @@ class AvailabilityIndex:
 
     def of(self, clients: npt.ArrayLike) -> AvailabilityIndex:
         """The availability of some clients, which it numbers in this order; it shares the intervals."""
-        first, last, offset, period = self._layout.take(np.asarray(clients), axis=0).T
+        rows = np.asarray(clients)
+        first, last, offset, period = self._layout.take(rows, axis=0).T
         session_ns = self.mean_session_ns
-        return AvailabilityIndex(
+        part = AvailabilityIndex(
             self._edges, first, last, offset, period, self.horizon_ns, session_ns
         )
+        part._sweep = self._sweep.narrowed(rows, part)
+        return part
 
     def within(self, others: AvailabilityIndex, of_client: Ints, end_ns: int) -> AvailabilityIndex:
         """When clients are online at the same time as another client each, until ``end_ns``; never after that.
@@ -516,9 +519,10 @@ class Sweep:
         self._until_ns = min(int(self.change_ns.min(initial=NEVER)), self._index.horizon_ns)
         self._online_clients = None
 
-    def narrowed(self, rows: npt.NDArray[np.intp]) -> Sweep:
-        """A sweep of the clients in some rows, at the same instant."""
-        sweep = Sweep(self._index, self.clients[rows])
+    def narrowed(self, rows: npt.NDArray[np.intp], index: AvailabilityIndex | None = None) -> Sweep:
+        """A sweep of the clients in some rows, at the same instant; ``index``, if given, numbers them by row."""
+        clients = self.clients[rows] if index is None else np.arange(len(rows))
+        sweep = Sweep(index or self._index, clients)
         sweep.online, sweep.change_ns = self.online[rows], self.change_ns[rows]
         sweep._from_ns, sweep._until_ns = self._from_ns, self._until_ns
         return sweep
@@ -579,7 +583,7 @@ class OnlineSampler:
         self._prepare = prepare
         # A quarter of a session: one draw in five meets a client that has left or is still to come.
         self._bin_ns = min(max(index.mean_session_ns // 4, NS_PER_S), DAY_S * NS_PER_S)
-        self._sweep = Sweep(index, index._sweep.clients)
+        self._sweep = index._sweep.narrowed(index._sweep.clients)
         self._bin_start = self._bin_end = self._listed_start = self._swept_start = -1
         self._entered_until = -1
         # The share of clients online if draws are from all clients, otherwise 0; and the number of attempts then, so
@@ -673,24 +677,21 @@ class OnlineSampler:
             self._block_width = ahead
             draws = np.arange(draw, draw + size)
             self._uniforms = self._stream.uniforms(draws[:, None], np.arange(ahead)).ravel().data
-        count, busy_view, uniforms = self._count, self._busy_view, self._uniforms
+        count, busy_view = self._count, self._busy_view
         listed, sure_until = self._listed_view, self._sure_until_view
-        width = self._block_width
-        at = (draw - self._block_start) * width
-        look = self._ATTEMPTS_A_LOOK + 4 * k if count <= self._SHORT else -1
+        at = (draw - self._block_start) * self._block_width
         until: dict[int, int] = {}
-        for attempt in range(self._ATTEMPTS + (8 * k if k > 1 else 0)):
-            if attempt == look and len(self._acceptable(t_ns, busy)) < max(k, 2):
-                break
-            if attempt < width:
-                position = int(uniforms[at + attempt] * count)
-            else:
-                position = int(self._stream.uniform(draw, attempt) * count)
+        for uniform in itertools.chain(
+            self._uniforms[at : at + ahead], self._further(ahead, k, t_ns, busy, draw)
+        ):
+            position = int(uniform * count)
             client = listed[position]
             if busy_view[client] or client in until:
                 continue
             until_ns = sure_until[position]
             if until_ns <= t_ns:
+                if t_ns < -until_ns:
+                    continue
                 until_ns = self._index.online_until(client, t_ns)
                 if until_ns == t_ns:
                     continue
@@ -699,6 +700,14 @@ class OnlineSampler:
                 break
         self.online_until_ns = until
         return list(until)
+
+    def _further(self, first: int, k: int, t_ns: int, busy: Bools, draw: int) -> Iterator[float]:
+        """The uniform numbers of attempts from ``first``; they end early if too few clients could pass."""
+        look = self._ATTEMPTS_A_LOOK + 4 * k if self._count <= self._SHORT else -1
+        for attempt in range(first, self._ATTEMPTS + (8 * k if k > 1 else 0)):
+            if attempt == look and len(self._acceptable(t_ns, busy)) < max(k, 2):
+                return
+            yield self._stream.uniform(draw, attempt)
 
     def _one_of_all(self, t_ns: int, draw: int) -> list[int]:
         """:meth:`sample` of one client by attempts on all clients; nobody if none succeeds."""
@@ -848,7 +857,9 @@ class OnlineSampler:
         self._present = self._sweep.narrowed(np.flatnonzero(online | (change_ns < self._bin_end)))
         self._listed = self._present.clients
         self._count = len(self._listed)
-        # A client that is online when the bin starts remains so until its next change.
-        self._sure_until = self._present.change_ns * self._present.online
+        # A client that is online when the bin starts remains so until its next change; another one comes at that
+        # instant, which is negative here.
+        change_ns = self._present.change_ns
+        self._sure_until = np.where(self._present.online, change_ns, -change_ns)
         self._listed_view = self._listed.data
         self._sure_until_view = self._sure_until.data
