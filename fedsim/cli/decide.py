@@ -147,7 +147,7 @@ def _print(decision: Decision, as_json: bool) -> None:
         table = json.loads(decision.table.to_json(orient="records"))
         content = {"answer": decision.sentence, "best": str(best), "page": str(page)}
         counts = {"tried": len(decision.tried), "ruled_out": decision.ruled_out}
-        print_json({**content, "finalists": table, **counts})
+        print_json({**content, "finalists": table, **counts, "notes": decision.notes})
         return
     from rich.console import Console
     from rich.table import Table
@@ -172,5 +172,7 @@ def _print(decision: Decision, as_json: bool) -> None:
     console.print(table)
     if decision.ruled_out:
         console.print(decision.ruled_out)
+    for note in decision.notes:
+        console.print(f"warning about the choice: {note}")
     console.print(f"run it: {format_command('run', best)}", soft_wrap=True)
     console.print(f"page: {page}", soft_wrap=True)

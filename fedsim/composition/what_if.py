@@ -75,7 +75,9 @@ def _scaled(run: Run, override: Override) -> Override:
         return override
     value: Any = run.scenario
     for key in override.path.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
+        if not isinstance(value, dict) or key not in value:
+            return override  # Loading the scenario says what is wrong with the key.
+        value = value[key]
     numbers = value if isinstance(value, list) else [value]
     if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in numbers):
         raise UserError(

@@ -30,7 +30,6 @@ from fedsim.decisions.choosing import (
 )
 from fedsim.decisions.decision import (
     BEST,
-    RECORD,
     SETTINGS,
     Decision,
     Finalist,
@@ -52,6 +51,7 @@ from fedsim.decisions.space import Dimension, Setting, Space
 from fedsim.errors import UserError
 from fedsim.files.durable import write_text
 from fedsim.processes.cluster import usable_cores
+from fedsim.runs.listing import DECISION
 from fedsim.runs.tables import csv_text
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import as_data
@@ -139,9 +139,9 @@ def decide(
                 hint=f"set devices.{key}",
             )
     space = Space(loaded, over)
-    with claimed(folder, RECORD):
+    with claimed(folder, DECISION):
         jobs = jobs or usable_cores()
-        state = _State.continued(folder, asked, max(BATCH, jobs))
+        state = _State.continued(folder, asked, min(most, max(BATCH, jobs)))
         runs = Runs(folder / "runs", timing_only=goal.timing_only, jobs=jobs, **engine)
         timing = Runs(folder / "timing", timing_only=True, jobs=jobs, **engine)
         work = _Work(
@@ -181,7 +181,7 @@ class _State:
         Raises:
             UserError: the folder holds another question.
         """
-        path = folder / RECORD
+        path = folder / DECISION
         known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
         plain = json.loads(json.dumps(asked))
         # Before the first batch of settings there is nothing to lose.
@@ -201,7 +201,7 @@ class _State:
     def write(self) -> None:
         """Replace the file."""
         content = {name: value for name, value in vars(self).items() if name != "folder"}
-        write_text(self.folder / RECORD, json.dumps(content, indent=1) + "\n")
+        write_text(self.folder / DECISION, json.dumps(content, indent=1) + "\n")
 
 
 @dataclass
@@ -413,7 +413,7 @@ class _Work:
         """The chosen settings and the scenario as given with fresh seeds.
 
         Of one objective, the first is the setting that is most probably good, given these seeds as well. If that is
-        not the choice, its numbers come from further seeds.
+        not the choice, all numbers come from further seeds, the same for all.
         """
         first = self.loaded.scenario.seed + SEEDS
         settings: list[Setting] = [*(each.setting for each in chosen), {}]
@@ -426,9 +426,7 @@ class _Work:
             probabilities[:-1] = probability_good(np.hstack([self._known, fresh]))[rows]
             best = int(np.nanargmax(probabilities))
             if best:
-                measured[best : best + 1], values[best : best + 1] = self._values(
-                    settings[best : best + 1], first + self.seeds, self.seeds
-                )
+                measured, values = self._values(settings, first + self.seeds, self.seeds)
                 order.insert(0, order.pop(best))
         throughput = self.objectives == (THROUGHPUT,)
         return tuple(
@@ -472,7 +470,7 @@ class _Work:
             return mean
 
         _, low, high = winner.interval()
-        bounds = format_interval(max(low, 0.0), high, lambda end: _number(name, end))
+        bounds = format_interval(low, high, lambda end: _number(name, end))
         return (
             f"{winner.words}: {of}{value(winner)}, 95% interval {bounds}; best of {count} (to within "
             f"{INDIFFERENCE:.0%}) with probability {format_decimals(winner.probability, 2)}; "

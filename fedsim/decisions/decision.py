@@ -22,8 +22,8 @@ from fedsim.vocabulary.formatting import format_value
 
 Floats = npt.NDArray[np.float64]
 
-RECORD, BEST, PAGE, SETTINGS = "decide.json", "best.yaml", "decide.html", "settings.csv"
-"""Files of the folder: what was asked and how far the search is, the chosen scenario, the page, and all settings."""
+BEST, PAGE, SETTINGS = "best.yaml", "decide.html", "settings.csv"
+"""Files of the folder: the chosen scenario, the page, and all settings."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,9 @@ class Finalist:
     probability: float = math.nan
 
     def interval(self, objective: int = 0) -> tuple[float, float, float]:
-        """Mean of an objective, and its 95% interval."""
-        return interval(self.values[objective])
+        """Mean of an objective, and its 95% interval, which does not go below 0."""
+        mean, low, high = interval(self.values[objective])
+        return mean, max(low, 0.0), high
 
     @property
     def missed(self) -> int:
@@ -91,6 +92,11 @@ class Decision:
                 row |= {f"{name}{end}": value for end, value in means}
             rows.append({**row, "missed": each.missed, "probability": each.probability})
         return pd.DataFrame(rows)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The warnings of the first run of the choice."""
+        return self.finalists[0].runs[0].notes
 
     @property
     def settings(self) -> pd.DataFrame:

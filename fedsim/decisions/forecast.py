@@ -29,6 +29,7 @@ from fedsim.decisions.runs import Progress, Runs, claimed
 from fedsim.errors import UserError
 from fedsim.files.checksums import text_sha256
 from fedsim.files.durable import write_text
+from fedsim.runs.listing import FORECAST
 from fedsim.runs.run import Run
 from fedsim.runs.tables import csv_text
 from fedsim.scenario.comparing import text
@@ -47,8 +48,7 @@ from fedsim.vocabulary.formatting import (
 
 Floats = npt.NDArray[np.float64]
 
-TABLE, PAGE = "forecast.csv", "forecast.html"
-"""Files of the folder: one row per run, and the page."""
+PAGE = "forecast.html"
 CONFIDENCE = 0.9
 RUNS = 19
 """The fewest runs whose smallest and largest time enclose 90%."""
@@ -183,8 +183,8 @@ def forecast(
         UserError: the scenario cannot be run, or a run failed.
     """
     folder, goal = output if output is not None else default_folder(loaded), Goal(target)
-    with claimed(folder, TABLE):
-        write_text(folder / TABLE, "")
+    with claimed(folder, FORECAST):
+        write_text(folder / FORECAST, "")
         first = loaded.scenario.seed + 1
         clients = build_world(loaded).task.clients
         bundles = Bundles()
@@ -215,7 +215,7 @@ def forecast(
             np.array([run.simulated_s for run in complete]),
             confidence,
         )
-        write_text(folder / TABLE, csv_text(result.table))
+        write_text(folder / FORECAST, csv_text(result.table))
         write_page(folder / PAGE, _page(result, f"Forecast: {loaded.scenario.name}"))
         return result
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -148,6 +149,7 @@ class Measured:
         shortfall: the share of the way to the target that is missing, 0 to 1; 0 if it was reached.
         rate: client updates per hour in the steady state; NaN for a goal with a target.
         wall_s: wall seconds of the run.
+        notes: the warnings of the run.
     """
 
     costs: Mapping[str, float]
@@ -155,6 +157,7 @@ class Measured:
     shortfall: float
     rate: float = math.nan
     wall_s: float = 0.0
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -210,6 +213,10 @@ class Goal:
         Raises:
             UserError: it did not measure the target's metric.
         """
+        notes = tuple(run.info.get("notes", ()))
+        return dataclasses.replace(self._measure(run), notes=notes)
+
+    def _measure(self, run: Run) -> Measured:
         costs = {name: each.of(run) for name, each in QUANTITIES.items()}
         wall_s = float(run.info.get("wall_s") or 0.0)
         if self.target is None:

@@ -37,6 +37,7 @@ def write_decision_page(decision: Decision) -> None:
             tiles=_tiles(decision),
             figures=figures,
             fronts=[figure for name, figure in figures.items() if name.startswith("front")],
+            notes=decision.notes,
             importance=decision.importance,
             names=decision.space.names,
             data=embedded({name: figure.document() for name, figure in figures.items()}),
@@ -56,7 +57,7 @@ def _tiles(decision: Decision) -> Iterator[Tile]:
     winner, given = decision.finalists[0], decision.finalists[-1]
     name = decision.objectives[0]
     mean, low, high = winner.interval()
-    written = [format_objective(name, value) for value in (mean, max(low, 0.0), high)]
+    written = [format_objective(name, value) for value in (mean, low, high)]
     yield Tile(sentence(_kind(name)[0]), written[0], f"{written[1]} to {written[2]}")
     if math.isfinite(given.interval()[0]):
         yield Tile("As given", format_objective(name, given.interval()[0]), given.words[10:-1])
@@ -87,9 +88,7 @@ def _finalists(decision: Decision) -> Figure:
         label, kind = _kind(name)
         intervals = [each.interval(number) for each in finalists]
         columns.append(Column(name, sentence(label), kind, [mean for mean, _, _ in intervals]))
-        written = [
-            [format_objective(name, max(end, 0.0)) for end in each[1:]] for each in intervals
-        ]
+        written = [[format_objective(name, end) for end in each[1:]] for each in intervals]
         ends = [" to ".join(pair) for pair in written]
         columns.append(Column(f"{name}_interval", "95% interval", "text", ends))
     missed = [f"{each.missed} of {len(each.runs)}" for each in finalists]

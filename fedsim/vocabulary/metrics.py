@@ -58,7 +58,7 @@ class MetricDefinition:
         """The error for a target that the metric cannot reach; None if it can."""
         if self.low <= value <= self.high:
             return None
-        percent = self.high == 1 and 1 < value <= 100
+        percent = self.high == 1 and 2 <= value <= 100
         limits = f"lie between {self.low:g} and {self.high:g}"
         if math.isinf(self.low):
             limits = f"are at most {self.high:g}"

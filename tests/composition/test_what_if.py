@@ -86,6 +86,7 @@ def test_without_the_slowest_clients(before: Path, tmp_path: Path) -> None:
     ("options", "fragments"),
     [
         (("-s", "server.method.name=2x"), ("not a number to multiply", "give its new value")),
+        (("-s", "server.schedule.pauze=0.5x"), ("unknown key", "did you mean 'pause'?")),
         (("--without-clients", "slow"), ("--without-clients slow: names no clients",)),
         (("--without-clients", "3"), ("there is no client 3", "clients are 0 to 2")),
     ],

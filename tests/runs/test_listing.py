@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.runs.listing import DAMAGED, contents, listed
+from fedsim.runs.listing import DAMAGED, DECISION, contents, listed
 from fedsim.runs.sweep import SweepEntry, SweepRecord
 from tests.runs.synthetic_runs import build_run
 
@@ -54,6 +54,14 @@ def test_times_are_those_of_the_first_evaluation_that_reached_the_target(runs: P
     # The scenario's own target is out of reach, and a run that has not begun has no time.
     assert [math.isnan(s) for s in listed(runs)[1].times_s["accuracy", 2.0]] == [True]
     assert len(sweep.times_s["accuracy", level]) == 1
+
+
+def test_the_runs_of_a_decision_are_listed_only_in_its_folder(runs: Path) -> None:
+    made(runs / "best" / "runs" / "0a1b", 0)
+    assert runs / "best" / "runs" / "0a1b" in contents(runs)
+    (runs / "best" / DECISION).touch()
+    assert contents(runs) == [runs / "deep" / "alone", runs / "sweep"]
+    assert len(listed(runs / "best")) == 1
 
 
 def test_a_damaged_run_does_not_hide_the_others(runs: Path) -> None:

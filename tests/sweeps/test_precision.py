@@ -116,6 +116,12 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "more than 10" in few.stdout
     assert "runs that missed count with " in few.stdout
     assert few.stdout.endswith("not as precise as wanted: raise --max-seeds above 3\n")
+    mistyped = command(
+        "sweep", path, "-o", tmp_path / "no", "--until-halfwidth", "5%", "--metric", "time_to:los=4"
+    )
+    assert mistyped.exit_code == 2
+    assert "did you mean 'loss'?" in mistyped.stderr
+    assert not (tmp_path / "no").exists()
     none = command(*args, "50%", "--metric", "time_to:loss=-1")
     assert none.exit_code == 2
     assert "no run reached loss=-1" in none.stderr

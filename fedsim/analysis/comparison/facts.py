@@ -36,7 +36,7 @@ SPENT: Mapping[str, tuple[str, Kind]] = {
     "gco2e": ("emissions, g CO2e", "number"),
     "cost": ("cost", "number"),
 }
-"""Figures of runs whose scenario gives ``devices.carbon`` or ``devices.cost``; 0 otherwise."""
+"""Figures of runs whose scenario gives ``devices.carbon`` or ``devices.cost``; NaN otherwise."""
 COSTS: Mapping[str, tuple[str, Kind]] = {
     "time_s": ("simulated time", "time"),
     "version": ("server updates", "count"),
@@ -255,7 +255,7 @@ def _progress(run: Run) -> pd.DataFrame:
         entered = entered[entered > 0]
         aggregated = np.searchsorted(entered, frame["version"].to_numpy(), side="right")
     table = run.dispatches
-    of_dispatches = table[["energy_j"]].assign(**dict.fromkeys(SPENT, 0.0))
+    of_dispatches = table[["energy_j"]].assign(**dict.fromkeys(SPENT, np.nan))
     if any(run.info.get(name) for name in SPENT) and (each := footprint(run)) is not None:
         of_dispatches.update(each)
     spent: dict[str, npt.NDArray[Any]] = {
@@ -290,7 +290,7 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
         "dispatches": len(dispatches),
         "bytes": float(whole["bytes"]),
         "energy_j": float(whole["energy_j"]),
-        **{name: float(run.info.get(name) or 0) for name in SPENT},
+        **{name: float(run.info.get(name, np.nan)) for name in SPENT},
         "compute_s": float(run.phases["compute_s"].sum()),
         "paused_s": float(run.phases["paused_s"].sum()),
         **{

@@ -69,7 +69,7 @@ const fedsim = (() => {
     const crowded = horizontal && found.length > 0 && at(found.at(-1)) + textWidth(texts.at(-1)) / 2 > pixels + 16;
     const nearestText = (value) => texts[nearest(places, value)] ?? "";
     return {
-      at, places, texts,
+      at, places, texts, to,
       value: (pixel) => from(a + (pixel / pixels) * (b - a)),
       option: {
         type: "value", min: a, max: b,

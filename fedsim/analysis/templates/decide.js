@@ -1,7 +1,7 @@
 "use strict";
 /* The charts of a decision's page. */
 (() => {
-  const { data, column, curves, legend, finding, files, mount, ink, onAxis, short, titleOf } = fedsim;
+  const { data, column, curves, legend, finding, files, mount, ink, short, titleOf } = fedsim;
   const host = (name) => document.getElementById(`chart-${name}`);
   const drawn = (name, x, y, series) => {
     legend(host(name), series.map(({ label, color, bare }) => ({ label, color, line: !bare })));
@@ -21,7 +21,18 @@
   }
 
   const { axes, chosen } = data.parallel;
-  const rank = axes.at(-1).values, last = Math.max(1, rank.filter((each) => each !== null).length - 1);
+  /* A numeric axis; settings without the key are at its lower end, below the first value. */
+  const numeric = ({ kind, log, values, low, high, first }) => {
+    const known = values.filter((each) => each !== null);
+    const scale = fedsim.axis({ kind, scale: log ? "log" : "linear", low: first ?? low ?? Math.min(...known), high: high ?? Math.max(...known), pixels: 260 });
+    const label = scale.option.axisLabel;
+    if (first !== undefined) {
+      scale.option.min = scale.to(low);
+      scale.option.axisLabel = { ...label, customValues: [scale.to(low), ...scale.places], formatter: (each) => (each < scale.to(first) ? "none" : label.formatter(each)) };
+    }
+    return scale;
+  };
+  const scales = axes.map((each) => (each.names.length ? null : numeric(each))), rank = axes.at(-1).values, last = Math.max(1, rank.filter((each) => each !== null).length - 1);
   mount(host("parallel"), `${titleOf(host("parallel"))}. ${finding("parallel")}`, (width) => ({
     parallel: { left: 46, right: 96, top: 44, bottom: 20 },
     parallelAxis: axes.map((axis, dim) => ({
@@ -29,7 +40,7 @@
       nameGap: 14, nameTextStyle: { color: ink("text"), fontSize: 12 },
       ...(axis.names.length
         ? { type: "category", data: axis.names.map(short) }
-        : { type: axis.log ? "log" : "value", scale: true, min: axis.low, max: axis.high, axisLabel: { formatter: (each) => (each < axis.first ? (each > axis.low ? "" : "none") : onAxis(axis.kind, each, Math.max(...axis.values))), color: ink("muted"), hideOverlap: true } }),
+        : scales[dim].option),
       axisLine: { lineStyle: { color: ink("muted") } }, axisTick: { show: false },
       ...(axis.names.length && { axisLabel: { color: ink("muted") } }),
     })),
@@ -37,7 +48,7 @@
       type: "parallel", silent: true, smooth: 0.15, emphasis: { disabled: true },
       // The best is drawn last.
       data: rank.map((_, row) => row).reverse().map((row) => ({
-        value: axes.map((axis) => (axis.values[row] === null ? "-" : axis.values[row])),
+        value: axes.map((axis, dim) => (axis.values[row] === null ? "-" : scales[dim]?.to(axis.values[row]) ?? axis.values[row])),
         lineStyle: { color: ink(row === chosen ? "g1" : "g0"), width: row === chosen ? 4 : 1.25, opacity: row === chosen ? 1 : rank[row] === null ? 0.07 : 0.85 - 0.7 * (row / last) },
       })),
     }],
