@@ -306,6 +306,21 @@ def test_the_life_of_clients_shows_pauses(chromium: Page, tmp_path: Path) -> Non
     assert chromium.complaints == []
 
 
+def test_nights_are_shaded(chromium: Page, tmp_path: Path) -> None:
+    """A run that begins at 18 o'clock has its first night, from 22 to 6 o'clock, after 4 to 12 hours."""
+    run = build_run(tmp_path / "run", clients=5, hours=40, asynchronous=True)
+    run.folder.update_info(time_of_day_s=18 * 3600)
+    load_run(run.path).report()
+    chromium.open(run.folder.report)
+    shades = chromium.run(
+        """(({ option, state: { drawn } }) => option.graphic.filter(({ type, z }) => type === "rect" && z < 0)
+            .map(({ shape: { x, width } }) => [drawn.along.value(x), drawn.along.value(x + width)]))(
+            fedsim.charts.get(document.getElementById("chart-online")))"""
+    )
+    hours = [[end / 3600 for end in shade] for shade in shades]
+    assert hours == [pytest.approx([4, 12]), pytest.approx([28, 36])]
+
+
 def test_the_legend_says_when_lines_of_updates_are_left_out(page: Page) -> None:
     """All updates of a day would merge into one area; a view with few of them shows each."""
     legend = "document.querySelector('#figure-timeline .legend').textContent"
