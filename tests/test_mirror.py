@@ -35,6 +35,7 @@ ELSEWHERE = {
     "devices/availability/base.py": ("devices/availability/test_always.py", "only defaults"),
     "devices/context.py": ("devices/compute/test_times.py", "a record of inputs"),
     "flower/__init__.py": ("flower/test_running.py", "imports"),
+    "learning/spread.py": ("learning/workers/test_distributed.py", "rows of several ranks"),
     "learning/kernels/base.py": ("learning/kernels/test_kernels.py", "an interface"),
     "methods/ace.py": ("methods/test_cached.py", "MIFA's rule at every arrival"),
     "methods/aced.py": ("methods/test_cached.py", "compared with ACE"),

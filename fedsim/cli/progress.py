@@ -17,6 +17,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 
 from fedsim.errors import UserError
+from fedsim.processes.launch import follows
 from fedsim.vocabulary.formatting import format_command, format_count
 
 Row = tuple[str, float, str]
@@ -60,7 +61,7 @@ def next_command(folder: Path, command: str, after_failure: str = "") -> Iterato
     try:
         yield
     except KeyboardInterrupt:
-        if folder.is_dir():
+        if folder.is_dir() and not follows():
             report = folder / "report.html"
             if report.is_file():
                 click.echo(f"report so far: {report}", err=True)

@@ -21,6 +21,7 @@ from fedsim.cli.options import (
     user_code_option,
 )
 from fedsim.cli.progress import following, next_command
+from fedsim.processes.launch import follows
 from fedsim.vocabulary.formatting import format_command
 
 
@@ -62,18 +63,20 @@ def run(
 
     loaded = load_scenario(scenario, overrides=overrides).ignoring(ignore)
     folder = output or default_folder(loaded)
-    if loaded.user_code() and not as_json:
+    quiet = as_json or follows()
+    if loaded.user_code() and not quiet:
         tried = format_command("scenario", "check", "--replay", scenario)
         click.echo(f"to test whether results of your own code can be repeated: {tried}", err=True)
-    if timeline is None and not as_json:
+    if timeline is None and not quiet:
         announce([loaded], timing_only=settings["timing_only"])
     with (
         next_command(folder, format_command("resume", folder)),
-        following(loaded.scenario.name, folder, quiet=as_json) as on_progress,
+        following(loaded.scenario.name, folder, quiet=quiet) as on_progress,
     ):
         recorded = None if timeline is None else load_run(timeline)
         done = execute(loaded, folder, timeline=recorded, on_progress=on_progress, **settings)
-    print_summary(done, as_json=as_json)
+    if not follows():
+        print_summary(done, as_json=as_json)
 
 
 @click.command()
@@ -99,17 +102,20 @@ def resume(run: Path, overrides: tuple[str, ...], live: bool, as_json: bool) -> 
     from fedsim.cli.summary import print_summary
     from fedsim.composition.execution import resume as resume_run
 
+    quiet = as_json or follows()
+
     def say(text: str) -> None:
-        if not as_json:
+        if not quiet:
             click.echo(text, err=True)
 
     again = "give the command that began the run again: it replaces a failed run (a changed file cannot be resumed)"
     with (
         next_command(run, format_command("resume", run), again),
-        following(run.name, run, quiet=as_json) as on_progress,
+        following(run.name, run, quiet=quiet) as on_progress,
     ):
         done = resume_run(run, overrides, live=live, on_progress=on_progress, on_start=say)
-    print_summary(done, as_json=as_json)
+    if not follows():
+        print_summary(done, as_json=as_json)
 
 
 @click.command()

@@ -25,7 +25,7 @@ from fedsim.composition.shared import Shared
 from fedsim.errors import raise_all
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import share_done
-from fedsim.scenario.training import RayWorkers
+from fedsim.scenario.training import DistributedWorkers, RayWorkers
 from fedsim.units import NS_PER_S
 from fedsim.vocabulary.timeline import Aggregate, Evaluate, Instruction, Train
 
@@ -98,7 +98,7 @@ def estimate(
         threads: worker threads of local training, if the scenario gives none.
         runs: the number of such runs that will be made.
         measures: whether training is measured; by default, if that of all runs may take more than seconds. It never is
-            if it takes place on other machines.
+            if it takes place in other processes.
 
     Raises:
         UserError: the run cannot succeed.
@@ -122,7 +122,8 @@ def estimate(
         measures = runs * max(flops / _MUCH_FLOPS, steps / _MANY_STEPS) >= 1
     wall_s: float | None = simulating_s
     if updates:
-        measures = measures and not isinstance(scenario.training.workers, RayWorkers)
+        elsewhere = isinstance(scenario.training.workers, RayWorkers | DistributedWorkers)
+        measures = measures and not elsewhere
         wall_s = simulating_s + updates * _update_s(assembly, threads) if measures else None
     return Cost(rounds, versions, dispatches, updates, steps, wall_s, share)
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.analysis.run import Run, load_run
-from fedsim.composition.assembly import Assembly, assemble, build_server, build_station, prepare
+from fedsim.composition.assembly import Assembly, assemble, build_server, prepare
 from fedsim.composition.closing import write_edges, write_population
+from fedsim.composition.distributed import build_learner, follow, joined
 from fedsim.composition.extras import (
     Stopwatch,
     TimedPlane,
@@ -32,7 +33,8 @@ from fedsim.composition.rules.finished import FINISHED, SHOWN_BY_REPORT, Finishe
 from fedsim.composition.shared import Shared
 from fedsim.errors import UserError, raise_all
 from fedsim.files.durable import is_disk_full
-from fedsim.processes.stopping import Grace, grace
+from fedsim.processes.launch import launch
+from fedsim.processes.stopping import Grace, Stopped, grace
 from fedsim.runs.checkpoint import Checkpoints, save_model
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
@@ -54,6 +56,7 @@ from fedsim.vocabulary.timeline import Evaluate, TimelineDiffers
 
 if TYPE_CHECKING:
     from fedsim.learning.learner import Learner
+    from fedsim.learning.workers.distributed import Ranks
 
 CHECKPOINT_INTERVAL_S = 30.0
 """Most wall seconds between two checkpoints, unless a single wave of training takes longer."""
@@ -119,15 +122,20 @@ def execute(
         raise UserError(
             "there is nothing to do: --timeline takes time from a run, and --timing-only skips training"
         )
-    # Step 1. The scenario is put together and checked; a mistake is found before anything is written.
-    assembly, warnings = prepare(loaded, shared, timing_only=timing_only, timeline=timeline)
-    for warning in warnings:
-        on_warning(warning)
-    if shared is None:
-        assembly.world.release_traces()
-    # Step 2. The run folder is claimed, and says what is run.
     folder = RunFolder(output if output is not None else default_folder(loaded))
-    with loaded.locating_errors(), folder.claimed(overwrite=overwrite):
+    with loaded.locating_errors(), contextlib.ExitStack() as stack:
+        ranks = stack.enter_context(joined(loaded.scenario))
+        # Step 1. The scenario is put together and checked; a mistake is found before anything is written.
+        assembly, warnings = prepare(loaded, shared, timing_only=timing_only, timeline=timeline)
+        if shared is None:
+            assembly.world.release_traces()
+        if ranks is not None and ranks.number:
+            follow(assembly, ranks, timeline=timeline, threads=threads)
+            return Run(folder)
+        for warning in warnings:
+            on_warning(warning)
+        # Step 2. The run folder is claimed, and says what is run.
+        stack.enter_context(folder.claimed(overwrite=overwrite))
         folder.begin(loaded.resolved_yaml(), _first_info(assembly, folder, timeline, warnings))
         write_sources(folder.path, loaded.sources())
         # Step 3. Learner and server are built. After a mistake that appears only then, nothing is left behind.
@@ -141,6 +149,7 @@ def execute(
             on_progress=on_progress,
             on_warning=on_warning,
             began=began,
+            ranks=ranks,
         )
         # Step 4. The run takes place, and step 5, its tables are completed, checked and reported.
         return execution.run()
@@ -201,7 +210,9 @@ def resume(
     began = time.perf_counter()
     folder = RunFolder(path)
     folder.read_info()
-    with folder.reclaimed():
+    with contextlib.ExitStack() as stack:
+        if not launch().rank:
+            stack.enter_context(folder.reclaimed())
         info = folder.read_info()
         if info["status"] == Status.COMPLETE:
             if overrides:
@@ -218,9 +229,14 @@ def resume(
         recorded = info.get("timeline")
         timeline = load_run(recorded["run"]) if recorded else None
         timing_only = bool(info.get("timing_only"))
+        ranks = stack.enter_context(joined(loaded.scenario))
         assembly = assemble(loaded, shared, timing_only=timing_only, timeline=timeline)
         if shared is None:
             assembly.world.release_traces()
+        if ranks is not None and ranks.number:
+            checkpoint = Checkpoints(folder.checkpoint).load()
+            follow(assembly, ranks, timeline=timeline, threads=threads, checkpoint=checkpoint)
+            return Run(folder)
         earlier = {name: float(info.get(name) or 0) for name in _WALL}
         folder.reopen(resumed=int(info.get("resumed", 0)) + 1)
         with folder.tables_aside() as put_tables_back:
@@ -233,6 +249,7 @@ def resume(
                 live=live,
                 on_progress=on_progress,
                 began=began,
+                ranks=ranks,
                 earlier=earlier,
             )
             on_start(execution.starting_point())
@@ -261,6 +278,7 @@ class _Execution:
         undo: called if the run cannot begin.
         timeline, threads, live, on_progress, on_warning: as for :func:`execute`.
         began: instant of ``time.perf_counter``.
+        ranks: the processes of the run, of which this is rank 0; None if there is only this one.
         earlier: wall seconds before the run was resumed; None for a new run.
     """
 
@@ -275,6 +293,7 @@ class _Execution:
         live: bool,
         on_progress: OnProgress | None,
         began: float,
+        ranks: Ranks | None,
         on_warning: OnWarning = log_warning,
         earlier: Mapping[str, float] | None = None,
     ) -> None:
@@ -284,6 +303,7 @@ class _Execution:
         self.on_progress = on_progress
         self.on_warning = on_warning
         self.began = began
+        self._ranks = ranks
         self._resumed = earlier is not None
         self._earlier = earlier or {}
         self._refresh_at = 0.0
@@ -392,6 +412,8 @@ class _Execution:
             write_parquet(folder.parquet(PARTITION.name), PARTITION, table)
         if self._learner is not None:
             save_model(folder.model, self._learner.named_model(), self._learner.personal_parts())
+        if self._ranks is not None and self._learner is not None:
+            self._ranks.part()
         time_plane_s = self._wall()["wall_time_plane_s"]
         verify_run(run)
         down_bytes, up_bytes = assembly.traffic_bytes
@@ -462,14 +484,7 @@ class _Execution:
         return self.folder.no_room()
 
     def _make_learner(self, threads: int | None) -> Learner:
-        from fedsim.composition.remote import remote_workers
-        from fedsim.learning.learner import Learner
-
-        scenario = self.assembly.scenario
-        training = scenario.training
-        if training.threads is None and threads is not None:
-            training = training.model_copy(update={"threads": threads})
-        kept = scenario.checkpoint_models
+        kept = self.assembly.scenario.checkpoint_models
         keeps: dict[str, Any] = (
             {} if kept is None else {"on_version": model_keeper(kept, self.folder)}
         )
@@ -478,12 +493,10 @@ class _Execution:
         # A killed run could not record its time, but its last checkpoint did.
         noted = (self._reached or {}).get("wall", {})
         self._earlier = max(self._earlier, noted, key=lambda wall: wall.get("wall_s", 0.0))
-        learner = Learner(
-            build_station(scenario, self.assembly.task, self.assembly.method, training),
-            scenario.evaluation,
-            metrics=list(self.assembly.metrics),
-            cloud=self.assembly.cloud,
-            workers=remote_workers(self.assembly, training),
+        learner = build_learner(
+            self.assembly,
+            threads,
+            self._ranks,
             folder=self.folder.path,
             checkpoint=checkpoint,
             on_metrics=self._on_metrics,
@@ -503,7 +516,8 @@ class _Execution:
             self.on_progress(self._progress())
         if self.live:
             self._refresh_report()
-        if self._grace.requested is not None:
+        # Several processes stop together, when everything submitted has been executed.
+        if self._grace.requested is not None and self._ranks is None:
             if self._learner is not None and self._learner.rests_anywhere:
                 # Pending work is trained first, so that the checkpoint contains it.
                 self._learner.flush()
@@ -525,7 +539,10 @@ class _Execution:
         interval_s = CHECKPOINT_INTERVAL_S * max(1.0, self._checkpoint_s / _CHECKPOINT_S)
         due = now + (now - self._rested_at) - self._checkpointed_at >= interval_s
         self._rested_at = now
-        if due or self._grace.requested is not None:
+        signal = self._grace.requested
+        if self._ranks is not None:
+            due, signal = self._ranks.agree(due, signal)
+        if due or signal is not None:
             tensors, state = learner.state()
             progress = self._progress()
             reached = {
@@ -536,7 +553,10 @@ class _Execution:
             self._checkpoints.save(tensors, {**state, **reached})
             self._checkpointed_at = self._rested_at = time.monotonic()
             self._checkpoint_s = self._checkpointed_at - now
-        self._grace.stop_if_requested()
+        if signal is not None:
+            if self._ranks is not None:
+                self._ranks.part()
+            raise Stopped(signal)
 
     def starting_point(self) -> str:
         """A sentence that says where a resumed run continues."""

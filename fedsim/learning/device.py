@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedsim.errors import UserError
 from fedsim.processes.cluster import require_ray, usable_cores
-from fedsim.scenario.training import DeviceWorkers, RayWorkers, Training
+from fedsim.scenario.training import DeviceWorkers, DistributedWorkers, RayWorkers, Training
 
 # Just below glibc's limit for a block whose size it adapts to (32 MiB).
 _ADAPTING_BYTES = 31 << 20
@@ -82,7 +82,7 @@ class Execution:
             device=devices[0],
             dtype=getattr(torch, training.dtype),
             autocast=torch.bfloat16 if training.autocast == "bfloat16" else None,
-            threads=1 if on_cuda else training.threads or usable_cores(),
+            threads=1 if on_cuda else training.threads or _threads(training),
             others=tuple(devices[1:]),
             cuda_graphs=training.cuda_graphs if on_cuda else False,
             tf32=training.autocast == "tf32",
@@ -105,6 +105,11 @@ class Execution:
             described["gpu"] = torch.cuda.get_device_name(self.device)
             described["cuda"] = str(torch.version.cuda)
         return described
+
+
+def _threads(training: Training) -> int:
+    """Threads of a process, of which this machine may have several if its workers are distributed."""
+    return 1 if isinstance(training.workers, DistributedWorkers) else usable_cores()
 
 
 def _cuda_devices(training: Training) -> list[torch.device]:

@@ -349,6 +349,8 @@ class Measurement:
 
         def model_of(client: int) -> Tensor:
             clients = np.array([client])
-            return self._method.personal_models(server, clients, self._store.rows(clients))[0]
+            return self._method.personal_models(server, clients, self._store.common_rows(clients))[
+                0
+            ]
 
         return model_of

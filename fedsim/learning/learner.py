@@ -25,6 +25,7 @@ from fedsim.learning.replay import Replay
 from fedsim.learning.server_side import Models, ServerSide
 from fedsim.learning.updates import LossLedger
 from fedsim.learning.workers import Pool, Station, Workers, local_workers
+from fedsim.learning.workers.distributed import DistributedWorkers, Ranks
 from fedsim.methods.base import Method, ServerState
 from fedsim.scenario.model import Evaluation
 from fedsim.vocabulary.metrics import MetricDefinition
@@ -41,9 +42,9 @@ _PENDING_EVALUATIONS = 32
 _PENDING_S = 10.0
 """Maximum wall time of pending training, estimated from the last execution, and wall time after which instructions are
 executed even if fewer are pending: until then there is no checkpoint, and a run cannot stop."""
-_CUDA_PENDING_FLOPS = 10**14
-"""The same on CUDA, in operations: there, the last bits of a result depend on the groups of a wave, which must
-therefore follow from the timeline alone."""
+_PENDING_FLOPS = {"cpu": 10**12, "cuda": 10**14}
+"""The same in operations, on CUDA and with several ranks: there, the last bits of a result depend on the groups of a
+wave, which must therefore follow from the timeline alone."""
 _FIRST_PENDING = 16
 """Maximum number of dispatches trained together before there is such an estimate."""
 
@@ -60,6 +61,7 @@ class Learner:
         station, evaluation, metrics: task, method and device; the evaluation section, and its metrics on test samples.
         cloud: the method of the cloud, if the station's is that of edge servers.
         workers: workers that train; those of this process if None.
+        ranks: the processes of the run, each of which has a learner like this one; None if there is only this one.
         folder: folder for rows that do not fit into memory; the system's temporary folder if None.
         checkpoint: the :meth:`state` of an earlier learner. The timeline is then submitted again from its beginning;
             what the checkpoint contains is not executed again, but its metrics are delivered again.
@@ -69,7 +71,8 @@ class Learner:
             None instead of the learner if the checkpoint contains the aggregation.
 
     Attributes:
-        rests_anywhere: whether results do not depend on when :meth:`flush` is called; on CUDA, their last bits do.
+        rests_anywhere: whether results do not depend on when :meth:`flush` is called; on CUDA and with ``ranks``, their
+            last bits do.
 
     Raises:
         UserError: the checkpoint was written with another kernel, device type or precision.
@@ -83,6 +86,7 @@ class Learner:
         metrics: Sequence[Metric] = (),
         cloud: Method | None = None,
         workers: Workers | None = None,
+        ranks: Ranks | None = None,
         folder: Path | None = None,
         checkpoint: Checkpoint | None = None,
         on_metrics: Callable[[Evaluate, Mapping[str, float]], None] = lambda *_: None,
@@ -94,17 +98,22 @@ class Learner:
         self._on_rest = on_rest
         self._on_version = on_version
         self._eager = station.training.verify == "eager"
-        self.rests_anywhere = station.execution.device.type != "cuda"
-        self._most_pending = _CPU_PENDING if self.rests_anywhere else _CUDA_PENDING
+        device = station.execution.device.type
+        self.rests_anywhere = device != "cuda" and ranks is None
+        self._most_pending = _CUDA_PENDING if device == "cuda" else _CPU_PENDING
+        self._most_flops = _PENDING_FLOPS[device]
         self._pending_flops = 0
         self._contribution_s = _PENDING_S / _FIRST_PENDING
         self._rested_at = time.perf_counter()
 
         # Evaluates, and trains if training runs in this process on one device.
         self._pool = Pool(station.threads)
+        self._ranks = ranks
+        if ranks is not None:
+            workers = DistributedWorkers(station, self._pool, ranks)
         self.workers = local_workers(station, self._pool) if workers is None else workers
         self._started = False
-        self._side = ServerSide(station, folder)
+        self._side = ServerSide(station, folder, ranks=ranks)
         # The side of the only server, or of the cloud, and the dispatches whose updates it has gathered.
         self._top = self._side if cloud is None else ServerSide(station, folder, cloud)
         self._gathered: dict[int, Train] = {}
@@ -172,7 +181,7 @@ class Learner:
         if self._eager or many or self._pending.evaluations >= _PENDING_EVALUATIONS:
             return True
         if not self.rests_anywhere:
-            return self._pending_flops >= _CUDA_PENDING_FLOPS
+            return self._pending_flops >= self._most_flops
         return (
             contributions * self._contribution_s >= _PENDING_S
             or time.perf_counter() - self._rested_at >= _PENDING_S
@@ -186,7 +195,7 @@ class Learner:
         self.flush()
         if key not in self._answers:
             with reproducible(tf32=self.station.execution.tf32):
-                self._answers[key] = self._measurement.measure(self.server)
+                (self._answers[key],) = self._measured([self.server])
         return self._answers[key]
 
     def training_losses(self, dispatch_ids: Sequence[int]) -> npt.NDArray[np.float64]:
@@ -281,21 +290,33 @@ class Learner:
         self._pool.stop()
 
     def _wave(self, dispatch_ids: Iterable[int]) -> list[Train]:
-        return self._pending.wave(dispatch_ids, self._side.has_model_of, self._side.waiting.room)
+        most = self._side.waiting.most_in_wave
+        return self._pending.wave(dispatch_ids, self._side.has_model_of, most)
 
     def _train(self, wave: Sequence[Train]) -> None:
         self.start()
-        groups = self.station.groups(wave, self.workers.count)
+        groups = self._groups(wave)
         updates = self.workers.train([self._side.group(trains) for trains in groups])
-        losses: list[Tensor] = []
+        tensors: list[Tensor] = []
         for trains, update in zip(groups, updates, strict=True):
             self._side.receive(trains, update)
-            losses.append(update.loss)
+            tensors.append(update.loss)
         # Once per wave, because it waits for the device.
-        trained = [train for trains in groups for train in trains]
-        self._losses.note([train.dispatch_id for train in trained], torch.cat(losses).tolist())
-        for train in trained:
+        numbers = [train.dispatch_id for trains in groups for train in trains]
+        losses = dict(zip(numbers, torch.cat(tensors).tolist() if tensors else (), strict=True))
+        if self._ranks is not None:
+            losses = self._ranks.losses(losses, wave)
+        self._losses.note(list(losses), list(losses.values()))
+        for train in wave:
             self._pending.mark_trained(train)
+
+    def _groups(self, wave: Sequence[Train]) -> list[list[Train]]:
+        """The groups of a wave that this process trains."""
+        if self._ranks is None:
+            return self.station.groups(wave, self.workers.count)
+        by_client = bool(self.store.of_clients)
+        placed = self._ranks.spread(self.station, wave, by_client=by_client)
+        return [group for shard, group in placed if self._side.place(group, shard)]
 
     def _run_ready(self) -> bool:
         """Execute the instructions at the head of the queue whose updates are ready; returns whether there was any."""
@@ -337,11 +358,17 @@ class Learner:
         """Carry out the evaluations that are due, several versions at once, and deliver their metrics in order."""
         due, self._unmeasured = self._unmeasured, []
         states = {instruction.version: state for instruction, state in due}
-        results = self._pool.map(self._measurement.measure, list(states.values()))
-        measured = dict(zip(states, results, strict=True))
+        measured = dict(zip(states, self._measured(list(states.values())), strict=True))
         for instruction, _ in due:
             self._answers[evaluation_key(instruction)] = measured[instruction.version]
             self._on_metrics(instruction, measured[instruction.version])
+
+    def _measured(self, states: Sequence[ServerState]) -> list[Mapping[str, float]]:
+        """The metrics of these states; each rank measures some, unless they need rows of all ranks."""
+        measure: Callable[[ServerState], Mapping[str, float]] = self._measurement.measure
+        if self._ranks is None or self._measure_at_once:
+            return list(self._pool.map(measure, states))
+        return self._ranks.map(self._pool.map, measure, states)
 
     # -- submission ---------------------------------------------------------------------------------------------------
 
@@ -408,7 +435,8 @@ class Learner:
         """Metrics of each client's own model (or the global one) on its own test samples; None if there are none."""
         self.flush()
         with reproducible(tf32=self.station.execution.tf32):
-            return self._measurement.of_clients(self.server)
+            metrics = self._measurement.of_clients(self.server)
+        return metrics if self._ranks is None else self._ranks.values(metrics)[0]
 
     def describe(self) -> dict[str, str | int]:
         """Everything that the bits of the results may depend on, and notes, for ``run.json``."""

@@ -181,7 +181,7 @@ class RowStore:
     ) -> None:
         self.elements = elements
         self.dtype = dtype
-        self._device = device
+        self.device = device
         start = torch.zeros(elements, dtype=dtype) if initial is None else initial
         self._initial = start.to(device=device, dtype=dtype)
         row_bytes = max(1, elements * dtype.itemsize)
@@ -207,7 +207,7 @@ class RowStore:
     def get(self, keys: IntArray | Sequence[int]) -> Tensor:
         """The rows of these keys, (B, elements), on the device; a copy."""
         with self._lock:
-            result = torch.empty(len(keys), self.elements, dtype=self.dtype, device=self._device)
+            result = torch.empty(len(keys), self.elements, dtype=self.dtype, device=self.device)
             for index, key in enumerate(np.asarray(keys).tolist()):
                 found = (rows.read(key) for rows, _ in self._tiers if key in rows)
                 result[index].copy_(next(found, self._initial))
@@ -293,9 +293,25 @@ class StateStore:
         names = [name for name in self.of_clients if name not in besides]
         return {name: self._stores[name].get(clients) for name in names}
 
+    def common_rows(self, clients: IntArray) -> dict[str, Tensor]:
+        """The same, if all processes of a run call it."""
+        return self.rows(clients)
+
+    def row(self, name: str, client: int) -> Tensor:
+        """The row of a client in a memory of the server, (elements,)."""
+        return self._stores[name].get([client])[0]
+
+    def put(self, name: str, client: int, row: Tensor) -> None:
+        """Replace that row."""
+        self._stores[name].put([client], row.unsqueeze(0))
+
+    def keys(self, name: str) -> list[int]:
+        """Clients that have a row in a memory, ascending."""
+        return self._stores[name].keys()
+
     def clients(self) -> IntArray:
         """Clients that have a row in any memory that clients see, ascending."""
-        keys = {key for name in self.of_clients for key in self._stores[name].keys()}  # noqa: SIM118
+        keys = {key for name in self.of_clients for key in self.keys(name)}
         return np.array(sorted(keys), dtype=np.int64)
 
     def tensors(self, prefix: str = "", ready: Mapping[str, Tensor] = {}) -> Tensors:
@@ -303,25 +319,27 @@ class StateStore:
         makers: dict[str, Callable[[], Tensor]] = {}
         for name, store in self._stores.items():
             rows = max(1, _PIECE_BYTES // max(1, store.elements * store.dtype.itemsize))
-            keys = store.keys()
+            keys = self.keys(name)
             for number, start in enumerate(range(0, len(keys), rows)):
                 piece = keys[start : start + rows]
                 makers[f"{prefix}{name}.clients.{number}"] = partial(torch.tensor, piece)
-                makers[f"{prefix}{name}.rows.{number}"] = partial(_on_host, store, piece)
+                makers[f"{prefix}{name}.rows.{number}"] = partial(self._rows, name, piece)
         return Tensors(makers, ready)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore the rows of :meth:`tensors`, without their prefix."""
-        for name, store in self._stores.items():
+        for name in self._stores:
             for number in itertools.count():
                 if f"{name}.clients.{number}" not in tensors:
                     break
                 clients = tensors[f"{name}.clients.{number}"].numpy()
-                store.put(clients, tensors[f"{name}.rows.{number}"])
+                self._load(name, clients, tensors[f"{name}.rows.{number}"])
 
+    def _rows(self, name: str, clients: Sequence[int]) -> Tensor:
+        return self._stores[name].get(clients)
 
-def _on_host(store: RowStore, keys: Sequence[int]) -> Tensor:
-    return store.get(keys).cpu()
+    def _load(self, name: str, clients: IntArray, rows: Tensor) -> None:
+        self._stores[name].put(clients, rows)
 
 
 class Tensors(Mapping[str, Tensor]):

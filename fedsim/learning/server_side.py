@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,8 +13,10 @@ from torch import Tensor
 from fedsim.learning.contract import Contract, Named
 from fedsim.learning.memory import Budget, StateStore
 from fedsim.learning.pending import Versions
+from fedsim.learning.spread import SpreadStore, SpreadUpdates
 from fedsim.learning.updates import Contributions, WaitingUpdates
 from fedsim.learning.workers import Group, Station
+from fedsim.learning.workers.distributed import Ranks
 from fedsim.methods.base import LocalUpdate, Method, ServerState
 from fedsim.vocabulary.timeline import Adopt, Aggregate, Gather, Train
 
@@ -58,6 +60,7 @@ class ServerSide:
         folder: folder for rows that do not fit into memory.
         cloud: the method of the cloud, whose clients are edge servers; the method of the station if None. The cloud
             computes in double precision, in which the difference between two models of an edge server is exact.
+        ranks: the processes over which rows are spread; None if all rows are in this one.
 
     Attributes:
         waiting: vectors of trained dispatches.
@@ -65,7 +68,11 @@ class ServerSide:
     """
 
     def __init__(
-        self, station: Station, folder: Path | None = None, cloud: Method | None = None
+        self,
+        station: Station,
+        folder: Path | None = None,
+        cloud: Method | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         self._task = station.task
         self._method = method = cloud or station.method
@@ -85,7 +92,11 @@ class ServerSide:
         self._remembered: dict[int, set[int]] = {}
         memories = method.memories()
         budget = Budget.of(station.training, device, folder)
-        self.store = StateStore(memories, dtype, device, budget, state["model"])
+        new_store: Callable[..., StateStore] = StateStore
+        new_updates: Callable[..., WaitingUpdates] = WaitingUpdates
+        if ranks is not None:
+            new_store, new_updates = partial(SpreadStore, ranks), partial(SpreadUpdates, ranks)
+        self.store = new_store(memories, dtype, device, budget, state["model"])
         self._in_place = [
             name
             for name, memory in memories.items()
@@ -98,7 +109,7 @@ class ServerSide:
         prologue = method.prologue()
         self._has_prologue = prologue is not None
         others = prologue.upload if prologue else ()
-        self.waiting = WaitingUpdates(method.upload(), dtype, device, folder=folder, others=others)
+        self.waiting = new_updates(method.upload(), dtype, device, folder=folder, others=others)
 
     def models(self, edge: int = -1) -> Models:
         """The models of the only server or the cloud, or of an edge server."""
@@ -149,6 +160,14 @@ class ServerSide:
             in_place={name: self.store[name].views(clients) for name in in_place},
         )
 
+    def place(self, trains: Sequence[Train], shard: int) -> bool:
+        """Note the shard of a group that is to be trained; returns whether this rank trains it."""
+        assert isinstance(self.waiting, SpreadUpdates)
+        here = self.waiting.place([train.dispatch_id for train in trains], shard)
+        if not here:
+            self._release(trains)
+        return here
+
     def receive(self, trains: Sequence[Train], update: LocalUpdate) -> None:
         """Keep the result of a group's training: vectors until their aggregation, and memories of the clients."""
         clients = np.array([train.client for train in trains])
@@ -161,6 +180,9 @@ class ServerSide:
                 self.store[name].put(clients, rows)
             else:
                 self.store[name].put(clients[used], rows[used])
+        self._release(trains)
+
+    def _release(self, trains: Sequence[Train]) -> None:
         for train in trains:
             self.models(train.edge).versions.release(train.model)
 
@@ -224,7 +246,7 @@ class ServerSide:
             return {}
         parts: dict[str, list[Tensor]] = {name: [] for name in names}
         for batch in np.array_split(clients, -(-len(clients) // _PERSONAL_ROWS)):
-            models = self._method.personal_models(state, batch, self.store.rows(batch))
+            models = self._method.personal_models(state, batch, self.store.common_rows(batch))
             views = self._task.layout.views(models.cpu().contiguous())
             for name, rows in parts.items():
                 rows.append(views[name].clone())
@@ -248,8 +270,11 @@ class ServerSide:
                 clients = sorted(self._remembered[edge])
                 tensors[f"{at}remembered/clients"] = torch.tensor(clients)
         for dispatch_id in self.waiting.ids():
-            for name, row in self.waiting.rows(dispatch_id).items():
-                tensors[f"waiting/{dispatch_id}/{name}"] = row
+            for name in self.waiting.names(dispatch_id):
+                tensors[f"waiting/{dispatch_id}/{name}"] = self.waiting.row(dispatch_id, name)
+        if isinstance(self.waiting, SpreadUpdates):
+            shards = sorted(self.waiting.shards.items())
+            tensors["placed/shards"] = torch.tensor(shards, dtype=torch.int64).view(-1, 2)
         return tensors
 
     def restore(self, version: int, tensors: Mapping[str, Tensor]) -> None:
@@ -263,6 +288,8 @@ class ServerSide:
             if "remembered" in of_edge:
                 self._remembered[edge] = set(of_edge["remembered"]["clients"].tolist())
         self.store.load(sections.get("memory", {}))
+        if isinstance(self.waiting, SpreadUpdates):
+            self.waiting.shards = dict(sections["placed"]["shards"].tolist())
         for dispatch_id, vectors in _by_number(sections.get("waiting", {}), device).items():
             rows = {name: vector.unsqueeze(0) for name, vector in vectors.items()}
             self.waiting.put([dispatch_id], rows)

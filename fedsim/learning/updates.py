@@ -17,7 +17,7 @@ from fedsim.learning.memory import Budget, RowStore, StateStore, host_budget
 from fedsim.methods.base import MethodContext, Vector
 from fedsim.vocabulary.timeline import Aggregate, Train
 
-_WAITING_BYTES = 1 << 30
+WAITING_BYTES = 1 << 30
 _WAITING_SHARE = 0.0625
 
 
@@ -26,6 +26,10 @@ class WaitingUpdates:
 
     The bytes of ``vectors``, which clients send back in a round, count toward the budget; those of a prologue,
     ``others``, do not. Without a ``folder`` they wait in the system's temporary folder.
+
+    Attributes:
+        bytes_each: bytes of ``vectors`` of a dispatch.
+        most_in_wave: number of dispatches that may be trained together.
     """
 
     def __init__(
@@ -39,9 +43,10 @@ class WaitingUpdates:
     ) -> None:
         self.dtype = dtype
         self.device = device
-        bytes_each = sum(vector.elements for vector in vectors) * dtype.itemsize
+        self.bytes_each = sum(vector.elements for vector in vectors) * dtype.itemsize
         self.elements = Named((vector.name, vector.elements) for vector in (*others, *vectors))
-        self.room = max(1, host_budget(_WAITING_BYTES, _WAITING_SHARE) // max(1, bytes_each))
+        budget = host_budget(WAITING_BYTES, _WAITING_SHARE)
+        self._room = self.most_in_wave = max(1, budget // max(1, self.bytes_each))
         # By dispatch: the matrices of its group, and its row in them.
         self._near: dict[int, tuple[Mapping[str, Tensor], int]] = {}
         self._far = {
@@ -56,7 +61,7 @@ class WaitingUpdates:
 
     def put(self, dispatch_ids: Sequence[int], vectors: Mapping[str, Tensor]) -> None:
         """Keep a group's vectors, name to (B, elements), until :meth:`drop`."""
-        if len(self._near) + len(dispatch_ids) > self.room:
+        if len(self._near) + len(dispatch_ids) > self._room:
             for name, rows in vectors.items():
                 self._far[name].put(dispatch_ids, rows)
             return
@@ -65,19 +70,31 @@ class WaitingUpdates:
 
     def row(self, dispatch_id: int, name: str) -> Tensor:
         """One vector of one dispatch, (elements,)."""
+        return self._row(dispatch_id, name)
+
+    def _row(self, dispatch_id: int, name: str) -> Tensor:
         if dispatch_id not in self._near:
             return self._far[name].get([dispatch_id])[0]
         vectors, row = self._near[dispatch_id]
         return vectors[name][row]
 
-    def rows(self, dispatch_id: int) -> dict[str, Tensor]:
-        """All vectors of one dispatch, name to (elements,)."""
-        names = (
-            self._near[dispatch_id][0]
-            if dispatch_id in self._near
-            else [name for name, store in self._far.items() if dispatch_id in store]
-        )
-        return {name: self.row(dispatch_id, name) for name in names}
+    def names(self, dispatch_id: int) -> list[str]:
+        """The names of a dispatch's vectors."""
+        if dispatch_id in self._near:
+            return list(self._near[dispatch_id][0])
+        return [name for name, store in self._far.items() if dispatch_id in store]
+
+    def weighted_sum(
+        self, dispatch_ids: Sequence[int], name: str, factors: Sequence[float]
+    ) -> Tensor:
+        """Sum over dispatches of ``factors`` times vector ``name``, (elements,).
+
+        Row by row, so that the result does not depend on the groups in which the rows were trained.
+        """
+        total = torch.zeros(self.elements[name], dtype=self.dtype, device=self.device)
+        for dispatch_id, factor in zip(dispatch_ids, factors, strict=True):
+            total.add_(self._row(dispatch_id, name), alpha=factor)
+        return total
 
     def drop(self, dispatch_id: int) -> None:
         """Forget a dispatch's vectors."""
@@ -129,30 +146,26 @@ class Contributions:
         return self._waiting.row(self._ids[index], name)
 
     def weighted_sum(self, name: str, weights: npt.ArrayLike) -> Tensor:
-        """Sum row by row, so that the result does not depend on the groups in which the rows were trained."""
+        """Sum over contributions of ``weights`` (C,) times vector ``name``, (elements,)."""
         factors = np.asarray(weights, dtype=np.float64)
         if factors.shape != (len(self),):
             raise ValueError(f"{len(self)} contributions but weights of shape {factors.shape}")
-        total = torch.zeros(
-            self._waiting.elements[name], dtype=self._waiting.dtype, device=self._waiting.device
-        )
-        for index, factor in enumerate(factors.tolist()):
-            total.add_(self.row(name, index), alpha=factor)
-        return total
+        return self._waiting.weighted_sum(self._ids, name, factors.tolist())
 
     def memory(self, name: str, index: int) -> Tensor:
         """The row of contribution ``index``'s client in memory ``name``, (elements,)."""
-        return self._server_store(name).get(self.clients[index : index + 1])[0]
+        self._require_seen(name)
+        return self._store.row(name, int(self.clients[index]))
 
     def remember(self, name: str, index: int, row: Tensor) -> None:
         """Replace that row."""
-        self._server_store(name).put(self.clients[index : index + 1], row.unsqueeze(0))
+        self._require_seen(name)
+        self._store.put(name, int(self.clients[index]), row)
 
-    def _server_store(self, name: str) -> RowStore:
+    def _require_seen(self, name: str) -> None:
         if name in self._store.unseen_by_server:
             # Its value would depend on which later dispatches are already trained.
             raise ValueError(f"memory '{name}' is kept by the clients; the server cannot read it")
-        return self._store[name]
 
 
 class LossLedger:

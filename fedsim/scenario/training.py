@@ -85,7 +85,21 @@ class RayWorkers(Parameters):
     cluster is started on this machine, and stopped at the end."""
 
 
-Workers = Annotated[ThreadWorkers | DeviceWorkers | RayWorkers, Field(discriminator="name")]
+class DistributedWorkers(Parameters):
+    """The processes that ``torchrun`` or ``srun`` starts for ``fedsim run``, at most 16, each with a copy of the data.
+
+    Each trains its share of the clients and keeps their rows; sums are exchanged instead of updates. Each has
+    ``training.threads`` (by default 1), or one GPU. Results do not depend on the number of processes; their last bits
+    differ from those of other workers.
+    """
+
+    name: Literal["distributed"]
+    """Type of workers."""
+
+
+Workers = Annotated[
+    ThreadWorkers | DeviceWorkers | RayWorkers | DistributedWorkers, Field(discriminator="name")
+]
 
 
 class Training(Parameters):
@@ -140,8 +154,9 @@ class Training(Parameters):
     threads: int | None = Field(default=None, ge=1)
     """Worker threads of local training on a CPU; by default one per core. Never changes a result."""
     workers: Workers = ThreadWorkers()
-    """Where clients are trained: threads on one device, all CUDA devices of this machine, or processes on a Ray
-    cluster. Never changes a result."""
+    """Where clients are trained: threads on one device, all CUDA devices of this machine, processes on a Ray cluster,
+    or the processes that torchrun or srun starts. Never changes a result; ``distributed`` alone sums in a different
+    order, which changes last bits."""
     memory: Literal["device", "host", "disk"] | None = None
     """Where the state of clients is kept between dispatches; by default, the first of the three that has room."""
 
@@ -171,7 +186,7 @@ class Training(Parameters):
         if isinstance(value, str | int | float):
             raise mistake(
                 "workers",
-                f"must be a mapping with the name threads, devices or ray, not {value!r}",
+                f"must be a mapping with the name threads, devices, ray or distributed, not {value!r}",
                 "write {name: threads}; for a number of threads, set training.threads",
             )
         return value

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,12 @@ def run_killed(scenario: Path, folder: Path, evaluations: int) -> None:
     assert process.exitcode == -signal.SIGKILL
 
 
-def started(function: Callable[..., None], *arguments: Any) -> BaseProcess:
+def started(function: Callable[..., None], *arguments: Any, **options: Any) -> BaseProcess:
     """Call a function in a process forked from a server that has loaded fedsim: loading takes longer than a run."""
     local.prepare()
     context = multiprocessing.get_context("forkserver")
-    process = context.Process(target=_call, args=(dict(os.environ), function, *arguments))
+    target = partial(function, **options)
+    process = context.Process(target=_call, args=(dict(os.environ), target, *arguments))
     process.start()
     return process
 

@@ -10,7 +10,7 @@ import pytest
 from fedsim.api import read_scenario
 from fedsim.errors import UserError
 
-A_NAME = "mapping with the name threads, devices or ray, not"
+A_NAME = "mapping with the name threads, devices, ray or distributed, not"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Workers that train the groups of a wave: threads, several devices, or processes on a cluster."""
+"""Workers that train the groups of a wave: threads, several devices, or processes of this machine or others."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedsim.errors import UserError
 from fedsim.learning.contract import Named
 from fedsim.learning.device import Execution, uploaded
 from fedsim.methods.base import Cohort, LocalUpdate
@@ -98,3 +99,22 @@ class Workers(ABC):
     @abstractmethod
     def describe(self) -> Mapping[str, str | int]:
         """Type and number of workers, for ``run.json``."""
+
+
+def require_same(there: Mapping[str, str | int], here: Mapping[str, str | int]) -> None:
+    """Check that another process would compute the same bits.
+
+    Args:
+        there, here: :meth:`Station.describe` in both processes.
+
+    Raises:
+        UserError: it would not.
+    """
+    for name in here:
+        if name != "threads" and there.get(name) != here[name]:
+            raise UserError(
+                f"a process of the run would give different results: {name} is {there.get(name)} there and "
+                f"{here[name]} here",
+                where="training.workers",
+                hint="use machines of one kind, with the same versions of libraries",
+            )

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedsim.errors import UserError
 from fedsim.learning.device import make_reproducible
-from fedsim.learning.workers.base import Group, Workers
+from fedsim.learning.workers.base import Group, Workers, require_same
 from fedsim.learning.workers.local import LocalWorkers, Pool
 from fedsim.learning.workers.station import Station
 from fedsim.methods.base import LocalUpdate
@@ -127,7 +127,7 @@ class RemoteWorkers(Workers):
             self.count = count * self._threads
             waiting = [process.prepare.remote() for process in self._processes]
             for described in map(self._get, waiting):
-                _require_same(dict(described), dict(expected))
+                require_same(described, expected)
         except BaseException:
             self.stop()
             raise
@@ -239,15 +239,3 @@ class RemoteWorkers(Workers):
     def describe(self) -> Mapping[str, str | int]:
         """Type and number of workers."""
         return {"workers": self.count, "workers_are": "ray"}
-
-
-def _require_same(there: dict[str, str | int], here: dict[str, str | int]) -> None:
-    """Refuse a node on which the same training would give different bits."""
-    for name in here:
-        if name != "threads" and there.get(name) != here[name]:
-            raise UserError(
-                f"a node of the cluster would give different results: {name} is {there.get(name)} there and "
-                f"{here[name]} here",
-                where=_WHERE,
-                hint="start the run on a machine of the same kind as the nodes of the cluster",
-            )

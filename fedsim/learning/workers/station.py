@@ -131,7 +131,7 @@ class Station:
         self.training = training
         self.execution = execution
         self._seed = seed
-        self.step_flops = int(task.flops_per_sample() or 0) * training.batch_size
+        self.step_flops = self._step_flops(task)
         with reproducible(tf32=execution.tf32):
             keep_freed_memory()
             self.samples = training_samples(task, execution)
@@ -166,6 +166,16 @@ class Station:
             return kernels
         return [NestedKernel(parts, kernels, level, self._seed) for level in range(len(kernels))]
 
+    def _step_flops(self, task: Task) -> int:
+        return int(task.flops_per_sample() or 0) * self.training.batch_size
+
+    def flops(self, group: Sequence[Train]) -> int:
+        """Operations of the local steps of a group; the number of steps if those of one are not known."""
+        parts, clients = self.method.parts, np.array([group[0].client])
+        level = int(levels_of(self.method, clients)[0])
+        task = self.task if parts is None else parts.tasks[level]
+        return sum(train.steps for train in group) * max(1, self._step_flops(task))
+
     def workers(self, count: int, home: torch.device | None = None) -> list[Worker]:
         """Workers that share the data, each with its own kernel; updates are moved to ``home`` if it is given."""
         execution, parts = self.execution, self.method.parts
@@ -186,8 +196,13 @@ class Station:
             for kernels in sets
         ]
 
-    def groups(self, wave: Sequence[Train], workers: int) -> list[list[Train]]:
-        """The wave in groups of one shape, each sorted by steps, most first; ``workers`` groups are trained at once."""
+    def groups(
+        self, wave: Sequence[Train], workers: int, *, fixed: bool = False
+    ) -> list[list[Train]]:
+        """The wave in groups of one shape, each sorted by steps, most first; ``workers`` groups are trained at once.
+
+        If that number is ``fixed``, groups that affect the bits depend on it as well.
+        """
         clients = np.array([train.client for train in wave])
         steps = np.array([train.steps for train in wave])
         levels = levels_of(self.method, clients)
@@ -195,13 +210,13 @@ class Station:
         for level in np.unique(levels):
             of_level = np.flatnonzero(levels == level)
             for members in self._grouped(
-                self.kernels[level], clients[of_level], steps[of_level], workers
+                self.kernels[level], clients[of_level], steps[of_level], workers, fixed=fixed
             ):
                 groups.append([wave[index] for index in of_level[members]])
         return groups
 
     def _grouped(
-        self, kernel: Kernel, clients: IntArray, steps: IntArray, workers: int
+        self, kernel: Kernel, clients: IntArray, steps: IntArray, workers: int, *, fixed: bool
     ) -> Iterator[IntArray]:
         """The numbers of dispatches of one part of the model, in groups."""
         shapes = kernel.shape_class(clients)
@@ -214,8 +229,9 @@ class Station:
             # number of workers.
             if self.execution.device.type == "cuda":
                 shares = len(members) * self.step_flops // _CUDA_SHARE_FLOPS
-                pieces = min(len(members), max(pieces, min(_CUDA_SHARES, shares)))
-            elif kernel.group_invariant:
+                most = workers if fixed else _CUDA_SHARES
+                pieces = min(len(members), max(pieces, min(most, shares)))
+            elif kernel.group_invariant or fixed:
                 shares = int(steps[members].sum()) * self.step_flops // _SHARE_FLOPS
                 fair = -(-pieces // workers) * workers
                 pieces = min(len(members), max(pieces, min(fair, shares)))

@@ -13,7 +13,7 @@ import torch
 
 from fedsim.learning.device import Execution
 from fedsim.learning.workers import Station
-from fedsim.methods.base import Cohort, LocalUpdate, Method, Trainer
+from fedsim.methods.base import Cohort, LocalUpdate, Method, ServerState, Trainer, Updates
 from fedsim.methods.compression import with_compression
 from fedsim.methods.fedavg import FedAvg
 from fedsim.parts.catalog import CATALOG
@@ -124,6 +124,7 @@ def method_of(name: str) -> type[Method]:
         "remembering": Remembering,
         "failing": Failing,
         "dying": Dying,
+        "median": Median,
         "compressed": compressed_scaffold(),
     }
     return defined_here.get(name) or CATALOG.parts("method")[name]
@@ -160,6 +161,18 @@ def on_devices(case: Case, count: int) -> dict[str, Any]:
 def with_threads(case: Case, count: int) -> dict[str, Any]:
     options = options_of(case)
     return options | {"training": options["training"].model_copy(update={"threads": count})}
+
+
+class Median(FedAvg):
+    """A robust rule, which reads single updates."""
+
+    name = "median"
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        rows = [updates.row("delta", index) for index in range(len(updates))]
+        if not rows:
+            return server
+        return {"model": server["model"] + torch.stack(rows).median(0).values}
 
 
 class Failing(FedAvg):

@@ -15,7 +15,8 @@ from torch import Tensor
 from fedsim.errors import UserError
 from fedsim.learning.learner import Learner
 from fedsim.learning.workers import Workers
-from fedsim.learning.workers.remote import RemoteWorkers, _pack, _require_same, _unpack
+from fedsim.learning.workers.base import require_same
+from fedsim.learning.workers.remote import RemoteWorkers, _pack, _unpack
 from fedsim.scenario.training import RayWorkers
 from fedsim.tasks.base import Task
 from tests.learning.imitation_ray import imitated
@@ -217,6 +218,6 @@ def test_as_many_processes_as_are_free() -> None:
 
 def test_a_node_of_another_kind_is_refused() -> None:
     here: dict[str, str | int] = {"kernel": "loop/1", "cpu_capability": "AVX512", "threads": 4}
-    _require_same({**here, "threads": 1}, here)
+    require_same({**here, "threads": 1}, here)
     with pytest.raises(UserError, match="cpu_capability is AVX2 there and AVX512 here"):
-        _require_same({**here, "cpu_capability": "AVX2"}, here)
+        require_same({**here, "cpu_capability": "AVX2"}, here)

@@ -1,0 +1,136 @@
+"""A run in several processes (ranks): all of them execute :func:`follow` or, on rank 0, write the run folder."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from fedsim.composition.assembly import Assembly, build_server, build_station
+from fedsim.composition.recorded import RecordedTimeline
+from fedsim.errors import UserError
+from fedsim.processes.launch import launch
+from fedsim.processes.stopping import Grace, Stopped, grace
+from fedsim.scenario.model import Scenario
+from fedsim.scenario.training import DistributedWorkers
+
+if TYPE_CHECKING:
+    from fedsim.analysis.run import Run
+    from fedsim.learning.learner import Checkpoint, Learner
+    from fedsim.learning.workers.distributed import Ranks
+
+
+@contextlib.contextmanager
+def joined(scenario: Scenario) -> Iterator[Ranks | None]:
+    """The processes of a run, as long as the context lasts; None if its workers are not ``distributed``.
+
+    Raises:
+        UserError: several processes were started for a run that uses only one, or they do not find each other.
+    """
+    launched, training = launch(), scenario.training
+    if not isinstance(training.workers, DistributedWorkers):
+        if launched.count > 1:
+            raise UserError(
+                f"{launched.count} processes were started for this run, but its workers are "
+                f"{training.workers.name}, which need one",
+                where="training.workers",
+                hint="add -s training.workers.name=distributed, or start one process",
+            )
+        yield None
+        return
+    import torch
+
+    from fedsim.learning.workers.distributed import Ranks
+
+    ranks = Ranks(launched, on_cuda=training.device != "cpu" and torch.cuda.is_available())
+    try:
+        yield ranks
+    finally:
+        ranks.leave()
+
+
+def build_learner(
+    assembly: Assembly, threads: int | None, ranks: Ranks | None, **options: Any
+) -> Learner:
+    """The learning plane of a run.
+
+    Args:
+        assembly: the run.
+        threads: worker threads of local training, if the scenario gives none.
+        ranks: the processes of the run.
+        options: further arguments of :class:`fedsim.learning.learner.Learner`.
+    """
+    from fedsim.composition.remote import remote_workers
+    from fedsim.learning.learner import Learner
+
+    training = assembly.scenario.training
+    if training.threads is None and threads is not None:
+        training = training.model_copy(update={"threads": threads})
+    return Learner(
+        build_station(assembly.scenario, assembly.task, assembly.method, training),
+        assembly.scenario.evaluation,
+        metrics=list(assembly.metrics),
+        cloud=assembly.cloud,
+        workers=remote_workers(assembly, training),
+        ranks=ranks,
+        **options,
+    )
+
+
+def follow(
+    assembly: Assembly,
+    ranks: Ranks,
+    *,
+    timeline: Run | None = None,
+    threads: int | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> None:
+    """Execute a run that rank 0 writes: repeat its timeline, and train the share of this rank.
+
+    Args:
+        assembly, timeline, threads: as on rank 0.
+        ranks: the processes of the run; this is not rank 0.
+        checkpoint: the one from which rank 0 continues.
+
+    Raises:
+        UserError: the run cannot continue; a rank was lost.
+    """
+    if not assembly.learns:
+        return
+    period = Grace()
+
+    def rest(learner: Learner) -> None:
+        due, signal = ranks.agree(False, period.requested)
+        if due:
+            tensors, _ = learner.state()
+            for name in tensors:
+                tensors[name]  # Sent to rank 0, which reads them in the same order.
+        if signal is not None:
+            ranks.part()
+            raise Stopped(signal)
+
+    learner = build_learner(assembly, threads, ranks, checkpoint=checkpoint, on_rest=rest)
+    nothing: Any = _Unwritten()
+    server: Any = (
+        build_server(assembly, learner, nothing)
+        if timeline is None
+        else RecordedTimeline(timeline, learner, nothing, assembly, lambda: None)
+    )
+    try:
+        with grace(period):
+            learner.start()
+            server.run()
+            learner.close()
+            # Rank 0 writes both, of which each rank has a share.
+            learner.client_metrics()
+            learner.personal_parts()
+            ranks.part()
+    finally:
+        learner.stop()
+
+
+class _Unwritten:
+    """Takes the rows that rank 0 writes."""
+
+    def __getattr__(self, _: str) -> Callable[..., None]:
+        return lambda *_, **__: None

@@ -1,0 +1,220 @@
+"""Workers in the processes (ranks) that torchrun or srun started.
+
+Every rank executes the whole timeline and has the same server states; it trains a share of the dispatches, and their
+updates stay there. What ranks exchange, and the bits of every sum, follow from the timeline alone: updates belong to
+one of :data:`SHARDS` shards, and the sums of shards are added in a fixed binary tree, of which each rank has a
+contiguous piece.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from fedsim.errors import InvariantViolation, UserError
+from fedsim.learning.workers.base import require_same
+from fedsim.learning.workers.local import LocalWorkers, Pool
+from fedsim.learning.workers.station import Station
+from fedsim.processes.launch import Launch
+from fedsim.vocabulary.timeline import Train
+
+SHARDS = 16
+"""Leaves of the tree in which sums are added, and the largest number of ranks."""
+_WHERE = "training.workers"
+_TIMEOUT = timedelta(minutes=30)
+"""Longest time that a rank waits for the others, which may train or evaluate longer than it does."""
+
+_Value = TypeVar("_Value")
+_Item = TypeVar("_Item")
+
+
+class Ranks:
+    """The processes of one run. All ranks call the same methods in the same order, except :meth:`owner`.
+
+    Args:
+        launched: this process among them.
+        on_cuda: whether each rank uses one of the CUDA devices of its machine, and exchanges tensors by NCCL.
+
+    Attributes:
+        number: number of this rank; rank 0 writes the run.
+        count: number of ranks.
+
+    Raises:
+        UserError: there are more ranks than shards, or they do not find each other.
+    """
+
+    def __init__(self, launched: Launch, *, on_cuda: bool = False) -> None:
+        self.number, self.count = launched.rank, launched.count
+        if self.count > SHARDS:
+            raise UserError(
+                f"{self.count} processes were started, but a run uses at most {SHARDS}",
+                where=_WHERE,
+                hint=f"start {SHARDS} or fewer, with several training.threads each",
+            )
+        if on_cuda:
+            torch.cuda.set_device(launched.local % torch.cuda.device_count())
+        self._joined = self.count > 1 and not dist.is_initialized()
+        if self._joined:
+            self._join("cpu:gloo,cuda:nccl" if on_cuda else "gloo")
+
+    def _join(self, backend: str) -> None:
+        os.environ.setdefault("MASTER_PORT", "29500")
+        try:
+            dist.init_process_group(
+                backend, timeout=_TIMEOUT, rank=self.number, world_size=self.count
+            )
+        except (RuntimeError, ValueError) as error:
+            raise UserError(
+                f"the {self.count} processes of the run do not find each other: {_sentence(error)}",
+                where=_WHERE,
+                hint="start them with torchrun, or with srun after: "
+                "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)",
+            ) from error
+
+    def part(self) -> None:
+        """Wait until no rank needs the others any more."""
+        # The one that comes last may find that the others have left.
+        with contextlib.suppress(UserError):
+            self.values(None)
+
+    def leave(self) -> None:
+        """End the connection to the other ranks."""
+        if self._joined:
+            dist.destroy_process_group()
+            self._joined = False
+
+    # -- shares -------------------------------------------------------------------------------------------------------
+
+    def owner(self, shard: int) -> int:
+        """The rank that has a shard; ranks have contiguous shards."""
+        return shard * self.count // SHARDS
+
+    def spread(
+        self, station: Station, wave: Sequence[Train], *, by_client: bool
+    ) -> list[tuple[int, list[Train]]]:
+        """The groups of a wave, each with its shard.
+
+        Groups are placed longest first. ``by_client``, a client's dispatches are always in the same shard, so that the
+        rows that it keeps need not move.
+        """
+        if not by_client:
+            groups = station.groups(wave, SHARDS, fixed=True)
+            return list(zip(place([station.flops(group) for group in groups]), groups, strict=True))
+        members: dict[int, list[Train]] = {}
+        for train in wave:
+            members.setdefault(train.client % SHARDS, []).append(train)
+        return [
+            (shard, group)
+            for shard in sorted(members)
+            for group in station.groups(members[shard], 1, fixed=True)
+        ]
+
+    # -- communication ------------------------------------------------------------------------------------------------
+
+    def tensor(self, owner: int, make: Callable[[], Tensor], like: Tensor) -> Tensor:
+        """The tensor that ``make`` returns on the rank ``owner``; its shape, type and device are those of ``like``."""
+        if self.count == 1:
+            return make()
+        result = make().contiguous() if self.number == owner else torch.empty_like(like)
+        with self._together():
+            dist.broadcast(result.view(-1).view(torch.uint8), owner)
+        return result
+
+    def values(self, value: _Value) -> list[_Value]:
+        """The values of all ranks, which must be picklable and small."""
+        result: list[Any] = [value]
+        if self.count > 1:
+            result = [None] * self.count
+            with self._together():
+                dist.all_gather_object(result, value)
+        return result
+
+    @contextlib.contextmanager
+    def _together(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            raise UserError(
+                f"another process of the run was lost: {_sentence(error)}",
+                where=_WHERE,
+                hint="its own output may say why; 'fedsim resume' continues from the last checkpoint, with any number "
+                "of processes",
+            ) from error
+
+    def map(
+        self,
+        work: Callable[[Callable[[_Item], _Value], Sequence[_Item]], Iterator[_Value]],
+        function: Callable[[_Item], _Value],
+        items: Sequence[_Item],
+    ) -> list[_Value]:
+        """Results of ``function`` on all items, each computed by one rank, with ``work`` as its ``map``."""
+        shares = self.values(list(work(function, items[self.number :: self.count])))
+        return [shares[index % self.count][index // self.count] for index in range(len(items))]
+
+    def losses(self, here: Mapping[int, float], wave: Sequence[Train]) -> dict[int, float]:
+        """Losses of all dispatches of a wave by number, from those of this rank.
+
+        Raises:
+            InvariantViolation: the ranks do not execute the same timeline.
+        """
+        losses = {key: loss for part in self.values(dict(here)) for key, loss in part.items()}
+        if losses.keys() != {train.dispatch_id for train in wave}:
+            raise InvariantViolation(
+                "the processes of the run train different dispatches: its timeline is not a function of the scenario, "
+                "or they have not read the same files"
+            )
+        return losses
+
+    def agree(self, due: bool, signal: int | None) -> tuple[bool, int | None]:
+        """Whether all write a checkpoint, and the signal for which all stop then.
+
+        Args:
+            due: whether a checkpoint is due; that of rank 0 counts.
+            signal: the signal that this process has received, if any; that of any rank counts.
+        """
+        votes = self.values((due, signal))
+        agreed = next((number for _, number in votes if number is not None), None)
+        return votes[0][0] or agreed is not None, agreed
+
+
+def place(costs: Sequence[float]) -> list[int]:
+    """A shard for each group: the longest first, each into the half of the tree with less work, down to a leaf."""
+    loads, shards = [0.0] * SHARDS, [0] * len(costs)
+    for index in sorted(range(len(costs)), key=lambda index: -costs[index]):
+        low, size = 0, SHARDS
+        while size > 1:
+            size //= 2
+            low += size * (sum(loads[low + size : low + 2 * size]) < sum(loads[low : low + size]))
+        loads[low] += costs[index]
+        shards[index] = low
+    return shards
+
+
+class DistributedWorkers(LocalWorkers):
+    """The workers of this rank, which train its groups."""
+
+    def __init__(self, station: Station, pool: Pool, ranks: Ranks) -> None:
+        described: dict[str, str | int] = {"workers_are": "distributed", "ranks": ranks.count}
+        super().__init__(station.workers(station.threads), pool, described)
+        self._ranks = ranks
+
+    def start(self, expected: Mapping[str, str | int]) -> None:
+        """Compare the ranks.
+
+        Raises:
+            UserError: one of them would compute different bits.
+        """
+        for described in self._ranks.values(dict(expected)):
+            require_same(described, expected)
+
+
+def _sentence(error: Exception) -> str:
+    """The first sentence of an error; torch adds advice and stacks."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].partition(". ")[0]

@@ -1,0 +1,40 @@
+"""The processes that torchrun or srun starts for one run, by their environment variables; torch is not needed."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+_VARIABLES = (
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    # Those of a step, because a batch script that starts one process itself has the number of tasks of its job.
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """This process among those of one run.
+
+    Attributes:
+        rank: its number.
+        count: number of processes.
+        local: its number among those of this machine.
+    """
+
+    rank: int = 0
+    count: int = 1
+    local: int = 0
+
+
+def launch() -> Launch:
+    """This process as torchrun or srun started it; the only one if neither did."""
+    for names in _VARIABLES:
+        if all(name in os.environ for name in names):
+            return Launch(*(int(os.environ[name]) for name in names))
+    return Launch()
+
+
+def follows() -> bool:
+    """Whether another process writes the run and speaks to the user."""
+    return launch().rank > 0
