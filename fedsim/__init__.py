@@ -12,7 +12,6 @@ long a scenario will take; ``load`` opens a run folder, ``ls`` lists several, ``
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,11 +27,6 @@ if TYPE_CHECKING:
     from fedsim.api import run as run
     from fedsim.api import sweep as sweep
     from fedsim.api import what_if as what_if
-
-try:
-    __version__ = version("fedsim-des")
-except PackageNotFoundError:
-    __version__ = "0+unknown"
 
 __all__ = [
     "Comparison",
@@ -55,6 +49,12 @@ _HOMES = {"Run": "fedsim.analysis.run", "Comparison": "fedsim.analysis.compariso
 
 def __getattr__(name: str) -> Any:
     # Loaded when first used, because torch takes a second to import and many commands do not need it.
+    if name == "__version__":
+        metadata = importlib.import_module("importlib.metadata")
+        try:
+            return metadata.version("fedsim-des")
+        except metadata.PackageNotFoundError:
+            return "0+unknown"
     if name in __all__:
         return getattr(importlib.import_module(_HOMES.get(name, "fedsim.api")), name)
     raise AttributeError(f"module 'fedsim' has no attribute {name!r}")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis.figures.base import section
-from fedsim.devices.carbon import Grid
 from fedsim.runs import Run
 from fedsim.runs.phases import WORK_PHASES
-from fedsim.scenario.model import Devices, Energy, EnergyClass
+
+if TYPE_CHECKING:
+    from fedsim.scenario.model import Devices, Energy, EnergyClass
 
 Floats = npt.NDArray[np.float64]
 _J_PER_KWH = 3.6e6
@@ -28,7 +30,12 @@ def footprint(run: Run, clients: pd.DataFrame | None = None) -> pd.DataFrame | N
         run: the run.
         clients: the columns ``kind`` and, with several regions, ``region`` of its clients; those of the run if None.
     """
-    devices = Devices.model_validate(section(run, "devices"))
+    given = section(run, "devices")
+    if given.get("carbon") is None and given.get("cost") is None:
+        return None
+    from fedsim.scenario.model import Devices  # Slow to import, and few scenarios need it.
+
+    devices = Devices.model_validate(given)
     table = run.dispatches
     result = table[["client_id", "outcome"]].copy()
     if devices.carbon is not None:
@@ -37,10 +44,12 @@ def footprint(run: Run, clients: pd.DataFrame | None = None) -> pd.DataFrame | N
         hours = sum(table[f"{phase}_s"] for phase in WORK_PHASES) / 3600
         moved = table["bytes_down"] + table["bytes_up"]
         result["cost"] = moved * devices.cost.per_byte + hours * devices.cost.per_device_hour
-    return result if result.shape[1] > 2 else None
+    return result
 
 
 def _grams(run: Run, devices: Devices, clients: pd.DataFrame) -> Floats:
+    from fedsim.devices.carbon import Grid
+
     assert devices.carbon is not None
     names = clients["region"].tolist() if "region" in clients else None
     grid = Grid.read(devices.carbon, names, len(clients))

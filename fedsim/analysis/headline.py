@@ -16,7 +16,6 @@ from fedsim.analysis.footprint import footprint
 from fedsim.parts.component import is_user_reference
 from fedsim.runs import Run, Status
 from fedsim.runs.divergence import has_diverged, last_metrics, lost_since
-from fedsim.scenario.model import Energy
 from fedsim.vocabulary.formatting import (
     format_bytes,
     format_command,
@@ -152,6 +151,8 @@ def tiles(run: Run) -> list[Tile]:
     shown.append(Tile("Data moved", format_bytes(down + up), note))
     energy = float(np.nansum(table["energy_j"].to_numpy()))
     if energy:
+        from fedsim.scenario.model import Energy  # Slow to import, and comparisons do not need it.
+
         watts = section(run, "devices", "energy")
         default = Energy().model_dump(include={"compute_w", "download_w", "upload_w"})
         by_default = watts == {**watts, **default} and not watts.get("classes")

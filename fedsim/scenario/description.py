@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import re
@@ -179,15 +180,22 @@ def _with_unit(value: Any, kind: str) -> Any:
 def _kind_of(path: str, flat: Mapping[str, Any]) -> str:
     """The values that the parameter at a path accepts, in words; ``unknown`` for parts that are not built in."""
     from fedsim.parts.catalog import CATALOG
-    from fedsim.scenario.model import Scenario
 
-    model: type[BaseModel] = Scenario
     for kind, section in _SECTIONS.items():
         name = flat.get(f"{section}.name")
         if name and path.startswith(f"{section}.") and name in CATALOG.parts(kind):
-            model, path = CATALOG.find(kind, name, Path()).Params, path.removeprefix(f"{section}.")
+            model: type[BaseModel] = CATALOG.find(kind, name, Path()).Params
+            path = path.removeprefix(f"{section}.")
             break
-    return next((row.kind for row in parameters(model) if row.key == path), "unknown")
+    else:
+        # Most keys that differ are those of parts, and this import is slow.
+        from fedsim.scenario.model import Scenario as model
+    return _kinds(model).get(path, "unknown")
+
+
+@functools.cache
+def _kinds(model: type[BaseModel]) -> dict[str, str]:
+    return {row.key: row.kind for row in parameters(model)}
 
 
 def example(kind: str, name: str, model: type[BaseModel]) -> str:

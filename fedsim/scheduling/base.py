@@ -12,15 +12,17 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.devices.carbon import Grid
 from fedsim.parts.component import Component, Parameters, is_bundled
 from fedsim.randomness import Purpose, Stream
+
+if TYPE_CHECKING:
+    from fedsim.devices.carbon import Grid
 
 
 @dataclass(slots=True, eq=False)

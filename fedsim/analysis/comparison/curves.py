@@ -49,13 +49,6 @@ def grid(groups: Sequence[Group], metric: str, against: str, limit: int = MAX_PO
     return every[thin(len(every), limit)]
 
 
-def value_at(run: RunFacts, metric: str, against: str, x: Floats) -> Floats:
-    """The last value measured at or before each point; NaN before the first."""
-    costs, values = points(run, metric, against)
-    last = np.searchsorted(costs, x, side="right")
-    return np.append(np.nan, values)[last]
-
-
 def curve(group: Group, metric: str, against: str, x: Floats) -> dict[str, Floats]:
     """The curve of a group at the points ``x`` of a grid; NaN where the group has no value.
 
@@ -63,9 +56,11 @@ def curve(group: Group, metric: str, against: str, x: Floats) -> dict[str, Float
         ``mean`` over its runs; ``low`` and ``high``: mean minus and plus one standard deviation (n - 1), NaN for a
         single run.
     """
-    values = np.stack([value_at(run, metric, against, x) for run in group.runs])
-    longest = max(points(run, metric, against)[0].max(initial=-np.inf) for run in group.runs)
-    values[:, x > longest] = np.nan
+    measured = [points(run, metric, against) for run in group.runs]
+    # The last value measured at or before each point, NaN before the first.
+    at = [np.append(np.nan, v)[np.searchsorted(c, x, side="right")] for c, v in measured]
+    values = np.stack(at)
+    values[:, x > max(costs.max(initial=-np.inf) for costs, _ in measured)] = np.nan
     mean = values.mean(axis=0)
     spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.full(len(x), np.nan)
     return {"mean": mean, "low": mean - spread, "high": mean + spread}

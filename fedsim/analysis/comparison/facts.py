@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Collection, Mapping
@@ -19,11 +20,12 @@ from fedsim.analysis.figures.base import costs_by, population
 from fedsim.analysis.footprint import footprint
 from fedsim.bundled import PREFIX, written
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.runs import Run
+from fedsim.runs import Run, RunFolder
 from fedsim.runs.critical import waiting_by_cause
 from fedsim.runs.divergence import has_diverged, lost_metrics, lost_since
 from fedsim.runs.phases import aggregated_versions, aggregation_times
 from fedsim.runs.tables import read_parquet
+from fedsim.scenario.source import parse_yaml
 from fedsim.vocabulary.formatting import Kind
 from fedsim.vocabulary.metrics import OF_CLASS, MetricDefinition, definition, meets
 from fedsim.vocabulary.outcomes import LOST_LABELS
@@ -96,7 +98,6 @@ class RunFacts:
         spent_s: client-seconds by activity.
         client_accuracy: last measured accuracy of each client that has one.
         lorenz: share of the updates given by the least active clients, at :data:`LORENZ_AT`.
-        digest: hash of all events and learned values; equal for runs with identical results.
         definitions: definitions of the user's own metrics, by name.
         unequal_samples: whether clients hold different numbers of training samples.
         lost: the metrics whose last value is not finite.
@@ -112,12 +113,24 @@ class RunFacts:
     spent_s: Mapping[str, float]
     client_accuracy: Floats
     lorenz: Floats
-    digest: str = field(repr=False)
     definitions: Mapping[str, MetricDefinition] = field(default_factory=dict)
     unequal_samples: bool = False
     lost: tuple[str, ...] = ()
     waits_s: Mapping[str, float] = field(default_factory=dict)
     diverged_s: float = np.nan
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """A hash of all events and learned values, however the files are compressed; equal for identical results."""
+        content = hashlib.sha256()
+        for name in DIGESTED:
+            sink = pa.BufferOutputStream()
+            table = read_parquet(RunFolder(self.path).parquet(name))
+            table = table.combine_chunks().replace_schema_metadata()
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
+            content.update(sink.getvalue())
+        return content.hexdigest()
 
     @property
     def seed(self) -> int:
@@ -159,7 +172,7 @@ EDGE_FIGURES = ("backhaul_bytes", "edge_rounds", "edge_gini", "edge_worst", "edg
 LORENZ_AT: Floats = np.arange(51) / 50
 
 
-def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
+def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
     """The figures of a complete run.
 
     ``figures`` holds: ``simulated_s``, ``wall_s``, ``updates`` (server updates), ``rounds``, ``dispatches``,
@@ -176,15 +189,17 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
 
     Args:
         run: the run.
-        scenarios: cache of parsed scenarios by text, because parsing YAML takes longer than everything else.
+        sections: cache of parsed sections of scenarios by text, because parsing YAML takes longer than all else.
     """
     dispatches = run.dispatches
     info = run.info
     seed = run.entry("seed")
     timeline = info.get("timeline")
-    alike = re.sub(r"(?m)^seed: \d+$", "seed: 0", run.scenario_text)
-    if alike not in scenarios:
-        scenarios[alike] = run.scenario
+    texts = re.split(r"(?m)^(?=\w)", run.scenario_text)
+    for text in texts:
+        if text not in sections:
+            sections[text] = parse_yaml(text, str(run.folder.scenario)).data or {}
+    run.scenario = {key: value for text in texts for key, value in sections[text].items()}
     clients = population(run)
     table = run.clients if run.has_clients else None
     accuracy = table["last_accuracy"].dropna().to_numpy() if table is not None else np.zeros(0)
@@ -192,7 +207,7 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
     curve = statistics.lorenz_curve(given)
     return RunFacts(
         path=run.path,
-        scenario=compared_scenario(run, {**scenarios[alike], "seed": seed}),
+        scenario=compared_scenario(run, run.scenario),
         replicate=(seed, timeline["seed"] if timeline else seed),
         progress=_progress(run),
         metrics=_metric_names(run.metrics),
@@ -200,7 +215,6 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
         spent_s=statistics.where_time_went(run.phases, table),
         client_accuracy=accuracy,
         lorenz=np.interp(LORENZ_AT, np.arange(len(curve)) / max(1, clients), curve),
-        digest=_digest(run),
         definitions=run.metric_definitions,
         unequal_samples=table is not None and table["samples"].nunique() > 1,
         lost=tuple(lost_metrics(run)),
@@ -333,9 +347,10 @@ def _of_edges(run: Run) -> dict[str, float]:
 
 def _percentiles(name: str, seconds: Floats) -> dict[str, float]:
     """The :data:`PERCENTILES` of durations; NaN if there are none."""
-    values = pd.Series(seconds)
+    shares = [percent / 100 for percent in PERCENTILES]
+    values = np.quantile(seconds, shares) if len(seconds) else np.full(len(shares), np.nan)
     return {
-        f"{name}_p{percent}_s": float(values.quantile(percent / 100)) for percent in PERCENTILES
+        f"{name}_p{percent}_s": float(s) for percent, s in zip(PERCENTILES, values, strict=True)
     }
 
 
@@ -344,15 +359,3 @@ def _waits_s(run: Run) -> dict[str, float]:
     if run.critical is None:
         return {}
     return {str(cause): float(s) for cause, s in waiting_by_cause(run.critical).items()}
-
-
-def _digest(run: Run) -> str:
-    """A hash of the tables' contents, which does not depend on how the files are compressed."""
-    content = hashlib.sha256()
-    for name in DIGESTED:
-        sink = pa.BufferOutputStream()
-        table = read_parquet(run.folder.parquet(name)).combine_chunks().replace_schema_metadata()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        content.update(sink.getvalue())
-    return content.hexdigest()

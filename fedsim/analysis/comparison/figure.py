@@ -355,7 +355,7 @@ def save(figure: Figure, paths: Iterable[Path], style: FigureStyle) -> None:
     """Write a figure into files; the suffix of each gives its format."""
     with style.context():
         figure.draw_without_rendering()
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)
         for path in paths:
             dates = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix)
             with replacing(path) as temporary:

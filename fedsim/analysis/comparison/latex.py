@@ -5,6 +5,7 @@ Numbers are rounded as on the page. Variants are rows, after their setting if th
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -66,16 +67,20 @@ def latex(comparison: ComparisonTables) -> str:
 
 def _tabular(comparison: ComparisonTables, cells: Cells, captions: list[str]) -> str:
     """The table, with its captions as a comment."""
-    headings = {tuple(map(_escaped, heading)): texts for heading, texts in cells.items()}
+    first, second = (list(map(_escaped, line)) for line in zip(*cells, strict=True))
+    shared = [(name, len(list(same))) for name, same in itertools.groupby(first)]
+    above = [rf"\multicolumn{{{n}}}{{c}}{{{name}}}" if n > 1 else name for name, n in shared]
     names = [list(map(_escaped, group.names.values())) for group in comparison.groups]
-    rows = pd.MultiIndex.from_arrays(
-        list(zip(*names, strict=True))[len(comparison.grouping.settings) == 1 :]
-    )
-    columns = "l" * rows.nlevels + "r" * len(cells)
-    table = pd.DataFrame(headings, rows).to_latex(
-        escape=False, multirow=False, multicolumn_format="c", column_format=columns
-    )
-    return f"% {' '.join(captions)}\n{table}"
+    for row, (setting, _) in reversed(list(zip(names[1:], names, strict=False))):
+        row[0] = "" if row[0] == setting else row[0]
+    hidden = len(comparison.grouping.settings) == 1
+    blank = ["", ""][hidden:]
+    rows = [[*row[hidden:], *texts] for row, *texts in zip(names, *cells.values(), strict=True)]
+    lines = [" & ".join(row) + r" \\" for row in ([*blank, *above], [*blank, *second], *rows)]
+    columns = "l" * len(blank) + "r" * len(cells)
+    begin, end = rf"\begin{{tabular}}{{{columns}}}", r"\end{tabular}"
+    parts = [begin, r"\toprule", *lines[:2], r"\midrule", *lines[2:], r"\bottomrule", end]
+    return "\n".join([f"% {' '.join(captions)}", *parts, ""])
 
 
 def _escaped(text: str) -> str:

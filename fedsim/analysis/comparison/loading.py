@@ -84,7 +84,7 @@ def load(
             folders.setdefault(folder.resolve(), folder)
     runs: list[RunFacts] = []
     left_out: list[LeftOut] = []
-    scenarios: dict[str, dict[str, Any]] = {}
+    sections: dict[str, dict[str, Any]] = {}
     for number, path in enumerate(folders.values()):
         if on_progress is not None:
             on_progress(number, len(folders))
@@ -93,7 +93,7 @@ def load(
             continue
         run = Run(RunFolder(path))
         if run.status is Status.COMPLETE:
-            runs.append(read_facts(run, scenarios))
+            runs.append(read_facts(run, sections))
         else:
             has_failed = run.status is Status.FAILED
             error = run.info.get("error")

@@ -7,7 +7,7 @@ import itertools
 import math
 import shlex
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -196,11 +196,22 @@ class ComparisonTables:
     @functools.cached_property
     def alike(self) -> list[tuple[Group, ...]]:
         """Variants of a setting with bit-identical results for every seed, two or more each time."""
-        alike: dict[Hashable, list[Group]] = defaultdict(list)
-        for group in self.groups:
-            results = tuple((run.replicate, run.digest) for run in group.runs)
-            alike[group.setting, results].append(group)
-        return [tuple(groups) for groups in alike.values() if len(groups) > 1]
+
+        def sharing(
+            groups: Iterable[Group], result: Callable[[RunFacts], Any]
+        ) -> list[list[Group]]:
+            by_results: dict[Hashable, list[Group]] = defaultdict(list)
+            for group in groups:
+                by_results[group.setting, tuple(map(result, group.runs))].append(group)
+            return [same for same in by_results.values() if len(same) > 1]
+
+        # Digests take time, and runs of other durations cannot be identical.
+        alike = sharing(self.groups, lambda run: (run.replicate, run.figures.get("simulated_s")))
+        return [
+            tuple(groups)
+            for candidates in alike
+            for groups in sharing(candidates, lambda run: run.digest)
+        ]
 
     # -- tables -----------------------------------------------------------------------------------------------------
 
@@ -237,14 +248,16 @@ class ComparisonTables:
         rows = []
         for group in self.groups:
             row: dict[str, Any] = {**group.names, "runs": len(group.runs)}
-            for name in self.metrics:
-                last = pd.Series([run.final(name) for run in group.runs])
-                row[f"final_{name}"] = last.mean(skipna=False)
-                row[f"final_{name}_sd"] = _deviations(last.to_frame()).iloc[0]
-                row[f"best_{name}"] = float(np.mean([run.best(name) for run in group.runs]))
+            finals = [{f"final_{m}": run.final(m) for m in self.metrics} for run in group.runs]
+            last = pd.DataFrame(finals, range(len(finals)))
             figures = pd.DataFrame([run.figures for run in group.runs])
-            spread = _deviations(figures.reindex(columns=list(TIMING_TABLE))).add_suffix("_sd")
-            rows.append(row | figures.mean(skipna=False).to_dict() | spread.to_dict())
+            means = last.join(figures).mean(skipna=False)
+            spread = _deviations(last.join(figures.reindex(columns=list(TIMING_TABLE))))
+            for name in self.metrics:
+                row[f"final_{name}"] = means.pop(f"final_{name}")
+                row[f"final_{name}_sd"] = spread.pop(f"final_{name}")
+                row[f"best_{name}"] = float(np.mean([run.best(name) for run in group.runs]))
+            rows.append(row | means.to_dict() | spread.add_suffix("_sd").to_dict())
         return pd.DataFrame(rows)
 
     @functools.cached_property

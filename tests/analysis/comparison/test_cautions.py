@@ -31,7 +31,9 @@ def stopped(method: str, last: float = 0.9) -> RunFacts:
 
 
 def copied(digest: str) -> RunFacts:
-    return dataclasses.replace(run("fedavg"), path=Path("copies/run"), digest=digest)
+    copy = dataclasses.replace(run("fedavg"), path=Path("copies/run"))
+    vars(copy)["digest"] = digest
+    return copy
 
 
 WEIGHTS = "samples for fedavg; uniform for wait and mifa; set server.method.weights"
