@@ -61,6 +61,10 @@ def _printable(text: str) -> str:
     return _CONTROL.sub(lambda match: repr(match.group())[1:-1], text)
 
 
+class ProcessLost(UserError):
+    """A process that trains for a run has ended, for which the scenario need not be the cause."""
+
+
 class UserErrors(UserError):
     """Several mistakes, reported together."""
 

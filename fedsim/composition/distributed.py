@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def joined(scenario: Scenario) -> Iterator[Ranks | None]:
-    """The processes of a run, as long as the context lasts; None if its workers are not ``distributed``.
+    """The processes of a run, which end the context together; None if its workers are not ``distributed``.
 
     Raises:
         UserError: several processes were started for a run that uses only one, or they do not find each other.
@@ -31,8 +31,8 @@ def joined(scenario: Scenario) -> Iterator[Ranks | None]:
     if not isinstance(training.workers, DistributedWorkers):
         if launched.count > 1:
             raise UserError(
-                f"{launched.count} processes were started for this run, but its workers are "
-                f"{training.workers.name}, which need one",
+                f"{launched.count} processes were started for this run, but its workers "
+                f"({training.workers.name}) belong to one",
                 where="training.workers",
                 hint="add -s training.workers.name=distributed, or start one process",
             )
@@ -45,6 +45,7 @@ def joined(scenario: Scenario) -> Iterator[Ranks | None]:
     ranks = Ranks(launched, on_cuda=training.device != "cpu" and torch.cuda.is_available())
     try:
         yield ranks
+        ranks.part()
     finally:
         ranks.leave()
 
@@ -93,7 +94,8 @@ def follow(
         checkpoint: the one from which rank 0 continues.
 
     Raises:
-        UserError: the run cannot continue; a rank was lost.
+        ProcessLost: another rank was lost.
+        UserError: the run cannot continue.
     """
     if not assembly.learns:
         return
@@ -124,7 +126,6 @@ def follow(
             # Rank 0 writes both, of which each rank has a share.
             learner.client_metrics()
             learner.personal_parts()
-            ranks.part()
     finally:
         learner.stop()
 

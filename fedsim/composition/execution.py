@@ -31,7 +31,7 @@ from fedsim.composition.recorded import LEARNED_VALUES, RecordedTimeline, world_
 from fedsim.composition.resuming import load_original, timeline_differs
 from fedsim.composition.rules.finished import FINISHED, SHOWN_BY_REPORT, FinishedRun
 from fedsim.composition.shared import Shared
-from fedsim.errors import UserError, raise_all
+from fedsim.errors import ProcessLost, UserError, raise_all
 from fedsim.files.durable import is_disk_full
 from fedsim.processes.launch import launch
 from fedsim.processes.stopping import Grace, Stopped, grace
@@ -131,6 +131,7 @@ def execute(
             assembly.world.release_traces()
         if ranks is not None and ranks.number:
             follow(assembly, ranks, timeline=timeline, threads=threads)
+            stack.close()  # Rank 0 has then written the run.
             return Run(folder)
         for warning in warnings:
             on_warning(warning)
@@ -236,6 +237,7 @@ def resume(
         if ranks is not None and ranks.number:
             checkpoint = Checkpoints(folder.checkpoint).load()
             follow(assembly, ranks, timeline=timeline, threads=threads, checkpoint=checkpoint)
+            stack.close()
             return Run(folder)
         earlier = {name: float(info.get(name) or 0) for name in _WALL}
         folder.reopen(resumed=int(info.get("resumed", 0)) + 1)
@@ -375,7 +377,10 @@ class _Execution:
                 self.writer.close()
                 self.folder.remove()
                 raise
-            self._leave(Status.FAILED, error=f"{type(error).__name__}: {error}")
+            if isinstance(error, ProcessLost):
+                self._leave(Status.INTERRUPTED)
+            else:
+                self._leave(Status.FAILED, error=f"{type(error).__name__}: {error}")
             raise
         finally:
             if self._learner is not None:
@@ -412,8 +417,6 @@ class _Execution:
             write_parquet(folder.parquet(PARTITION.name), PARTITION, table)
         if self._learner is not None:
             save_model(folder.model, self._learner.named_model(), self._learner.personal_parts())
-        if self._ranks is not None and self._learner is not None:
-            self._ranks.part()
         time_plane_s = self._wall()["wall_time_plane_s"]
         verify_run(run)
         down_bytes, up_bytes = assembly.traffic_bytes

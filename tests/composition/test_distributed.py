@@ -138,6 +138,7 @@ def test_a_lost_rank_ends_the_run_which_is_resumed(
     said = (tmp_path / "0.txt").read_text()
     assert "training.workers: another process of the run was lost" in said
     assert "fedsim resume" in said
+    assert fedsim.load(lost).status == "interrupted"
     assert any((lost / "checkpoint").glob("[0-9]*"))
     with pytest.raises(UserError, match=r"training\.workers\.name affects the result"):
         fedsim.resume(lost, overrides=["training.workers.name=threads"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -18,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from fedsim.errors import InvariantViolation, UserError
+from fedsim.errors import InvariantViolation, ProcessLost, UserError
 from fedsim.learning.workers.base import require_same
 from fedsim.learning.workers.local import LocalWorkers, Pool
 from fedsim.learning.workers.station import Station
@@ -79,9 +80,9 @@ class Ranks:
             ) from error
 
     def part(self) -> None:
-        """Wait until no rank needs the others any more."""
+        """Wait until all ranks have done their work."""
         # The one that comes last may find that the others have left.
-        with contextlib.suppress(UserError):
+        with contextlib.suppress(ProcessLost):
             self.values(None)
 
     def leave(self) -> None:
@@ -141,7 +142,7 @@ class Ranks:
         try:
             yield
         except RuntimeError as error:
-            raise UserError(
+            raise ProcessLost(
                 f"another process of the run was lost: {_sentence(error)}",
                 where=_WHERE,
                 hint="its own output may say why; 'fedsim resume' continues from the last checkpoint, with any number "
@@ -201,8 +202,7 @@ class DistributedWorkers(LocalWorkers):
     """The workers of this rank, which train its groups."""
 
     def __init__(self, station: Station, pool: Pool, ranks: Ranks) -> None:
-        described: dict[str, str | int] = {"workers_are": "distributed", "ranks": ranks.count}
-        super().__init__(station.workers(station.threads), pool, described)
+        super().__init__(station.workers(station.threads), pool, {})
         self._ranks = ranks
 
     def start(self, expected: Mapping[str, str | int]) -> None:
@@ -214,7 +214,13 @@ class DistributedWorkers(LocalWorkers):
         for described in self._ranks.values(dict(expected)):
             require_same(described, expected)
 
+    def describe(self) -> Mapping[str, str | int]:
+        """Number of workers of all ranks, and of ranks."""
+        count = self._ranks.count
+        return {"workers": count * self.count, "workers_are": "distributed", "ranks": count}
+
 
 def _sentence(error: Exception) -> str:
-    """The first sentence of an error; torch adds advice and stacks."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].partition(". ")[0]
+    """The first sentence of an error, to which torch adds lines of code, advice and stacks."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return re.sub(r"^\[\S+:\d+\] ", "", line).partition(". ")[0]

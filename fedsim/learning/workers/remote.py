@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedsim.errors import UserError
+from fedsim.errors import ProcessLost, UserError
 from fedsim.learning.device import make_reproducible
 from fedsim.learning.workers.base import Group, Workers, require_same
 from fedsim.learning.workers.local import LocalWorkers, Pool
@@ -209,7 +209,7 @@ class RemoteWorkers(Workers):
         """A result from a process; an exception there is raised here.
 
         Raises:
-            UserError: the process was lost.
+            ProcessLost: the process was lost.
         """
         errors = self._ray.exceptions
         try:
@@ -219,7 +219,7 @@ class RemoteWorkers(Workers):
                 raise error.cause from error
             raise
         except errors.RayError as error:
-            raise UserError(
+            raise ProcessLost(
                 f"a process of the cluster was lost: {str(error).strip().splitlines()[0]}",
                 where=_WHERE,
                 hint="it may have run out of memory; 'fedsim resume' continues from the last checkpoint",

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedsim.errors import UserError
+from fedsim.errors import ProcessLost, UserError
 from fedsim.learning.learner import Learner
 from fedsim.learning.workers import Workers
 from fedsim.learning.workers.base import require_same
@@ -185,7 +185,7 @@ def test_what_is_missing_there_is_said(ray: Any) -> None:
 def test_a_process_that_dies_is_one_clear_error(cluster: Any) -> None:
     case: Case = (partial(supervised_task, "mlp"), "dying", {}, {}, asynchronous)
     learner = played(case, ray_workers(case))
-    with pytest.raises(UserError, match="was lost") as caught:
+    with pytest.raises(ProcessLost, match="was lost") as caught:
         learner.close()
     assert "\n" not in caught.value.message
     learner.stop()
