@@ -12,7 +12,6 @@ import time
 import types
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from ctypes import Array, c_bool, c_double
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -43,12 +42,12 @@ class Shares:
     """
 
     def __init__(self, count: int) -> None:
-        self.values: Array[c_double] = _CONTEXT.RawArray(c_double, [_NOT_STARTED] * count)
-        self.stop: c_bool = _CONTEXT.RawValue(c_bool, False)
+        self.values: Any = _CONTEXT.RawArray("d", [_NOT_STARTED] * count)
+        self.stop: Any = _CONTEXT.RawValue("b", False)
 
     def started(self, task: Task) -> bool:
         """Whether a process has started the task."""
-        return self.values[task.number] != _NOT_STARTED
+        return bool(self.values[task.number] != _NOT_STARTED)
 
     def forget(self, task: Task) -> None:
         """Mark a task as not started."""
