@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from fedsim.errors import UserError
+from fedsim.errors import InvariantViolation, UserError
 from fedsim.learning.workers.distributed import SHARDS, Ranks, place
 from fedsim.processes.launch import Launch
+from tests.learning.problems import Timeline, make_learner, supervised_task
 from tests.learning.timelines import assert_same
 from tests.learning.workers.ranks import (
     RANK_CASES,
@@ -78,6 +79,24 @@ def test_groups_are_placed_longest_first() -> None:
     left = [cost for cost, shard in zip([5, 4, 3, 2, 2], shards, strict=True) if shard < SHARDS / 2]
     assert sum(left) == 9
     assert sorted(place([1.0] * SHARDS)) == list(range(SHARDS))
+
+
+def test_ranks_that_train_different_dispatches_are_a_defect() -> None:
+    waiting = Timeline()
+    wave = [waiting.dispatch(client) for client in range(2)]
+    assert alone().losses({0: 0.5, 1: 0.25}, wave) == {0: 0.5, 1: 0.25}
+    with pytest.raises(InvariantViolation, match="different dispatches"):
+        alone().losses({0: 0.5}, wave)
+
+
+def test_a_rank_of_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks = alone()
+    learner = make_learner(supervised_task("mlp"), ranks=ranks)
+    other = {**learner.station.describe(), "torch": "1.0"}
+    monkeypatch.setattr(ranks, "values", lambda value: [value, other])
+    with pytest.raises(UserError, match=r"torch is 1\.0 there"):
+        learner.start()
+    learner.stop()
 
 
 def test_too_many_ranks() -> None:
