@@ -235,11 +235,11 @@ class Space:
                     raise
         return self._known[key]
 
-    def words(self, setting: Setting, scenario: LoadedScenario | None = None) -> str:
+    def words(self, setting: Setting) -> str:
         """A setting in words: ``FedBuff, cohort 20, deadline 6.2 min``."""
         words = []
         for path, value in setting.items():
-            part: Any = (scenario or self.scenario(setting)).scenario
+            part: Any = self.scenario(setting).scenario
             for key in path.split("."):
                 part = getattr(part, key, None)
             if isinstance(part, Part):

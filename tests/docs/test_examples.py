@@ -130,7 +130,7 @@ def _run_commands(block: Block) -> None:
         elif command.output is None:
             if command.text.startswith(("fedsim resume", "fedsim report", "fedsim export")):
                 _make_run(command.text.split()[2])
-            runs = command.text.startswith(("fedsim run", "fedsim flower"))
+            runs = command.text.startswith(("fedsim run", "fedsim sweep", "fedsim flower"))
             short = ("-s", "stop.rounds=3") if runs else ()
             assert exit_code(command.text, *short) == 0, f"{block}: {command.text}"
         else:
