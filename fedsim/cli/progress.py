@@ -17,7 +17,6 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 
 from fedsim.errors import UserError
-from fedsim.processes.launch import follows
 from fedsim.vocabulary.formatting import format_command, format_count
 
 Row = tuple[str, float, str]
@@ -48,20 +47,23 @@ def diverged_runs(count: int) -> str:
 
 
 @contextlib.contextmanager
-def next_command(folder: Path, command: str, after_failure: str = "") -> Iterator[None]:
+def next_command(
+    folder: Path, command: str, after_failure: str = "", *, silent: bool = False
+) -> Iterator[None]:
     """Print what to type next if the work in ``folder`` is interrupted, or fails after it has begun.
 
     Args:
         folder: of the run or the sweep.
         command: continues after an interruption.
         after_failure: what to do after a failure; by default, run the same command again.
+        silent: whether another process prints it.
     """
     from fedsim.runs.folder import RunFolder, Status
 
     try:
         yield
     except KeyboardInterrupt:
-        if folder.is_dir() and not follows():
+        if folder.is_dir() and not silent:
             report = folder / "report.html"
             if report.is_file():
                 click.echo(f"report so far: {report}", err=True)

@@ -63,19 +63,20 @@ def run(
 
     loaded = load_scenario(scenario, overrides=overrides).ignoring(ignore)
     folder = output or default_folder(loaded)
-    quiet = as_json or follows()
+    silent = follows(loaded.scenario.training.workers.name)
+    quiet = as_json or silent
     if loaded.user_code() and not quiet:
         tried = format_command("scenario", "check", "--replay", scenario)
         click.echo(f"to test whether results of your own code can be repeated: {tried}", err=True)
     if timeline is None and not quiet:
         announce([loaded], timing_only=settings["timing_only"])
     with (
-        next_command(folder, format_command("resume", folder)),
+        next_command(folder, format_command("resume", folder), silent=silent),
         following(loaded.scenario.name, folder, quiet=quiet) as on_progress,
     ):
         recorded = None if timeline is None else load_run(timeline)
         done = execute(loaded, folder, timeline=recorded, on_progress=on_progress, **settings)
-    if not follows():
+    if not silent:
         print_summary(done, as_json=as_json)
 
 
@@ -93,16 +94,18 @@ def run(
 def resume(run: Path, overrides: tuple[str, ...], live: bool, as_json: bool) -> None:
     """Finish RUN, a run folder whose run was killed or interrupted.
 
-    The result is bit for bit that of an uninterrupted run, even with different workers (-s). A complete run is left as
-    it is.
+    The result is bit for bit that of an uninterrupted run, even with more or fewer workers (-s). A complete run is left
+    as it is.
 
     Training continues from the last checkpoint. One is written at least every 30 seconds of wall time, and when the run
     is stopped by Ctrl-C, SIGTERM or SIGHUP; so a killed run repeats at most about its last 30 seconds.
     """
     from fedsim.cli.summary import print_summary
     from fedsim.composition.execution import resume as resume_run
+    from fedsim.composition.execution import workers_of
 
-    quiet = as_json or follows()
+    silent = follows(workers_of(run))
+    quiet = as_json or silent
 
     def say(text: str) -> None:
         if not quiet:
@@ -110,11 +113,11 @@ def resume(run: Path, overrides: tuple[str, ...], live: bool, as_json: bool) -> 
 
     again = "give the command that began the run again: it replaces a failed run (a changed file cannot be resumed)"
     with (
-        next_command(run, format_command("resume", run), again),
+        next_command(run, format_command("resume", run), again, silent=silent),
         following(run.name, run, quiet=quiet) as on_progress,
     ):
         done = resume_run(run, overrides, live=live, on_progress=on_progress, on_start=say)
-    if not follows():
+    if not silent:
         print_summary(done, as_json=as_json)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fedsim.analysis.run import Run
     from fedsim.learning.learner import Checkpoint, Learner
     from fedsim.learning.workers.distributed import Ranks
+    from fedsim.runs.folder import RunFolder
 
 
 @contextlib.contextmanager
@@ -25,29 +26,47 @@ def joined(scenario: Scenario) -> Iterator[Ranks | None]:
     """The processes of a run, which end the context together; None if its workers are not ``distributed``.
 
     Raises:
-        UserError: several processes were started for a run that uses only one, or they do not find each other.
+        UserError: they do not find each other.
     """
-    launched, training = launch(), scenario.training
+    training = scenario.training
     if not isinstance(training.workers, DistributedWorkers):
-        if launched.count > 1:
-            raise UserError(
-                f"{launched.count} processes were started for this run, but its workers "
-                f"({training.workers.name}) belong to one",
-                where="training.workers",
-                hint="add -s training.workers.name=distributed, or start one process",
-            )
-        yield None
+        yield None  # Each process has a run of its own.
         return
     import torch
 
     from fedsim.learning.workers.distributed import Ranks
 
-    ranks = Ranks(launched, on_cuda=training.device != "cpu" and torch.cuda.is_available())
-    try:
-        yield ranks
-        ranks.part()
-    finally:
-        ranks.leave()
+    ranks = Ranks(launch(), on_cuda=training.device != "cpu" and torch.cuda.is_available())
+    yield ranks
+    ranks.part()
+
+
+@contextlib.contextmanager
+def claimed(folder: RunFolder, ranks: Ranks | None, *, overwrite: bool) -> Iterator[None]:
+    """Claim the run folder, and tell the other processes whether they may begin, for which they :func:`await_claim`.
+
+    Raises:
+        UserError: the folder cannot be used.
+    """
+    is_claimed = False
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(folder.claimed(overwrite=overwrite))
+            is_claimed = True
+        finally:
+            if ranks is not None:
+                ranks.values(is_claimed)
+        yield
+
+
+def await_claim(ranks: Ranks) -> None:
+    """Wait until rank 0 has claimed the run folder.
+
+    Raises:
+        UserError: it cannot use the folder.
+    """
+    if not ranks.values(True)[0]:
+        raise UserError("rank 0 cannot use the run folder, and says why", where="training.workers")
 
 
 def build_learner(

@@ -18,7 +18,13 @@ import numpy as np
 from fedsim.analysis.run import Run, load_run
 from fedsim.composition.assembly import Assembly, assemble, build_server, prepare
 from fedsim.composition.closing import write_edges, write_population
-from fedsim.composition.distributed import build_learner, follow, joined
+from fedsim.composition.distributed import (
+    await_claim,
+    build_learner,
+    claimed,
+    follow,
+    joined,
+)
 from fedsim.composition.extras import (
     Stopwatch,
     TimedPlane,
@@ -33,7 +39,7 @@ from fedsim.composition.rules.finished import FINISHED, SHOWN_BY_REPORT, Finishe
 from fedsim.composition.shared import Shared
 from fedsim.errors import ProcessLost, UserError, raise_all
 from fedsim.files.durable import is_disk_full
-from fedsim.processes.launch import launch
+from fedsim.processes.launch import follows
 from fedsim.processes.stopping import Grace, Stopped, grace
 from fedsim.runs.checkpoint import Checkpoints, save_model
 from fedsim.runs.environment import environment
@@ -130,13 +136,14 @@ def execute(
         if shared is None:
             assembly.world.release_traces()
         if ranks is not None and ranks.number:
+            await_claim(ranks)
             follow(assembly, ranks, timeline=timeline, threads=threads)
             stack.close()  # Rank 0 has then written the run.
             return Run(folder)
         for warning in warnings:
             on_warning(warning)
         # Step 2. The run folder is claimed, and says what is run.
-        stack.enter_context(folder.claimed(overwrite=overwrite))
+        stack.enter_context(claimed(folder, ranks, overwrite=overwrite))
         folder.begin(loaded.resolved_yaml(), _first_info(assembly, folder, timeline, warnings))
         write_sources(folder.path, loaded.sources())
         # Step 3. Learner and server are built. After a mistake that appears only then, nothing is left behind.
@@ -170,6 +177,7 @@ def _first_info(
         "tags": list(scenario.tags),
         "timing_only": not assembly.learns,
         "steps_ahead": assembly.method.steps_ahead(),
+        "workers": scenario.training.workers.name,
         "user_code": loaded.user_code(),
         "data_files": loaded.data_files(),
         "folders": {"run": str(folder.path.resolve()), "project": str(loaded.folder)},
@@ -212,7 +220,7 @@ def resume(
     folder = RunFolder(path)
     folder.read_info()
     with contextlib.ExitStack() as stack:
-        if not launch().rank:
+        if not follows(workers_of(path)):
             stack.enter_context(folder.reclaimed())
         info = folder.read_info()
         if info["status"] == Status.COMPLETE:
@@ -262,6 +270,15 @@ def resume(
                 put_tables_back()
                 folder.write_info(info)
                 raise timeline_differs(error, loaded, folder) from None
+
+
+def workers_of(path: Path) -> str:
+    """The name of the workers of a run that has begun.
+
+    Raises:
+        UserError: there is no such run, or it is damaged.
+    """
+    return str(RunFolder(path).read_info().get("workers"))
 
 
 def _checked(run: Run) -> Run:

@@ -6,6 +6,7 @@ The content of a wave follows from the timeline alone, so that the same timeline
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ _PENDING_EVALUATIONS = 32
 _PENDING_S = 10.0
 """Maximum wall time of pending training, estimated from the last execution, and wall time after which instructions are
 executed even if fewer are pending: until then there is no checkpoint, and a run cannot stop."""
-_PENDING_FLOPS = {"cpu": 10**12, "cuda": 10**14}
+_PENDING_FLOPS = {"cpu": 10**11, "cuda": 10**14}
 """The same in operations, on CUDA and with several ranks: there, the last bits of a result depend on the groups of a
 wave, which must therefore follow from the timeline alone."""
 _FIRST_PENDING = 16
@@ -281,6 +282,8 @@ class Learner:
         """
         self._replay.ended()
         self.flush()
+        if self._ranks is not None:
+            self._ranks.require_equal(self._checksum())
         self.stop()
 
     def stop(self) -> None:
@@ -314,9 +317,18 @@ class Learner:
         """The groups of a wave that this process trains."""
         if self._ranks is None:
             return self.station.groups(wave, self.workers.count)
+        self._ranks.require_equal(self._checksum())
         by_client = bool(self.store.of_clients)
         placed = self._ranks.spread(self.station, wave, by_client=by_client)
         return [group for shard, group in placed if self._side.place(group, shard)]
+
+    def _checksum(self) -> int:
+        """The CRC-32 of the newest server state."""
+        value = 0
+        for tensor in self._top.current.values():
+            bits = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8)
+            value = zlib.crc32(bits.numpy().data, value)
+        return value
 
     def _run_ready(self) -> bool:
         """Execute the instructions at the head of the queue whose updates are ready; returns whether there was any."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedsim.learning.memory import IntArray, StateStore
 from fedsim.learning.updates import WAITING_BYTES, WaitingUpdates
-from fedsim.learning.workers.distributed import SHARDS, Ranks
+from fedsim.learning.workers.distributed import SHARDS, Ranks, shard_of
 
 _Terms = dict[int, tuple[list[int], list[float]]]
 """Numbers of dispatches and their factors, by shard."""
@@ -113,7 +113,7 @@ class SpreadStore(StateStore):
         self._ranks = ranks
 
     def _owner(self, client: int) -> int:
-        return self._ranks.owner(client % SHARDS)
+        return self._ranks.owner(shard_of(client))
 
     def common_rows(self, clients: IntArray) -> dict[str, Tensor]:
         """Memories that clients see, on all ranks, name to (B, elements)."""

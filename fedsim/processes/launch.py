@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 _VARIABLES = (
@@ -35,6 +36,12 @@ def launch() -> Launch:
     return Launch()
 
 
-def follows() -> bool:
-    """Whether another process writes the run and speaks to the user."""
-    return launch().rank > 0
+def follows(workers: str) -> bool:
+    """Whether another process writes a run with workers of this name, and speaks to the user."""
+    return workers == "distributed" and launch().rank > 0
+
+
+def alone(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which a process is the only one of its run."""
+    names = {name for names in _VARIABLES for name in names}
+    return {name: value for name, value in environment.items() if name not in names}

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsim.processes import preloading, stopping
+from fedsim.processes.launch import alone
 from fedsim.sweeps.task import Performer, Result, Task
 
 _NOT_STARTED = -1.0
@@ -218,7 +219,8 @@ class _Worker:
         self.connection, tasks = _CONTEXT.Pipe()
         ending, self._ending = _CONTEXT.Pipe(duplex=False)
         self.task: Task | None = None
-        environment = {**os.environ, **_NO_THREADS}
+        # Each run of a sweep has one process, however the sweep was started.
+        environment = {**alone(os.environ), **_NO_THREADS}
         self.process = _CONTEXT.Process(
             target=_work,
             args=(tasks, ending, shares.values, shares.stop, folder, environment),

@@ -18,6 +18,7 @@ from fedsim.composition import execution
 from fedsim.errors import UserError
 from fedsim.learning import learner
 from fedsim.learning.workers.distributed import Ranks
+from tests.cli.invoking import invoke
 from tests.composition.killing import started
 from tests.learning.workers.ranks import free_port
 
@@ -52,6 +53,15 @@ evaluation: {every_rounds: 1}
 """
 
 
+NOISY = """
+import numpy as np
+from fedsim.methods.fedavg import FedAvg
+
+class Noisy(FedAvg):
+    def aggregate(self, server, updates):
+        model = super().aggregate(server, updates)["model"]
+        return {"model": model + np.random.default_rng().normal()}
+"""
 PENDING = 12
 """Contributions after which everything submitted is executed, and a checkpoint is written."""
 
@@ -69,7 +79,13 @@ def ranks(count: int, folder: Path, *arguments: str | Path, **hooks: Any) -> lis
 
 
 def _rank(
-    rank: int, count: int, port: str, folder: Path, arguments: list[str], dies_after: int = -1
+    rank: int,
+    count: int,
+    port: str,
+    folder: Path,
+    arguments: list[str],
+    dies_after: int = -1,
+    times: int = 1,
 ) -> None:
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
     values = (str(rank), str(count), str(rank), "localhost", port)
@@ -80,7 +96,7 @@ def _rank(
     execution.CHECKPOINT_INTERVAL_S, learner._CPU_PENDING = 0.0, PENDING
     if rank == 1 and dies_after >= 0:
         _die_after(dies_after)
-    code = cli.exit_code(arguments)
+    code = max(cli.exit_code(arguments) for _ in range(times))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -114,7 +130,8 @@ def test_rank_0_writes_what_one_rank_alone_would(server: str, tmp_path: Path) ->
     scenario = scenario_in(tmp_path, server)
     alone = fedsim.run(scenario, tmp_path / "alone")
     several = tmp_path / "several"
-    processes = ranks(3, tmp_path, "run", scenario, "-o", several)
+    # Processes may have one run after another.
+    processes = ranks(3, tmp_path, "run", scenario, "-o", several, "--overwrite", times=2)
     assert codes(processes) == [0, 0, 0], (tmp_path / "0.txt").read_text()
     assert files(several) == alone.info["files"]
     assert "accuracy" in (tmp_path / "0.txt").read_text()
@@ -163,11 +180,30 @@ def test_a_signal_to_one_rank_stops_all(tmp_path: Path) -> None:
     assert fedsim.load(stopped).status == "interrupted"
 
 
-def test_several_processes_need_distributed_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("LOCAL_RANK", "0")
-    with pytest.raises(UserError, match="2 processes were started for this run") as caught:
-        fedsim.run("quickstart")
-    assert "training.workers: 2 processes" in str(caught.value)
-    assert DISTRIBUTED in str(caught.value.hint)
+def test_with_other_workers_each_process_has_a_run_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in (("RANK", "1"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "1")):
+        monkeypatch.setenv(name, value)
+    scenario = scenario_in(tmp_path, BUFFERED)
+    run = fedsim.run(scenario, tmp_path / "own", overrides=["training.workers.name=threads"])
+    assert run.status == "complete"
+    assert invoke("resume", run.path).stdout
+
+
+def test_ranks_with_different_models_end_the_run(tmp_path: Path) -> None:
+    (tmp_path / "noisy.py").write_text(NOISY)
+    scenario = scenario_in(tmp_path, BUFFERED)
+    method = "server.method.name=noisy.py:Noisy"
+    processes = ranks(2, tmp_path, "run", scenario, "-s", method, "-o", tmp_path / "run")
+    assert codes(processes) == [2, 2]
+    assert "have computed different models" in (tmp_path / "0.txt").read_text()
+
+
+def test_a_folder_that_cannot_be_used_ends_all_ranks(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    processes = ranks(2, tmp_path, "run", scenario_in(tmp_path, BUFFERED), "-o", tmp_path / "full")
+    assert codes(processes) == [2, 2]
+    assert "exists and is not empty" in (tmp_path / "0.txt").read_text()
+    assert "rank 0 cannot use the run folder" in (tmp_path / "1.txt").read_text()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedsim.processes.launch import Launch, follows, launch
+from fedsim.processes.launch import Launch, alone, follows, launch
 
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")  # fmt: skip
 
@@ -31,4 +31,7 @@ def test_a_process_knows_how_it_was_started(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert launch() == expected
-    assert follows() == (expected.rank > 0)
+    assert follows("distributed") == (expected.rank > 0)
+    # With other workers, each process has a run of its own.
+    assert not follows("threads")
+    assert not alone(variables).keys() & set(NAMES)

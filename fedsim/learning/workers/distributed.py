@@ -8,9 +8,12 @@ contiguous piece.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -24,12 +27,14 @@ from fedsim.learning.workers.base import require_same
 from fedsim.learning.workers.local import LocalWorkers, Pool
 from fedsim.learning.workers.station import Station
 from fedsim.processes.launch import Launch
+from fedsim.randomness import mix64
 from fedsim.vocabulary.timeline import Train
 
 SHARDS = 16
 """Leaves of the tree in which sums are added, and the largest number of ranks."""
 _WHERE = "training.workers"
-_TIMEOUT = timedelta(minutes=30)
+_PORT, _PORTS = 12_000, 20_000
+_TIMEOUT = timedelta(minutes=15)
 """Longest time that a rank waits for the others, which may train or evaluate longer than it does."""
 
 _Value = TypeVar("_Value")
@@ -61,22 +66,27 @@ class Ranks:
             )
         if on_cuda:
             torch.cuda.set_device(launched.local % torch.cuda.device_count())
-        self._joined = self.count > 1 and not dist.is_initialized()
-        if self._joined:
+        # They stay together until the process ends, for further runs.
+        if self.count > 1 and not dist.is_initialized():
             self._join("cpu:gloo,cuda:nccl" if on_cuda else "gloo")
+            atexit.register(dist.destroy_process_group)
 
     def _join(self, backend: str) -> None:
-        os.environ.setdefault("MASTER_PORT", "29500")
+        # Two jobs on one machine must not meet.
+        job, step = (int(os.environ.get(f"SLURM_{name}_ID", 0)) for name in ("JOB", "STEP"))
+        os.environ.setdefault("MASTER_PORT", str(_PORT + (16 * job + step) % _PORTS))
         try:
-            dist.init_process_group(
-                backend, timeout=_TIMEOUT, rank=self.number, world_size=self.count
-            )
+            with _interruptible():
+                dist.init_process_group(
+                    backend, timeout=_TIMEOUT, rank=self.number, world_size=self.count
+                )
         except (RuntimeError, ValueError) as error:
             raise UserError(
                 f"the {self.count} processes of the run do not find each other: {_sentence(error)}",
                 where=_WHERE,
                 hint="start them with torchrun, or with srun after: "
-                "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)",
+                "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1); if another program "
+                "uses the port, export MASTER_PORT, too",
             ) from error
 
     def part(self) -> None:
@@ -84,12 +94,6 @@ class Ranks:
         # The one that comes last may find that the others have left.
         with contextlib.suppress(ProcessLost):
             self.values(None)
-
-    def leave(self) -> None:
-        """End the connection to the other ranks."""
-        if self._joined:
-            dist.destroy_process_group()
-            self._joined = False
 
     # -- shares -------------------------------------------------------------------------------------------------------
 
@@ -110,7 +114,7 @@ class Ranks:
             return list(zip(place([station.flops(group) for group in groups]), groups, strict=True))
         members: dict[int, list[Train]] = {}
         for train in wave:
-            members.setdefault(train.client % SHARDS, []).append(train)
+            members.setdefault(shard_of(train.client), []).append(train)
         return [
             (shard, group)
             for shard in sorted(members)
@@ -149,6 +153,20 @@ class Ranks:
                 "of processes",
             ) from error
 
+    def require_equal(self, checksum: int) -> None:
+        """Check that all ranks have the same state.
+
+        Raises:
+            UserError: they do not.
+        """
+        if len(set(self.values(checksum))) > 1:
+            raise UserError(
+                "the processes of the run have computed different models: a part of the scenario is not reproducible, "
+                "or they have not read the same files",
+                where=_WHERE,
+                hint="'fedsim scenario check --replay' names the part",
+            )
+
     def map(
         self,
         work: Callable[[Callable[[_Item], _Value], Sequence[_Item]], Iterator[_Value]],
@@ -185,6 +203,11 @@ class Ranks:
         return votes[0][0] or agreed is not None, agreed
 
 
+def shard_of(client: int) -> int:
+    """The shard of a client that keeps rows; neighbors, which often have devices of one type, have different ones."""
+    return mix64(client) % SHARDS
+
+
 def place(costs: Sequence[float]) -> list[int]:
     """A shard for each group: the longest first, each into the half of the tree with less work, down to a leaf."""
     loads, shards = [0.0] * SHARDS, [0] * len(costs)
@@ -218,6 +241,21 @@ class DistributedWorkers(LocalWorkers):
         """Number of workers of all ranks, and of ranks."""
         count = self._ranks.count
         return {"workers": count * self.count, "workers_are": "distributed", "ranks": count}
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let signals end the process at once while torch waits, in which Python would not receive them."""
+    signals = (signal.SIGINT, signal.SIGTERM)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = [signal.signal(number, signal.SIG_DFL) for number in signals]
+    try:
+        yield
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _sentence(error: Exception) -> str:

@@ -103,4 +103,3 @@ def _execute_all(launched: Launch, port: str, folder: Path) -> None:
     results["checkpoints"] = checkpoints(ranks)
     results["continued"] = continued(results["checkpoints"][1], ranks)
     torch.save(results, folder / f"{ranks.number}.pt")
-    ranks.leave()
