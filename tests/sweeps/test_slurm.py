@@ -15,6 +15,8 @@ from fedsim.sweeps.slurm import Slurm, Work, run_on_slurm
 from fedsim.sweeps.task import Task
 from tests.sweeps.worlds import SMALL, all_digests
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 SBATCH = """#!/bin/sh
 cp "$1" "$(dirname "$0")/submitted"
 echo "Submitted batch job 7"
