@@ -81,16 +81,20 @@ def waiting_label(scenario: Scenario) -> tuple[str, float]:
 
 
 @cache
-def waiting_rows(results: Results) -> dict[tuple[str, float], list[float]]:
-    """f - f* by row and learning rate."""
-    losses: dict[tuple[str, float], list[float]] = {}
+def waiting_rows(
+    results: Results, *, accuracy: bool = False
+) -> dict[tuple[str, float], list[float]]:
+    """f - f*, or the test accuracy, of each seed by row and learning rate."""
+    rows: dict[tuple[str, float], list[float]] = {}
     smallest: dict[int, float] = {}
     for run in sorted(results.runs, key=lambda run: run.seed):
         if run.seed not in smallest:
             smallest[run.seed] = smallest_loss(run.folder)
-        excess = run.tail("objective_loss") - smallest[run.seed]
-        losses.setdefault(waiting_label(run.scenario), []).append(excess)
-    return losses
+        value = run.tail("accuracy" if accuracy else "objective_loss")
+        if not accuracy:
+            value -= smallest[run.seed]
+        rows.setdefault(waiting_label(run.scenario), []).append(value)
+    return rows
 
 
 def waiting_table(results: Results) -> str:
@@ -114,12 +118,29 @@ PILOT_BY_INTERVAL = {1: 0.0175, 20: 0.0203, 60: 0.0207, 100: 0.0010, 140: 0.070,
 """f - f* of our replica with 10,000 rounds, by the interval P."""
 
 
-def _interval_rows(results: Results) -> dict[int, float]:
-    """f - f* by the interval P."""
-    return {
-        int(run.method["every_rounds"]): run.tail("objective_loss") - smallest_loss(run.folder)
-        for run in results.runs
+@cache
+def _interval_rows(results: Results) -> dict[int, list[float]]:
+    """f - f* of each seed by the interval P."""
+    losses: dict[int, list[float]] = {}
+    smallest = {run.seed: smallest_loss(run.folder) for run in results.runs}
+    for run in results.runs:
+        excess = run.tail("objective_loss") - smallest[run.seed]
+        losses.setdefault(int(run.method["every_rounds"]), []).append(excess)
+    return losses
+
+
+def _interval_figure(results: Results) -> str:
+    """f - f* and test accuracy of three intervals."""
+    losses, shown = _interval_rows(results), (1, 100, 180)
+    accuracies = {
+        p: [run.tail("accuracy") for run in results.runs if run.method["every_rounds"] == p]
+        for p in shown
     }
+    parts = [
+        ", ".join(f"{spread(values[p], digits)} (P = {p})" for p in shown)
+        for values, digits in ((losses, 2), (accuracies, 3))
+    ]
+    return f"f - f*: {parts[0]}; test accuracy: {parts[1]}"
 
 
 def window_table(results: Results) -> str:
@@ -128,7 +149,7 @@ def window_table(results: Results) -> str:
     intervals = [interval for interval in PILOT_BY_INTERVAL if interval in losses]
     if not intervals:
         return ""
-    values = [losses[interval] for interval in intervals]
+    values = [float(np.mean(losses[interval])) for interval in intervals]
     pilot = ["pilot", *(f"{PILOT_BY_INTERVAL[interval]:.4f}" for interval in intervals)]
     ours = ["ours", *best_in_bold([f"{value:.4f}" for value in values], values)]
     return markdown(["P", *map(str, intervals)], [pilot, ours]) + footnote(results)
@@ -178,16 +199,18 @@ def phones_table(results: Results) -> str:
     return markdown(header, rows) + footnote(results)
 
 
-def _best_rate(results: Results, label: str) -> list[float]:
-    """f - f* of a row of the table of waiting at its best rate."""
-    rows = [values for (name, _), values in waiting_rows(results).items() if name == label]
-    return min(rows, key=lambda values: float(np.mean(values))) if rows else []
-
-
 def _waiting(*labels: str) -> Callable[[Results], str]:
+    """f - f* of rows of the table of waiting at their best rates, and their test accuracies."""
+
     def figure(results: Results) -> str:
-        losses = {label: _best_rate(results, label) for label in labels}
-        return "f - f*: " + "; ".join(f"{label} {spread(v, 2)}" for label, v in losses.items())
+        losses, accuracies = waiting_rows(results), waiting_rows(results, accuracy=True)
+        parts = []
+        for label in labels:
+            rates = [key for key in losses if key[0] == label]
+            if rates:
+                best = min(rates, key=lambda key: float(np.mean(losses[key])))
+                parts.append(f"{label} {spread(losses[best], 2)}, {spread(accuracies[best], 3)}")
+        return "f - f*, test accuracy: " + "; ".join(parts)
 
     return figure
 
@@ -224,10 +247,7 @@ CLAIMS = (
         "an interval of one cycle is best, a longer one is worse",
         "confirmed",
         "generalized_fedavg/window_small",
-        lambda results: (
-            "f - f*: "
-            + ", ".join(f"{_interval_rows(results)[p]:.4f} (P = {p})" for p in (1, 100, 180))
-        ),
+        _interval_figure,
     ),
 )
 

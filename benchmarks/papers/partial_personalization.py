@@ -65,10 +65,10 @@ REPLICA_EVERYBODY = {
 """The same if all clients participate, by method and eta_u, for K = 5, 25 and 100."""
 
 
-def _plateau(results: Results, method: str, test: Callable[[Scenario], bool]) -> float:
-    """G_u over the last quarter of the runs of a method that pass a test; NaN without one."""
+def _plateau(results: Results, method: str, test: Callable[[Scenario], bool]) -> list[float]:
+    """G_u over the last quarter of each run of a method that passes a test."""
     runs = results.where(lambda s: s["server"]["method"]["name"] == method and test(s))
-    return float(np.mean([run.tail("gradient_norm_squared") for run in runs or []] or [np.nan]))
+    return [run.tail("gradient_norm_squared") for run in runs or []]
 
 
 def _has_gamma(gamma: float) -> Callable[[Scenario], bool]:
@@ -88,7 +88,7 @@ def plateau_table(by_gamma: Results, by_cohort: Results) -> str:
             results, test = by_gamma, _has_gamma(value)
         else:
             results, test = by_cohort, _has_cohort(int(value))
-        ours = " / ".join(number(_plateau(results, method, test), 2) for method in NAMES)
+        ours = " / ".join(spread(_plateau(results, method, test), 2) for method in NAMES)
         rows.append([label, replica, ours])
     header = ["G_u, FedAvg-P / Scaffold-P", "replica", "ours"]
     return markdown(header, rows) + footnote(by_gamma) + footnote(by_cohort)
@@ -134,7 +134,7 @@ def everybody_table(results: Results) -> str:
                     s["training"]["local_steps"] == steps and s["server"]["method"]["eta_u"] == eta
                 ),
             )
-            ours.append(number(value, 2).replace("–", ""))
+            ours.append(spread(value, 2).replace("–", ""))
         rows.append([f"replica, {prefix}eta_u = {eta}", *replica])
         rows.append([f"ours, {prefix}eta_u = {eta}", *ours])
     header = ["", "K = 5", "K = 25", "K = 100"]
@@ -202,7 +202,7 @@ CLAIMS = (
         lambda results: (
             "G_u: "
             + ", ".join(
-                f"{number(_plateau(results, 'fedavg_p', _has_gamma(gamma)), 2)} ({gamma})"
+                f"{spread(_plateau(results, 'fedavg_p', _has_gamma(gamma)), 2)} ({gamma})"
                 for gamma in (0.004, 0.02, 0.1)
             )
         ),
@@ -214,7 +214,7 @@ CLAIMS = (
         lambda results: (
             "G_u: "
             + ", ".join(
-                f"{number(_plateau(results, 'fedavg_p', _has_cohort(m)), 2)} (m = {m})"
+                f"{spread(_plateau(results, 'fedavg_p', _has_cohort(m)), 2)} (m = {m})"
                 for m in (2, 5, 9)
             )
         ),
