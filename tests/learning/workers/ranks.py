@@ -17,6 +17,7 @@ from torch import Tensor
 from fedsim.learning.workers import station
 from fedsim.learning.workers.distributed import Ranks
 from fedsim.processes.launch import Launch
+from fedsim.sweeps import local
 from tests.learning.problems import supervised_task
 from tests.learning.timelines import Rows, buffered, checkpoints_of, execute, rounds
 from tests.learning.workers.cases import CASES, Case, asynchronous, options_of, synchronous
@@ -81,7 +82,7 @@ def free_port() -> str:
 def results_of(count: int, folder: Path) -> list[dict[str, Any]]:
     """What each of several ranks has after all cases."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    local.prepare()
     port = free_port()
     processes = [
         context.Process(target=_execute_all, args=(Launch(rank, count, rank), port, folder))
