@@ -290,7 +290,8 @@ class ComparisonTables:
             row["time_median_s"] = median_of_reached(times)
             row |= dict(zip(("relative", "relative_low", "relative_high"), relative, strict=True))
             for cost in (*list(COSTS)[1:], CLIENT_UPDATES):
-                row[cost] = float(np.nanmean(at[cost])) if good else math.nan
+                known = at[cost][np.isfinite(at[cost])]
+                row[cost] = float(known.mean()) if good and len(known) else math.nan
             row[f"{CLIENT_UPDATES}_per_h"] = per_hour(row[CLIENT_UPDATES], row["time_s"])
             rows.append(row)
         return pd.DataFrame(rows)
