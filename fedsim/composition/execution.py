@@ -129,7 +129,7 @@ def execute(
             "there is nothing to do: --timeline takes time from a run, and --timing-only skips training"
         )
     folder = RunFolder(output if output is not None else default_folder(loaded))
-    with loaded.locating_errors(), contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         ranks = stack.enter_context(joined(loaded.scenario))
         # Step 1. The scenario is put together and checked; a mistake is found before anything is written.
         assembly, warnings = prepare(loaded, shared, timing_only=timing_only, timeline=timeline)
@@ -143,6 +143,7 @@ def execute(
         for warning in warnings:
             on_warning(warning)
         # Step 2. The run folder is claimed, and says what is run.
+        stack.enter_context(loaded.locating_errors())
         stack.enter_context(claimed(folder, ranks, overwrite=overwrite))
         folder.begin(loaded.resolved_yaml(), _first_info(assembly, folder, timeline, warnings))
         write_sources(folder.path, loaded.sources())
