@@ -88,10 +88,10 @@ def waiting_rows(
     rows: dict[tuple[str, float], list[float]] = {}
     smallest: dict[int, float] = {}
     for run in sorted(results.runs, key=lambda run: run.seed):
-        if run.seed not in smallest:
-            smallest[run.seed] = smallest_loss(run.folder)
         value = run.tail("accuracy" if accuracy else "objective_loss")
         if not accuracy:
+            if run.seed not in smallest:
+                smallest[run.seed] = smallest_loss(run.folder)
             value -= smallest[run.seed]
         rows.setdefault(waiting_label(run.scenario), []).append(value)
     return rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import math
 import re
@@ -129,8 +128,6 @@ def command(
     page that works offline, tables (CSV, Parquet, LaTeX) and a figure (PDF, SVG, PNG) into one folder. The page opens
     with the metric, axes and ranges of the figure.
     """
-    # Almost all objects live until the end: to look for garbage as often as by default takes a twentieth of the time.
-    gc.set_threshold(50_000)
     from fedsim.analysis.comparison import compare
     from fedsim.analysis.comparison.figure import FigureStyle
 

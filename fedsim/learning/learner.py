@@ -283,7 +283,7 @@ class Learner:
         self._replay.ended()
         self.flush()
         if self._ranks is not None:
-            self._ranks.require_equal(self._checksum())
+            self._ranks.require_equal(self._checksum)
         self.stop()
 
     def stop(self) -> None:
@@ -317,7 +317,7 @@ class Learner:
         """The groups of a wave that this process trains."""
         if self._ranks is None:
             return self.station.groups(wave, self.workers.count)
-        self._ranks.require_equal(self._checksum())
+        self._ranks.require_equal(self._checksum)
         by_client = bool(self.store.of_clients)
         placed = self._ranks.spread(self.station, wave, by_client=by_client)
         return [group for shard, group in placed if self._side.place(group, shard)]
