@@ -136,7 +136,7 @@ def test_other_models_learn_a_quantity(
         ),
         ({"task": {"model": "logistic_regression"}}, "it predicts classes"),
         ({"task": {"model": "char_lstm"}}, "characters"),
-        ({"evaluation": {"metrics": ["accuracy"]}}, "accuracy is for classes"),
+        ({"evaluation": {"metrics": ["accuracy"]}}, "accuracy needs targets of kind class"),
         ({"stop": {"target": {"accuracy": 0.9}}}, "accuracy"),
     ],
 )
@@ -159,7 +159,7 @@ def test_metrics_and_models_of_quantities_are_refused_for_classes(tmp_path: Path
         "model": "mlp",
     }
     given["evaluation"] = {"metrics": ["mae"]}
-    with pytest.raises(UserError, match="mae is for quantities"):
+    with pytest.raises(UserError, match="mae needs targets of kind quantity"):
         fedsim.run(given, tmp_path / "run")
     given["task"]["model"] = "linear_regression"
     with pytest.raises(UserError, match="it predicts a quantity"):

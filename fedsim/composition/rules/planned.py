@@ -13,7 +13,7 @@ from fedsim.composition.prospects import shown_duration
 from fedsim.composition.rules import RuleTable
 from fedsim.devices.population import Population
 from fedsim.errors import UserError
-from fedsim.learning.metrics.base import declares_direction, how_to_declare_direction
+from fedsim.learning.metrics.base import declares_direction
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.scheduling.base import cohort_of
@@ -202,7 +202,7 @@ def undeclared_direction(assembly: Assembly) -> Iterator[UserError]:
                 f"the metric {metric.column} does not declare whether higher values are better, which is assumed: the "
                 f"target is met at {target[metric.column]:g} and above",
                 where=f"stop.target.{metric.column}",
-                hint=how_to_declare_direction(metric),
+                hint="write higher_is_better = True, or False, in the class, or as an attribute of the function",
             )
 
 

@@ -1,4 +1,4 @@
-"""Compression of the vectors that cross the network. One file per family."""
+"""Compression of the vectors that cross the network."""
 
 from fedsim.learning.compression.base import Compression as Compression
 from fedsim.learning.compression.base import CompressionParams as CompressionParams

@@ -1,4 +1,4 @@
-"""Metrics of models on test samples, one file each; :mod:`fedsim.learning.metrics.base` is the interface.
+"""Metrics of models on test samples; :mod:`fedsim.learning.metrics.base` is the interface.
 
 Nothing here imports torch, so that metrics can be checked and described before any tensor exists.
 """
@@ -12,8 +12,8 @@ import numpy as np
 from fedsim.errors import UserError
 from fedsim.learning.metrics.base import Metric as Metric
 from fedsim.learning.metrics.base import Predictions as Predictions
-from fedsim.learning.metrics.base import check_declared
-from fedsim.learning.metrics.class_accuracy import ClassAccuracy, ClassAccuracyParams
+from fedsim.learning.metrics.base import check_column
+from fedsim.learning.metrics.measures import ClassAccuracy, ClassAccuracyParams
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.model import Evaluation
 from fedsim.tasks.base import Task
@@ -51,8 +51,7 @@ def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
     """The metrics of every run with test samples of this kind, then the others; a named default is measured once.
 
     Raises:
-        UserError: one of ``others`` is wrongly declared, is listed twice, or cannot be computed for the data set's
-            labels.
+        UserError: the column of one of ``others`` has another meaning, or it cannot be computed for these labels.
     """
     parts = CATALOG.parts("metric")
     defaults: list[Metric] = [parts[name](parts[name].Params()) for name in _DEFAULT[kind]]
@@ -60,7 +59,7 @@ def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
     wrong = "class" if kind == "regression" else "quantity"
     listed: set[str] = set()
     for number, metric in enumerate(others):
-        check_declared(metric, where := f"evaluation.metrics.{number}")
+        check_column(metric, where := f"evaluation.metrics.{number}")
         if metric.column in listed:
             raise UserError(
                 f"two metrics have the name '{metric.column}', so one column cannot hold both",
@@ -69,11 +68,8 @@ def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
             )
         listed.add(metric.column)
         if metric.target_kind == wrong:
-            needs, has = (
-                ("classes", "a quantity") if wrong == "class" else ("quantities", "classes")
-            )
             raise UserError(
-                f"metric {metric.column} is for {needs}, but this task predicts {has}",
+                f"metric {metric.column} needs targets of kind {wrong}, which this task does not predict",
                 where=where,
                 hint=f"remove it; this task measures {', '.join(_DEFAULT[kind])} anyway",
             )

@@ -8,9 +8,9 @@ from __future__ import annotations
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -86,45 +86,25 @@ class Metric(Component, ABC):
         """The metric's value; a pure function of the predictions. May run on several threads at once."""
 
 
-_CHOICES: Mapping[str, tuple[Any, ...]] = {
-    "higher_is_better": (True, False),
-    "unit": tuple(unit for unit in get_args(Kind) if unit not in ("mean", "text")),
-    "target_kind": (None, *get_args(TargetKind)),
-    "needs_outputs": (True, False),
-}
-"""Values of the attributes of a metric."""
 _OF_FUNCTIONS = ("higher_is_better", "unit", "target_kind")
 TABLE_COLUMNS = ("time_s", "version", "round")
 """Columns of the ``metrics`` table that are not metrics."""
 
 
-def check_declared(metric: Metric, where: str) -> None:
-    """Check the attributes and the column of a user's metric; ``where`` is its key in the scenario.
+def check_column(metric: Metric, where: str) -> None:
+    """Refuse a user's metric whose column has a meaning already; ``where`` is its key in the scenario.
 
     Raises:
-        UserError: an attribute has a value that it cannot have, a misspelled one would leave the direction as it is,
-            or the column already has a meaning.
+        UserError: it is that of a metric of fedsim, or one of every run.
     """
-    cls, column = type(metric), metric.column
-    if is_bundled(cls):
-        return
-    message = hint = ""
-    for name in (*vars(cls), *vars(inspect.unwrap(cls.compute))):
-        if name.endswith("better") and name not in _CHOICES:
-            message = f"has the attribute '{name}', which has no meaning"
-            hint = "did you mean 'higher_is_better'?"
-    for name, choices in _CHOICES.items():
-        if (value := getattr(metric, name)) not in choices:
-            message = f"has {name} {value!r}"
-            hint = f"set it to one of: {', '.join(map(repr, choices))}"
-    if column in METRICS or column in TABLE_COLUMNS:
-        owner = "a metric of fedsim" if column in METRICS else "a column of every run"
-        message = f"has the name '{column}', which is {owner}"
-        rename = "rename the function" if _is_function(metric) else "set `name` in the class"
-        hint = f"choose another name, such as my_{column}: {rename}"
-    if message:
-        title = f"the metric {cls.__name__} ({defined_at(cls.compute)})"
-        raise UserError(f"{title} {message}", where=where, hint=hint)
+    column = metric.column
+    if not is_bundled(type(metric)) and (column in METRICS or column in TABLE_COLUMNS):
+        raise UserError(
+            f"the metric {type(metric).__name__} ({defined_at(type(metric).compute)}) has the name '{column}', which "
+            "has a meaning already",
+            where=where,
+            hint=f"choose another one, such as my_{column}: rename the function, or set `name` in the class",
+        )
 
 
 def declares_direction(metric: Metric) -> bool:
@@ -132,14 +112,6 @@ def declares_direction(metric: Metric) -> bool:
     return metric.column in METRICS or any(
         "higher_is_better" in vars(base) for base in type(metric).__mro__ if base is not Metric
     )
-
-
-def how_to_declare_direction(metric: Metric) -> str:
-    """A hint that says how a user's metric declares its direction."""
-    name = type(metric).__name__
-    if _is_function(metric):
-        return f"write {name}.higher_is_better = True, or False, below the function"
-    return f"write higher_is_better = True, or False, in the class {name}"
 
 
 def measured(metric: Metric, predictions: Predictions) -> float:
@@ -158,10 +130,6 @@ def measured(metric: Metric, predictions: Predictions) -> float:
             where=defined_at(compute),
             hint="return a number, or a tensor with one element",
         ) from error
-
-
-def _is_function(metric: Metric) -> bool:
-    return hasattr(type(metric).compute, "__wrapped__")
 
 
 def of_function(function: Callable[..., float]) -> type[Metric]:

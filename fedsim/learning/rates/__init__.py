@@ -1,4 +1,4 @@
-"""Learning rates that follow the round or the simulated time. One file each."""
+"""Learning rates that follow the round or the simulated time."""
 
 from __future__ import annotations
 

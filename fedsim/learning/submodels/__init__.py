@@ -1,4 +1,4 @@
-"""Parts of the model that clients train instead of all of it. One file per rule."""
+"""Parts of the model that clients train instead of all of it."""
 
 from fedsim.learning.submodels.base import Submodels as Submodels
 from fedsim.learning.submodels.base import SubmodelsParams as SubmodelsParams

@@ -1,0 +1,191 @@
+"""The metrics that ship with fedsim."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from pydantic import Field
+
+from fedsim.errors import UserError
+from fedsim.learning.metrics.base import Metric, Predictions
+from fedsim.parts.component import Parameters
+from fedsim.vocabulary.metrics import OF_CLASS
+from fedsim.vocabulary.numbers import varies
+
+
+class Loss(Metric):
+    """Mean loss per test sample, without penalty."""
+
+    name = "loss"
+    needs_outputs = False
+
+    def compute(self, predictions: Predictions) -> float:
+        """The mean loss."""
+        return predictions.loss
+
+
+class Perplexity(Metric):
+    """exp(mean loss); always measured in next-character tasks."""
+
+    name = "perplexity"
+    needs_outputs = False
+
+    def compute(self, predictions: Predictions) -> float:
+        """exp(mean loss)."""
+        return float(np.exp(predictions.loss))
+
+
+class Accuracy(Metric):
+    """Share of the test samples whose label is predicted."""
+
+    name = "accuracy"
+    target_kind = "class"
+    needs_outputs = False
+
+    def compute(self, predictions: Predictions) -> float:
+        """Diagonal of the confusion matrix over its sum."""
+        return float(predictions.confusion.diagonal().sum() / predictions.confusion.sum())
+
+
+class BalancedAccuracy(Metric):
+    """Mean recall over the classes that occur in the test set."""
+
+    name = "balanced_accuracy"
+    target_kind = "class"
+    needs_outputs = False
+
+    def compute(self, predictions: Predictions) -> float:
+        """Mean recall of the classes."""
+        actual = predictions.confusion.sum(1)
+        occurs = actual > 0
+        return float((predictions.confusion.diagonal()[occurs] / actual[occurs]).mean())
+
+
+class MacroF1(Metric):
+    """Mean over the classes that occur in the test set of 2 TP / (2 TP + FP + FN)."""
+
+    name = "macro_f1"
+    target_kind = "class"
+    needs_outputs = False
+
+    def compute(self, predictions: Predictions) -> float:
+        """Mean F1 score of the classes."""
+        confusion = predictions.confusion
+        actual, predicted = confusion.sum(1), confusion.sum(0)
+        occurs = actual > 0
+        return float((2 * confusion.diagonal()[occurs] / (actual + predicted)[occurs]).mean())
+
+
+class ClassAccuracyParams(Parameters):
+    """Parameters of the accuracy of a class."""
+
+    label: int = Field(default=0, ge=0)
+    """Number of the class."""
+
+
+class ClassAccuracy(Metric):
+    """Share of the test samples of one class that the model assigns to it (recall).
+
+    ``evaluation.by_class: true`` measures it for every class.
+    """
+
+    name = "class_accuracy"
+    target_kind = "class"
+    unit = "share"
+    needs_outputs = False
+    Params = ClassAccuracyParams
+    params: ClassAccuracyParams
+
+    @property
+    def column(self) -> str:
+        """``class_accuracy_<label>``."""
+        return f"{OF_CLASS}{self.params.label}"
+
+    def compute(self, predictions: Predictions) -> float:
+        """Recall of the class; not a number if it does not occur."""
+        row = predictions.confusion[self.params.label]
+        return float(row[self.params.label] / row.sum()) if row.sum() else float("nan")
+
+
+class TopKAccuracyParams(Parameters):
+    """Parameters of top-k accuracy."""
+
+    k: int = Field(default=5, ge=1)
+    """Number of classes that count as predicted: those with the largest outputs."""
+
+
+class TopKAccuracy(Metric):
+    """Share of the test samples whose label is among the k classes with the largest outputs.
+
+    The column is ``top_5_accuracy`` for k = 5. With fewer than k classes every prediction is right.
+    """
+
+    name = "top_k_accuracy"
+    target_kind = "class"
+    unit = "share"
+    Params = TopKAccuracyParams
+    params: TopKAccuracyParams
+
+    @property
+    def column(self) -> str:
+        """``top_<k>_accuracy``."""
+        return f"top_{self.params.k}_accuracy"
+
+    def compute(self, predictions: Predictions) -> float:
+        """Share of the labels among the k largest outputs."""
+        outputs, labels = predictions.outputs, predictions.labels
+        assert outputs is not None
+        assert labels is not None
+        if outputs.shape[1] < 2:
+            raise UserError(
+                f"{self.column} needs a model with one output per class",
+                where="evaluation.metrics",
+                hint="leave it out, or use a model for several classes",
+            )
+        best = outputs.topk(min(self.params.k, outputs.shape[1]), dim=1).indices
+        return float((best == labels.unsqueeze(1)).any(1).double().mean())
+
+
+class MeanAbsoluteError(Metric):
+    """Mean over the test samples of |prediction - target|; always measured in regressions."""
+
+    name = "mae"
+    target_kind = "quantity"
+
+    def compute(self, predictions: Predictions) -> float:
+        """The mean, in float64."""
+        predicted, target = predictions.quantities()
+        return float((predicted - target).abs().mean())
+
+
+class MeanSquaredError(Metric):
+    """Mean over the test samples of (prediction - target)^2, the loss of a regression."""
+
+    name = "mse"
+    target_kind = "quantity"
+    needs_outputs = False
+
+    def compute(self, predictions: Predictions) -> float:
+        """The mean loss."""
+        return predictions.loss
+
+
+class R2(Metric):
+    """1 - sum of (prediction - target)^2 / sum of (target - mean target)^2 over the test samples.
+
+    1 is a perfect prediction, and 0 is as good as the mean; always measured in regressions. If all targets are equal,
+    it is 1 for a perfect prediction and 0 for any other, as in scikit-learn.
+    """
+
+    name = "r2"
+    target_kind = "quantity"
+
+    def compute(self, predictions: Predictions) -> float:
+        """The coefficient, in float64."""
+        predicted, target = predictions.quantities()
+        residual = float((predicted - target).square().sum())
+        total, count = float((target - target.mean()).square().sum()), len(target)
+        if varies(math.sqrt(total / count), float(target.mean()), count):
+            return 1 - residual / total
+        return float(residual == 0)
