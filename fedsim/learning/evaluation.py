@@ -97,8 +97,8 @@ class SupervisedEvaluator:
         self._modules = BoundModules(task, execution)
         # Clients' samples are those of the shared test set, or their own.
         self._client_test = self._test
-        if task.client_test_offsets is not None and task.client_test_x is not task.test_x:
-            self._client_test = Samples(task, task.client_test_x, task.client_test_y, execution)
+        if task.client_test_offsets is not None and task.client_test[0] is not task.test_x:
+            self._client_test = Samples(task, *task.client_test, execution)
 
     @torch.no_grad()
     def measure(self, model: Tensor) -> Metrics:

@@ -248,10 +248,10 @@ def test_personal_parts_are_what_the_final_metrics_measured(tmp_path: Path) -> N
     state = {**model, **{name: rows[row] for name, rows in parts.items() if name != "clients"}}
     offsets, rows = task.client_test_offsets, task.client_test_rows  # type: ignore[attr-defined]
     mine = torch.from_numpy(rows[offsets[client] : offsets[client + 1]])
-    hidden = task.inputs(task.client_test_x[mine]).flatten(1)  # type: ignore[attr-defined]
+    hidden = task.inputs(task.client_test[0][mine]).flatten(1)  # type: ignore[attr-defined]
     hidden = torch.relu(hidden @ state["layers.0.weight"].T + state["layers.0.bias"])
     outputs = hidden @ state["layers.1.weight"].T + state["layers.1.bias"]
-    right = outputs.argmax(1) == task.client_test_y[mine]  # type: ignore[attr-defined]
+    right = outputs.argmax(1) == task.client_test[1][mine]  # type: ignore[attr-defined]
     recorded = run.clients.set_index("client_id")["last_accuracy"][client]
     assert recorded == pytest.approx(right.double().mean().item(), rel=1e-12)
 

@@ -89,9 +89,9 @@ class AllFrozen(Small):
         super().__init__(classes)
         self.requires_grad_(False)
 
-class Nothing(nn.Module):
-    def forward(self, x):
-        return x.flatten(1)[:, :10]
+class Masked(Small):
+    def forward(self, x, mask):
+        return super().forward(x * mask)
 
 class Lazy(nn.Module):
     def __init__(self, classes):

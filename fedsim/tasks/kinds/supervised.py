@@ -20,7 +20,7 @@ from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.model import ModelComponent
 from fedsim.tasks.partition import Partition, partition_table
-from fedsim.vocabulary.formatting import format_count, format_names
+from fedsim.vocabulary.formatting import format_count
 
 if TYPE_CHECKING:
     import torch
@@ -55,7 +55,7 @@ class SupervisedTask(Task):
         model: builds the module.
         loss: its training loss.
         offsets, rows: client i trains on ``rows[offsets[i] : offsets[i + 1]]`` of ``train_x``; numpy int64.
-        client_test_offsets, client_test_rows: the same for their own test samples, rows of ``client_test_x``; None if
+        client_test_offsets, client_test_rows: the same for their own test samples, rows of ``client_test``; None if
             clients have none.
         class_masks: classes whose outputs each client trains, (N, classes) bool; None for all. Others count as zero.
         by_hand: whether gradients derived by hand from layers and loss are those of its training.
@@ -102,7 +102,7 @@ class SupervisedTask(Task):
         if self._outline is not None:
             self.layout = Layout.of(self._outline.parameters, self._outline.buffers)
         else:
-            self.layout = self._layout_of_module(merges)
+            self.layout = self._layout_of_module()
             self.fixed_elements = sum(value.numel() for value in self._fixed.values())
 
     @classmethod
@@ -161,13 +161,14 @@ class SupervisedTask(Task):
 
         if self._outline is None:
             module = self._drawn(Stream(self._seed, Purpose.INITIAL_MODEL))
-            self._other_types = _other_types(module, self._dtype)
+            types = {str(value.dtype).removeprefix("torch.") for value in module.parameters()}
+            self._other_types = sorted(types - {self._dtype, "float32"})
         else:
             with isolated(0):
                 module = self.model.build(self.dataset)
         return key_dropout(module.to(getattr(torch, self._dtype)))
 
-    def _layout_of_module(self, merges: bool) -> Layout:
+    def _layout_of_module(self) -> Layout:
         """The layout of a module without an outline, which is checked."""
         from fedsim.tasks.modules.checks import check_module
 
@@ -175,19 +176,8 @@ class SupervisedTask(Task):
         if not all(parameter.requires_grad for parameter in module.parameters()):
             # The other families guarantee that the flat vector contains all layers.
             self.model_family = "module"
-        try:
-            buffers = check_module(module, self.model, self.dataset, self.loss, self._probe)
-        except UserError as error:
-            if not self._other_types:
-                raise
-            raise UserError(
-                f"{error.message}; its parameters have other types ({self._other_types}), but all are converted to "
-                f"training.dtype, {self._dtype}",
-                where=error.where,
-                hint="in forward, convert to the type of the parameters, as in x.to(self.last.weight.dtype), or set "
-                "training.dtype to the type that forward expects, float32 or float64",
-            ) from error
-        return Layout.of_module(module, buffers, merges=merges)
+        buffers = check_module(module, self.model, self.dataset, self.loss, self._probe)
+        return Layout.of_module(module, buffers, merges=self._merges)
 
     @cached_property
     def _fixed(self) -> dict[str, Tensor]:
@@ -243,14 +233,11 @@ class SupervisedTask(Task):
         return as_tensor(self.dataset.test_y)
 
     @property
-    def client_test_x(self) -> Tensor:
-        """The samples that the clients' test rows refer to: the training or the test samples."""
-        return self.train_x if self.partition.test_source == "train" else self.test_x
-
-    @property
-    def client_test_y(self) -> Tensor:
-        """Their labels."""
-        return self.train_y if self.partition.test_source == "train" else self.test_y
+    def client_test(self) -> tuple[Tensor, Tensor]:
+        """The samples that the clients' test rows refer to, training or test samples, and their labels."""
+        if self.partition.test_source == "train":
+            return self.train_x, self.train_y
+        return self.test_x, self.test_y
 
     def inputs(self, raw: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """The module's inputs for gathered samples ``raw`` (n, *input_shape), on their device.
@@ -274,13 +261,10 @@ class SupervisedTask(Task):
         """A new module with the initial values of ``stream``."""
         import torch
 
-        from fedsim.tasks.modules.checks import refuse_unusable
-
         seed = stream.hash(0) & _SEED_MASK
         generator = torch.Generator().manual_seed(seed)
         with isolated(seed):
             module = self.model.build(self.dataset)
-            refuse_unusable(module, self.model.name)
             with torch.no_grad():
                 self.model.initialize(module, generator)
         return module
@@ -289,23 +273,18 @@ class SupervisedTask(Task):
         """Counted once by running the module forward and backward; matrix products, convolutions and attention only."""
         return self._flops_per_sample
 
+    @cached_property
+    def _flops_per_sample(self) -> int:
+        return self.flops_without(())
+
     def flops_without(self, frozen: Collection[str]) -> int:
         """Counted as :meth:`flops_per_sample`, without the gradients of some parameters."""
         from fedsim.tasks.modules.counting import count_flops
 
         return count_flops(self.module, self.loss, *self._probe(_PROBE_SAMPLES), frozen)
 
-    @cached_property
-    def _flops_per_sample(self) -> int:
-        from fedsim.tasks.modules.counting import count_flops
-
-        return count_flops(self.module, self.loss, *self._probe(_PROBE_SAMPLES))
-
     def activations_per_sample(self) -> int:
-        """Those of the outline, or counted by running the module forward and recording the tensors that torch keeps.
-
-        Parameters are not counted.
-        """
+        """Those of the outline, or counted by running the module: the tensors that torch keeps, without parameters."""
         if self._outline is not None and self._outline.activations is not None:
             return self._outline.activations
         return self._activations_per_sample
@@ -366,7 +345,8 @@ class SupervisedTask(Task):
         if self._outline is None and self._other_types:
             doubts.append(
                 UserError(
-                    f"parameters of model {self.model.name} are converted to {self._dtype} ({self._other_types})",
+                    f"parameters of model {self.model.name} of type {', '.join(self._other_types)} are converted to "
+                    f"{self._dtype}",
                     where="task.model",
                     hint="training.dtype is the type of all parameters: float32 or float64",
                 )
@@ -401,15 +381,13 @@ class SupervisedTask(Task):
         reason = self.refusal_of_one_sample() if single.any() else None
         if reason is not None:
             client = int(np.argmax(single))
-            count = int(single.sum())
-            dropping = training.model_copy(update={"last_batch": "drop"})
-            drop = "" if self._has_single(dropping).any() else "set training.last_batch to drop, "
             raise UserError(
-                f"{format_count(count)} {'client has' if count == 1 else 'clients have'} a mini-batch of one sample "
-                f"(client {client}: {format_count(self.samples[client])} samples in batches of "
-                f"{format_count(training.batch_size)}), on which model {self.model.name} cannot be trained: {reason}",
+                f"client {client} has a mini-batch of one sample ({format_count(self.samples[client])} samples in "
+                f"batches of {format_count(training.batch_size)}), on which model {self.model.name} cannot be trained: "
+                f"{reason}",
                 where="training.batch_size",
-                hint=f"{drop}choose another batch size, or use a different normalization, such as group norm",
+                hint="choose another batch size, set training.last_batch to drop, or use a different normalization, "
+                "such as group norm",
             )
 
     def _has_single(self, training: Training) -> npt.NDArray[np.bool_]:
@@ -431,13 +409,3 @@ class SupervisedTask(Task):
         from fedsim.tasks.modules.checks import refusal_of_one_sample
 
         return refusal_of_one_sample(self.module, self.loss, self._probe)
-
-
-def _other_types(module: nn.Module, dtype: str) -> str:
-    """Names of parameters by type, for types other than ``dtype`` and torch's default, float32."""
-    by_type: dict[str, list[str]] = {}
-    for name, parameter in module.named_parameters():
-        by_type.setdefault(str(parameter.dtype).removeprefix("torch."), []).append(name)
-    for usual in (dtype, "float32"):
-        by_type.pop(usual, None)
-    return "; ".join(f"{kind}: {format_names(names)}" for kind, names in by_type.items())

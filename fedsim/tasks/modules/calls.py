@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
 
-from fedsim.errors import UserError, nearest_or_all
-from fedsim.vocabulary.formatting import format_names
+from fedsim.errors import UserError
 
 _INPUTS = "task.model.inputs"
 _PART = re.compile(
@@ -32,46 +30,10 @@ def adapt_calls(module: nn.Module, input_shape: tuple[int, ...], inputs: Any = N
     """
     if inputs is not None:
         arguments_of = _reader(inputs, _INPUTS, input_shape)
-    _check_arguments(module, inputs)
-    if inputs is not None:
         module.register_forward_pre_hook(
             lambda _, args, kwargs: ((), arguments_of(args[0])), with_kwargs=True
         )
     module.register_forward_hook(lambda _, args, output: _scores(output))
-
-
-def _check_arguments(module: nn.Module, inputs: Mapping[str, Any] | None) -> None:
-    """Check that forward takes exactly the arguments in ``inputs``, or the samples alone if None."""
-    try:
-        parameters = inspect.signature(module.forward).parameters.values()
-    except ValueError:
-        return  # A module traced by torch.jit has no signature.
-    names = [
-        each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
-    ]
-    required = [
-        each.name for each in parameters if each.name in names and each.default is each.empty
-    ]
-    title = f"forward of {type(module).__name__}"
-    if inputs is None:
-        given = set(names[:1])
-    else:
-        given = set(inputs)
-        if not any(each.kind == each.VAR_KEYWORD for each in parameters):
-            for name in inputs:
-                if name not in names:
-                    raise UserError(
-                        f"{title} has no argument '{name}'",
-                        where=f"{_INPUTS}.{name}",
-                        hint=nearest_or_all(name, names, f"its arguments are: {', '.join(names)}"),
-                    )
-    if missing := [name for name in required if name not in given]:
-        parts = ", ".join(f'{name}: "x[{index}]"' for index, name in enumerate(required))
-        raise UserError(
-            f"{title} also needs {format_names(missing)}",
-            where="task.model" if inputs is None else _INPUTS,
-            hint=f"say which part of the samples x each argument is, such as inputs: {{{parts}}}",
-        )
 
 
 def _scores(output: Any) -> Any:
@@ -99,12 +61,9 @@ def _reader(described: Any, where: str, shape: tuple[int, ...]) -> Callable[[Ten
     first, last = (int(match[name]) if match[name] else None for name in ("first", "last"))
     index = slice(first, last) if match["colon"] else first
     length = shape[0] if shape else 0
-    if index is not None and (
-        any(edge is not None and not -length <= edge <= length for edge in (first, last))
-        or not range(length)[
-            index if isinstance(index, slice) else slice(index, (index + 1) or None)
-        ]
-    ):
+    edges = [edge for edge in (first, last) if edge is not None]
+    some = range(length)[index] if isinstance(index, slice) else index in range(-length, length)
+    if edges and not (some and all(-length <= edge <= length for edge in edges)):
         raise UserError(
             f"{described!r} is not within a sample, which has shape {shape}",
             where=where,

@@ -12,32 +12,15 @@ from torch.nn.parameter import is_lazy
 
 from fedsim.errors import UserError
 from fedsim.parts.component import users_line
+from fedsim.parts.functions import shown
 from fedsim.randomness import isolated
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.losses import Loss
 from fedsim.tasks.model import ModelComponent
 from fedsim.tasks.modules.dropout import seed_dropout
-from fedsim.vocabulary.formatting import format_counted, format_names
 
 Probe = Callable[[int], tuple[Tensor, Tensor]]
 """Returns the module's inputs and the labels of this many training samples."""
-
-
-def refuse_unusable(module: nn.Module, name: str) -> None:
-    """Refuse parameters of unknown shape, or of complex numbers."""
-    tensors = [*module.named_parameters(), *module.named_buffers()]
-    complex_ones = [key for key, value in module.named_parameters() if value.is_complex()]
-    if complex_ones:
-        raise _refusal(
-            f"{format_names(complex_ones)} of model {name} have complex values, which cannot be trained",
-            "keep real and imaginary parts as real parameters",
-        )
-    lazy = [key for key, value in tensors if is_lazy(value)]
-    if lazy:
-        raise _refusal(
-            f"the shape of {', '.join(lazy)} of model {name} is unknown before its first use",
-            "use layers with explicit sizes; a constructor gets input_shape and classes if it has such arguments",
-        )
 
 
 def check_module(
@@ -49,48 +32,41 @@ def check_module(
         Names of the saved floating-point buffers that training changes.
     """
     samples = 2
+    if lazy := [name for name, value in module.named_parameters() if is_lazy(value)]:
+        raise _refusal(
+            f"the shape of {', '.join(lazy)} of model {model.name} is unknown before its first use",
+            "use layers with explicit sizes; a constructor gets input_shape and classes if it has such arguments",
+        )
     try:
-        copied = copy.deepcopy(module).eval()
         with torch.no_grad():
-            outputs = copied(probe(samples)[0])
+            outputs = copy.deepcopy(module).eval()(probe(samples)[0])
     # A user's module may raise any exception; all are reported as the user's errors.
     except Exception as error:
-        sizes = ", ".join(map(str, dataset.input_shape))
         values = "int64 codes" if dataset.tokens else "float32 tensors"
         raise _refusal(
-            f"model {model.name} cannot process samples of shape {dataset.input_shape} "
-            f"of {dataset.name}: {_in_one_line(error)}",
-            f"its input is {values} (n, {sizes})",
+            f"model {model.name} cannot process samples of {dataset.name}: {_in_one_line(error)}",
+            f"its input is {values} (n, {', '.join(map(str, dataset.input_shape))}); for a forward with other "
+            'arguments give their parts of the samples x, such as inputs: {input_ids: "x[0]", mask: "x[1]"}',
         ) from error
     width = dataset.classes if loss.kind == "cross_entropy" else 1
     accepted = [(samples, width)] if loss.kind == "cross_entropy" else [(samples, 1), (samples,)]
-    is_tensor = isinstance(outputs, Tensor)
-    shape = tuple(outputs.shape) if is_tensor else type(outputs).__name__
+    shape = tuple(getattr(outputs, "shape", ()))
     if shape not in accepted or not outputs.is_floating_point():
-        numbers = f" numbers of type {outputs.dtype}" if is_tensor else ""
         raise _refusal(
-            f"model {model.name} returns {shape}{numbers} for {samples} samples, expected {accepted[0]}",
-            f"return floating-point logits alone, {format_counted(width, 'output')} per sample, or an object "
-            "with .logits",
-        )
-    if not any(parameter.requires_grad for parameter in module.parameters()):
-        raise _refusal(
-            f"model {model.name} has no trainable parameters",
-            "they must be attributes of its modules, with requires_grad=True",
+            f"model {model.name} returns {shown(outputs)} for {samples} samples, expected floating-point logits "
+            f"{accepted[0]}",
+            "return these alone, or an object with .logits",
         )
     try:
         trained, mean_loss = _training_loss(module, loss, probe, samples)
-        if mean_loss.requires_grad:
-            # Some parameters may be used only for other samples, for example behind a gate.
-            trainable = [value for value in trained.parameters() if value.requires_grad]
-            torch.autograd.grad(mean_loss, trainable, allow_unused=True)
+        # Some parameters may be used only for other samples, for example behind a gate.
+        trainable = [value for value in trained.parameters() if value.requires_grad]
+        torch.autograd.grad(mean_loss, trainable, allow_unused=True)
     except Exception as error:
-        raise _refusal(f"model {model.name} cannot be trained: {_in_one_line(error)}") from error
-    if not mean_loss.requires_grad:
         raise _refusal(
-            f"the outputs of model {model.name} have no gradient with respect to its parameters",
-            "use them in forward without detach or no_grad",
-        )
+            f"model {model.name} cannot be trained: {_in_one_line(error)}",
+            "it needs parameters with requires_grad=True, whose gradient no detach or no_grad cuts off",
+        ) from error
     return _changing_buffers(module, trained)
 
 
@@ -107,19 +83,15 @@ def draws_random_numbers(module: nn.Module, probe: Probe) -> bool:
 
 def returns_probabilities(module: nn.Module, probe: Probe) -> bool:
     """Whether the outputs of a checked module are shares that add up to 1."""
-    copied = copy.deepcopy(module).eval()
     with torch.no_grad():
-        outputs = copied(probe(2)[0])
-    ones = torch.ones(len(outputs), dtype=outputs.dtype)
-    shares = bool((outputs >= 0).all()) and torch.allclose(outputs.sum(1), ones, atol=1e-3)
+        outputs = copy.deepcopy(module).eval()(probe(2)[0])
+    sums = outputs.sum(1)
+    shares = bool((outputs >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
     return outputs.shape[1] > 1 and shares
 
 
 def refusal_of_one_sample(module: nn.Module, loss: Loss, probe: Probe) -> str | None:
-    """The reason why the module cannot be trained on a mini-batch of one sample; None if it can.
-
-    Batch normalization may need several values per channel.
-    """
+    """Why the module, such as one with batch normalization, cannot be trained on one sample; None if it can."""
     try:
         _training_loss(module, loss, probe, 1)
     except Exception as error:
@@ -130,26 +102,20 @@ def refusal_of_one_sample(module: nn.Module, loss: Loss, probe: Probe) -> str | 
 def _changing_buffers(module: nn.Module, trained: nn.Module) -> set[str]:
     """Saved floating-point buffers of layers that have running statistics, or a buffer changed by training."""
     state, before = module.state_dict(), dict(module.named_buffers())
-    layers = {
-        _layer_of(name)
-        for name, value in trained.named_buffers()
-        if not torch.equal(value, before[name])
-    }
     # Some layers may not be used by the probe, for example behind a gate.
-    layers |= {
+    layers = {
         name
         for name, layer in trained.named_modules()
         if isinstance(layer, _NormBase) and layer.training
     }
+    for name, value in trained.named_buffers():
+        if not torch.equal(value, before[name]):
+            layers.add(name.rpartition(".")[0])
     return {
         name
         for name, value in before.items()
-        if name in state and value.is_floating_point() and _layer_of(name) in layers
+        if name in state and value.is_floating_point() and name.rpartition(".")[0] in layers
     }
-
-
-def _layer_of(name: str) -> str:
-    return name.rpartition(".")[0]
 
 
 def _training_loss(
@@ -163,7 +129,7 @@ def _training_loss(
         return trained, loss.per_sample(trained(inputs), labels).mean()
 
 
-def _refusal(message: str, hint: str | None = None) -> UserError:
+def _refusal(message: str, hint: str) -> UserError:
     return UserError(message, where="task.model", hint=hint)
 
 

@@ -25,15 +25,11 @@ class Constants:
                 for key, value in tensors.items():
                     # Batch normalization counts its steps, and uses the number only without a momentum.
                     counter = isinstance(layer, _NormBase) and key == "num_batches_tracked"
-                    if (
-                        value is None
-                        or id(value) in vector
-                        or (counter and layer.momentum is not None)
-                    ):
-                        continue
-                    name = f"{prefix}.{key}" if prefix else key
-                    entry = (name, tensors, key, value, value._version, value.detach().clone())
-                    self._tensors.append(entry)
+                    unused = counter and layer.momentum is not None
+                    if value is not None and id(value) not in vector and not unused:
+                        name = f"{prefix}.{key}".lstrip(".")
+                        entry = (name, tensors, key, value, value._version, value.detach().clone())
+                        self._tensors.append(entry)
 
     def check(self) -> None:
         """Check that the tensors have their original values; costs nothing unless they were written to."""
@@ -42,16 +38,10 @@ class Constants:
             if now is value and now._version == version:
                 continue
             if now is not None and now.shape == before.shape and not torch.equal(now, before):
-                is_counter = key == "num_batches_tracked"
                 raise UserError(
-                    f"'{name}' ({_kind(now)}) of model {self._model} changes during the run, but is not part of what "
-                    "clients send: its changes would pass from one client to the next",
+                    f"'{name}' of model {self._model} changes during the run, but is not part of what clients send: "
+                    "its changes would pass from one client to the next",
                     where="task.model",
-                    hint="give batch normalization a momentum, such as momentum=0.1"
-                    if is_counter
-                    else "make it a floating-point buffer with persistent=True that the first training step changes",
+                    hint="make it a floating-point buffer with persistent=True that the first training step changes; "
+                    "give batch normalization a momentum, such as momentum=0.1",
                 )
-
-
-def _kind(value: Tensor) -> str:
-    return str(value.dtype).removeprefix("torch.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,8 +14,6 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.overrides import TorchFunctionMode
 
 from fedsim.errors import UserError
-
-_WHOLE_CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 
 
 class StackedGenerators:
@@ -134,28 +133,26 @@ class KeyedFunctions(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Execute ``func``, or its replacement that draws from the generator."""
-        keyed = {
-            functional.dropout: self._dropout,
-            functional.dropout1d: self._channels,
-            functional.dropout2d: self._channels,
-            functional.dropout3d: self._channels,
+        keyed: dict[Any, Any] = {
+            functional.dropout: partial(self._dropout, False),
+            functional.dropout1d: partial(self._dropout, True),
+            functional.dropout2d: partial(self._dropout, True),
+            functional.dropout3d: partial(self._dropout, True),
             functional.scaled_dot_product_attention: self._attention,
-        }.get(func, func)
-        return keyed(*args, **(kwargs or {}))
+        }
+        return keyed.get(func, func)(*args, **(kwargs or {}))
 
     def _dropout(
-        self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+        self,
+        whole_channels: bool,
+        input: Tensor,
+        p: float = 0.5,
+        training: bool = True,
+        inplace: bool = False,
     ) -> Tensor:
-        return _dropped(input, p, self._generator) if training and p > 0 else input
-
-    def _channels(
-        self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
-    ) -> Tensor:
-        return (
-            _dropped(input, p, self._generator, whole_channels=True)
-            if training and p > 0
-            else input
-        )
+        if not training or p == 0:
+            return input
+        return _dropped(input, p, self._generator, whole_channels=whole_channels)
 
     def _attention(
         self,
@@ -222,30 +219,26 @@ def stack_dropout(module: nn.Module, generators: StackedGenerators) -> None:
 
 def key_dropout(module: nn.Module) -> nn.Module:
     """The module with torch's dropout layers replaced by keyed ones."""
-    if isinstance(module, _DropoutNd):
-        return _keyed(module)
+    module = _keyed(module)
     for parent in list(module.modules()):
         for name, layer in list(parent.named_children()):
-            if isinstance(layer, _DropoutNd):
-                setattr(parent, name, _keyed(layer))
-            elif isinstance(layer, nn.RNNBase | nn.MultiheadAttention) and layer.dropout > 0:
-                raise _unrepeatable(f"{type(layer).__name__}(dropout={layer.dropout})")
+            setattr(parent, name, _keyed(layer))
     return module
 
 
-def _keyed(layer: _DropoutNd) -> KeyedDropout:
+def _keyed(layer: nn.Module) -> nn.Module:
     if isinstance(layer, KeyedDropout):
         return layer
     if isinstance(layer, nn.Dropout):
         return KeyedDropout(layer.p)
-    if isinstance(layer, _WHOLE_CHANNELS):
+    if isinstance(layer, nn.Dropout1d | nn.Dropout2d | nn.Dropout3d):
         return KeyedDropout(layer.p, whole_channels=True)
-    raise _unrepeatable(type(layer).__name__)
-
-
-def _unrepeatable(what: str) -> UserError:
-    return UserError(
-        f"{what} draws from torch's global random generator, so a run is not reproducible",
-        where="task.model",
-        hint="use separate nn.Dropout layers",
-    )
+    recurrent = isinstance(layer, nn.RNNBase | nn.MultiheadAttention) and layer.dropout > 0
+    if isinstance(layer, _DropoutNd) or recurrent:
+        raise UserError(
+            f"the dropout of {type(layer).__name__} draws from torch's global random generator, so a run is not "
+            "reproducible",
+            where="task.model",
+            hint="use separate nn.Dropout layers",
+        )
+    return layer

@@ -47,44 +47,15 @@ def test_arguments_are_parts_of_the_samples(part: str, expected: Tensor) -> None
 
 @pytest.mark.parametrize("part", ["", "x[]", "int(x", "x + 1", 3, {}])
 def test_other_parts_are_refused(part: Any) -> None:
-    with pytest.raises(UserError, match="is not a part of the samples x"):
-        adapt_calls(Recorder(), (2, 3), {"a": part})
-    with pytest.raises(UserError, match="is not a part of the samples x"):
-        adapt_calls(Recorder(), (2, 3), "x")
+    for inputs in ({"a": part}, "x"):
+        with pytest.raises(UserError, match="is not a part of the samples x"):
+            adapt_calls(Recorder(), (2, 3), inputs)
 
 
 @pytest.mark.parametrize("part", ["x[2]", "x[-3]", "x[1:3]", "x[-3:]", "x[2:]", "x[1:1]"])
 def test_parts_outside_the_samples_are_refused(part: str) -> None:
-    with pytest.raises(
-        UserError, match=r"is not within a sample, which has shape \(2, 3\)"
-    ) as refusal:
+    with pytest.raises(UserError, match=r"inputs\.a\.b: .* not within a sample, .* \(2, 3\)"):
         adapt_calls(Recorder(), (2, 3), {"a": {"b": part}})
-    assert refusal.value.where == "task.model.inputs.a.b"
-
-
-class Two(nn.Module):
-    def forward(self, left: Tensor, right: Tensor, scale: float = 1.0) -> Tensor:
-        return left + right
-
-
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
-        (
-            None,
-            r'^task.model: forward of Two also needs right\n.*inputs: {left: "x\[0\]", right: "x',
-        ),
-        ({"left": "x"}, "^task.model.inputs: forward of Two also needs right"),
-        (
-            {"left": "x", "rigth": "x"},
-            r"inputs.rigth: .* no argument 'rigth'\n  did you mean 'right'",
-        ),
-    ],
-)
-def test_arguments_that_do_not_fit_forward_are_refused(inputs: Any, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        adapt_calls(Two(), (2, 3), inputs)
-    adapt_calls(Two(), (2, 3), {"left": "x[0]", "right": "x[-1]"})
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
