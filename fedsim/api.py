@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import logging
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
@@ -20,7 +18,7 @@ from fedsim.composition.execution import resume as resume_run
 from fedsim.composition.replay import AGGREGATIONS, DISPATCHES, Replay
 from fedsim.composition.replay import replay as replay_beginning
 from fedsim.composition.what_if import what_if as rerun
-from fedsim.errors import UserError, argument_error, nearest
+from fedsim.errors import argument_error
 from fedsim.runs.listing import listed
 from fedsim.runs.notebook import notebook_bar
 from fedsim.scenario.loading import LoadedScenario, load_scenario, load_scenario_dict
@@ -36,27 +34,7 @@ if TYPE_CHECKING:
     from fedsim.sweeps.cluster import Ray
     from fedsim.sweeps.execution import SweepProgress
     from fedsim.sweeps.slurm import Slurm
-P = ParamSpec("P")
-T = TypeVar("T")
 PathLike = str | os.PathLike[str]
-
-
-def _explaining_arguments(function: Callable[P, T]) -> Callable[P, T]:
-    """The function; an argument that it does not have is refused with the way to give a setting."""
-    known = inspect.signature(function).parameters
-
-    @functools.wraps(function)
-    def call(*arguments: P.args, **named: P.kwargs) -> T:
-        for name, value in named.items():
-            if name not in known:
-                raise UserError(
-                    f"fedsim.{function.__name__} has no argument '{name}'",
-                    hint=nearest(name, known)
-                    + f'settings go into overrides={{"{name}": {value!r}}}',
-                )
-        return function(*arguments, **named)
-
-    return call
 
 
 class ReadScenario(LoadedScenario):
@@ -76,7 +54,6 @@ class ReadScenario(LoadedScenario):
         return replay_beginning(self, dispatches, aggregations)
 
 
-@_explaining_arguments
 def read_scenario(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario,
     overrides: Iterable[str] | Mapping[str, Any] = (),
@@ -119,7 +96,6 @@ def _continued(folder: Path, call: str) -> Iterator[None]:
         raise
 
 
-@_explaining_arguments
 def run(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario,
     output: PathLike | None = None,
@@ -174,7 +150,6 @@ def run(
         )
 
 
-@_explaining_arguments
 def resume(
     path: PathLike,
     *,
@@ -211,7 +186,6 @@ def load(path: PathLike) -> Run:
     return load_run(path)
 
 
-@_explaining_arguments
 def what_if(
     run: PathLike | Run,
     overrides: Iterable[str] | Mapping[str, Any] = (),
@@ -290,7 +264,6 @@ def compare(
     return compare_runs(paths, targets=targets, baseline=baseline, settings=settings)
 
 
-@_explaining_arguments
 def sweep(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario,
     output: PathLike | None = None,
@@ -374,7 +347,6 @@ def _engine_settings(jobs: int | None, engine: Any) -> dict[str, Any]:
     return {"jobs": jobs, "engine": engine}
 
 
-@_explaining_arguments
 def decide(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario,
     over: Mapping[str, str | list[Any]],
@@ -446,7 +418,6 @@ def decide(
         )
 
 
-@_explaining_arguments
 def forecast(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario,
     target: str,

@@ -35,19 +35,6 @@ DURATION_UNITS = {
 }
 _COARSEST = {"h": 360_000.0, "min": 6000.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
 """Durations in seconds from which :func:`duration_at_least` uses a unit."""
-_SPELLED_OUT = {
-    "sec": (1, "s"),
-    "second": (1, "s"),
-    "m": (1, "min"),
-    "minute": (1, "min"),
-    "hr": (1, "h"),
-    "hour": (1, "h"),
-    "day": (1, "d"),
-    "w": (7, "d"),
-    "week": (7, "d"),
-    "byte": (1, "B"),
-}
-"""Other singular spellings of units, in lower case, for hints: how many of which unit they are."""
 SIZE_UNITS = {
     "B": 1.0,
     "kB": 1e3,
@@ -102,10 +89,14 @@ def parse_quantity(value: object, units: dict[str, float], kind: str, base: str)
             raise ValueError(f"'{value}' is not a {kind}: {instead}")
         number, unit = float(match.group(1)), match.group(2)
         if unit and unit not in units:
-            meant = _meant(number, unit, units)
+            meant = next((known for known in units if known.lower() == unit.lower()), "")
             raise ValueError(
                 f"'{value}' has no known unit of a {kind}: "
-                + (f"did you mean {meant}?" if meant else f"use one of {', '.join(units)}")
+                + (
+                    f"did you mean {number:g}{meant}?"
+                    if meant
+                    else f"use one of {', '.join(units)}"
+                )
             )
         result = number * units[unit] if unit else number
     else:
@@ -115,16 +106,6 @@ def parse_quantity(value: object, units: dict[str, float], kind: str, base: str)
     if result < 0:
         raise ValueError(f"{value!r} is negative; a {kind} is zero or more")
     return result
-
-
-def _meant(number: float, unit: str, units: dict[str, float]) -> str:
-    """The quantity that was probably meant by one with an unknown unit; empty if that cannot be guessed."""
-    for known in units:
-        if known.lower() == unit.lower():
-            return f"{number:g}{known}"
-    singular = unit.lower().removesuffix("s") or unit.lower()
-    factor, known = _SPELLED_OUT.get(singular, (1, ""))
-    return f"{number * factor:g}{known}" if known in units else ""
 
 
 def parse_duration_s(value: object) -> float:

@@ -74,10 +74,6 @@ def test_a_run_that_fails_has_a_page(tmp_path: Path) -> None:
     ("call", "message"),
     [
         (lambda: fedsim.run(3), "argument scenario: must be a file, a name or a mapping"),  # type: ignore[arg-type]
-        (
-            lambda: fedsim.run("quickstart", seed=3),  # type: ignore[call-arg]
-            r'fedsim.run has no argument \'seed\'\n  settings go into overrides={"seed": 3}',
-        ),
         (lambda: fedsim.compare([3]), "argument paths: 3 is not a run"),  # type: ignore[list-item]
         (lambda: fedsim.compare([]), "argument paths: no runs are given"),
         (

@@ -65,14 +65,8 @@ def test_what_is_not_a_duration_is_refused_with_the_reason(text: object, message
     [
         (parse_rate_bps, "20mbps", "did you mean 20Mbps?"),
         (parse_rate_bps, "20 Mbit/s", "write a number and a unit, such as 12kbps"),
-        (parse_rate_bps, "3parsec", "use one of bps, kbps"),
-        (parse_duration_s, "3 weeks", "did you mean 21d?"),
-        (parse_duration_s, "5m", "did you mean 5min?"),
         (parse_size_bytes, "3m", "use one of B, kB"),
-        (parse_size_bytes, "300 bytes", "did you mean 300B?"),
         (parse_size_bytes, "20mb", "did you mean 20MB?"),
-        (parse_size_bytes, "8kbit", "use one of B, kB"),
-        (parse_duration_s, "2 min 30 s", "write a number and a unit"),
     ],
 )
 def test_other_spellings_of_a_unit_lead_to_fedsims(

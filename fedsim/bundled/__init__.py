@@ -16,8 +16,6 @@ PREFIX = "builtin:"
 """Begins the path of a bundled trace: ``builtin:phones_week``."""
 HERE = Path(__file__).resolve().parent
 TEMPLATES = HERE / "templates"
-_NAMED = 8
-"""Maximum number of trace bundles near a missing one that a hint names."""
 
 
 def located(path: str) -> Path:
@@ -54,27 +52,12 @@ def portable(data: Any) -> Any:
     return written(Path(data)) if isinstance(data, str) and os.path.isabs(data) else data
 
 
-def suggested_trace(path: Path, folder: Path = Path()) -> str:
-    """A hint for a trace bundle that does not exist: one with a similar name, or all of them.
-
-    Args:
-        path: its folder.
-        folder: the folder that relative paths refer to; bundles near it are suggested as seen from there.
-    """
-    built_in = {name: f"{PREFIX}{name}" for name in traces()}
-    nearby = {}
-    for start in (folder.parent, folder, path.parent):
-        for pattern in ("*/manifest.json", "traces/*/manifest.json"):
-            for manifest in start.glob(pattern):
-                bundle = manifest.parent
-                if not bundle.resolve().is_relative_to(located("traces")):
-                    nearby[bundle.name] = os.path.relpath(bundle, folder)
-    known = built_in | nearby
+def suggested_trace(path: Path) -> str:
+    """A hint for a trace bundle that does not exist: a built-in one with a similar name, or all of them."""
+    known = {name: f"{PREFIX}{name}" for name in traces()}
     if meant := similar(path.name, known):
         return f"did you mean '{known[meant]}'?"
-    others = f"; nearby: {', '.join(sorted(nearby.values())[:_NAMED])}" if nearby else ""
-    names = ", ".join(built_in.values())
-    return f"built in: {names} (fedsim traces inspect describes one){others}"
+    return f"built in: {', '.join(known.values())} (fedsim traces inspect describes one)"
 
 
 def scenarios() -> dict[str, Path]:
@@ -108,11 +91,6 @@ def scenario_file(path: Path) -> Path:
         return path
     known = scenarios()
     name = path.with_suffix("").as_posix()
-    if name.removeprefix("scenarios/") in known and name not in known:
-        name = name.removeprefix("scenarios/")
-        raise UserError(
-            "no such file", where=str(path), hint=f"a scenario of this name is built in: {name}"
-        )
     if name not in known and not path.suffix and len(path.parts) == 1:
         raise UserError(
             f"there is no file and no built-in scenario named '{path}'",

@@ -179,8 +179,6 @@ def _as_user_error(error: click.ClickException) -> UserError:
     """An error of click, with the command that helps."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     hint = f"see {context.command_path} --help" if context else None
-    if isinstance(error, click.NoSuchOption) and error.option_name == "--seed":
-        hint = f"give it with -s seed=NUMBER; {hint}"
     text = error.format_message().removesuffix(".")
     return UserError(f"{text[:1].lower()}{text[1:]}", hint=hint)
 

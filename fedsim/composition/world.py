@@ -367,7 +367,7 @@ class World:
         if path is None:
             return None
         if not path.exists():
-            hint = bundled.suggested_trace(path, self.folder)
+            hint = bundled.suggested_trace(path)
             written = bundled.written(path)
             if not written.startswith(bundled.PREFIX):
                 hint += f"\n  relative paths refer to {self.folder}"

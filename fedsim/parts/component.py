@@ -265,7 +265,10 @@ def load_user_component(
             del sys.modules[module_name]
             hint = None
             if isinstance(error, ImportError):
-                hint = _how_to_get(error, path)
+                package = f"the package of '{error.name}'" if error.name else "the package"
+                hint = (
+                    f"install {package}, or move what it needs into {path.name}: a part is one file"
+                )
             elif isinstance(error, SyntaxError):
                 # The file, the line, its text and a caret below the place, as Python shows them.
                 hint = "".join(traceback.format_exception_only(error)[:-1]).strip()
@@ -310,24 +313,6 @@ def load_user_component(
             hint=f"define {', '.join(lacking)} in the class; {import_path(declaring)} requires it",
         )
     return value
-
-
-def _how_to_get(error: ImportError, path: Path) -> str | None:
-    """A hint for a user's file that imports something that cannot be found; None if there is none."""
-    if "relative import" in str(error):
-        return f"a part is one file, so it has no package: move what it needs into {path.name}"
-    if not isinstance(error, ModuleNotFoundError) or error.name is None:
-        return None
-    package = error.name.partition(".")[0]
-    for file in (path.parent / f"{package}.py", path.parent / package):
-        if file.exists():
-            return (
-                f"a part is one file, so {file.name} beside it is not found: move what it needs into {path.name}, or "
-                "install it as a package"
-            )
-    if package in ("peft", "transformers"):
-        return 'pip install "fedsim-des[transformers]"'
-    return f"install the package of '{error.name}', or correct the import"
 
 
 def import_path(cls: type[Any]) -> str:

@@ -21,7 +21,7 @@ from fedsim.errors import UserError
 from fedsim.files.checksums import file_sha256, text_sha256
 from fedsim.parts.catalog import CATALOG, Catalog
 from fedsim.parts.component import Component, is_user_reference, params_of
-from fedsim.parts.parameters import Parameters, mistake
+from fedsim.parts.parameters import mistake
 from fedsim.randomness import isolated
 from fedsim.scenario.own_code import python_reference, python_source
 
@@ -163,7 +163,14 @@ class OfKind:
         elif isinstance(value, Mapping):
             location = ("name",)
         else:
-            raise self._no_part(value, reading)
+            written = repr(value)
+            hint = None
+            if not isinstance(value, bool | int | float | list | tuple):
+                # An object from Python, such as a torch module, whose text may have many lines.
+                written = f"an object of type {type(value).__name__}"
+                hint = "give a class or a function, or write its data to a file that a part reads"
+            message = f"must be the name of a {self.kind}, or a mapping of its name and parameters, not {written}"
+            raise mistake("part", message, hint)
         raw = {key: item for key, item in value.items() if key != "name"}
         name = value.get("name")
         if name is None:
@@ -174,24 +181,6 @@ class OfKind:
             what = "is missing" if name is None else f"must be text, not {name!r}"
             raise _at(location, mistake("missing", what), value)
         return self._named(name, raw, location, reading)
-
-    def _no_part(self, value: Any, reading: Reading) -> Exception:
-        """The error for a value that is not a part."""
-        written, hint = repr(value), None
-        if isinstance(value, Parameters):
-            given = ", ".join(
-                f'"{key}": {one!r}' for key, one in value.model_dump(by_alias=True).items()
-            )
-            hint = f'give the class with these parameters: {{"name": ClassName, {given}}}'
-        elif not isinstance(value, bool | int | float | list | tuple):
-            # An object from Python, such as a torch module, whose text may have many lines.
-            written = f"an object of type {type(value).__name__}"
-            takes_functions = reading.catalog.kinds[self.kind].of_function is not None
-            hint = f"give a class{', or a function that returns the object' if takes_functions else ''}"
-            if self.kind == "dataset":
-                hint += ', or write the data to a file: {"name": "table", "path": "data.parquet", "target": "y"}'
-        message = f"must be the name of a {self.kind}, or a mapping of its name and parameters, not {written}"
-        return mistake("part", message, hint)
 
     def _named(
         self, name: str, raw: dict[str, Any], location: tuple[str, ...], reading: Reading

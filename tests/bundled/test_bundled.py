@@ -12,7 +12,6 @@ from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario
 from fedsim.traces.bundle import TraceBundle
 from tests.docs.pages import exit_code, working_in
-from tests.simulation.harness import online_bundle
 
 
 def test_a_bundled_scenario_runs_by_name_from_any_folder(tmp_path: Path) -> None:
@@ -67,40 +66,10 @@ def test_a_built_in_trace_is_suggested(trace: str, expected: str, tmp_path: Path
     assert ("fedsim traces inspect" in hint) == (expected == ALL_TRACES)
 
 
-@pytest.mark.parametrize(
-    ("trace", "hints"),
-    [
-        (
-            "traces/berlin",
-            ["did you mean '../traces/berlin'?\n  relative paths refer to {}/scenarios\n"],
-        ),
-        ("../traces/berlni", ["did you mean '../traces/berlin'?"]),
-        (
-            "mars",
-            [ALL_TRACES, "; nearby: ../traces/berlin\n  relative paths refer to {}/scenarios\n"],
-        ),
-        ("builtin:mars", [ALL_TRACES, "; nearby: ../traces/berlin\n  or make a bundle"]),
-    ],
-)
-def test_a_missing_trace_names_bundles_nearby_and_the_folder_of_relative_paths(
-    trace: str, hints: list[str], tmp_path: Path
-) -> None:
-    online_bundle([(0, 1)]).write(tmp_path / "traces" / "berlin")
-    scenario = tmp_path / "scenarios" / "s.yaml"
-    scenario.parent.mkdir()
-    scenario.write_text(bundled.scenarios()["quickstart"].read_text())
-    with pytest.raises(UserError) as caught:
-        fedsim.run(scenario, tmp_path / "out", overrides=[f"devices.trace={trace}"])
-    for hint in hints:
-        assert hint.format(tmp_path) in str(caught.value.hint)
-
-
 def test_unknown_scenarios_and_traces_are_refused_with_what_there_is(tmp_path: Path) -> None:
     with working_in(tmp_path):
         with pytest.raises(UserError, match="did you mean 'quickstart'"):
             load_scenario("quickstrat")
-        with pytest.raises(UserError, match="is built in: quickstart"):
-            load_scenario("scenarios/quickstart.yaml")
         with pytest.raises(UserError, match=r"^builtin:phones_weak: no such trace bundle\n"):
             TraceBundle.read(bundled.resolved("builtin:phones_weak"))
         assert exit_code("fedsim traces validate builtin:phones_week") == 0

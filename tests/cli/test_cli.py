@@ -122,7 +122,6 @@ def run_raising(monkeypatch: pytest.MonkeyPatch, raised: BaseException) -> Resul
         (["traces", "inspekt"], ["did you mean 'inspect'?", "see cli traces --help"]),
         (["scenario", "check"], ["missing argument 'SCENARIO'\n  see cli scenario check --help"]),
         (["run", "--outptu", "x"], ["'--outptu'", "'--output'", "see cli run --help"]),
-        (["run", "quickstart", "--seed", "3"], ["'--seed'", "-s seed=NUMBER"]),
         (["compare", "a", "b", "--log", "z"], ["'--log'", "'x', 'y', 'xy', 'logit'"]),
         (["traces", "synthesize", "desktop", "-n", "0"], ["'--devices'", "x>=1"]),
         (["sweep", "quickstart", "--jobs"], ["'--jobs' requires an argument"]),

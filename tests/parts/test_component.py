@@ -16,27 +16,12 @@ from fedsim.scheduling.base import Selection
 from fedsim.tasks.dataset import DatasetComponent
 
 
-@pytest.mark.parametrize(
-    ("line", "beside", "hint"),
-    [
-        ("import helper", "helper.py", "a part is one file, so helper.py beside it is not found"),
-        ("from helper.inner import x", "helper", "move what it needs into own.py"),
-        ("from . import helper", "helper.py", "a part is one file, so it has no package"),
-        ("import helper", "other.py", "install the package of 'helper', or correct the import"),
-        ("import peft.nothing_of_this_name", "other.py", 'pip install "fedsim-des[transformers]"'),
-    ],
-)
-def test_an_import_that_fails_says_what_to_do(
-    tmp_path: Path, line: str, beside: str, hint: str
-) -> None:
-    (tmp_path / "own.py").write_text(f"{line}\n")
-    if beside.endswith(".py"):
-        (tmp_path / beside).touch()
-    else:
-        (tmp_path / beside).mkdir()
+def test_an_import_that_fails_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("import helper.inner\n")
     with pytest.raises(UserError, match="cannot be imported") as caught:
         load_user_component("own.py:Own", object, tmp_path)
-    assert hint in str(caught.value.hint)
+    hint = "install the package of 'helper', or move what it needs into own.py: a part is one file"
+    assert caught.value.hint == hint
 
 
 def test_a_syntax_error_is_shown_with_its_line_and_a_caret(tmp_path: Path) -> None:

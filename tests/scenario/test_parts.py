@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from fedsim.errors import UserError
@@ -95,17 +93,8 @@ def test_a_class_that_ships_with_fedsim_keeps_its_name(catalog: Catalog, tmp_pat
     ("given", "message"),
     [
         (3, f"{NO_METHOD}, not 3"),
-        (
-            MyMixing(alpha=2),
-            f"{NO_METHOD}, not {MyMixing(alpha=2)!r}\n"
-            '  give the class with these parameters: {"name": ClassName, "alpha": 2',
-        ),
-        (
-            SimpleNamespace(text="\n"),
-            f"{NO_METHOD}, not an object of type SimpleNamespace\n  give a class",
-        ),
+        (MyMixing(alpha=2), f"{NO_METHOD}, not an object of type MyMixing\n  give a class"),
         (np.ones(2), f"{NO_METHOD}, not an object of type ndarray\n  give a class"),
-        (pd.DataFrame({"x": [1]}), f"{NO_METHOD}, not an object of type DataFrame\n  give a class"),
         ({"name": 3}, "server.method.name: must be text, not 3"),
         (
             int,
