@@ -24,7 +24,8 @@ from typing_extensions import override
 from benchmarks.validation import client as clients
 from benchmarks.validation.netns import Link, Net, tcp_socket
 from benchmarks.validation.relay import raise_priority
-from fedsim.composition.assembly import Assembly, assemble, build_server
+from fedsim.composition.assembled import Assembly
+from fedsim.composition.assembly import assemble, build_server
 from fedsim.devices.population import Power
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork

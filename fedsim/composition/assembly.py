@@ -1,35 +1,34 @@
-"""A scenario put together and checked: the clients, what they learn and how, their devices, the server."""
+"""Puts a scenario together and checks it: the clients, what they learn and how, their devices, the server."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.composition import edges
+from fedsim.composition.assembled import Assembly, execution_of
 from fedsim.composition.extras import require_trackers
 from fedsim.composition.needs import unmet_requirements, unmet_target
-from fedsim.composition.prospects import Bytes, Prospects, impossible
+from fedsim.composition.prospects import impossible
 from fedsim.composition.rules.planned import PLANNED, UNITS
 from fedsim.composition.shared import Shared
+from fedsim.composition.stays import edge_stays
 from fedsim.composition.submodels import divided
-from fedsim.composition.world import World, build_world
-from fedsim.devices.population import Population
+from fedsim.composition.world import build_world
 from fedsim.errors import UserError, combined, further_checks, raise_all
-from fedsim.learning.metrics import Metric, chosen_metrics, definitions, ways_to_measure
+from fedsim.learning.metrics import chosen_metrics, definitions, ways_to_measure
 from fedsim.learning.rates import learning_rate
 from fedsim.learning.submodels import Parts
-from fedsim.methods.base import Method, MethodContext, Prologue, Vector
+from fedsim.methods.base import Method, MethodContext
 from fedsim.methods.compression import with_compression
 from fedsim.methods.optimizer_state import with_optimizer_state
 from fedsim.methods.submodels import with_submodels
-from fedsim.network.base import Direction
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Scenario
 from fedsim.scenario.training import ThreadWorkers, Training
@@ -41,242 +40,17 @@ from fedsim.simulation.simulation import Simulation
 from fedsim.simulation.updates import Recorder
 from fedsim.simulation.workload import Workload, Workloads
 from fedsim.tasks.base import FORWARD_PASSES_PER_STEP, ITEM_BYTES, IntArray, Task
-from fedsim.units import LONGEST_S, NS_PER_S, to_ns
+from fedsim.units import to_ns
 from fedsim.vocabulary.formatting import format_bytes
-from fedsim.vocabulary.metrics import MetricDefinition, meets
 from fedsim.vocabulary.timeline import LearningPlane
 
 if TYPE_CHECKING:
     import torch
 
     from fedsim.analysis.run import Run
-    from fedsim.learning.device import Execution
     from fedsim.learning.workers import Station
 
 _EVALUATION_SHARE = 0.1
-
-
-@dataclass(frozen=True)
-class Assembly:
-    """The parts of a run that do not change during it.
-
-    Attributes:
-        loaded: the scenario.
-        world: the clients, with their task and data.
-        learns: whether a model is trained; otherwise only time is simulated.
-        method: the learning rules.
-        metrics: metrics besides those of every run.
-        measured: the metrics that the run may measure, by name; empty if only time is simulated.
-        population: the clients' devices.
-        stays: where the clients are; None without edge servers.
-        cloud: the learning rules of the cloud above edge servers, whose rules are ``method``; None without.
-    """
-
-    loaded: LoadedScenario
-    world: World
-    learns: bool
-    method: Method
-    metrics: tuple[Metric, ...]
-    measured: Mapping[str, MetricDefinition]
-    population: Population
-    stays: edges.Stays | None = None
-    cloud: Method | None = None
-
-    @property
-    def scenario(self) -> Scenario:
-        """The scenario's sections."""
-        return self.loaded.scenario
-
-    @property
-    def task(self) -> Task:
-        """The task that is learned or timed."""
-        return self.world.task
-
-    @cached_property
-    def prospects(self) -> Prospects:
-        """What the clients can do."""
-        server = self.scenario.server.of_devices
-        scenario = self.scenario.model_copy(update={"server": server})
-        return Prospects(scenario, self.population, self.world.work, self._client_bytes)
-
-    @cached_property
-    def execution(self) -> Execution | None:
-        """Where tensors live; None if only time is simulated."""
-        return _execution(self.scenario.training) if self.learns else None
-
-    @property
-    def levels(self) -> range:
-        """Numbers of the parts of the model; only 0 if all clients train the whole model."""
-        return range(1 if self.world.parts is None else len(self.world.parts.rates))
-
-    @property
-    def traffic_bytes(self) -> tuple[float, float]:
-        """Bytes of the download and of the upload of a dispatch, of the largest part of the model."""
-        return self._traffic_bytes(0)
-
-    def traffic_of(self, level: int) -> tuple[tuple[float, float], float]:
-        """Bytes of the download and the upload of a part of the model, and of the first download of a client."""
-        return self._traffic_bytes(level), self._first_download_bytes(level)
-
-    def _traffic_bytes(self, level: int) -> tuple[float, float]:
-        sends_all = self.scenario.server.transfer == "all"
-        usual = Prologue(self.method.download(), self.method.upload())
-        return self._bytes(usual, fixed=(sends_all, sends_all), level=level)
-
-    @property
-    def _client_bytes(self) -> tuple[Bytes, Bytes]:
-        """Bytes of the download and of the upload of a dispatch; one number, or one per client, (N,)."""
-        if self.world.parts is None:
-            return self.traffic_bytes
-        down, up = zip(*map(self._traffic_bytes, self.levels), strict=True)
-        return self.world.parts.of_clients(down), self.world.parts.of_clients(up)
-
-    @property
-    def prologue_bytes(self) -> tuple[float, float] | None:
-        """Bytes of the download and of the upload of the method's prologue; None without one."""
-        prologue = self.method.prologue()
-        sends_all = self.scenario.server.transfer == "all"
-        return None if prologue is None else self._bytes(prologue, fixed=(True, sends_all))
-
-    @property
-    def first_download_bytes(self) -> float:
-        """Bytes of the download of a client's first dispatch, which includes what training does not change."""
-        return self._first_download_bytes(0)
-
-    def _first_download_bytes(self, level: int) -> float:
-        complete = (vector.in_full for vector in self.method.download())
-        sent = [*complete, *self.method.first_download()]
-        return self._bytes(Prologue(sent, ()), fixed=(True, False), level=level)[0]
-
-    @property
-    def differs(self) -> bool:
-        """Whether downloads are differences to what a client has received before."""
-        return any(vector.in_full is not vector for vector in self.method.download())
-
-    @property
-    def vectors(self) -> list[dict[str, Any]]:
-        """The vectors of a dispatch and their bytes: without compression, as sent, and in a client's first dispatch."""
-        item = ITEM_BYTES[self.scenario.training.dtype]
-        ways = (("down", self.method.download()), ("up", self.method.upload()))
-        return [
-            {
-                "direction": direction,
-                "vector": vector.name,
-                "compression": vector.compression.name or type(vector.compression).__name__
-                if vector.compression
-                else "none",
-                "bytes_raw": vector.raw_bytes(item),
-                "bytes": vector.size_bytes(item),
-                "bytes_first": (vector.in_full if direction == "down" else vector).size_bytes(item),
-            }
-            for direction, vectors in ways
-            for vector in vectors
-        ]
-
-    @cached_property
-    def edge_population(self) -> Population | None:
-        """The edge servers as the cloud sees them; None without."""
-        section = self.scenario.server.edges
-        if section is None or self.stays is None:
-            return None
-        network = self.population.network
-        durations_s = self._compute_s + sum(
-            network.latencies_ns(way) / NS_PER_S
-            + size * 8 / np.maximum(network.rates_bps(way), np.finfo(float).tiny)
-            for way, size in zip(Direction, self.traffic_bytes, strict=True)
-        )
-        durations_s = np.minimum(durations_s, LONGEST_S)
-        return edges.edge_population(self.world, section, self.stays.members, durations_s)
-
-    @property
-    def backhaul_bytes(self) -> tuple[float, float]:
-        """Bytes of the download and of the upload of an edge server."""
-        assert self.cloud is not None
-        item = ITEM_BYTES[self.scenario.training.dtype]
-        sends_all = self.scenario.server.transfer == "all"
-        fixed_bytes = sends_all * self.task.fixed_elements * item
-        return edges.backhaul_bytes(self.cloud, self.scenario.training.dtype, fixed_bytes)
-
-    @property
-    def part_rows(self) -> list[dict[str, float]]:
-        """Each part of the model and what it costs; empty if all clients train the whole model."""
-        parts = self.world.parts
-        if parts is None:
-            return []
-        rows = []
-        for level, rate in enumerate(parts.rates):
-            memory_bytes = self.world.memory_of_part(self.method, parts, level).max()
-            down, up = self._traffic_bytes(level)
-            rows.append(
-                {
-                    "rate": rate,
-                    "parameters": parts.tasks[level].parameters,
-                    "operations": parts.flops_shares[level],
-                    "memory_bytes": float(memory_bytes),
-                    "bytes_down": down,
-                    "bytes_up": up,
-                }
-            )
-        return rows
-
-    @property
-    def keeps_lost_work(self) -> bool:
-        """Whether clients keep state from work that the server never uses."""
-        return any(memory.kept_when_lost for memory in self.method.memories().values())
-
-    @property
-    def target_test(self) -> Callable[[Mapping[str, float]], bool] | None:
-        """Function that returns whether metrics meet the target of the run; None without a target."""
-        target = self.scenario.stop.target
-
-        def reached(metrics: Mapping[str, float]) -> bool:
-            return meets(target, metrics, self.measured.__getitem__)
-
-        return reached if target else None
-
-    def _bytes(
-        self, sent: Prologue, fixed: tuple[bool, bool], level: int = 0
-    ) -> tuple[float, float]:
-        """Bytes of a download and an upload of a part of the model.
-
-        ``fixed`` says which of them include what training does not change.
-        """
-        item, parts = ITEM_BYTES[self.scenario.training.dtype], self.world.parts
-        task: Task = self.task if parts is None else parts.tasks[level]
-
-        def size_bytes(vector: Vector) -> float:
-            if parts is not None:
-                vector = self.method.of_part(vector, task.layout, parts.sent(level))
-            return vector.size_bytes(item)
-
-        fixed_bytes = task.fixed_elements * item
-        down, up = (
-            sum(map(size_bytes, vectors)) + included * fixed_bytes
-            for vectors, included in zip((sent.download, sent.upload), fixed, strict=True)
-        )
-        return down, up
-
-    def expected_duration_s(self, client: int) -> float:
-        """Duration of a full dispatch of a client at its nominal speed and rates."""
-        network = self.population.network
-        down, up = self._traffic_bytes(self.level_of(client))
-        transfers = sum(
-            network.latency_ns(client, direction) / NS_PER_S
-            + network.nominal_wire_s(client, direction, size)
-            for direction, size in ((Direction.DOWN, down), (Direction.UP, up))
-            if size
-        )
-        return transfers + float(self._compute_s[client])
-
-    def level_of(self, client: int) -> int:
-        """Number of the part of the model that a client trains."""
-        return 0 if self.world.parts is None else int(self.world.parts.level[client])
-
-    @cached_property
-    def _compute_s(self) -> npt.NDArray[np.float64]:
-        """Duration of each client's full workload at its nominal speed, (N,)."""
-        step_s = self.population.compute.step_s
-        return self.world.work.nominal_steps(step_s) * step_s
 
 
 def check(
@@ -381,10 +155,7 @@ def assemble(
         method = build_method(of_devices, task, cycle_s, parts, learns=learns)
     stays, cloud, broken = None, None, []
     if scenario.server.edges is not None:
-        stays, length_s = (
-            edges.edge_stays(world, scenario.server.edges),
-            scenario.stop.simulated_time,
-        )
+        stays, length_s = edge_stays(world, scenario.server.edges), scenario.stop.simulated_time
         samples = stays.samples(task.samples, None if length_s is None else to_ns(length_s))
         cloud = edges.cloud_method(world, method.context, samples)
         broken = list(edges.unmet(scenario, stays, method, cloud, timeline is not None))
@@ -401,10 +172,12 @@ def assemble(
     )
     population = world.population(method)
     assembly = Assembly(loaded, world, learns, method, metrics, measured, population, stays, cloud)
-    if stays is not None and assembly.edge_population is not None:
+    if stays is not None and scenario.server.edges is not None:
+        section, durations_s = scenario.server.edges, assembly.durations_s
+        edge_population = edges.edge_population(world, section, stays.members, durations_s)
         until_s = scenario.stop.simulated_time
-        population = edges.reachable(population, assembly.edge_population, stays, until_s)
-        assembly = replace(assembly, population=population)
+        population = edges.reachable(population, edge_population, stays, until_s)
+        assembly = replace(assembly, population=population, edge_population=edge_population)
     if timeline is not None:
         recorded.check_assembly(timeline, assembly)
     return assembly
@@ -450,13 +223,7 @@ def _check_learning(scenario: Scenario, task: Task, learns: bool) -> None:
         or training.autocast != "none"
         or not isinstance(training.workers, ThreadWorkers)
     ):
-        _execution(training)
-
-
-def _execution(training: Training) -> Execution:
-    from fedsim.learning.device import Execution
-
-    return Execution.of(training)
+        execution_of(training)
 
 
 def build_method(
@@ -486,7 +253,7 @@ def build_method(
 
         if not learns:
             return torch.float32, torch.device("cpu")
-        execution = _execution(training)
+        execution = execution_of(training)
         return execution.dtype, execution.device
 
     part, state = scenario.server.method, training.optimizer_state
@@ -527,7 +294,7 @@ def build_station(scenario: Scenario, task: Task, method: Method, training: Trai
         method,
         training,
         scenario.seed,
-        _execution(training),
+        execution_of(training),
         squared_losses=scenario.server.of_devices.selection.type.squared_losses,
     )
 

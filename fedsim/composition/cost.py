@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.composition.assembly import Assembly, assemble, build_server, build_station
+from fedsim.composition.assembled import Assembly
+from fedsim.composition.assembly import assemble, build_server, build_station
 from fedsim.composition.prospects import impossible
 from fedsim.composition.shared import Shared
 from fedsim.errors import raise_all

@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from fedsim.composition.assembly import Assembly, build_server, build_station
+from fedsim.composition.assembled import Assembly
+from fedsim.composition.assembly import build_server, build_station
 from fedsim.composition.recorded import RecordedTimeline
 from fedsim.errors import UserError
 from fedsim.processes.launch import launch

@@ -1,19 +1,19 @@
-"""The edge servers of a scenario: their clients, their devices, and the method of the cloud."""
+"""The edge servers of a scenario: their devices, the method of the cloud, and what cannot work through two levels."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import pairwise
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.composition.assembled import Assembly
 from fedsim.composition.needs import missing_tables, unmet_requirements
+from fedsim.composition.stays import Stays, beyond
+from fedsim.composition.world import World
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.compute.values import Values, ValuesParams
 from fedsim.devices.context import DeviceContext
@@ -21,191 +21,23 @@ from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError, raise_all
 from fedsim.methods.base import Method, MethodContext
 from fedsim.network.base import Direction, NetworkContext
-from fedsim.network.kinds.shared import Shared
 from fedsim.parts.component import Component
 from fedsim.randomness import Purpose, Stream
-from fedsim.scenario.model import EdgeColumn, EdgeFile, EdgeNearest, Edges, Failures, Scenario
+from fedsim.scenario.model import Edges, Failures, Scenario
 from fedsim.simulation.edges import Hierarchy, Mobility
 from fedsim.simulation.facts import Clients, Rules, Work
 from fedsim.simulation.workload import Workload
-from fedsim.tasks.base import ITEM_BYTES
-from fedsim.traces.availability import AvailabilityIndex
-from fedsim.units import NEVER, NS_PER_S, to_ns
-from fedsim.vocabulary.formatting import format_count, format_counted
+from fedsim.units import NEVER, to_ns
+from fedsim.vocabulary.formatting import format_counted
 
 if TYPE_CHECKING:
     import torch
 
-    from fedsim.composition.assembly import Assembly
-    from fedsim.composition.world import World
     from fedsim.traces.bundle import TraceBundle
 
 Int64Array = npt.NDArray[np.int64]
 
 _WHERE = "server.edges"
-
-
-@dataclass(frozen=True)
-class Stays:
-    """Where the clients are: one row per stay of a client at an edge server, by client and time.
-
-    Attributes:
-        client, edge: their numbers, (S,).
-        since_ns, until_ns: simulated time, (S,); the last stay of a client lasts until NEVER.
-        drops: whether a client that moves loses its work.
-        names: of the edge servers; empty if they have none.
-    """
-
-    client: Int64Array
-    edge: Int64Array
-    since_ns: Int64Array
-    until_ns: Int64Array
-    drops: bool = False
-    names: Sequence[str] = ()
-
-    @classmethod
-    def fixed(cls, edge: Int64Array, names: Sequence[str] = ()) -> Stays:
-        """Clients that stay at these edge servers, (N,)."""
-        until_ns = np.full_like(edge, NEVER)
-        return cls(np.arange(len(edge)), edge, np.zeros_like(edge), until_ns, names=names)
-
-    @property
-    def moves(self) -> list[tuple[int, int, int]]:
-        """Time (ns), client and new edge server of each move, in order."""
-        rows = np.flatnonzero(self.since_ns)
-        rows = rows[np.argsort(self.since_ns[rows], kind="stable")]
-        columns = (self.since_ns, self.client, self.edge)
-        return list(zip(*(column[rows].tolist() for column in columns), strict=True))
-
-    @property
-    def of_client(self) -> Int64Array:
-        """The first edge server of each client, (N,)."""
-        first: Int64Array = self.edge[self.since_ns == 0]
-        return first
-
-    @cached_property
-    def members(self) -> list[Int64Array]:
-        """The clients that are ever at each edge server, ascending."""
-        order = np.lexsort((self.client, self.edge))
-        cuts = np.searchsorted(self.edge[order], np.arange(1, self.edge.max() + 1))
-        return [np.unique(part) for part in np.split(self.client[order], cuts)]
-
-    def samples(self, of_client: Int64Array, end_ns: int | None) -> Int64Array:
-        """Training samples at each edge server, in the mean over the run, (E,)."""
-        weights = of_client[self.client].astype(np.float64)
-        if end_ns is not None:
-            stays_ns = np.minimum(self.until_ns, end_ns) - np.minimum(self.since_ns, end_ns)
-            weights = weights * (stays_ns / end_ns)
-        return np.rint(np.bincount(self.edge, weights)).astype(np.int64)
-
-    def availability(self, population: Population, end_ns: int) -> list[AvailabilityIndex]:
-        """When the members of each edge server are online and there, until the end of the run."""
-        order = np.lexsort((self.since_ns, self.client, self.edge))
-        pair = self.edge[order] * population.clients + self.client[order]
-        _, first, counts = np.unique(pair, return_index=True, return_counts=True)
-        bounds_us = np.minimum(np.stack([self.since_ns, self.until_ns], axis=1)[order], NEVER // 2)
-        zeros = np.zeros_like(first)
-        there = AvailabilityIndex(
-            bounds_us.reshape(-1) // 1000, 2 * first, 2 * (first + counts), zeros, zeros
-        )
-        both = population.availability.of(self.client[order][first])
-        beyond_ns = _beyond(end_ns, population.availability)
-        both = both.within(there, np.arange(len(first)), beyond_ns)
-        ends = np.cumsum([0, *map(len, self.members)]).tolist()
-        return [both.of(np.arange(*span)) for span in pairwise(ends)]
-
-
-def edge_stays(world: World, section: Edges) -> Stays:
-    """Where the clients are.
-
-    Raises:
-        UserError: there are more edge servers than clients, or the column or file does not say where each client is.
-    """
-    clients = world.task.clients
-    edge: Int64Array
-    if isinstance(section.members, EdgeFile):
-        return _of_file(world, section.members)
-    if isinstance(section.members, EdgeColumn):
-        names = world.trace_column(section.members.column, f"{_WHERE}.members.column")
-        different, edge = np.unique(names, return_inverse=True)
-        return Stays.fixed(edge, different.tolist())
-    if isinstance(section.members, EdgeNearest):
-        nodes = section.members.nodes
-        return Stays.fixed(_nearest(world, nodes), nodes)
-    assert section.count is not None
-    if section.count > clients:
-        raise UserError(
-            f"{format_count(section.count)} edge servers for {format_counted(clients, 'client')}",
-            where=f"{_WHERE}.count",
-            hint=f"set it to at most {clients}",
-        )
-    order = np.arange(clients)
-    if section.members == "random":
-        order = np.argsort(Stream(world.scenario.seed, Purpose.EDGES, 0).uniforms(order))
-    edge = np.empty_like(order)
-    for number, part in enumerate(np.array_split(order, section.count)):
-        edge[part] = number
-    return Stays.fixed(edge)
-
-
-def _nearest(world: World, nodes: list[str]) -> Int64Array:
-    """The nearest edge server of each client in the graph of their network, (N,)."""
-    where, network = f"{_WHERE}.members.nodes", world.scenario.devices.network.create()
-    if not isinstance(network, Shared):
-        raise UserError(
-            "edge servers at nodes need a graph",
-            where=where,
-            hint="set devices.network to {name: shared, topology: ...}",
-        )
-    edge = network.nearest(world.network_context())
-    if idle := set(range(len(nodes))).difference(edge.tolist()):
-        name = nodes[min(idle)]
-        raise UserError(f"no client is nearest to '{name}'", where=where, hint="leave it out")
-    return edge
-
-
-def _of_file(world: World, source: EdgeFile) -> Stays:
-    """Where the clients are, by the scenario's file."""
-    path, rows, key = world.folder / source.path, [], "client"
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            columns = reader.fieldnames or ()
-            key = "device_id" if "device_id" in columns else "client"
-            for row in reader:
-                since_ns = to_ns(float(row.get("time_s") or 0)) // 1000 * 1000
-                rows.append((row[key], since_ns, float(row.get("latency_s") or 0), row["edge"]))
-        found: dict[str, dict[int, str]] = {}
-        for name, since_ns, _, edge in sorted(rows):
-            found.setdefault(name, {}).setdefault(since_ns, edge)
-        if "latency_s" not in columns and sum(map(len, found.values())) < len(rows):
-            raise ValueError(f"a {key} has two rows for the same time")
-        names = list(map(str, range(world.task.clients)))
-        if key == "device_id":
-            names = world.device_names["device"].to_pylist()
-        elif len(found) > len(names):
-            raise ValueError(f"it has {len(found)} clients, the scenario has {len(names)}")
-        if missing := [name for name in names if 0 not in found.get(name, ())]:
-            raise ValueError(f"it does not say where {key} {missing[0]} is at time 0")
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(
-            f"{path} cannot be used: {error}",
-            where=f"{_WHERE}.members.path",
-            hint=f"write a CSV file with the columns {key} and edge, and a row for each",
-        ) from error
-    edges = {edge for stays in found.values() for edge in stays.values()}
-    numeric = all(edge.isdecimal() for edge in edges)
-    number = {edge: i for i, edge in enumerate(sorted(edges, key=int if numeric else str))}
-    table = [
-        (client, number[edge], since_ns)
-        for client, name in enumerate(names)
-        for since_ns, edge in found[name].items()
-    ]
-    client, at, since_ns = np.array(table, dtype=np.int64).T
-    begins = np.append(True, (np.diff(client) != 0) | (np.diff(at) != 0))
-    client, at, since_ns = client[begins], at[begins], since_ns[begins]
-    until_ns = np.append(np.where(np.diff(client) == 0, since_ns[1:], NEVER), NEVER)
-    return Stays(client, at, since_ns, until_ns, source.on_move == "drop", list(number))
 
 
 def cloud_method(world: World, context: MethodContext, samples: Int64Array) -> Method:
@@ -507,22 +339,6 @@ def reachable(
             where=f"{_WHERE}.availability.on_disconnect",
             hint="use finish (edge servers are then only cut off from the cloud)",
         )
-    beyond_ns = _beyond(end_ns, population.availability, edges.availability)
+    beyond_ns = beyond(end_ns, population.availability, edges.availability)
     availability = population.availability.within(edges.availability, stays.of_client, beyond_ns)
     return replace(population, availability=availability)
-
-
-def _beyond(end_ns: int, *known: AvailabilityIndex) -> int:
-    """An instant after the end of the run, so that nobody goes offline because of it, if it is known so long."""
-    horizon_ns = min(each.horizon_ns for each in known)
-    return max(end_ns, min(end_ns + NS_PER_S, horizon_ns))
-
-
-def backhaul_bytes(cloud: Method, dtype: str, fixed_bytes: float) -> tuple[float, float]:
-    """Bytes of a download and of an upload of an edge server."""
-    item = ITEM_BYTES[dtype]
-    down, up = (
-        sum(vector.size_bytes(item) for vector in vectors) + fixed_bytes
-        for vectors in (cloud.download(), cloud.upload())
-    )
-    return down, up

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.analysis.run import Run, load_run
-from fedsim.composition.assembly import Assembly, assemble, build_server, prepare
+from fedsim.composition.assembled import Assembly
+from fedsim.composition.assembly import assemble, build_server, prepare
 from fedsim.composition.closing import write_edges, write_population
 from fedsim.composition.distributed import (
     await_claim,

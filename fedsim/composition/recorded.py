@@ -31,7 +31,7 @@ from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Evaluate, LearningPlane, Train
 
 if TYPE_CHECKING:
-    from fedsim.composition.assembly import Assembly
+    from fedsim.composition.assembled import Assembly
 
 OPTION = "option --timeline"
 LEARNED_VALUES = "schedule_used_learned_values"

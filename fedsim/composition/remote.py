@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsim.composition.assembly import Assembly, build_method, build_station
+from fedsim.composition.assembled import Assembly
+from fedsim.composition.assembly import build_method, build_station
 from fedsim.composition.shared import Datasets
 from fedsim.composition.submodels import parts_of
 from fedsim.composition.world import build_task

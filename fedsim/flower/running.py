@@ -18,7 +18,7 @@ import torch
 from typing_extensions import override
 
 from fedsim.analysis.run import Run
-from fedsim.composition.assembly import Assembly
+from fedsim.composition.assembled import Assembly
 from fedsim.composition.closing import write_population
 from fedsim.composition.execution import OnProgress, default_folder, log_warning
 from fedsim.composition.rules.finished import FINISHED, FinishedRun

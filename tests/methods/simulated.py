@@ -12,7 +12,8 @@ import pandas as pd
 from torch import Tensor
 
 import fedsim
-from fedsim.composition.assembly import Assembly, assemble, build_server
+from fedsim.composition.assembled import Assembly
+from fedsim.composition.assembly import assemble, build_server
 from fedsim.learning.learner import Learner
 from fedsim.learning.workers import Station
 from fedsim.vocabulary.timeline import Aggregate

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import fedsim
-from fedsim.composition.assembly import Assembly
+from fedsim.composition.assembled import Assembly
 from fedsim.learning.learner import Learner
 from fedsim.scenario.source import Source
 from fedsim.simulation.simulation import Simulation

@@ -25,7 +25,7 @@ from fedsim.vocabulary.formatting import (
 )
 
 if TYPE_CHECKING:
-    from fedsim.composition.assembly import Assembly
+    from fedsim.composition.assembled import Assembly
 
 _FEW = 0.5
 _FAR_ABOVE = 10.0

@@ -30,7 +30,7 @@ from fedsim.vocabulary.formatting import (
 )
 
 if TYPE_CHECKING:
-    from fedsim.composition.assembly import Assembly
+    from fedsim.composition.assembled import Assembly
     from fedsim.composition.world import PartName
     from fedsim.traces.bundle import TraceBundle
 

@@ -16,7 +16,8 @@ from torch.nn import functional
 
 import fedsim
 from fedsim.analysis.figures.traffic import vectors
-from fedsim.composition.assembly import Assembly, assemble, prepare
+from fedsim.composition.assembled import Assembly
+from fedsim.composition.assembly import assemble, prepare
 from fedsim.composition.submodels import parts_of
 from fedsim.composition.world import build_world
 from fedsim.errors import UserError

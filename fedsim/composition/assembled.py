@@ -1,0 +1,255 @@
+"""The parts of a run that do not change during it, and what follows from them: bytes, durations, prospects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.composition.prospects import Bytes, Prospects
+from fedsim.composition.stays import Stays
+from fedsim.composition.world import World
+from fedsim.devices.population import Population
+from fedsim.learning.metrics import Metric
+from fedsim.methods.base import Method, Prologue, Vector
+from fedsim.network.base import Direction
+from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.model import Scenario
+from fedsim.scenario.training import Training
+from fedsim.tasks.base import ITEM_BYTES, Task
+from fedsim.units import LONGEST_S, NS_PER_S
+from fedsim.vocabulary.metrics import MetricDefinition, meets
+
+if TYPE_CHECKING:
+    from fedsim.learning.device import Execution
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """The parts of a run that do not change during it.
+
+    Attributes:
+        loaded: the scenario.
+        world: the clients, with their task and data.
+        learns: whether a model is trained; otherwise only time is simulated.
+        method: the learning rules.
+        metrics: metrics besides those of every run.
+        measured: the metrics that the run may measure, by name; empty if only time is simulated.
+        population: the clients' devices.
+        stays: where the clients are; None without edge servers.
+        cloud: the learning rules of the cloud above edge servers, whose rules are ``method``; None without.
+        edge_population: the edge servers as the cloud sees them; None without.
+    """
+
+    loaded: LoadedScenario
+    world: World
+    learns: bool
+    method: Method
+    metrics: tuple[Metric, ...]
+    measured: Mapping[str, MetricDefinition]
+    population: Population
+    stays: Stays | None = None
+    cloud: Method | None = None
+    edge_population: Population | None = None
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario's sections."""
+        return self.loaded.scenario
+
+    @property
+    def task(self) -> Task:
+        """The task that is learned or timed."""
+        return self.world.task
+
+    @cached_property
+    def prospects(self) -> Prospects:
+        """What the clients can do."""
+        server = self.scenario.server.of_devices
+        scenario = self.scenario.model_copy(update={"server": server})
+        return Prospects(scenario, self.population, self.world.work, self._client_bytes)
+
+    @cached_property
+    def execution(self) -> Execution | None:
+        """Where tensors live; None if only time is simulated."""
+        return execution_of(self.scenario.training) if self.learns else None
+
+    @property
+    def levels(self) -> range:
+        """Numbers of the parts of the model; only 0 if all clients train the whole model."""
+        return range(1 if self.world.parts is None else len(self.world.parts.rates))
+
+    @property
+    def traffic_bytes(self) -> tuple[float, float]:
+        """Bytes of the download and of the upload of a dispatch, of the largest part of the model."""
+        return self._traffic_bytes(0)
+
+    def traffic_of(self, level: int) -> tuple[tuple[float, float], float]:
+        """Bytes of the download and the upload of a part of the model, and of the first download of a client."""
+        return self._traffic_bytes(level), self._first_download_bytes(level)
+
+    def _traffic_bytes(self, level: int) -> tuple[float, float]:
+        sends_all = self.scenario.server.transfer == "all"
+        usual = Prologue(self.method.download(), self.method.upload())
+        return self._bytes(usual, fixed=(sends_all, sends_all), level=level)
+
+    @property
+    def _client_bytes(self) -> tuple[Bytes, Bytes]:
+        """Bytes of the download and of the upload of a dispatch; one number, or one per client, (N,)."""
+        if self.world.parts is None:
+            return self.traffic_bytes
+        down, up = zip(*map(self._traffic_bytes, self.levels), strict=True)
+        return self.world.parts.of_clients(down), self.world.parts.of_clients(up)
+
+    @property
+    def prologue_bytes(self) -> tuple[float, float] | None:
+        """Bytes of the download and of the upload of the method's prologue; None without one."""
+        prologue = self.method.prologue()
+        sends_all = self.scenario.server.transfer == "all"
+        return None if prologue is None else self._bytes(prologue, fixed=(True, sends_all))
+
+    @property
+    def first_download_bytes(self) -> float:
+        """Bytes of the download of a client's first dispatch, which includes what training does not change."""
+        return self._first_download_bytes(0)
+
+    def _first_download_bytes(self, level: int) -> float:
+        complete = (vector.in_full for vector in self.method.download())
+        sent = [*complete, *self.method.first_download()]
+        return self._bytes(Prologue(sent, ()), fixed=(True, False), level=level)[0]
+
+    @property
+    def differs(self) -> bool:
+        """Whether downloads are differences to what a client has received before."""
+        return any(vector.in_full is not vector for vector in self.method.download())
+
+    @property
+    def vectors(self) -> list[dict[str, Any]]:
+        """The vectors of a dispatch and their bytes: without compression, as sent, and in a client's first dispatch."""
+        item = ITEM_BYTES[self.scenario.training.dtype]
+        ways = (("down", self.method.download()), ("up", self.method.upload()))
+        return [
+            {
+                "direction": direction,
+                "vector": vector.name,
+                "compression": vector.compression.name or type(vector.compression).__name__
+                if vector.compression
+                else "none",
+                "bytes_raw": vector.raw_bytes(item),
+                "bytes": vector.size_bytes(item),
+                "bytes_first": (vector.in_full if direction == "down" else vector).size_bytes(item),
+            }
+            for direction, vectors in ways
+            for vector in vectors
+        ]
+
+    @property
+    def durations_s(self) -> npt.NDArray[np.float64]:
+        """Duration of a full dispatch of each client at nominal speed and rates, without the transport's, (N,)."""
+        network = self.population.network
+        durations_s = self._compute_s + sum(
+            network.latencies_ns(way) / NS_PER_S
+            + size * 8 / np.maximum(network.rates_bps(way), np.finfo(float).tiny)
+            for way, size in zip(Direction, self.traffic_bytes, strict=True)
+        )
+        return np.minimum(durations_s, LONGEST_S)
+
+    @property
+    def backhaul_bytes(self) -> tuple[float, float]:
+        """Bytes of the download and of the upload of an edge server."""
+        assert self.cloud is not None
+        sends_all = self.scenario.server.transfer == "all"
+        sent = Prologue(self.cloud.download(), self.cloud.upload())
+        return self._bytes(sent, fixed=(sends_all, sends_all))
+
+    @property
+    def part_rows(self) -> list[dict[str, float]]:
+        """Each part of the model and what it costs; empty if all clients train the whole model."""
+        parts = self.world.parts
+        if parts is None:
+            return []
+        rows = []
+        for level, rate in enumerate(parts.rates):
+            memory_bytes = self.world.memory_of_part(self.method, parts, level).max()
+            down, up = self._traffic_bytes(level)
+            rows.append(
+                {
+                    "rate": rate,
+                    "parameters": parts.tasks[level].parameters,
+                    "operations": parts.flops_shares[level],
+                    "memory_bytes": float(memory_bytes),
+                    "bytes_down": down,
+                    "bytes_up": up,
+                }
+            )
+        return rows
+
+    @property
+    def keeps_lost_work(self) -> bool:
+        """Whether clients keep state from work that the server never uses."""
+        return any(memory.kept_when_lost for memory in self.method.memories().values())
+
+    @property
+    def target_test(self) -> Callable[[Mapping[str, float]], bool] | None:
+        """Function that returns whether metrics meet the target of the run; None without a target."""
+        target = self.scenario.stop.target
+
+        def reached(metrics: Mapping[str, float]) -> bool:
+            return meets(target, metrics, self.measured.__getitem__)
+
+        return reached if target else None
+
+    def _bytes(
+        self, sent: Prologue, fixed: tuple[bool, bool], level: int = 0
+    ) -> tuple[float, float]:
+        """Bytes of a download and an upload of a part of the model.
+
+        ``fixed`` says which of them include what training does not change.
+        """
+        item, parts = ITEM_BYTES[self.scenario.training.dtype], self.world.parts
+        task: Task = self.task if parts is None else parts.tasks[level]
+
+        def size_bytes(vector: Vector) -> float:
+            if parts is not None:
+                vector = self.method.of_part(vector, task.layout, parts.sent(level))
+            return vector.size_bytes(item)
+
+        fixed_bytes = task.fixed_elements * item
+        down, up = (
+            sum(map(size_bytes, vectors)) + included * fixed_bytes
+            for vectors, included in zip((sent.download, sent.upload), fixed, strict=True)
+        )
+        return down, up
+
+    def expected_duration_s(self, client: int) -> float:
+        """Duration of a full dispatch of a client at its nominal speed and rates."""
+        network = self.population.network
+        down, up = self._traffic_bytes(self.level_of(client))
+        transfers = sum(
+            network.latency_ns(client, direction) / NS_PER_S
+            + network.nominal_wire_s(client, direction, size)
+            for direction, size in ((Direction.DOWN, down), (Direction.UP, up))
+            if size
+        )
+        return transfers + float(self._compute_s[client])
+
+    def level_of(self, client: int) -> int:
+        """Number of the part of the model that a client trains."""
+        return 0 if self.world.parts is None else int(self.world.parts.level[client])
+
+    @cached_property
+    def _compute_s(self) -> npt.NDArray[np.float64]:
+        """Duration of each client's full workload at its nominal speed, (N,)."""
+        step_s = self.population.compute.step_s
+        return self.world.work.nominal_steps(step_s) * step_s
+
+
+def execution_of(training: Training) -> Execution:
+    """Where the tensors of a run live, and in which type."""
+    from fedsim.learning.device import Execution
+
+    return Execution.of(training)
