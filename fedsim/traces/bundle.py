@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -384,20 +383,10 @@ def _altered(file: Path, manifest: Manifest) -> UserError:
         message = (
             "the file has changed since fedsim wrote it: its SHA-256 is not the one in the manifest"
         )
-    return UserError(message, where=str(file), hint=_restoring(file.parent, manifest))
-
-
-def _restoring(folder: Path, manifest: Manifest) -> str:
-    """How to restore a damaged bundle, with the command if there is one."""
-    if manifest.name in bundled.traces():
-        original = bundled.resolved(f"{bundled.PREFIX}{manifest.name}")
-        if folder.resolve() == original:
-            return "install fedsim again: pip install --force-reinstall --no-deps fedsim-des"
-    if manifest.command is None:
-        return "copy the bundle again"
-    command = re.sub(r" (-o|--output)[ =]('[^']*'|\S+)", "", manifest.command)
-    command += f" -o {shlex.quote(str(folder))} --force"
-    return f"copy the bundle again, or create it again: {command}"
+    hint = "copy the bundle again"
+    if manifest.command is not None:
+        hint += f", or create it again: {manifest.command} --force"
+    return UserError(message, where=str(file), hint=hint)
 
 
 def _read_manifest(folder: Path) -> tuple[Manifest, bool]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -93,32 +94,10 @@ def weibull(ordered: Floats) -> Fit:
     return _fit("weibull", {"k": shape, "scale": scale}, ordered, distribution)
 
 
-class _TwoLognormals:
-    """A mixture of two lognormals, with the methods of a SciPy distribution that a fit needs."""
-
-    def __init__(self, weight: float, mu: Sequence[float], sigma: Sequence[float]) -> None:
-        from scipy import stats
-
-        self.shares = np.array([[weight], [1 - weight]])
-        pairs = zip(mu, sigma, strict=True)
-        self.components = [stats.lognorm(s, scale=np.exp(m)) for m, s in pairs]
-
-    def logpdf(self, x: Floats) -> Floats:
-        """Logarithm of the density."""
-        logs = np.stack([component.logpdf(x) for component in self.components]) + np.log(
-            self.shares
-        )
-        return np.asarray(np.logaddexp(*logs))
-
-    def cdf(self, x: Floats) -> Floats:
-        """Distribution function."""
-        return np.asarray(
-            (self.shares * [component.cdf(x) for component in self.components]).sum(axis=0)
-        )
-
-
 def two_lognormals(ordered: Floats) -> Fit:
     """A mixture of two lognormals, by expectation maximization, starting from a split at the median."""
+    from scipy import stats
+
     logs = np.log(ordered)
     middle = len(logs) // 2
     spread = max(float(logs.std()), 1e-6)
@@ -145,8 +124,18 @@ def two_lognormals(ordered: Floats) -> Fit:
         weight, mu, sigma = 1 - weight, mu[::-1], sigma[::-1]
     (mu_1, mu_2), (sigma_1, sigma_2) = mu.tolist(), sigma.tolist()
     parameters = {"w1": weight, "mu1": mu_1, "mu2": mu_2, "sigma1": sigma_1, "sigma2": sigma_2}
-    distribution = _TwoLognormals(weight, (mu_1, mu_2), (sigma_1, sigma_2))
-    return _fit("two lognormals", parameters, ordered, distribution)
+    shares = np.array([[weight], [1 - weight]])
+    components = [stats.lognorm(s, scale=np.exp(m)) for m, s in zip(mu, sigma, strict=True)]
+
+    def logpdf(x: Floats) -> Floats:
+        logs = np.stack([component.logpdf(x) for component in components]) + np.log(shares)
+        return np.asarray(np.logaddexp(*logs))
+
+    def cdf(x: Floats) -> Floats:
+        return np.asarray((shares * [component.cdf(x) for component in components]).sum(axis=0))
+
+    mixture = SimpleNamespace(logpdf=logpdf, cdf=cdf)
+    return _fit("two lognormals", parameters, ordered, mixture)
 
 
 def _log_normal_density(x: Floats, mu: float, sigma: float) -> Floats:

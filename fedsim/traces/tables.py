@@ -271,10 +271,8 @@ def make_table(name: str, values: Mapping[str, Any]) -> Any:
     unknown = [key for key in values if key not in known]
     missing = [key for key, column in known.items() if column.required and key not in values]
     if unknown or missing:
-        lacks = f"lacks the column {', '.join(missing)}" if missing else ""
-        has = f"has the unknown column {', '.join(unknown)}" if unknown else ""
         raise UserError(
-            f"table {name} {' and '.join(filter(None, (lacks, has)))}",
+            f"table {name}: missing columns {missing}, unknown columns {unknown}",
             hint=f"its columns are: {', '.join(known)}",
         )
     fields, arrays = [], []

@@ -6,8 +6,7 @@ each other are below. All checks are whole-column operations; only the findings 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -29,7 +28,7 @@ from fedsim.traces.tables import (
     single_chunk,
     to_numpy,
 )
-from fedsim.units import DAY_S, DURATION_UNITS, RATE_UNITS
+from fedsim.units import DAY_S
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_rate
 
 LISTED_PER_KIND = 1000
@@ -40,10 +39,8 @@ CONTROL = r"[\x00-\x1f\x7f-\x9f]"
 _YEAR_S = 365.0 * DAY_S
 _LONGEST_S = 5 * _YEAR_S
 """Time after time 0 beyond which times are probably Unix times, and longest plausible observation of a device."""
-_TYPICAL_S = 3600.0
-"""Length of an interval of availability that fits any device."""
-_PLAUSIBLE_BPS = {False: (50e3, 2e9, 10e6), True: (1e6, 400e9, 1e9)}
-"""The lowest and the highest plausible median rate and a typical one, of personal devices and of servers."""
+_PLAUSIBLE_BPS = {False: (50e3, 2e9), True: (1e6, 400e9)}
+"""The lowest and the highest plausible median rate of personal devices, and those of servers."""
 _SERVER_KINDS = ("vm", "server", "site")
 LAST_S = 230 * _YEAR_S
 """The year 2200 as a Unix time."""
@@ -109,8 +106,8 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
     # A window that was declared says nothing about the unit of the times.
     span_s = min(window_s, float((start + length).max() - start.min()) / 1e6)
     first_s = float(start.min()) / 1e6
-    unit = bundle.manifest.options.get("time_unit")
-    brief = unit is not None and span_s < 3 * 3600 and not _are_servers(bundle)
+    declared = bundle.manifest.options.get("time_unit") is not None
+    brief = declared and span_s < 3 * 3600 and not _are_servers(bundle)
     doubts = {
         f"its first interval begins {first_s / _YEAR_S:,.3g} years after time 0": first_s
         > _LONGEST_S,
@@ -124,13 +121,9 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
     fact = next((text for text, doubted in doubts.items() if doubted), None)
     if fact is None:
         return None
-    best = None
-    if first_s <= _LONGEST_S:
-        median_s = float(np.median(length)) / 1e6
-        best = _fitting_unit(DURATION_UNITS, unit, median_s, _TYPICAL_S, format_duration)
     return bundle.error(
         f"{fact}: are its times in the right unit?",
-        f"if not, import it again; a table with -s time_unit={best or '..., for Unix times unix_s or unix_ms'}",
+        "if not, import it again; a table with -s time_unit=..., for Unix times unix_s or unix_ms",
     )
 
 
@@ -140,18 +133,15 @@ def implausible_rates(bundle: TraceBundle) -> UserError | None:
     This is assumed if the median rate is below 50 kbit/s or above 2 Gbit/s; of servers, below 1 Mbit/s or above
     400 Gbit/s.
     """
-    low, high, typical = _PLAUSIBLE_BPS[_are_servers(bundle)]
+    low, high = _PLAUSIBLE_BPS[_are_servers(bundle)]
     for table, column in (("network", "bandwidth_bps"), ("network_series", "rate_bps")):
         if bundle.has(table, column):
             rates_bps = bundle.numpy(table, column)
             rates_bps = rates_bps[rates_bps > 0]
             if len(rates_bps) and not low <= (median := float(np.median(rates_bps))) <= high:
-                unit = bundle.manifest.options.get("rate_unit")
-                best = _fitting_unit(RATE_UNITS, unit, median, typical, format_rate)
                 return bundle.error(
                     f"the median rate is {format_rate(median)}: are its rates in the right unit?",
-                    f"if not, import it again with -s rate_unit={best or '...'}; if these are servers, give them the "
-                    "kind server",
+                    "if not, import it again with -s rate_unit=...; if these are servers, give them the kind server",
                 )
     return None
 
@@ -166,21 +156,6 @@ def _are_servers(bundle: TraceBundle) -> bool:
         return False
     codes, words = bundle.text_codes("devices", "kind")
     return _most(np.array([*(word in _SERVER_KINDS for word in words), False])[codes])
-
-
-def _fitting_unit(
-    units: Mapping[str, float],
-    declared: str | None,
-    median: float,
-    typical: float,
-    text: Callable[[float], str],
-) -> str | None:
-    """The unit that brings a median nearest to a typical one, with that median; None if the declared one is unknown."""
-    if declared is None or declared not in units:
-        return None
-    medians = {unit: median * scale / units[declared] for unit, scale in units.items()}
-    best = min(medians, key=lambda unit: abs(math.log(medians[unit] / typical)))
-    return f"{best} (the median would be {text(medians[best])})"
 
 
 def _repeats(numbers: Ints) -> Bools:

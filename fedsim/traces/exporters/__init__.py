@@ -44,9 +44,6 @@ class Exporter(Component, ABC):
         cls, bundle: TraceBundle, path: Path, params: Any, *, overwrite: bool = False
     ) -> dict[str, int]:
         """Write a bundle in this format, replacing existing files only with ``overwrite``; returns the counts."""
-        if cls.writes_folder and path.exists() and not path.is_dir():
-            hint = "name a folder: there is one file per series"
-            raise UserError("is a file", where=str(path), hint=hint)
         counts: dict[str, int] = {}
         for file, content in cls.files(bundle, path, params, counts):
             if file.exists() and not (overwrite and file.is_file()):

@@ -65,9 +65,6 @@ class FtaExporter(Exporter):
         labels = [label or name for label, name in zip(source_ids, names, strict=True)]
         platforms = [platform or "1" for platform in bundle.texts("devices", "group")]
         types = (str(1 - params.available_type), str(params.available_type))
-        for text in dict.fromkeys([*nodes, *platforms, *labels, *(text or "" for text in reason)]):
-            if "\t" in text or "\n" in text:
-                raise bundle.error(f"{text!r} contains a tab or a line end, which separate fields")
         lines = ["# " + "\t".join(COLUMNS)]
         for number, row in enumerate(order.tolist()):
             owner = int(device[row])

@@ -52,9 +52,8 @@ class Number:
         good = self.bounds.contain(numbers)
         for row in np.flatnonzero(~good).tolist():
             if values[row] not in self.missing:
-                raise UserError(
-                    f"{self.name} is {_shown(values[row])}", where=where(row), hint=self.rule
-                )
+                shown = "null" if values[row] is None else repr(values[row])
+                raise UserError(f"{self.name} is {shown}", where=where(row), hint=self.rule)
         return numbers
 
     @property
@@ -85,11 +84,6 @@ class Number:
 
 def _no_number() -> float:
     raise ValueError
-
-
-def _shown(value: Any) -> str:
-    text = "null" if value is None else repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def microseconds(seconds: Floats) -> Ints:

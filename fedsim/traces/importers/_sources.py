@@ -135,11 +135,8 @@ class SourceFile:
         try:
             return load_plain(self.data)
         except (RefusedPickle, DamagedPickle) as error:
-            problem = (
-                f"names {error}" if isinstance(error, RefusedPickle) else f"is damaged: {error}"
-            )
             raise self.error(
-                f"the pickle {problem}; it was not loaded",
+                f"the pickle was not loaded: {error}",
                 "copy the file again, or give the JSON form: a pickle of more than plain data can run any program",
             ) from error
 
