@@ -19,6 +19,8 @@ TOGETHER = {
     "tasks/datasets": "a few lines per generated data set",
     "tasks/partitions": "a few lines per partition; the same properties of all",
     "tasks/models": "a few lines per model; the same checks of all",
+    "traces/exporters": "a few lines per format",
+    "traces/importers": "a few lines per format",
     "traces/synthesis/families": "a few lines per family",
 }
 """Packages whose parts share the file named after the package, and why."""
@@ -35,7 +37,7 @@ ELSEWHERE = {
     "cli/what_if.py": ("composition/test_what_if.py", "the command only calls it"),
     "cli/calibrate.py": ("calibration/test_calibrating.py", "the command only calls it"),
     "devices/availability/base.py": ("devices/availability/test_always.py", "only defaults"),
-    "devices/context.py": ("devices/compute/test_times.py", "a record of inputs"),
+    "devices/__init__.py": ("devices/compute/test_times.py", "a record of inputs"),
     "flower/__init__.py": ("flower/test_running.py", "imports"),
     "learning/spread.py": ("learning/workers/test_distributed.py", "rows of several ranks"),
     "learning/kernels/base.py": ("learning/kernels/test_kernels.py", "an interface"),

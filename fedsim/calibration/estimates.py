@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from fedsim.calibration.rounds import Rounds, rounds_of
+from fedsim.calibration.log import Rounds, rounds_of
 from fedsim.calibration.transfers import FASTEST_BPS, LatencySource, Link, identify
 from fedsim.errors import UserError
 from fedsim.network.transport import Transport

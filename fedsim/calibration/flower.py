@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from fedsim.calibration.rounds import rounds_of
+from fedsim.calibration.log import rounds_of
 from fedsim.scenario.loading import LoadedScenario, load_scenario_dict
 from fedsim.vocabulary.formatting import format_duration
 

@@ -14,8 +14,7 @@ import pandas as pd
 from scipy import stats
 
 from fedsim.calibration.estimates import Estimates, FloatArray, horizon_s, to_bundle
-from fedsim.calibration.log import WORK
-from fedsim.calibration.rounds import IN_TIME, round_durations_s
+from fedsim.calibration.log import IN_TIME, WORK, round_durations_s
 from fedsim.composition.assembly import assemble, build_server
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.simulation.rows import dispatch_columns

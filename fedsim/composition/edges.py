@@ -14,9 +14,9 @@ from fedsim.composition.assembled import Assembly
 from fedsim.composition.needs import missing_tables, unmet_requirements
 from fedsim.composition.stays import Stays, beyond
 from fedsim.composition.world import World
+from fedsim.devices import DeviceContext
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.compute.values import Values, ValuesParams
-from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError, raise_all
 from fedsim.methods.base import Method, MethodContext

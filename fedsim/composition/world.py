@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 from fedsim import bundled
 from fedsim.composition.needs import missing_tables
 from fedsim.composition.shared import Datasets, Shared
+from fedsim.devices import DeviceContext
 from fedsim.devices.availability.base import AvailabilityParams
 from fedsim.devices.availability.trace import TraceAvailabilityParams
 from fedsim.devices.battery import Batteries
 from fedsim.devices.carbon import Grid, regions
 from fedsim.devices.compute.times import ComputeTimes
-from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError, raise_all
 from fedsim.learning.submodels import Parts, Submodels

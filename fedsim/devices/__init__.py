@@ -1,1 +1,28 @@
 """The population: per-client columns of compute speed, memory, energy, links and availability."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.network.base import NetworkContext
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceContext(NetworkContext):
+    """Inputs of a compute or availability model.
+
+    Attributes:
+        batch_samples: samples of one mini-batch of each client, (N,) int64.
+        flops_per_sample: floating-point operations of a forward and backward pass on one sample, if counted; a number
+            or one per client, (N,).
+        eligible: clients whose device can run the workload, (N,) bool.
+        compute_factor: the method's cost of a local step, relative to one pass; a number or one per client, (N,).
+    """
+
+    batch_samples: npt.NDArray[np.int64]
+    flops_per_sample: npt.NDArray[np.float64] | float | None
+    eligible: npt.NDArray[np.bool_]
+    compute_factor: npt.NDArray[np.float64] | float = 1.0

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedsim.calibration.log import round_durations_s
 from fedsim.calibration.prediction import (
     Lateness,
     Prediction,
@@ -15,7 +16,6 @@ from fedsim.calibration.prediction import (
     fitting_rounds,
     verdict,
 )
-from fedsim.calibration.rounds import round_durations_s
 
 
 def test_coverage_is_the_share_within_the_bands() -> None:

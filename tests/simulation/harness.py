@@ -11,10 +11,10 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+from fedsim.devices import DeviceContext
 from fedsim.devices.battery import Batteries
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.compute.values import Values, ValuesParams
-from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
 from fedsim.network.base import Network
 from fedsim.network.shared import SharedNetwork

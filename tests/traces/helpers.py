@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
+from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import registry as exporters
 from fedsim.traces.importers import import_bundle
@@ -97,3 +101,58 @@ def put(path: Path, text: str) -> Path:
 def write(path: Path, *lines: str) -> Path:
     path.write_text("".join(line + "\n" for line in lines))
     return path
+
+
+FTA_MIDNIGHT = 1136073600  # 2006-01-01, a Sunday
+
+
+def fta_row(
+    node: int,
+    type_: int | str,
+    start: float | str,
+    stop: float | str,
+    reason: str = "NULL",
+    *,
+    component: int = 1,
+    platform: int = 1,
+) -> str:
+    times = [
+        f"{FTA_MIDNIGHT + time:.3f}" if isinstance(time, float | int) else time
+        for time in (start, stop)
+    ]
+    return "\t".join(
+        map(str, ["0", component, node, platform, f"host{node}", type_, *times, reason])
+    )
+
+
+FTA_HEADER = (
+    "event_id\tcomponent_id\tnode_id\tplatform_id\tnode_name\tevent_type\t"
+    "event_start_time\tevent_stop_time\tevent_end_reason"
+)
+
+
+def export_fta(bundle: Any, path: Path, **options: Any) -> tuple[list[list[str]], dict[str, int]]:
+    exporter = exporters()["fta"]
+    counts = exporter.write(bundle, path, exporter.Params(**options))
+    lines = path.read_text().splitlines()
+    assert lines[0] == "# " + FTA_HEADER
+    return [line.split("\t") for line in lines[1:]], counts
+
+
+def client(
+    active: list[int], inactive: list[int], finish: int = 86400, **more: Any
+) -> dict[str, Any]:
+    return {"active": active, "inactive": inactive, "finish_time": finish, "model": "M", **more}
+
+
+def behaviour(path: Path, clients: dict[Any, Any]) -> Path:
+    path.write_text(json.dumps(clients))
+    return path
+
+
+def online_counts(
+    index: AvailabilityIndex, times_ns: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Number of clients online at each of some instants (ns, ascending)."""
+    clients = np.arange(index.clients)
+    return np.array([index.is_online_many(clients, t_ns).sum() for t_ns in times_ns])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.devices.context import DeviceContext
+from fedsim.devices import DeviceContext
 from fedsim.parts.component import Component, Parameters
 from fedsim.traces.parameters import OnEnd, TraceParameters
 

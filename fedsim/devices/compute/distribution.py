@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from fedsim.devices import DeviceContext
 from fedsim.devices.compute.base import ComputeModel, ComputeParams
-from fedsim.devices.context import DeviceContext
 from fedsim.randomness import Purpose
 from fedsim.units import LONGEST_S, Duration
 

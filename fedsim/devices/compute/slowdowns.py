@@ -13,7 +13,7 @@ from fedsim.devices.compute.base import Perturbation
 from fedsim.units import NEVER, NS_PER_US, to_ns
 
 if TYPE_CHECKING:
-    from fedsim.devices.context import DeviceContext
+    from fedsim.devices import DeviceContext
 
 
 class Slowdown:

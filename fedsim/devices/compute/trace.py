@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.devices.compute.base import ComputeModel, ComputeParams
-from fedsim.devices.compute.table import ComputeTable
+from fedsim.devices.compute.base import ComputeModel, ComputeParams, ComputeTable
 from fedsim.errors import UserError
 from fedsim.network.columns import require_known
 from fedsim.units import Duration

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.exporters import Exporter, Files
-from fedsim.traces.exporters._output import available_rows, offsets, whole_seconds
+from fedsim.traces.exporters import Exporter, Files, available_rows, offsets, whole_seconds
 
 
 class AvtExporter(Exporter):

@@ -12,8 +12,7 @@ import numpy as np
 from fedsim.errors import UserError
 from fedsim.parts.component import Parameters
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.exporters import Exporter, Files
-from fedsim.traces.exporters._output import Rows, available_rows, offsets, whole_seconds
+from fedsim.traces.exporters import Exporter, Files, Rows, available_rows, offsets, whole_seconds
 from fedsim.traces.intervals import device_periods
 from fedsim.units import US_PER_S
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.exporters import Exporter, Files
-from fedsim.traces.exporters._output import Link, links
+from fedsim.traces.exporters import Exporter, Files, Link, links
 from fedsim.traces.importers.mahimahi import PACKET_BITS
 from fedsim.traces.tables import Ints
 

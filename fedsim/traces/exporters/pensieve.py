@@ -9,8 +9,7 @@ import numpy as np
 
 from fedsim.parts.component import Parameters
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.exporters import Exporter, Files
-from fedsim.traces.exporters._output import links
+from fedsim.traces.exporters import Exporter, Files, links
 
 
 class PensieveExporter(Exporter):

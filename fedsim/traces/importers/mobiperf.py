@@ -6,7 +6,7 @@ A record: ``timestamp`` (epoch microseconds), ``device_properties`` (``network_t
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 

@@ -23,10 +23,10 @@ from fedsim.traces.importers._assemble import (
     devices_table,
     note_outside,
     note_polling,
+    observed_changes,
     observed_tables,
     per_device,
 )
-from fedsim.traces.importers._changes import observed_changes
 from fedsim.traces.importers._numbers import RATE_UNITS, TIME_S, Number, RateUnit
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import NOT_NEGATIVE, POSITIVE, SHARE, Bools, Bounds, Floats, id_column

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from fedsim.devices import DeviceContext
 from fedsim.devices.compute.times import ComputeTimes
-from fedsim.devices.context import DeviceContext
 from fedsim.parts.catalog import CATALOG
 
 ONE = {"name": "scripted", "rounds": [[0]]}

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.traces.fedscale_files import behaviour, client
-from tests.traces.helpers import import_, intervals, refused
+from tests.traces.helpers import behaviour, client, import_, intervals, refused
 
 US = 1_000_000
 

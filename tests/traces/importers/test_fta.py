@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.traces.fta_tables import HEADER, export, row
-from tests.traces.helpers import import_, intervals, write
+from tests.traces.helpers import FTA_HEADER, export_fta, fta_row, import_, intervals, write
 
 US = 1_000_000
 
@@ -15,9 +14,9 @@ US = 1_000_000
 def test_both_states_reasons_and_own_windows(tmp_path: Path) -> None:
     path = write(
         tmp_path / "e.tab",
-        row(7, 1, 100.5, 200),
-        row(7, 0, 200, 300, "crash"),
-        row(8, 1, 50, 60),
+        fta_row(7, 1, 100.5, 200),
+        fta_row(7, 0, 200, 300, "crash"),
+        fta_row(8, 1, 50, 60),
     )
     bundle = import_("fta", path)
     assert intervals(bundle) == {
@@ -41,30 +40,30 @@ def test_both_states_reasons_and_own_windows(tmp_path: Path) -> None:
     assert bundle.manifest.clock == "utc"
 
 
-@pytest.mark.parametrize("header", ["# " + HEADER, HEADER, "#x"])
+@pytest.mark.parametrize("header", ["# " + FTA_HEADER, FTA_HEADER, "#x"])
 def test_header_forms(tmp_path: Path, header: str) -> None:
-    path = write(tmp_path / "e.tab", header, row(7, 1, 0, 9))
+    path = write(tmp_path / "e.tab", header, fta_row(7, 1, 0, 9))
     assert intervals(import_("fta", path)) == {"7": [(0, 9 * US)]}
 
 
 def test_the_other_convention(tmp_path: Path) -> None:
-    path = write(tmp_path / "e.tab", row(7, 1, 0, 9), row(7, 0, 9, 12))
+    path = write(tmp_path / "e.tab", fta_row(7, 1, 0, 9), fta_row(7, 0, 9, 12))
     bundle = import_("fta", path, available_type=0)
     assert intervals(bundle) == {"7": [(9 * US, 12 * US)]}
-    rows, _ = export(bundle, tmp_path / "out.tab", available_type=0)
+    rows, _ = export_fta(bundle, tmp_path / "out.tab", available_type=0)
     assert [r[5] for r in rows] == ["1", "0"]
 
 
 def test_disorder_and_contradictions(tmp_path: Path) -> None:
     path = write(
         tmp_path / "e.tab",
-        row(7, 1, 20, 40, "a"),
-        row(7, 1, 0, 10),
-        row(7, 1, 30, 50, "b"),
-        row(7, 1, 60, 60),
-        row(7, 0, 45, 70),  # overlaps an available row
-        row(7, 0, 10, 20),  # only touches two
-        row(8, 0, 25, 30),  # another node
+        fta_row(7, 1, 20, 40, "a"),
+        fta_row(7, 1, 0, 10),
+        fta_row(7, 1, 30, 50, "b"),
+        fta_row(7, 1, 60, 60),
+        fta_row(7, 0, 45, 70),  # overlaps an available row
+        fta_row(7, 0, 10, 20),  # only touches two
+        fta_row(8, 0, 25, 30),  # another node
     )
     bundle = import_("fta", path)
     assert intervals(bundle)["7"] == [(0, 10 * US), (20 * US, 50 * US)]
@@ -82,9 +81,13 @@ def test_disorder_and_contradictions(tmp_path: Path) -> None:
 
 
 def test_components_and_platforms(tmp_path: Path) -> None:
-    path = write(tmp_path / "e.tab", row(7, 1, 0, 9, component=1), row(7, 1, 5, 20, component=2))
+    path = write(
+        tmp_path / "e.tab", fta_row(7, 1, 0, 9, component=1), fta_row(7, 1, 5, 20, component=2)
+    )
     bundle = import_("fta", path, component="2")
     assert intervals(bundle) == {"7": [(5 * US, 20 * US)]}
     assert bundle.manifest.counts["other_components"] == 1
-    path = write(tmp_path / "p.tab", row(7, 1, 0, 9, platform=1), row(7, 1, 5, 20, platform=2))
+    path = write(
+        tmp_path / "p.tab", fta_row(7, 1, 0, 9, platform=1), fta_row(7, 1, 5, 20, platform=2)
+    )
     assert list(intervals(import_("fta", path))) == ["1/7", "2/7"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
+import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -18,25 +21,22 @@ from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import registry as exporters
 from fedsim.traces.importers import import_bundle, recognize
 from fedsim.traces.validation import implausible_rates, implausible_times
-from tests.traces.helpers import import_, intervals
+from tests.traces.helpers import (
+    export,
+    import_,
+    intervals,
+    online,
+    put,
+    rate_at,
+    refused,
+    series_rows,
+    write,
+)
 
 
 def test_every_format_says_what_it_is() -> None:
-    assert list(CATALOG.parts("importer")) == [
-        "ai_benchmark",
-        "avt",
-        "fedscale",
-        "flash",
-        "fta",
-        "mahimahi",
-        "mobiperf",
-        "nyu_mets",
-        "pensieve",
-        "rtt_matrix",
-        "table",
-        "throughput",
-        "ucc5g",
-    ]
+    names = "ai_benchmark avt fedscale flash fta mahimahi mobiperf nyu_mets pensieve rtt_matrix table throughput ucc5g"
+    assert list(CATALOG.parts("importer")) == names.split()
     assert list(exporters()) == ["avt", "fedscale", "fta", "mahimahi", "pensieve"]
     for component in [*CATALOG.parts("importer").values(), *exporters().values()]:
         assert component.description
@@ -46,17 +46,10 @@ def test_every_format_says_what_it_is() -> None:
 def test_command_line_prints_what_was_dropped(tmp_path: Path) -> None:
     source = tmp_path / "b.json"
     source.write_text(json.dumps({"1": {"active": [1, 5], "inactive": [2, 5], "finish_time": 60}}))
-    runner = CliRunner()
-    done = runner.invoke(
-        cli, ["traces", "import", "fedscale", str(source), "-o", str(tmp_path / "bundle")]
-    )
-    assert done.exit_code == 0, done.output
+    done = invoke("import", "fedscale", source, "-o", tmp_path / "bundle")
     assert "zero length: 1\n" in done.output
     assert "out of order" not in done.output  # there are none
-    done = runner.invoke(
-        cli, ["traces", "export", "avt", str(tmp_path / "bundle"), "-o", str(tmp_path / "a.avt")]
-    )
-    assert done.exit_code == 0, done.output
+    invoke("export", "avt", tmp_path / "bundle", "-o", tmp_path / "a.avt")
     assert (tmp_path / "a.avt").read_text() == "1\t1\t 1 2\n"
 
 
@@ -126,6 +119,7 @@ def test_an_importer_of_ones_own_is_used_like_any_other(tmp_path: Path, form: st
     assert "length_s" in invoke("import", reference).stdout
 
 
+US = 1_000_000
 HEADS = {
     "avt": "a\t1\t 1 2\n",
     "table": "device,start,end\na,1,2\n",
@@ -156,37 +150,34 @@ def timer(end: float, ready: Any) -> dict[str, Any]:
 
 UCC = "Timestamp,NetworkMode,State,DL_bitrate,UL_bitrate\n"
 DAY = "2024-05-01T"
-REFUSED: dict[str, tuple[dict[str, Any], list[tuple[Any, str]]]] = {
-    "ai_benchmark": (
+SECONDS = {"time_unit": "s", "compute_unit": "s", "rate_unit": "bps", "latency_unit": "s"}
+REFUSED: list[tuple[str, dict[str, Any], list[tuple[Any, str]]]] = [
+    (
+        "ai_benchmark",
         {},
         [
-            ({"1": {"speed": 0.0}}, ", device 1: 'speed'"),
             ({"1": {"device": "x"}}, ", device 1: 'speed'"),
-            ({"A": -1}, ", A: "),
-            ([{"AI_Score": "5"}], ", record 1: "),
+            ({"A": -1}, "compute row 0: score is -1"),
             ([{"Model": "A"}], "'AI_Score'"),
-            ({}, "give the raw AI Benchmark list"),
             ({"a": 1, "b": "x"}, "give the raw AI Benchmark list"),
         ],
     ),
-    "avt": (
+    (
+        "avt",
         {},
         [
             ("ok 1 1 2\nx\t2\t 1 2\n", ":2: "),
-            ("ok 1 1 2\nx\t1\t 1 2 3\n", ":2: "),
             ("ok 1 1 2\nx\t1\t 1.5 2\n", ":2: a time is '1.5'"),
-            ("ok 1 1 2\nx\n", ":2: "),
-            ("x\t1\t 1 99999999999999999\n", "146,000 years"),
             ("ok 1 1 2\nok 1 1 2\n", ":2: repeats the node ok"),
             ("x\t0\t \n", "-s window="),
             ("", "has no nodes"),
         ],
     ),
-    "fedscale": (
+    (
+        "fedscale",
         {},
         [
             ({"9": {"active": [0, 7], "inactive": [5], "finish_time": 9}}, ", client 9: "),
-            ({"9": {"active": "soon", "inactive": [5], "finish_time": 9}}, ", client 9: "),
             (
                 {"9": {"active": [0], "inactive": [None], "finish_time": 9}},
                 ", client 9: 'inactive'",
@@ -197,97 +188,79 @@ REFUSED: dict[str, tuple[dict[str, Any], list[tuple[Any, str]]]] = {
             ),
             ({"9": {"active": [0], "inactive": [5]}}, ", client 9: has no 'finish_time'"),
             ({"9": {"computation": -1.0, "communication": 1.0}}, ", client 9: 'computation'"),
-            ({"9": {"computation": 1.0, "communication": "fast"}}, ", client 9: 'communication'"),
             ({"9": [1, 2]}, "record '9' is a list"),
             ({"9": {"x": 1}}, "has none of active, computation"),
-            ({}, "is empty"),
             ([1], "is a list"),
             ('{\n"1": {"active": [1,\n', ":3:1: is not JSON"),
             (b'{"1": "\xff"}', ":1: is not a text file"),
             (pickle.dumps({1: {"active": [0]}})[:20], "give the JSON form"),
         ],
     ),
-    "flash": (
+    (
+        "flash",
         {},
         [
-            ({"a": timer(1, [])}, ", device a: "),
-            ({"a": {"isSuccess": True, "ready_time": [[1, 2]]}}, ", device a: "),
-            ({"a": timer(9, 5)}, ", device a: 'ready_time'"),
-            ({"a": timer(9, [[1]])}, ", device a: "),
+            ({"a": timer(1, [])}, "devices row 0: the window"),
             ({"a": timer(9, [[1, "x"]])}, ", device a: an end"),
-            ({"a": {"isSuccess": "yes", "ready_time": []}}, ", device a: 'isSuccess'"),
-            ({"a": {"messages": ["x"], "model": ""}}, ", device a: 'messages'"),
             (
                 {"a": {"messages": "2020-02-01 wifi", "model": ""}},
                 ", device a, line 1 of messages: ",
             ),
             ({"a": {"down_u": -1.0, "down_sigma": 0, "up_u": 1}}, ", device a: 'down_u'"),
-            ({"a": {"y": 1}}, "give FLASH's state_traces"),
         ],
     ),
-    "fta": (
+    (
+        "fta",
         {},
         [
             ("1\t2\t3\n", ":1: has 3 fields, not 9"),
             ("0\t1\t7\t1\th\t2\t0\t9\tNULL\n", ":1: event_type"),
             ("0\t1\t7\t1\th\t1\tsoon\t9\tNULL\n", ":1: event_start_time"),
-            ("0\t1\t7\t1\th\t1\t0\tnan\tNULL\n", ":1: event_stop_time"),
             ("0\t1\t7\t1\th\t1\t0\t9\tNULL\n0\t2\t7\t1\th\t1\t0\t9\tNULL\n", "component=2"),
             ("0\t1\t7\t1\th\t1\t5\t5\tNULL\n", "no node has an interval"),
             ("# nothing\n", "has no events"),
         ],
     ),
-    "mahimahi": (
-        {"direction": "up"},
-        [
-            ("1\n2.5\n", ":2: the time is '2.5'"),
-            ("1\n\n-3\n", ":3: the time is '-3'"),
-            ("99999999999999999999999\n", ":1: "),
-            ("", "is empty"),
-        ],
-    ),
-    "mobiperf": (
+    ("mahimahi", {"direction": "up"}, [("1\n\n2.5\n", ":3: the time is '2.5'"), ("", "is empty")]),
+    (
+        "mobiperf",
         {},
         [
-            ({"a": 1}, "is a dict"),
-            ([1], ", record 1: "),
-            ([{"tcp_speed_results": [1.0]}, {"tcp_speed_results": 5}], ", record 2: "),
-            ([{"tcp_speed_results": [-1.0]}], ", record 1: "),
+            ([{"tcp_speed_results": [1.0]}, {"tcp_speed_results": [-1.0]}], ", record 2: "),
             ([{"tcp_speed_results": []}], "no test has samples"),
         ],
     ),
-    "nyu_mets": (
+    (
+        "nyu_mets",
         {},
         [
             ("1,Mbits/sec\n1,MB/s\n", ":2: 'MB/s'"),
-            ("1\n", ":1: has 1 fields"),
             ("nan,Mbits/sec\n", ":1: the rate is 'nan'"),
-            ("-1,Mbits/sec\n", ":1: the rate is '-1'"),
             (",Mbits/sec\n", "has no rates"),
         ],
     ),
-    "pensieve": (
+    (
+        "pensieve",
         {},
         [
             ("0 1\n1 2 3\n", ":2: has 3 fields"),
             ("0 1\n\n1 fast\n", ":3: the rate is 'fast'"),
-            ("0 1\n1 -2\n", ":2: the rate is '-2'"),
             ("0 1\n5 1\n4 1\n", "sample 3 is before"),
             ("0 1\n0 2\n", "no interval"),
-            ("", "no interval"),
         ],
     ),
-    "rtt_matrix": (
+    (
+        "rtt_matrix",
         {"unit": "ms"},
         [
             ("0 1\n1 0 2\n", ":2: has 3 numbers"),
             ("0 1 2\n1 0 2\n", "has 2 lines of 3 numbers"),
             ("0 x\n1 0\n", ":1: a round-trip time is 'x'"),
             ("0 0\n0 0\n", "no round-trip time"),
-            ("", "has 0 lines"),
         ],
     ),
-    "throughput": (
+    (
+        "throughput",
         {"time": "t", "down": "x", "time_unit": "s", "rate_unit": "B"},
         [
             ("t,y\n0,1\n1,1\n", "no column x\n  its columns are t, y"),
@@ -298,19 +271,20 @@ REFUSED: dict[str, tuple[dict[str, Any], list[tuple[Any, str]]]] = {
             ("t,x\n", "no rows"),
         ],
     ),
-    "ucc5g": (
+    (
+        "ucc5g",
         {},
         [
             (f"{UCC}soon,5G,D,1,1\n", ":2: Timestamp is 'soon'"),
             (f"{UCC}2020.02.27_18.39.01,5G,D,x,1\n", ":2: DL_bitrate is 'x'"),
-            (f"{UCC}2020.02.27_18.39.01,5G\n", ":2: has 2 cells"),
             (f"{UCC}2020.02.27_18.39.01,5G,I,1,1\n", "no row gives DL_bitrate"),
             (UCC, "has no rows"),
             ("a,b\n1,2\n", ":1: has no column Timestamp"),
         ],
     ),
-    "table": (
-        {"time_unit": "s", "compute_unit": "s", "rate_unit": "bps", "latency_unit": "s"},
+    (
+        "table",
+        SECONDS,
         [
             (
                 "device,strat,end\na,1,2\n",
@@ -318,22 +292,16 @@ REFUSED: dict[str, tuple[dict[str, Any], list[tuple[Any, str]]]] = {
             ),
             ("device;start;end\na;1;2\n", "separate the columns by commas"),
             ("device,start\na,1\n", ":1: has the columns device, start"),
-            ("start,end\n1,2\n", ":1: has the columns start, end"),
-            ("device,start,end,start\na,1,2,3\n", ":1: has the column 'start' twice"),
             ("device,start,end\na,1,2\n\nb,1,2,3\n", ":4: has 4 cells"),
-            ("device,start,end\n\na,1,inf\n", ":3: end is 'inf'"),
-            ("device,start,end\na,1,1e300\n", "146,000 years"),
+            ("device,start,end\n\na,1,1e300\n", ":3: end is '1e300'"),
             ("device,start,end\na,1,\n", ":2: has a start without an end"),
             ("device,start,end\n,1,2\n", ":2: has no device"),
             ("device,start,end\na,08:00,12:30\n", ":2: start is '08:00'"),
             ("device,start,end\na,-5,-1\n", "-s window="),
-            ("device,start,end\na,5,5\n", "-s window="),
             ("device,score\na,1\na,2\n", ":3: gives a different score"),
-            ("device,down\na,-3\n", ":2: down is '-3'"),
             ("device,down,loss\na,3,1.5\n", ":2: loss is '1.5'"),
             ("device,down,bandwidth\na,3,3\n", "both bandwidth and down"),
             ("device,rtt\na,3\n", "none of the columns down, up, bandwidth"),
-            ("device,ram_bytes\na,3\n", "none of the columns sample_time"),
             ("device,start,end\n", "has no rows"),
             ("", "is empty"),
             (b"PAR1" + b"x" * 50, "cannot be read as a table"),
@@ -344,42 +312,39 @@ REFUSED: dict[str, tuple[dict[str, Any], list[tuple[Any, str]]]] = {
             ("device,start,end,time,state\na,1,2,3,on\n", "import either of them"),
         ],
     ),
-    "table ": (
+    (
+        "table",
         {},
         [
             (f"device,start,end\na,{DAY}00:00Z,7\n", ":2: end is '7'"),
-            (f"device,start,end\na,{DAY}25:00Z,2024-05-02T00:00Z\n", f":2: start is '{DAY}25"),
             (f"device,start,end\na,{DAY}00:00,{DAY}01:00\n", "-s time_zone="),
             ("device,start,end\na,1,2\n", "-s time_unit="),
-            ("device,sample_time\na,1\n", "-s compute_unit="),
-            ("device,bandwidth\na,1\n", "-s rate_unit="),
-            ("device,rtt\na,1\n", "-s latency_unit="),
         ],
     ),
-    "table of Berlin": (
+    (
+        "table",
         {"time_zone": "Europe/Berlin"},
         [
             (
                 "device,start,end\na,2024-03-31T02:30,2024-03-31T04:00\n",
-                ":2: start is '2024-03-31T02:30'",
+                ":2: start is '2024-03-31T02",
             )
         ],
     ),
-    "table of Mars": (
-        {"time_zone": "Mars/Olympus"},
-        [("device,start,end\na,1,2\n", "Mars/Olympus")],
-    ),
-    "table of yesterday": (
+    ("table", {"time_zone": "Mars/Olympus"}, [("device,start,end\na,1,2\n", "Mars/Olympus")]),
+    (
+        "table",
         {"epoch": "yesterday"},
         [(f"device,start,end\na,{DAY}00:00Z,{DAY}01:00Z\n", "epoch is 'yesterday'")],
     ),
-}
+]
 
 
-@pytest.mark.parametrize("format_", REFUSED)
-def test_malformed_files_are_refused_with_their_place_or_fix(tmp_path: Path, format_: str) -> None:
-    options, cases = REFUSED[format_]
-    importer = CATALOG.parts("importer")[format_.split(" ")[0]]
+@pytest.mark.parametrize(("format_", "options", "cases"), REFUSED)
+def test_malformed_files_are_refused_with_their_place_or_fix(
+    tmp_path: Path, format_: str, options: dict[str, Any], cases: list[tuple[Any, str]]
+) -> None:
+    importer = CATALOG.parts("importer")[format_]
     params = importer.Params(**options)
     for number, (content, says) in enumerate(cases):
         data = content if isinstance(content, str | bytes) else json.dumps(content)
@@ -401,58 +366,45 @@ def test_a_file_of_no_known_format_asks_for_its_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "warning", "unit"),
+    ("rows", "warning"),
     [
-        ("a,0,600\nb,1200,4800", None, ""),
-        ("a,0,600\nb,157000000,157000600", None, ""),
-        ("a,0,600000\nb,1200000,4800000", "intervals are longer than 10 d", "ms (the median would be 35 min)"),
-        ("a,1700000000,1700003600", "begins 53.9 years after time 0", "..., for Unix times unix_s"),
-        ("a,0,0.6\nb,1.2,4.8\nc,1,1.5", "intervals are shorter than 1 s", "h (the median would be 36 min)"),
-        ("a,0,60\na,157700000,157800000\na,157900000,157900060", "for more than 5.01", "min (the median would be 1 h)"),
-        ("a,0,10.7\na,300,331\nb,20,30\nb,600,604.8", "for 10 min 5 s", "min (the median would be"),
-        ("a,0,10.7\nb,604800,604810", None, ""),
+        ("a,0,600\nb,1200,4800", None),
+        ("a,0,600\nb,157000000,157000600", None),
+        ("a,0,600000\nb,1200000,4800000", "intervals are longer than 10 d"),
+        ("a,1700000000,1700003600", "begins 53.9 years after time 0"),
+        ("a,0,0.6\nb,1.2,4.8\nc,1,1.5", "intervals are shorter than 1 s"),
+        ("a,0,60\na,157700000,157800000\na,157900000,157900060", "for more than 5.01"),
+        ("a,0,10.7\na,300,331\nb,20,30\nb,600,604.8", "for 10 min 5 s"),
+        ("a,0,10.7\nb,604800,604810", None),
     ],
-)  # fmt: skip
-def test_times_in_another_unit_are_noticed(
-    tmp_path: Path, rows: str, warning: str | None, unit: str
-) -> None:
-    (tmp_path / "a.csv").write_text(f"device,start,end\n{rows}\n")
+)
+def test_times_in_another_unit_are_noticed(tmp_path: Path, rows: str, warning: str | None) -> None:
+    path = put(tmp_path / "a.csv", f"device,start,end\n{rows}\n")
     # A declared window does not hide a doubt of short times.
-    bundle = import_(
-        "table",
-        tmp_path / "a.csv",
-        time_unit="s",
-        window="9d" if warning and "min" in warning else None,
-    )
-    doubt = implausible_times(bundle)
+    window = "9d" if warning and "min" in warning else None
+    doubt = implausible_times(import_("table", path, time_unit="s", window=window))
     assert (doubt is None) == (warning is None)
-    if doubt is not None:
-        assert str(warning) in str(doubt)
-        assert f"-s time_unit={unit}" in str(doubt)
+    assert doubt is None or (str(warning) in str(doubt) and "-s time_unit=" in str(doubt))
 
 
 @pytest.mark.parametrize(
-    ("unit", "rates", "fitting"),
+    ("unit", "rates", "doubtful"),
     [
-        ("Mbps", (6.5, 3, 45), {}),
-        ("Gbps", (6.5, 3, 45), {"phone": "Mbps (the median would be 6.5 Mbit/s)"}),
-        (
-            "kbps",
-            (6.5, 3, 45),
-            {"phone": "Mbps (the median would be 6.5 Mbit/s)", "server": "Gbps"},
-        ),
-        ("bps", (20, 30, 40), {"phone": "Mbps (the median would be 30 Mbit/s)", "server": ""}),
+        ("Mbps", (6.5, 3, 45), ""),
+        ("Gbps", (6.5, 3, 45), "phone"),
+        ("kbps", (6.5, 3, 45), "phone server"),
+        ("bps", (20, 30, 40), "phone server"),
     ],
 )
 def test_rates_in_another_unit_are_noticed(
-    tmp_path: Path, unit: str, rates: tuple[float, ...], fitting: dict[str, str]
+    tmp_path: Path, unit: str, rates: tuple[float, ...], doubtful: str
 ) -> None:
     for kind in ("phone", "server"):
         rows = "".join(f"d{rate},{rate},{kind}\n" for rate in rates)
-        (tmp_path / "a.csv").write_text(f"device,bandwidth,kind\n{rows}")
-        doubt = implausible_rates(import_("table", tmp_path / "a.csv", rate_unit=unit))
-        assert (doubt is not None) == (kind in fitting)
-        assert doubt is None or f"-s rate_unit={fitting[kind]}" in str(doubt)
+        path = put(tmp_path / "a.csv", f"device,bandwidth,kind\n{rows}")
+        doubt = implausible_rates(import_("table", path, rate_unit=unit))
+        assert (doubt is not None) == (kind in doubtful)
+        assert doubt is None or "-s rate_unit=" in str(doubt)
 
 
 def test_commands_warn_of_doubtful_times(tmp_path: Path) -> None:
@@ -485,3 +437,225 @@ def test_a_bundle_without_digests_is_not_verifiable_and_not_damaged(tmp_path: Pa
     done = invoke("validate", tmp_path / "b")
     assert "not verifiable: its manifest has no SHA-256 of devices, availability" in done.stderr
     assert "sound" in done.stdout
+
+
+def polled(path: Path, every_s: float, jitter_s: float) -> Path:
+    generator = np.random.default_rng(3)
+    lines = []
+    for node in range(40):
+        now = 0.0
+        times = []
+        for _ in range(10):
+            for _ in range(2):
+                now += every_s * generator.integers(1, 6) + generator.uniform(-jitter_s, jitter_s)
+                times.append(str(round(now)))
+        lines.append(f"n{node}\t10\t {' '.join(times)}")
+    return write(path, *lines)
+
+
+def test_the_window_is_an_option_not_the_last_stop_of_a_node(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.avt", "x\t1\t 5 10", "y\t1\t 0 40")
+    guessed = import_("avt", path)
+    ends = [row["window_end_us"] for row in guessed.devices.to_pylist()]
+    assert ends == [40 * US, 40 * US]
+    assert any("no window was given" in caveat for caveat in guessed.manifest.caveats)
+    with_window = import_("avt", path, window="60s")
+    assert [row["window_end_us"] for row in with_window.devices.to_pylist()] == [60 * US, 60 * US]
+    assert with_window.manifest.caveats == []
+    assert online(with_window, 45 * US) == set()
+    assert online(guessed, 45 * US) == {"x", "y"}
+    cut = import_("avt", path, window=30)
+    assert intervals(cut)["y"] == [(0, 30 * US)]
+    assert cut.manifest.counts["cut_at_window"] == 1
+    short = import_("avt", path, window=4)
+    assert short.manifest.caveats == ["1 interval outside the window, 4 s from time 0, dropped"]
+    rows = cut.tables["availability"].to_pylist()
+    assert [row["censored"] for row in rows] == [0, 3]
+
+
+def test_avt_disorder_is_mended_and_counted(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.avt", "x\t4\t 20 30 5 10 25 40 50 50", "# a remark", "", "y 1 7 3")
+    bundle = import_("avt", path, window=60)
+    assert intervals(bundle) == {"x": [(5 * US, 10 * US), (20 * US, 40 * US)], "y": []}
+    counts = bundle.manifest.counts
+    assert (counts["out_of_order"], counts["overlapping"]) == (1, 1)
+    assert (counts["zero_length"], counts["reversed"]) == (1, 1)
+
+
+def test_polling_is_noticed(tmp_path: Path) -> None:
+    bundle = import_("avt", polled(tmp_path / "p.avt", 1837, 30))
+    assert bundle.manifest.counts["polling_interval_s"] == pytest.approx(1837, abs=60)
+    assert any("polled" in caveat for caveat in bundle.manifest.caveats)
+    free = import_("avt", polled(tmp_path / "f.avt", 1837, 1500))
+    assert "polling_interval_s" not in free.manifest.counts
+
+
+def test_mahimahi_pieces(tmp_path: Path) -> None:
+    path = tmp_path / "cell.down"
+    path.write_text("2\n2\n3\n3\n4\n8\n")
+    bundle = import_("mahimahi", path)
+    assert series_rows(bundle, "cell", "down") == [
+        (0, 2000, 0.0),
+        (2000, 2000, 24e6),
+        (4000, 1000, 12e6),
+        (5000, 3000, 0.0),
+        (8000, 1000, 12e6),
+    ]
+    bits = sum(dur / 1e6 * (rate or 0) for _, dur, rate in series_rows(bundle, "cell", "down"))
+    assert bits == pytest.approx(6 * 12_000, rel=1e-12)
+
+
+def test_mahimahi_pairs_directions(tmp_path: Path) -> None:
+    (tmp_path / "cell.down").write_text("0\n5\n")
+    (tmp_path / "cell.up").write_text("1\n9\n")
+    (tmp_path / "other.down").write_text("3\n")
+    bundle = import_("mahimahi", tmp_path)
+    assert bundle.device_ids.to_pylist() == ["cell", "other"]
+    assert bundle.devices.to_pylist()[0]["window_end_us"] == 10_000
+    assert rate_at(bundle, "cell", "up", 1500) == 12e6
+    assert rate_at(bundle, "cell", "down", 1500) == 0.0
+    (tmp_path / "plain").write_text("1\n")
+    assert "the direction" in refused("mahimahi", tmp_path / "plain")
+    assert import_("mahimahi", tmp_path / "plain", direction="up").device_count == 1
+
+
+def test_mahimahi_out_of_order_lines_are_sorted_and_counted(tmp_path: Path) -> None:
+    (tmp_path / "c.up").write_text("5\n1\n3\n")
+    bundle = import_("mahimahi", tmp_path / "c.up")
+    assert bundle.manifest.counts == {"opportunities": 3, "out_of_order": 1}
+    export("mahimahi", bundle, tmp_path / "out")
+    assert (tmp_path / "out" / "c.up").read_text() == "1\n3\n5\n"
+
+
+def mobiperf_test(results: list[Any], network: str = "WIFI") -> dict[str, Any]:
+    return {
+        "timestamp": 1514779787132000,
+        "device_properties": {"network_type": network, "device_info": {"model": "SM"}},
+        "tcp_speed_results": results,
+    }
+
+
+def test_mobiperf(tmp_path: Path) -> None:
+    content = [
+        mobiperf_test([1000.0, 3000.0]),
+        mobiperf_test([]),
+        mobiperf_test([0.0]),
+        mobiperf_test([5.0], "Wifi"),
+    ]
+    bundle = import_("mobiperf", put(tmp_path / "m.json", json.dumps(content)))
+    rows = bundle.tables["network"].to_pylist()
+    assert [(r["device_id"], r["bandwidth_bps"], r["bandwidth_cv"]) for r in rows] == [
+        ("test1", 2e6, 0.5),
+        ("test4", 5e3, 0.0),
+    ]
+    assert [r["radio"] for r in rows] == ["wifi", "wifi"]
+    assert [r["direction"] for r in rows] == ["down", "down"]
+    assert bundle.manifest.counts == {"tests": 4, "without_samples": 1, "all_zero": 1}
+    assert any("not a random sample" in caveat for caveat in bundle.manifest.caveats)
+
+
+@pytest.mark.real_data
+def test_real_mobiperf(real_traces: Path) -> None:
+    source = real_traces / "mobiperf_tcp_down_2018" / "mobiperf_tcp_down_2018_sample.json"
+    bundle = import_("mobiperf", source)
+    data = json.loads(source.read_text())
+    rows = bundle.tables["network"].to_pylist()
+    assert bundle.manifest.counts == {"tests": 91, "without_samples": 0, "all_zero": 0}
+    for row, test in zip(rows, data, strict=True):
+        expected = sum(test["tcp_speed_results"]) / len(test["tcp_speed_results"]) * 1000
+        assert row["bandwidth_bps"] == pytest.approx(expected)
+    assert sorted({row["radio"] for row in rows}) == ["mobile", "wifi"]
+
+
+def test_nyu_units_change_from_line_to_line(tmp_path: Path) -> None:
+    path = tmp_path / "bus.csv"
+    path.write_text("1.5,Mbits/sec\n20,Kbits/sec\n,Mbits/sec\n0.0,bits/sec\n")
+    bundle = import_("nyu_mets", path)
+    assert series_rows(bundle, "bus", "down") == [
+        (0, US, 1.5e6),
+        (US, US, 2e4),
+        (2 * US, US, 2e4),
+        (3 * US, US, 0.0),
+    ]
+    assert bundle.manifest.counts == {"seconds": 4, "missing_rates": 1}
+
+
+def test_nyu_multivariate(tmp_path: Path) -> None:
+    path = tmp_path / "BB.txt.gz"
+    path.write_bytes(gzip.compress(b"12.6,9,0,102,13,3,7.37,2100\n3.18,9,0,,13,3,6.51,2100\n"))
+    bundle = import_("nyu_mets", path)
+    assert [rate for _, _, rate in series_rows(bundle, "BB", "down")] == [12.6e6, 3.18e6]
+
+
+@pytest.mark.real_data
+def test_real_nyu(real_traces: Path) -> None:
+    bundle = import_("nyu_mets", real_traces / "nyu_mets_lte")
+    assert bundle.device_count == 12
+    assert bundle.manifest.counts == {"seconds": 122721, "missing_rates": 0}
+    lines = (real_traces / "nyu_mets_lte" / "bus62.csv").read_text().split()
+    factor = {"Mbits/sec": 1e6, "Kbits/sec": 1e3, "bits/sec": 1.0}
+    for second in (0, 100, 2000):
+        value, unit = lines[second].split(",")
+        expected = float(value) * factor[unit]
+        assert rate_at(bundle, "bus62", "down", second * US) == pytest.approx(expected)
+    assert sum("Kbits" in line for line in lines) == 183
+
+
+def test_pensieve_rates_end_at_their_times(tmp_path: Path) -> None:
+    path = tmp_path / "walk"
+    path.write_text("0.0\t9.0\n0.5\t1.5\n2.0\t0.25\n")
+    bundle = import_("pensieve", path)
+    assert series_rows(bundle, "walk", "down") == [(0, 500_000, 1.5e6), (500_000, 1_500_000, 2.5e5)]
+    assert bundle.manifest.counts == {"first_rates": 1, "zero_length": 0}
+    device = bundle.devices.to_pylist()[0]
+    assert (device["device_id"], device["period_us"]) == ("walk", 2 * US)
+    assert bundle.tables["network_assign"].to_pylist() == [
+        {"device_id": "walk", "series_id": "walk", "offset_us": 0, "scale": 1.0}
+    ]
+
+
+def test_pensieve_repeated_times_and_a_late_start(tmp_path: Path) -> None:
+    path = tmp_path / "walk.log"
+    path.write_text("7 1\n8 2\n8 3\n\n10 4\n")
+    bundle = import_("pensieve", path, direction="up", app_limited=True)
+    assert series_rows(bundle, "walk", "up") == [(0, US, 2e6), (US, 2 * US, 4e6)]
+    assert bundle.manifest.counts["zero_length"] == 1
+    assert any("application" in caveat for caveat in bundle.manifest.caveats)
+
+
+@pytest.mark.real_data
+def test_real_pensieve(real_traces: Path) -> None:
+    bundle = import_("pensieve", real_traces / "hsdpa_norway")
+    files = [p for p in (real_traces / "hsdpa_norway").iterdir() if p.name.startswith("norway")]
+    assert bundle.device_count == len(files) == 80
+    generator = random.Random(4)
+    for path in generator.sample(sorted(files), 8):
+        raw = [tuple(map(float, line.split())) for line in path.read_text().splitlines()]
+        zero = raw[0][0]
+        for _ in range(3):
+            time_s = generator.uniform(0, raw[-1][0] - zero)
+            # The rate of the interval that ends at the first later time.
+            expected = next(rate for end, rate in raw[1:] if end - zero > time_s)
+            rate_bps = rate_at(bundle, path.name, "down", int(time_s * 1e6))
+            assert rate_bps == expected * 1e6
+
+
+@pytest.mark.real_data
+def test_real_puffer_archive(real_traces: Path) -> None:
+    bundle = import_(
+        "pensieve", real_traces / "puffer_broadband" / "puffer_300.zip", app_limited=True
+    )
+    assert bundle.device_count == 300
+    assert bundle.manifest.counts["first_rates"] == 300
+
+
+def test_two_files_of_one_name(tmp_path: Path) -> None:
+    for name in ("x", "y"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "walk").write_text("0 1\n1 2\n")
+    bundle = import_("pensieve", tmp_path)
+    assert bundle.device_ids.to_pylist() == ["x/walk", "y/walk"]
+    export("pensieve", bundle, tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["x_walk", "y_walk"]
+    message = refused("pensieve", tmp_path / "x" / "walk", tmp_path / "y" / "walk")
+    assert "has the same name 'walk'" in message

@@ -40,7 +40,6 @@ def test_cells_that_are_read(number: Number, cells: list[Any], expected: list[fl
         (Number("rate", missing=("",)), ["", None], "rate is null", "or empty if unknown"),
         (Number("count", whole=True), [2, "2.5"], "count is '2.5'", "a whole number"),
         (Number("share", bounds=Bounds(0, 1)), [1.5], "share is 1.5", "at least 0 and at most 1"),
-        (Number("text"), ["x" * 100], f"text is '{'x' * 56}...", "a number"),
     ],
 )
 def test_cells_that_are_refused(number: Number, cells: list[Any], message: str, hint: str) -> None:

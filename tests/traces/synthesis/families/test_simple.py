@@ -7,7 +7,7 @@ import pytest
 
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.synthesis.families.renewal import DAY_S
-from tests.traces.online import online_counts
+from tests.traces.helpers import online_counts
 from tests.traces.synthesis.making import intervals, make, sessions
 
 HOUR_NS = 3_600_000_000_000
