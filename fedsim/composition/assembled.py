@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.composition.prospects import Bytes, Prospects
+from fedsim.composition.prospects import Bytes, Prospects, expected_transfers_s
 from fedsim.composition.stays import Stays
 from fedsim.composition.world import World
 from fedsim.devices.population import Population
@@ -227,15 +227,9 @@ class Assembly:
 
     def expected_duration_s(self, client: int) -> float:
         """Duration of a full dispatch of a client at its nominal speed and rates."""
-        network = self.population.network
-        down, up = self._traffic_bytes(self.level_of(client))
-        transfers = sum(
-            network.latency_ns(client, direction) / NS_PER_S
-            + network.nominal_wire_s(client, direction, size)
-            for direction, size in ((Direction.DOWN, down), (Direction.UP, up))
-            if size
-        )
-        return transfers + float(self._compute_s[client])
+        sizes = self._traffic_bytes(self.level_of(client))
+        transfers_s = expected_transfers_s(self.population.network, client, sizes)
+        return transfers_s + float(self._compute_s[client])
 
     def level_of(self, client: int) -> int:
         """Number of the part of the model that a client trains."""

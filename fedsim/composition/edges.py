@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fedsim.composition.assembled import Assembly
 from fedsim.composition.needs import missing_tables, unmet_requirements
+from fedsim.composition.prospects import expected_transfers_s
 from fedsim.composition.stays import Stays, beyond
 from fedsim.composition.world import World
 from fedsim.devices import DeviceContext
@@ -20,7 +21,7 @@ from fedsim.devices.compute.values import Values, ValuesParams
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError, raise_all
 from fedsim.methods.base import Method, MethodContext
-from fedsim.network.base import Direction, NetworkContext
+from fedsim.network.base import NetworkContext
 from fedsim.parts.component import Component
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Edges, Failures, Scenario
@@ -202,12 +203,8 @@ def build_hierarchy(assembly: Assembly) -> Hierarchy:
     down, up = assembly.backhaul_bytes
 
     def expected_duration_s(edge: int) -> float:
-        network = population.network
-        transfers = sum(
-            network.latency_ns(edge, way) / 1e9 + network.nominal_wire_s(edge, way, size)
-            for way, size in ((Direction.DOWN, down), (Direction.UP, up))
-        )
-        return transfers + rounds * float(population.compute.step_s[edge])
+        transfers_s = expected_transfers_s(population.network, edge, (down, up))
+        return transfers_s + rounds * float(population.compute.step_s[edge])
 
     server = scenario.server
     detection = server.failure_detection

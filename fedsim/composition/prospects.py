@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -171,13 +171,7 @@ class Prospects:
     @cached_property
     def transfers_s(self) -> list[Floats]:
         """Duration of download and upload at nominal rates, of each client that can be given work."""
-        network = self.population.network
-        clients = np.flatnonzero(self.usable)
-        return [
-            wires_s(network, clients, direction, size)
-            + network.latencies_ns(direction)[clients] / NS_PER_S
-            for direction, size in zip(Direction, self.traffic_bytes, strict=True)
-        ]
+        return transfers_s(self.population.network, np.flatnonzero(self.usable), self.traffic_bytes)
 
     @property
     def _traffic(self) -> list[tuple[Direction, float]]:
@@ -232,13 +226,24 @@ class Prospects:
         )
 
 
-def wires_s(
+def transfers_s(
+    network: Network, clients: npt.NDArray[np.int64], traffic_bytes: Iterable[Bytes]
+) -> list[Floats]:
+    """Duration of download and upload of clients at nominal rates, (n,) each.
+
+    Without what the transport adds if there are many clients. ``traffic_bytes`` has a number, or one per client, (N,),
+    for each direction.
+    """
+    return [
+        _wires_s(network, clients, direction, size)
+        + network.latencies_ns(direction)[clients] / NS_PER_S
+        for direction, size in zip(Direction, traffic_bytes, strict=True)
+    ]
+
+
+def _wires_s(
     network: Network, clients: npt.NDArray[np.int64], direction: Direction, size_bytes: Bytes
 ) -> Floats:
-    """Duration of a transfer of clients at nominal rates, without the latency, (n,).
-
-    Without what the transport adds if there are many clients. ``size_bytes`` is a number, or one per client, (N,).
-    """
     if not np.any(size_bytes):
         return np.zeros(len(clients))
     sizes = np.broadcast_to(size_bytes, network.rates_bps(direction).shape)[clients]
@@ -247,6 +252,16 @@ def wires_s(
         return np.array([network.nominal_wire_s(client, direction, size) for client, size in each])
     with np.errstate(all="ignore"):
         return sizes * 8 / network.rates_bps(direction)[clients]
+
+
+def expected_transfers_s(network: Network, client: int, traffic_bytes: Iterable[float]) -> float:
+    """Duration of a client's download and upload at its nominal rates, as schedules expect it."""
+    return sum(
+        network.latency_ns(client, direction) / NS_PER_S
+        + network.nominal_wire_s(client, direction, size)
+        for direction, size in zip(Direction, traffic_bytes, strict=True)
+        if size
+    )
 
 
 def impossible(prospects: Prospects) -> Iterator[UserError]:
