@@ -34,5 +34,4 @@ class Ace(LatestUpdates):
         "arXiv:2511.19066, ACE"
     )
     paper_schedules = ("async",)
-    companions = {"schedule": {"name": "async"}}
     Params = AceParams

@@ -29,7 +29,6 @@ class Aced(Method):
         "arXiv:2511.19066, ACED"
     )
     paper_schedules = ("async",)
-    companions = {"schedule": {"name": "async"}}
     needs_whole_model = "its server averages the latest updates of clients as they are"
     Params = AcedParams
 

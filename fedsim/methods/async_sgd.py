@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,6 @@ class AsyncSgd(FedAvg):
         "Delays, NeurIPS 2022, Algorithm 2"
     )
     paper_schedules = ("async",)
-    companions: ClassVar[dict[str, Any]] = {"schedule": {"name": "async"}}
     Params: ClassVar[type[Parameters]] = AsyncSgdParams
 
     def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:

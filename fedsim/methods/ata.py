@@ -22,7 +22,6 @@ class Ata(Rennala):
         "Management in Distributed Machine Learning, ICML 2025, Algorithm 1"
     )
     paper_schedules = ("ata",)
-    companions = {"schedule": {"name": "ata"}}
     needs_plain_sgd = "its clients send the mean of gradients at one model"
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from fedsim.learning.compression import Compression
 from fedsim.learning.optimizers import Optimizer
 from fedsim.learning.optimizers.sgd import Sgd, SgdParams
-from fedsim.parts.component import Component, Parameters
+from fedsim.parts.component import Component, Parameters, is_bundled
 from fedsim.randomness import Purpose, Stream
 
 if TYPE_CHECKING:
@@ -418,6 +418,7 @@ class Method(Component, ABC):
             with zeros, instead of averaging each entry over the clients that trained it.
         needs_whole_model: why no client may train only a part of the model, as a clause; empty if one may.
         parts: the parts of the model that clients train, as the scenario says; a method leaves it out.
+        server_vectors: names of further vectors (P,) of the server's state, which start at zero.
     """
 
     title: ClassVar[str] = ""
@@ -436,6 +437,15 @@ class Method(Component, ABC):
     combines_parts: ClassVar[bool] = False
     needs_whole_model: ClassVar[str] = ""
     parts: Parts | None = None
+
+    server_vectors: ClassVar[Sequence[str]] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """A bundled method brings the schedule of its paper, unless that is the default one."""
+        super().__init_subclass__(**options)
+        if is_bundled(cls) and "paper_schedules" in vars(cls):
+            schedule = cls.paper_schedules[0]
+            cls.companions = {} if schedule == "sync" else {"schedule": {"name": schedule}}
 
     def __init__(self, params: Any, context: MethodContext) -> None:
         self.params = params
@@ -501,8 +511,9 @@ class Method(Component, ABC):
     # -- the rules --------------------------------------------------------------------------------------------------
 
     def initial_state(self, model: Tensor) -> ServerState:
-        """Server state at version 0, from the initial model (P,)."""
-        return {"model": model}
+        """Server state at version 0, from the initial model (P,): with :attr:`server_vectors`."""
+        zeros = model.new_zeros(model.shape)
+        return {"model": model, **dict.fromkeys(self.server_vectors, zeros)}
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """The local rule; plain local training from the received model unless overridden.

@@ -20,4 +20,3 @@ class Ca2fl(FedVarp):
         "Calibration, ICLR 2024, Algorithm 2"
     )
     paper_schedules = ("buffered",)
-    companions = {"schedule": {"name": "buffered"}}

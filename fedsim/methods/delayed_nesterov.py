@@ -44,7 +44,6 @@ class DelayedNesterov(DiLoCo):
         "local updates: local_steps: by_speed of the schedule)"
     )
     paper_schedules = ("async",)
-    companions = {"schedule": {"name": "async"}}
     Params = DelayedNesterovParams
 
     def initial_state(self, model: Tensor) -> ServerState:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.methods.base import Method, ServerState, Tensor, Updates, averaging_weights
+from fedsim.methods.base import Method, ServerState, Updates, averaging_weights
 from fedsim.parts.component import Parameters
 
 
@@ -40,13 +40,8 @@ class Fadas(Method):
         "delay-adaptive learning rate"
     )
     paper_schedules = ("buffered",)
-    companions = {"schedule": {"name": "buffered"}}
+    server_vectors = ("momentum", "second_moment", "largest")
     Params = FadasParams
-
-    def initial_state(self, model: Tensor) -> ServerState:
-        """The model and the moments, (P,) each."""
-        zeros = model.new_zeros(model.shape)
-        return {"model": model, "momentum": zeros, "second_moment": zeros, "largest": zeros}
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """One step of AMSGrad along the mean change; unchanged without contributions."""

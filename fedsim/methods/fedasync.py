@@ -7,17 +7,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedsim.methods.base import (
-    Cohort,
-    LocalUpdate,
-    Method,
-    MethodContext,
-    ServerState,
-    Trainer,
-    Updates,
-    Vector,
-)
-from fedsim.methods.local_rules import PROXIMAL_OPERATIONS, proximal_rule
+from fedsim.methods.base import MethodContext, ServerState, Updates, Vector
+from fedsim.methods.local_rules import Proximal
 from fedsim.methods.staleness import POPULATION_WEIGHTS, StalenessParams, population_weights
 
 
@@ -34,7 +25,7 @@ class FedAsyncParams(StalenessParams):
     """Strength of the term that keeps local models near the received one (rho)."""
 
 
-class FedAsync(Method):
+class FedAsync(Proximal):
     """Asynchronous federated optimization, a = alpha x (weight of the update's staleness).
 
     The form ``mixing`` is the original. The form ``delta`` is the baseline of the FedCompass paper: the client's
@@ -49,7 +40,6 @@ class FedAsync(Method):
         "form delta: Li et al., FedCompass, ICLR 2024, Algorithm 1 with single updates"
     )
     paper_schedules = ("async",)
-    companions = {"schedule": {"name": "async"}}
     Params = FedAsyncParams
 
     def __init__(self, params: FedAsyncParams, context: MethodContext) -> None:
@@ -58,29 +48,14 @@ class FedAsync(Method):
 
     def upload(self) -> Sequence[Vector]:
         """The local model, or its change."""
-        return (Vector("model" if self._mixes else "delta", self.context.layout.size),)
-
-    @property
-    def _mixes(self) -> bool:
-        return bool(self.params.form == "mixing")
-
-    def vector_operations(self) -> float:
-        """The proximal term."""
-        return PROXIMAL_OPERATIONS if self.params.proximal else 0.0
-
-    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Local training with the proximal term, if there is one."""
-        start = cohort.down["model"]
-        trained = trainer.run(cohort, start, rule=proximal_rule(start, self.params.proximal))
-        if self._mixes:
-            return LocalUpdate({"model": trained.model}, trained.loss)
-        return LocalUpdate({"delta": trained.model.sub_(start)}, trained.loss)
+        sent = "model" if self.params.form == "mixing" else "delta"
+        return (Vector(sent, self.context.layout.size),)
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """The model after the updates are mixed in (or their changes added) in order of arrival."""
         weights = self.params.weights_by_age(updates)
         model = server["model"]
-        if self._mixes:
+        if self.params.form == "mixing":
             for index, weight in enumerate(weights.tolist()):
                 # An update of a client that was drawn m times is mixed in m times.
                 mixed = 1.0 - (1.0 - weight) ** int(updates.multiplicity[index])

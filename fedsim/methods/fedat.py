@@ -8,19 +8,15 @@ from typing import Literal
 from pydantic import Field
 
 from fedsim.methods.base import (
-    Cohort,
-    LocalUpdate,
-    Method,
     MethodContext,
     ServerState,
     Tensor,
-    Trainer,
     Updates,
     Vector,
     WeightedParams,
     averaging_weights,
 )
-from fedsim.methods.local_rules import PROXIMAL_OPERATIONS, proximal_rule
+from fedsim.methods.local_rules import Proximal
 
 
 class FedATParams(WeightedParams):
@@ -36,7 +32,7 @@ class FedATParams(WeightedParams):
     """Strength of the term that keeps local models near the received one (lambda)."""
 
 
-class FedAT(Method):
+class FedAT(Proximal):
     """Federated learning with asynchronous tiers.
 
     Inside a tier the clients' models are averaged, as in FedAvg, into the tier's model. The global model is the sum
@@ -53,7 +49,6 @@ class FedAT(Method):
         "Asynchronous Tiers, SC 2021, Algorithm 1 and equation 4"
     )
     paper_schedules = ("tiered",)
-    companions = {"schedule": {"name": "tiered"}}
     Params = FedATParams
 
     def __init__(self, params: FedATParams, context: MethodContext) -> None:
@@ -75,16 +70,6 @@ class FedAT(Method):
             "tiers": model.unsqueeze(0).clone(),
             "tier_updates": torch.zeros(1, dtype=torch.int64),
         }
-
-    def vector_operations(self) -> float:
-        """The proximal term."""
-        return PROXIMAL_OPERATIONS if self.params.proximal else 0.0
-
-    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Local training with the proximal term, if there is one."""
-        start = cohort.down["model"]
-        trained = trainer.run(cohort, start, rule=proximal_rule(start, self.params.proximal))
-        return LocalUpdate({"model": trained.model}, trained.loss)
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """The state after this aggregation; unchanged without contributions."""

@@ -29,11 +29,8 @@ class FedAvgM(FedAvg):
         "Hsu, Qi and Brown, Measuring the Effects of Non-Identical Data Distribution for Federated Visual "
         "Classification, arXiv:1909.06335, section 4"
     )
+    server_vectors = ("momentum",)
     Params = FedAvgMParams
-
-    def initial_state(self, model: Tensor) -> ServerState:
-        """``model`` and ``momentum``, (P,) each."""
-        return {"model": model, "momentum": model.new_zeros(model.shape)}
 
     def step(self, server: ServerState, change: Tensor) -> ServerState:
         """v first, then the model with the new v."""

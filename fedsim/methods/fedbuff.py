@@ -40,7 +40,6 @@ class FedBuff(FedAvg):
         "scale population: Li et al., FedCompass, ICLR 2024, App. E.2"
     )
     paper_schedules = ("buffered",)
-    companions = {"schedule": {"name": "buffered"}}
     Params = FedBuffParams
 
     def __init__(self, params: FedBuffParams, context: MethodContext) -> None:

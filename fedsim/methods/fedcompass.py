@@ -44,7 +44,6 @@ class FedCompass(Method):
         "Computing Power-Aware Scheduler, ICLR 2024, Algorithms 1 and 3; +M and +N: section 5.2"
     )
     paper_schedules = ("compass",)
-    companions = {"schedule": {"name": "compass"}}
     weight_of_absent = POPULATION_WEIGHTS
     Params = FedCompassParams
 

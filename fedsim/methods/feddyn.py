@@ -14,7 +14,6 @@ from fedsim.methods.base import (
     Memory,
     Method,
     ServerState,
-    Tensor,
     Trainer,
     Updates,
     averaging_weights,
@@ -43,15 +42,12 @@ class FedDyn(Method):
     paper = "Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021, Algorithm 1 and equation 1"
     paper_schedules = ("sync",)
     only_synchronous = "the server averages models that were trained from one version"
+    server_vectors = ("h",)
     Params = FedDynParams
 
     def memories(self) -> Mapping[str, Memory]:
         """g_i, the gradient of the client's objective at its last model."""
         return {"gradient": Memory(self.context.layout.size)}
-
-    def initial_state(self, model: Tensor) -> ServerState:
-        """The model and h = 0."""
-        return {"model": model, "h": model.new_zeros(model.shape)}
 
     def vector_operations(self) -> float:
         """The pull (a difference, a product, a sum) and g_i."""

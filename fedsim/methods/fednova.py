@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
 from fedsim.methods.aggregation import distance_covered
 from fedsim.methods.base import Updates
-from fedsim.methods.fedavg import FedAvg, FedAvgParams
-
-
-class FedNovaParams(FedAvgParams):
-    """Parameters of FedNova."""
-
-    server_lr: float = Field(default=1.0, gt=0)
-    """Server learning rate; 1 is the paper's rule."""
+from fedsim.methods.fedavg import FedAvg
 
 
 class FedNova(FedAvg):
@@ -34,7 +26,6 @@ class FedNova(FedAvg):
     )
     needs_sgd = "the distance that local steps cover along a gradient is known only for SGD"
     plain_buffers = True
-    Params = FedNovaParams
 
     def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
         """(sum p_j a_j) p_i / a_i, (C,)."""

@@ -22,7 +22,6 @@ class Malenia(Rennala):
         "Computation Model, NeurIPS 2023, Method 6"
     )
     paper_schedules = ("malenia",)
-    companions = {"schedule": {"name": "malenia"}}
 
     def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
         """1 / (n B_i) for each update of client i, (C,)."""

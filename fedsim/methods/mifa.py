@@ -26,17 +26,17 @@ class MifaParams(Parameters):
 
 
 class LatestUpdates(Method):
-    """The server remembers the latest update of each client; its parameters have ``server_lr`` and ``remembers``."""
+    """The server remembers the latest update of each client, and their ``mean``.
+
+    Parameters of subclasses have ``server_lr`` and ``remembers``.
+    """
 
     paper_schedules = ("sync",)
+    server_vectors = ("mean",)
 
     def memories(self) -> Mapping[str, Memory]:
         """The latest update of each client, at the server."""
         return {"latest": Memory(self.context.layout.trainable, keeper="server")}
-
-    def initial_state(self, model: Tensor) -> ServerState:
-        """Model and mean of the latest updates."""
-        return {"model": model, "mean": model.new_zeros(model.shape)}
 
     def refreshed(self, updates: Updates) -> Iterator[Tensor]:
         """The difference of each update from its client's remembered one, which it replaces; (trainable,) each."""

@@ -28,7 +28,6 @@ class MindFlayer(Rennala):
         "Random Worker Compute Times, UAI 2025, Algorithm 1"
     )
     paper_schedules = ("mindflayer",)
-    companions = {"schedule": {"name": "mindflayer"}}
     Params = MindFlayerParams
 
     def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:

@@ -12,7 +12,6 @@ from fedsim.methods.base import (
     Memory,
     Method,
     ServerState,
-    Tensor,
     Trainer,
     Updates,
     Vector,
@@ -47,6 +46,7 @@ class Mtgc(Method):
         "Algorithm 1"
     )
     paper_schedules = ("sync",)
+    server_vectors = ("correction",)
     Params = MtgcParams
     spans_edges = True
     only_synchronous = "corrections are differences to the mean of a round"
@@ -61,10 +61,6 @@ class Mtgc(Method):
         """z_i, or at the cloud y_j."""
         restarts = self.params.client_corrections == "zero"
         return {"correction": Memory(self.context.layout.size, keeper="shared", restarts=restarts)}
-
-    def initial_state(self, model: Tensor) -> ServerState:
-        """The model and y_j = 0."""
-        return {"model": model, "correction": model.new_zeros(model.shape)}
 
     def vector_operations(self) -> float:
         """The correction."""

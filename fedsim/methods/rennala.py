@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,6 @@ class Rennala(FedAvg):
         "Computation Model, NeurIPS 2023, Methods 4 and 5"
     )
     paper_schedules = ("rennala",)
-    companions: ClassVar[dict[str, Any]] = {"schedule": {"name": "rennala"}}
     Params: ClassVar[type[Parameters]] = GradientParams
 
     def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fedsim.methods.base import Memory, Method, ServerState, Tensor, Updates
+from fedsim.methods.base import Memory, Method, ServerState, Updates
 from fedsim.methods.rennala import GradientParams
 
 
@@ -23,16 +23,12 @@ class Ringleader(Method):
         "Heterogeneity, ICLR 2026, Algorithm 1"
     )
     paper_schedules = ("ringleader",)
-    companions = {"schedule": {"name": "ringleader"}}
+    server_vectors = ("mean",)
     Params = GradientParams
 
     def memories(self) -> Mapping[str, Memory]:
         """The mean of each client's updates in the round, followed by their number; at the server."""
         return {"table": Memory(self.context.layout.size + 1, keeper="server")}
-
-    def initial_state(self, model: Tensor) -> ServerState:
-        """The model, and the mean of the table over the clients."""
-        return {"model": model, "mean": model.new_zeros(model.shape)}
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """Enter the updates into the table, which is emptied first if a round begins, and step."""
@@ -41,9 +37,7 @@ class Ringleader(Method):
         if not len(updates):
             return server
         restarts = bool(updates.attributes.get("restart", 1))
-        mean = (
-            server["mean"].new_zeros(server["mean"].shape) if restarts else server["mean"].clone()
-        )
+        mean = torch.zeros_like(server["mean"]) if restarts else server["mean"].clone()
         entered: set[int] = set()
         for index, client in enumerate(updates.clients.tolist()):
             entry = updates.memory("table", index)

@@ -23,7 +23,6 @@ class Ringmaster(AsyncSgd):
         "ICML 2025, Algorithms 4 and 5"
     )
     paper_schedules = ("ringmaster",)
-    companions = {"schedule": {"name": "ringmaster"}}
     Params = GradientParams
 
     def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:

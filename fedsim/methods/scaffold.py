@@ -16,7 +16,6 @@ from fedsim.methods.base import (
     Method,
     MethodContext,
     ServerState,
-    Tensor,
     Trainer,
     Updates,
     Vector,
@@ -53,6 +52,7 @@ class Scaffold(Method):
         "Communication Compression, arXiv:2308.08165"
     )
     paper_schedules = ("sync",)
+    server_vectors = ("control",)
     Params = ScaffoldParams
 
     def __init__(self, params: ScaffoldParams, context: MethodContext) -> None:
@@ -77,10 +77,6 @@ class Scaffold(Method):
     def memories(self) -> Mapping[str, Memory]:
         """c_i."""
         return {"control": Memory(self.context.layout.size)}
-
-    def initial_state(self, model: Tensor) -> ServerState:
-        """x and c = 0."""
-        return {"model": model, "control": model.new_zeros(model.shape)}
 
     def vector_operations(self) -> float:
         """The correction, and the sum of the gradients."""

@@ -62,7 +62,7 @@ class UplinkMerge(Method):
     needs_no_momentum = (
         "the server steps along the mean of all clients' gradients, which does not include momentum"
     )
-
+    server_vectors = ("merged",)
     Params = UplinkMergeParams
 
     def __init__(self, params: UplinkMergeParams, context: MethodContext) -> None:
@@ -73,10 +73,6 @@ class UplinkMerge(Method):
     def memories(self) -> Mapping[str, Memory]:
         """h_i."""
         return {"gradient": Memory(self.context.layout.size)}
-
-    def initial_state(self, model: Tensor) -> ServerState:
-        """x and y = 0."""
-        return {"model": model, "merged": model.new_zeros(model.shape)}
 
     @abstractmethod
     def correction(self, cohort: Cohort) -> Tensor | None:

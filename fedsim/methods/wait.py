@@ -41,7 +41,6 @@ class Wait(FedAvg):
         "section 5 and appendix D.1"
     )
     paper_schedules = ("window",)
-    companions = {"schedule": {"name": "window"}}
     plain_buffers = True
     Params = WaitParams
 
