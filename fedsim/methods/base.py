@@ -327,11 +327,9 @@ class Trainer(Protocol):
             phase: number of the training within the dispatch; every phase has its own order of the data.
             midway: a change of the local models between two steps.
         """
-        ...
 
     def optimizer_state(self, cohort: Cohort) -> Tensor:
         """The state of the optimizer after the cohort's training, if it continues from an earlier one."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,19 +375,15 @@ class Updates(Protocol):
 
     def row(self, name: str, index: int) -> Tensor:
         """Vector ``name`` of contribution ``index``, (elements,); read-only."""
-        ...
 
     def weighted_sum(self, name: str, weights: npt.ArrayLike) -> Tensor:
         """Sum over contributions of ``weights`` (C,) times vector ``name``, (elements,), in order of arrival."""
-        ...
 
     def memory(self, name: str, index: int) -> Tensor:
         """The row of contribution ``index``'s client in memory ``name`` (of keeper server or shared), (elements,)."""
-        ...
 
     def remember(self, name: str, index: int, row: Tensor) -> None:
         """Replace that row."""
-        ...
 
 
 class Method(Component, ABC):

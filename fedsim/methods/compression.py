@@ -95,8 +95,7 @@ class _Compressed(Method):
         # Rows that are compressed one by one.
         errors = {
             _error(vector): Memory(
-                vector.elements,
-                in_place=self.parts is None and vector.elements > _CPU_ENTRIES // 2,
+                vector.elements, in_place=self.parts is None and vector.elements > _CPU_ENTRIES // 2
             )
             for vector in self._with_feedback()
         }

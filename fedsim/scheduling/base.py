@@ -77,7 +77,6 @@ class Timer(Protocol):
 
     def cancel(self) -> None:
         """Prevent the call."""
-        ...
 
 
 class ServerPort(Protocol):
@@ -108,54 +107,43 @@ class ServerPort(Protocol):
     @property
     def now_ns(self) -> int:
         """Simulated time."""
-        ...
 
     @property
     def busy_until_ns(self) -> int:
         """When the server finishes its last aggregation; it dispatches no work before then. NEVER while an edge server
         waits for a model of the cloud: what it is to :meth:`call_at` then is called when it has one."""
-        ...
 
     def stream(self, purpose: Purpose, *keys: int) -> Stream:
         """A random stream of this run."""
-        ...
 
     def is_online(self, client: int) -> bool:
         """Whether the client is checked in now."""
-        ...
 
     def is_busy(self, client: int) -> bool:
         """Whether the client has an unfinished dispatch, or work is waiting for it."""
-        ...
 
     def online_clients(self) -> npt.NDArray[np.int64]:
         """Clients that are checked in and idle now, ascending."""
-        ...
 
     def sample_online(self, count: int) -> list[int]:
         """Up to ``count`` clients drawn uniformly without replacement from those checked in and idle."""
-        ...
 
     def expected_duration_s(self, client: int) -> float:
         """Duration of a full workload at the client's nominal speed and link rates, as a profiling run would
         measure it."""
-        ...
 
     def step_s(self, client: int) -> float:
         """Duration of a client's local step at its nominal speed, as a profiling run would measure it."""
-        ...
 
     def training_losses(self, dispatches: Sequence[Dispatch]) -> npt.NDArray[np.float64]:
         """Training losses that came with these (aggregated) updates; executes pending training.
 
         Mean losses over the steps, or as :attr:`Selection.squared_losses` says.
         """
-        ...
 
     def client_accuracies(self) -> npt.NDArray[np.float64]:
         """Accuracy of the current model on each client's own test samples, (N,), NaN for clients without any;
         executes pending training. Clients with personal models evaluate their own."""
-        ...
 
     def dispatch(
         self,
@@ -177,24 +165,19 @@ class ServerPort(Protocol):
                 time to meet it.
             on_dispatched: called with the dispatch when the work is handed out.
         """
-        ...
 
     def call_at(self, time_ns: int, callback: Callable[[], None]) -> Timer:
         """Call ``callback`` at a time, after all arrivals of that instant."""
-        ...
 
     def call_when_available(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when the next client becomes available or the selection may draw other clients
         (:meth:`Selection.next_change_ns`)."""
-        ...
 
     def discard(self, dispatch: Dispatch, *, late: bool = False) -> None:
         """Discard an arrived update; ``late`` means that it arrived after its round had closed."""
-        ...
 
     def cut(self, dispatch: Dispatch) -> None:
         """Stop a busy client, whose update is lost; does nothing if the client has already gone offline."""
-        ...
 
     def cancel(self, dispatch: Dispatch, on_stopped: Callable[[], None]) -> None:
         """Send a busy client the message to stop, which takes the latency of its downlink.
@@ -202,7 +185,6 @@ class ServerPort(Protocol):
         Until then it works and uses energy. Its update is then lost, and ``on_stopped`` is called; neither happens if
         its update arrives, or the server notices its failure, before. A failure not noticed by then is not reported.
         """
-        ...
 
     def aggregate(
         self,
@@ -223,11 +205,9 @@ class ServerPort(Protocol):
         Returns:
             The new version.
         """
-        ...
 
     def close_round(self) -> None:
         """End a round without a new version."""
-        ...
 
 
 class Selection(Component, ABC):

@@ -48,9 +48,7 @@ class Turns:
 
 
 def weighted_order(
-    generator: np.random.Generator,
-    clients: npt.NDArray[np.int64],
-    weights: npt.NDArray[np.float64],
+    generator: np.random.Generator, clients: npt.NDArray[np.int64], weights: npt.NDArray[np.float64]
 ) -> list[int]:
     """Clients of positive weight in the order of successive draws, each in proportion to the weights that remain.
 

@@ -60,12 +60,7 @@ class LiveDispatches(Dispatches):
         on_end: called when a dispatch ends by itself.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        life: MakeLife,
-        on_end: OnEnd,
-    ) -> None:
+    def __init__(self, engine: Engine, life: MakeLife, on_end: OnEnd) -> None:
         self._engine = engine
         self._life = life
         self._on_end = on_end
@@ -153,11 +148,7 @@ class ContendedDispatches(LiveDispatches):
     """Dispatches whose transfers share links: a transfer is a flow, every other activity a timed call."""
 
     def __init__(
-        self,
-        engine: Engine,
-        network: SharedNetwork,
-        on_end: OnEnd,
-        life: MakeLife,
+        self, engine: Engine, network: SharedNetwork, on_end: OnEnd, life: MakeLife
     ) -> None:
         super().__init__(engine, life, on_end)
         self._network = network
@@ -224,13 +215,7 @@ class ContendedDispatches(LiveDispatches):
 class TimedDispatches(LiveDispatches):
     """Dispatches on links that are not shared: a transfer is a timed call, too."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        network: Network,
-        on_end: OnEnd,
-        life: MakeLife,
-    ) -> None:
+    def __init__(self, engine: Engine, network: Network, on_end: OnEnd, life: MakeLife) -> None:
         super().__init__(engine, life, on_end)
         self._network = network
         # By number of the dispatch: its transfer, when it began, and the call at its end.

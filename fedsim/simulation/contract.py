@@ -24,8 +24,7 @@ def check_draws(selection: Selection, clients: int, on_empty: Callable[[], None]
         on_empty: called when it draws nobody although clients are available.
     """
 
-    def checked(name: str) -> Callable[..., list[int]]:
-        function = getattr(selection, name)
+    def checked(name: str, function: Callable[..., Any]) -> Callable[..., list[int]]:
         where = place(type(selection), name)
 
         @functools.wraps(function)
@@ -37,21 +36,21 @@ def check_draws(selection: Selection, clients: int, on_empty: Callable[[], None]
             count = args[0] if args else kwargs["count"]
             if not drawn and available and count > 0:
                 on_empty()
-            absent = next((client for client in drawn if client not in available), None)
-            if absent is not None and not selection.with_replacement:
-                raise _wrong_draw(f"draws client {absent}, which is offline or busy now", where)
-            if len(drawn) > count:
+            absent = set(drawn) - available
+            if absent and not selection.with_replacement:
                 raise _wrong_draw(
-                    f"draws {len(drawn)} clients, {reprlib.repr(drawn)}, but count is {count}",
-                    where,
+                    f"draws client {min(absent)}, which is offline or busy now", where
                 )
+            if len(drawn) > count:
+                raise _wrong_draw(f"draws {len(drawn)} clients, but count is {count}", where)
             return drawn
 
         return call
 
     for name in ("draw", "draw_among", "cohort"):
-        if not is_bundled(getattr(selection, name)):
-            setattr(selection, name, checked(name))
+        function = getattr(selection, name)
+        if not is_bundled(function):
+            setattr(selection, name, checked(name, function))
 
 
 def _drawn(value: Any, clients: int, where: str) -> list[int]:

@@ -142,7 +142,7 @@ class EdgeServer(Server):
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        self._postponed: list[_Call] = []
+        self._postponed: list[Callable[[], None]] = []
         self._epoch = 0
         self._is_fresh = True
         super().__init__(*args, **options)
@@ -165,7 +165,7 @@ class EdgeServer(Server):
             self.start()
         # These may complete the rounds, and pause the server again.
         while postponed and self._handouts.busy_until_ns < NEVER:
-            postponed.pop(0).make()
+            postponed.pop(0)()
         self._postponed[:0] = postponed
 
     def abandon(self) -> None:
@@ -192,8 +192,9 @@ class EdgeServer(Server):
 
         if time_ns < NEVER:
             return self._engine.call_at(time_ns, call)
-        self._postponed.append(_Call(call))
-        return self._postponed[-1]
+        postponed = ScheduledCall(self._engine.env, call)
+        self._postponed.append(postponed.run)
+        return postponed
 
 
 class MobileEdgeServer(EdgeServer):
@@ -294,32 +295,18 @@ class Moves:
             server.vacate(client)
 
 
-class _Call:
-    """A call that is made when an edge server resumes, unless it is canceled."""
-
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self._callback: Callable[[], None] | None = callback
-
-    def make(self) -> None:
-        if self._callback is not None:
-            self._callback()
-
-    def cancel(self) -> None:
-        self._callback = None
-
-
 class _Paused:
     """Takes the place of the schedule of a paused server, and postpones what happens."""
 
-    def __init__(self, schedule: Schedule, postponed: list[_Call]) -> None:
+    def __init__(self, schedule: Schedule, postponed: list[Callable[[], None]]) -> None:
         self._schedule = schedule
         self._postponed = postponed
 
     def on_arrival(self, dispatch: Dispatch) -> None:
-        self._postponed.append(_Call(partial(self._schedule.on_arrival, dispatch)))
+        self._postponed.append(partial(self._schedule.on_arrival, dispatch))
 
     def on_failure(self, dispatch: Dispatch) -> None:
-        self._postponed.append(_Call(partial(self._schedule.on_failure, dispatch)))
+        self._postponed.append(partial(self._schedule.on_failure, dispatch))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._schedule, name)
@@ -407,14 +394,6 @@ class Edge(Above):
             self._plane.hold(model, self._dispatch.client)
         ends_ns = now + self._hierarchy.aggregation_ns
         self._ending = self._engine.call_at(ends_ns, self._on_done, dispatch_id)
-
-    @override
-    def on_version(self, version: int, round_: int, dispatches: Sequence[Dispatch]) -> None:
-        pass
-
-    @override
-    def on_round(self, round_: int) -> None:
-        pass
 
 
 @dataclass(slots=True, eq=False)

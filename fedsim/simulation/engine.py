@@ -31,7 +31,6 @@ class Clock(Protocol):
     @property
     def now(self) -> int:
         """Simulated nanoseconds since the scenario's start."""
-        ...
 
 
 class ScheduledCall(simpy.Event):
@@ -42,9 +41,10 @@ class ScheduledCall(simpy.Event):
         self._ok = True
         self._value = None
         self._call: Callable[[], None] | None = callback
-        self.callbacks: list[Any] = [self._run]
+        self.callbacks: list[Any] = [self.run]
 
-    def _run(self, _: simpy.Event) -> None:
+    def run(self, _: simpy.Event | None = None) -> None:
+        """Make the call, unless it was canceled."""
         if self._call is not None:
             self._call()
 

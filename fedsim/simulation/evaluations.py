@@ -81,8 +81,7 @@ class Evaluations:
             # If stop.simulated_time is given, the scenario is refused before it runs.
             raise UserError(
                 f"{format_duration(every_ns / NS_PER_S)} between evaluations reached the limit of "
-                f"{format_count(MOST_EVALUATIONS)} evaluations per run after {format_duration(now / NS_PER_S)} of "
-                "simulated time",
+                f"{format_count(MOST_EVALUATIONS)} per run after {format_duration(now / NS_PER_S)} of simulated time",
                 where="evaluation.every",
                 hint="evaluate less often, or give stop.simulated_time",
             )

@@ -44,7 +44,6 @@ class Dispatches(Protocol):
 
         A dispatch that has not ended yet has not arrived, even if it would have arrived at this very instant.
         """
-        ...
 
     def of_edge(self, edge: int) -> list[Dispatch]:
         """The dispatches of an edge server that are under way, in order of dispatching."""
@@ -216,11 +215,7 @@ class _End(simpy.Event):
     _value = None
 
     def __init__(
-        self,
-        dispatch: Dispatch,
-        plan: Plan,
-        deadline_ns: int | None,
-        callbacks: list[Any],
+        self, dispatch: Dispatch, plan: Plan, deadline_ns: int | None, callbacks: list[Any]
     ) -> None:
         self.callbacks = callbacks
         self.dispatch = dispatch

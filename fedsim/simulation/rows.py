@@ -19,18 +19,18 @@ from fedsim.vocabulary.outcomes import Ending, Outcome
 
 Column = npt.NDArray[Any]
 _Ints = npt.NDArray[np.int64]
+_RENAMED = {"dispatched_s": "dispatched_ns", "steps_assigned": "steps"}
 _FROM_DISPATCH: dict[str, Callable[[Any], int]] = {
-    column: attrgetter(attribute)
-    for column, attribute in {
-        "dispatch_id": "dispatch_id",
-        "client_id": "client_id",
-        "version": "version",
-        "round": "round",
-        "dispatched_s": "dispatched_ns",
-        "steps_assigned": "steps",
-        "staleness": "staleness",
-        "sequence": "sequence",
-    }.items()
+    column: attrgetter(_RENAMED.get(column, column))
+    for column in (
+        "dispatch_id",
+        "client_id",
+        "version",
+        "round",
+        "staleness",
+        "sequence",
+        *_RENAMED,
+    )
 }
 _EXACT_NS = 1 << 53
 

@@ -42,14 +42,15 @@ class Above(Protocol):
     """What a server reports to: the run, or for an edge server the cloud."""
 
     def on_version(self, version: int, round_: int, dispatches: Sequence[Dispatch]) -> None:
-        """Note a version made of the updates of these dispatches."""
+        """Note a version made of the updates of these dispatches; does nothing unless overridden."""
+        return
 
     def on_round(self, round_: int) -> None:
-        """Note that a round has closed."""
+        """Note that a round has closed; does nothing unless overridden."""
+        return
 
     def ends_after(self, rounds: int) -> bool:
         """Whether the run ends when the server has closed so many rounds; versions count if its schedule has none."""
-        ...
 
 
 class Server(Facts, ServerPort):

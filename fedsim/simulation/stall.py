@@ -63,21 +63,14 @@ def stalled(
     counts = {**lost, Outcome.UNFINISHED: waiting}
     cause = max(counts, key=counts.__getitem__)
     where, fix = _FIXES[cause]
-    rates = {"crash_rate": failures.crash_rate, "upload_loss": failures.upload_loss}
-    causes = [f"{key} ({rate:g})" for key, rate in rates.items() if rate]
-    if cause is Outcome.DROPPED and causes:
-        where, fix = "devices.failures", f"lower {' or '.join(causes)}"
+    if cause is Outcome.DROPPED and (failures.crash_rate or failures.upload_loss):
+        where, fix = "devices.failures", "lower crash_rate or upload_loss"
     if cause is Outcome.DROPPED and has_batteries:
         where = "devices"
         fix += ", or raise energy.battery_j if batteries are too small for a dispatch"
-    outcomes = [
-        f"{format_count(lost[outcome])} {outcome.label}" for outcome in Outcome if lost.get(outcome)
-    ]
-    if waiting:
-        outcomes.append(f"{format_count(waiting)} waiting to be aggregated")
     return UserError(
         f"no update was aggregated in the last {format_count(dispatches)} dispatches "
-        f"({', '.join(outcomes) or 'all under way'}), so the run may never end",
+        f"({format_count(counts[cause])} are {cause.label}), so the run may never end",
         where=where,
         hint=f"{fix}; to allow more dispatches without an update, raise stop.stalled_after",
     )

@@ -132,10 +132,6 @@ def timing(**sections: Any) -> dict[str, Any]:
             "a version needs 3 updates, but the run ends after 2 dispatches",
         ),
         (timing(server={"selection": "oort"}), "follows training losses or accuracies"),
-        (
-            timing(server={"schedule": {"min_cohort": 2}, "selection": {"cohort": 1}}),
-            "a round never",
-        ),
         (timing(server={"schedule": {"min_cohort": 2, "min_updates": 0}}), "lets a round begin"),
         (timing(devices={"network": "traced"}), "there is no network_series table to read"),
         (timing(devices={"availability": "trace"}), "there is no availability table to read"),

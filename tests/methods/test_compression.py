@@ -234,10 +234,7 @@ def test_the_full_rate_gives_the_bits_of_no_compression(tmp_path: Path, method: 
     assert results[0] == results[1]
 
 
-COMPRESSED = {
-    "up": {"name": "topk", "share": 0.05},
-    "down": {"name": "qsgd", "levels": 15},
-}
+COMPRESSED = {"up": {"name": "topk", "share": 0.05}, "down": {"name": "qsgd", "levels": 15}}
 
 
 ALL_LARGE = 64

@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from tests.methods.driver import quadratic
-from tests.methods.personal_worlds import (
-    CASE_B,
-    ROUNDS_B,
-    Story,
-    close,
-    coupled,
-    exact,
-    history,
-)
+from tests.methods.personal_worlds import CASE_B, ROUNDS_B, Story, close, coupled, exact, history
 
 B1 = [
     "1/32 27/64 3/64 0",

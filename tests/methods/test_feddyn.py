@@ -9,15 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.methods.descent import (
-    LOG,
-    START,
-    FloatArray,
-    Rounds,
-    descend,
-    gradient,
-    played,
-)
+from tests.methods.descent import LOG, START, FloatArray, Rounds, descend, gradient, played
 
 
 def feddyn(alpha: float, log: Rounds) -> tuple[list[FloatArray], FloatArray, FloatArray]:

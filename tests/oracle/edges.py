@@ -152,8 +152,7 @@ class Edge:
             return
         life = self.life
         self.world.at(
-            self.free - self.world.now,
-            lambda: self.again(client) if life == self.life else None,
+            self.free - self.world.now, lambda: self.again(client) if life == self.life else None
         )
 
     def deadline(self, number: int, life: int) -> None:

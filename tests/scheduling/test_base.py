@@ -41,11 +41,7 @@ def test_draws_depend_on_the_seed_alone(selection: dict[str, Any]) -> None:
             Demands(updates=3, limit_s=60.0, over_selection=1.5, cohort=4),
         ),
         ("async", {"concurrency": 5}, Demands(concurrency=5)),
-        (
-            "buffered",
-            {"buffer_size": 7, "timeout": "2min"},
-            Demands(updates=7, limit_s=120.0),
-        ),
+        ("buffered", {"buffer_size": 7, "timeout": "2min"}, Demands(updates=7, limit_s=120.0)),
     ],
 )
 def test_demands_of_a_schedule(name: str, params: dict[str, Any], demands: Demands) -> None:

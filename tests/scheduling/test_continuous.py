@@ -22,10 +22,7 @@ def test_concurrency_is_the_selections_cohort_when_not_given() -> None:
 
 def test_a_place_that_nobody_can_take_is_filled_at_the_next_check_in() -> None:
     book = run(
-        [1.0, 1.0],
-        {"name": "async"},
-        availability=online(ALWAYS, [(33.0, 1e6)]),
-        until_s=50,
+        [1.0, 1.0], {"name": "async"}, availability=online(ALWAYS, [(33.0, 1e6)]), until_s=50
     )
     assert min(row["dispatched"] for row in book.rows if row["client"] == 1) == 33
     assert [version[0] for version in versions(book)] == [10, 20, 30, 40, 43, 50]

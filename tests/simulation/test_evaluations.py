@@ -79,7 +79,5 @@ def test_the_run_ends_at_its_target() -> None:
 
 def test_endless_evaluations_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedsim.simulation.evaluations.MOST_EVALUATIONS", 3)
-    with pytest.raises(
-        UserError, match=r"2 s between evaluations reached the limit of 3 evaluations"
-    ):
+    with pytest.raises(UserError, match=r"2 s between evaluations reached the limit of 3 per run"):
         evaluated([20], None, every_ns=2 * S)

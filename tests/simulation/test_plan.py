@@ -92,12 +92,7 @@ def planners(draw: st.DrawFn) -> Planner:
     deadline_s=st.one_of(st.none(), st.integers(1, 40)),
 )
 def test_the_fast_path_is_the_definition(
-    planner: Planner,
-    client: int,
-    sequence: int,
-    start_s: int,
-    steps: int,
-    deadline_s: int | None,
+    planner: Planner, client: int, sequence: int, start_s: int, steps: int, deadline_s: int | None
 ) -> None:
     start_ns = start_s * S
     deadline_ns = None if deadline_s is None else start_ns + deadline_s * S

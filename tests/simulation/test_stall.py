@@ -18,61 +18,50 @@ ASYNC = {"name": "async"}
 
 
 @pytest.mark.parametrize(
-    ("world", "where", "outcomes", "fix"),
+    ("world", "where", "most", "fix"),
     [
+        ({"failures": {"upload_loss": 1}}, "devices.failures", "49 are dropped", "upload_loss"),
+        ({"failures": {"crash_rate": 1e9}}, "devices.failures", "49 are dropped", "crash_rate"),
         (
-            {"schedule": ASYNC, "failures": {"upload_loss": 1}, "arrivals": 5},
-            "devices.failures",
-            "49 dropped",
-            "lower upload_loss (1)",
-        ),
-        (
-            {"schedule": ASYNC, "failures": {"crash_rate": 1e9}, "rounds": 5},
-            "devices.failures",
-            "49 dropped",
-            "lower crash_rate (1e+09)",
-        ),
-        (
-            {"schedule": ASYNC, "energy": {"battery_j": 1, "recharge_w": 1e9}, "rounds": 5},
+            {"energy": {"battery_j": 1, "recharge_w": 1e9}},
             "devices",
-            "50 dropped",
+            "50 are dropped",
             "raise energy.battery_j if batteries are too small",
         ),
         (
-            {"schedule": {"name": "async", "timeout": 1e-9}, "rounds": 5},
+            {"schedule": {"name": "async", "timeout": 1e-9}},
             "server.schedule",
-            "49 cut",
+            "49 are cut",
             "timeout",
         ),
         (
-            {"schedule": {"name": "buffered", "buffer_size": 1000}, "rounds": 5},
+            {"schedule": {"name": "buffered", "buffer_size": 1000}},
             "server.schedule",
-            "49 waiting to be aggregated",
+            "49 are unfinished",
             "buffer_size",
         ),
         (
-            {"schedule": {"name": "sync", "deadline": 2.0}, "rounds": 500},
+            {"schedule": {"name": "sync", "deadline": 2.0}},
             "server.schedule",
-            "49 late",
+            "49 are late",
             "deadline",
         ),
         (
-            {"schedule": {"name": "sync", "min_updates": 3}, "rounds": 500},
+            {"schedule": {"name": "sync", "min_updates": 3}},
             "server.schedule",
-            "50 discarded",
+            "50 are discarded",
             "min_updates",
         ),
     ],
 )
 def test_a_stalled_run_names_its_cause(
-    world: dict[str, Any], where: str, outcomes: str, fix: str
+    world: dict[str, Any], where: str, most: str, fix: str
 ) -> None:
     """Two clients: when the 51st dispatch is due, the other client may still be at work."""
     with pytest.raises(UserError) as caught:
-        simulate(step_s=[1, 2], stalled_after=50, **world)
+        simulate(step_s=[1, 2], stalled_after=50, rounds=500, **({"schedule": ASYNC} | world))
     assert caught.value.where == where
-    assert "no update was aggregated in the last 50 dispatches" in caught.value.message
-    assert f"({outcomes})" in caught.value.message
+    assert f"aggregated in the last 50 dispatches ({most})" in caught.value.message
     assert fix in str(caught.value.hint)
     assert "stop.stalled_after" in str(caught.value.hint)
 

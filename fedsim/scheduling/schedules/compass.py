@@ -246,9 +246,7 @@ class ArrivalGroups:
         wait_ns = math.ceil(steps * self.step_ns[client] - _NS_TOLERANCE)
         self._made += 1
         group = ArrivalGroup(
-            self._made,
-            now_ns + wait_ns,
-            now_ns + round(self.params.latest_factor * wait_ns),
+            self._made, now_ns + wait_ns, now_ns + round(self.params.latest_factor * wait_ns)
         )
         self.open[group.number] = group
         return group, steps

@@ -20,7 +20,6 @@ from fedsim.scheduling.base import (
     cohort_of,
 )
 from fedsim.units import Duration, to_ns
-from fedsim.vocabulary.formatting import format_counted
 
 
 class SyncParams(Parameters):
@@ -88,17 +87,9 @@ class Sync(Schedule):
         cohort = cohort_of(selection.params)
         if cohort is not None and params.min_updates > cohort:
             raise UserError(
-                f"a round of {format_counted(cohort, 'client')} never yields "
-                f"{format_counted(params.min_updates, 'update')}",
+                f"a round of {cohort} clients never yields {params.min_updates} updates",
                 where="server.schedule.min_updates",
                 hint=f"set min_updates to at most {cohort}, or raise server.selection.cohort",
-            )
-        selected = None if cohort is None else selection.cohort_size(params.over_selection)
-        if selected is not None and params.min_cohort > selected:
-            raise UserError(
-                f"a round never has {format_counted(params.min_cohort, 'client')}, because {selected} are selected",
-                where="server.schedule.min_cohort",
-                hint=f"set min_cohort to at most {selected}, or raise server.selection.cohort",
             )
         if params.min_updates == 0 and params.min_cohort > 1:
             raise UserError(

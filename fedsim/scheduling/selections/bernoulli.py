@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,8 @@ from fedsim.parts.component import Parameters
 from fedsim.randomness import Purpose
 from fedsim.scheduling.base import Selection, ServerPort
 from fedsim.scheduling.drawing import weighted_order
-from fedsim.vocabulary.formatting import format_counted
+
+Probability = Annotated[float, Field(ge=0, le=1)]
 
 
 class Sine(Parameters):
@@ -31,7 +32,7 @@ class Sine(Parameters):
 class BernoulliParams(Parameters):
     """Parameters of independent participation."""
 
-    probability: float | list[float] = 0.2
+    probability: Probability | list[Probability] = 0.2
     """Probability that a client participates in a round: one for all, or one per client (per group with
     ``group_size``)."""
     group_size: int | None = Field(default=None, ge=1)
@@ -44,11 +45,8 @@ class BernoulliParams(Parameters):
 
     @field_validator("probability")
     @classmethod
-    def _probabilities(cls, value: float | list[float]) -> float | list[float]:
-        values = value if isinstance(value, list) else [value]
-        if not values or any(not 0 <= p <= 1 for p in values):
-            raise ValueError("probabilities lie between 0 and 1")
-        if not any(values):
+    def _somebody_participates(cls, value: float | list[float]) -> float | list[float]:
+        if not np.any(value):
             raise ValueError("all probabilities are 0, so no client would ever participate")
         return value
 
@@ -122,8 +120,7 @@ def _per_client(params: BernoulliParams, clients: int) -> npt.NDArray[np.float64
         values = np.repeat(values, clients)
     if len(values) < clients or (params.group_size is None and len(values) > clients):
         raise UserError(
-            f"there are probabilities for {format_counted(len(values), 'client')}, "
-            f"but {format_counted(clients, 'client')}",
+            f"there are {len(values)} probabilities for {clients} clients",
             where="server.selection.probability",
             hint="give one number for all, one per client, or one per group with group_size",
         )

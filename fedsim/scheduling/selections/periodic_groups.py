@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+from functools import partial
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.scheduling.base import CohortParams, Selection, ServerPort
 from fedsim.scheduling.drawing import Turns
 from fedsim.units import Duration, to_ns
-from fedsim.vocabulary.formatting import format_counted
 
 
 class PeriodicGroupsParams(CohortParams):
@@ -26,7 +25,7 @@ class PeriodicGroupsParams(CohortParams):
     """Rounds per slot, in which one group participates."""
     slot: Duration | None = Field(default=None, gt=0)
     """Simulated time per slot, instead of rounds."""
-    offset: Literal["random"] | float = 0.0
+    offset: Literal["random"] | Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the first slot that has already passed at the start, or a random share drawn from the seed."""
     order: Literal["permutation", "independent"] = "permutation"
     """Within a slot: all clients in turn in a random order, redrawn every lap; or an independent uniform draw per
@@ -48,16 +47,12 @@ class PeriodicGroups(Selection):
         super().__init__(params, server)
         if params.groups > server.clients:
             raise UserError(
-                f"{format_counted(params.groups, 'group')} for {format_counted(server.clients, 'client')}",
+                f"there are {params.groups} groups, but {server.clients} clients",
                 where="server.selection.groups",
             )
         offset = params.offset
         if offset == "random":
             offset = server.stream(Purpose.SELECTION, 4).uniform(0)
-        if not 0 <= offset < 1:
-            raise UserError(
-                "the offset is a share of a slot, 0 <= offset < 1", where="server.selection.offset"
-            )
         self._slot_ns = None if params.slot is None else to_ns(params.slot)
         length = params.slot_rounds if self._slot_ns is None else self._slot_ns
         self._offset = int(offset * length)
@@ -65,7 +60,7 @@ class PeriodicGroups(Selection):
         blocks = np.array_split(np.arange(server.clients), params.groups)
         self._is_member = [np.isin(np.arange(server.clients), block) for block in blocks]
         self._turns = [
-            Turns(_laps(block, server.stream(Purpose.SELECTION, 5, group)))
+            Turns(partial(_lap, block, server.stream(Purpose.SELECTION, 5, group)))
             for group, block in enumerate(blocks)
         ]
 
@@ -102,6 +97,6 @@ class PeriodicGroups(Selection):
         return chosen
 
 
-def _laps(members: npt.NDArray[np.int64], stream: Stream) -> Callable[[int], npt.NDArray[np.int64]]:
-    """Orders of one group, a new one per lap."""
-    return lambda lap: stream.generator(k=lap).permutation(members)
+def _lap(members: npt.NDArray[np.int64], stream: Stream, lap: int) -> npt.NDArray[np.int64]:
+    """The order of one group in a lap."""
+    return stream.generator(k=lap).permutation(members)

@@ -33,15 +33,9 @@ class Scripted(Selection):
         self._next_round = 0
         self._queue: list[int] = []
         for number, clients in enumerate(params.rounds):
-            outside = [client for client in clients if not 0 <= client < server.clients]
-            if outside:
+            if outside := set(clients) - set(range(server.clients)):
                 raise UserError(
-                    f"round {number} names client {outside[0]}; clients are 0 to {server.clients - 1}",
-                    where="server.selection.rounds",
-                )
-            if len(set(clients)) < len(clients):
-                raise UserError(
-                    f"round {number} of the script names a client twice",
+                    f"round {number} names client {min(outside)}; clients are 0 to {server.clients - 1}",
                     where="server.selection.rounds",
                 )
 

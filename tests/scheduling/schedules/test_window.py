@@ -31,9 +31,7 @@ def test_a_round_of_the_warm_up_does_without_clients_that_drop_out() -> None:
 
 @pytest.mark.parametrize(
     ("schedule", "world", "message"),
-    [
-        ({"length": 20, "deadline": 10}, {}, "is shorter than the shortest"),
-    ],
+    [({"length": 20, "deadline": 10}, {}, "is shorter than the shortest")],
 )
 def test_windows_that_cannot_work_are_refused(
     schedule: dict[str, Any], world: dict[str, Any], message: str

@@ -27,12 +27,7 @@ def test_oort_draws_those_who_teach_most_and_are_fast() -> None:
         lr=1e-4,
         steps=1,
         method={"name": "fedavg"},
-        selection={
-            "name": "oort",
-            "cohort": 4,
-            "exploration": 0.5,
-            "exploration_min": 0.25,
-        },
+        selection={"name": "oort", "cohort": 4, "exploration": 0.5, "exploration_min": 0.25},
         rounds=200,
     )
     counts = frequency(world.book, 20, 200)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from fedsim.errors import UserError
@@ -48,10 +46,6 @@ def test_an_offline_client_gets_its_work_at_its_check_in() -> None:
     assert [(row["client"], row["dispatched"]) for row in book.rows] == [(0, 0), (1, 7)]
 
 
-@pytest.mark.parametrize(
-    ("rounds", "message"),
-    [([[0, 9]], "round 0 names client 9"), ([[0], [1, 1]], "round 1")],
-)
-def test_scripts_that_cannot_be_followed_are_refused(rounds: Any, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        draws({"name": "scripted", "rounds": rounds}, clients=3, rounds=1)
+def test_scripts_that_cannot_be_followed_are_refused() -> None:
+    with pytest.raises(UserError, match="round 1 names client 9"):
+        draws({"name": "scripted", "rounds": [[0, 1], [0, 9]]}, clients=3, rounds=1)
