@@ -206,7 +206,9 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}
+)
 @click.version_option(package_name="fedsim-des", message="fedsim %(version)s")
 def cli() -> None:
     """Simulate federated learning on realistic devices: time is simulated, models are trained for real.

@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from fedsim.cli import Suggesting
-from fedsim.cli.options import completing, json_option, output_option, print_json, user_code_option
+from fedsim.cli import Suggesting, options
 from fedsim.cli.progress import advancing
 from fedsim.errors import UserError, nearest_or_all
 
@@ -30,7 +29,6 @@ def _names() -> list[str]:
     "version",
     type=click.Choice(["board-1", "board-1-large"]),
     default="board-1",
-    show_default=True,
     help="board-1-large has CIFAR-10, FEMNIST and Fashion-MNIST with larger networks, for a GPU.",
 )
 @click.option("--method", metavar="PART", help="A method: a name, or my_method.py:Mine.")
@@ -46,19 +44,16 @@ def _names() -> list[str]:
     "--knob",
     metavar="KEY=A,B,C",
     default="server.method.server_lr=0.5,1.0,1.5",
-    show_default=True,
     help="The key that is tuned besides the learning rate, with three values, the usual one in the middle.",
 )
-@click.option("--label", default="mine", show_default=True, help="Its name on the page.")
+@click.option("--label", default="mine", help="Its name on the page.")
 @click.option(
     "--scenarios",
     metavar="NAMES",
-    shell_complete=completing(_names),
+    shell_complete=options.completing(_names),
     help="Names of scenarios of the suite, separated by commas; by default all.",
 )
-@click.option(
-    "--seeds", type=click.IntRange(2, 5), default=5, show_default=True, help="Fresh seeds."
-)
+@click.option("--seeds", type=click.IntRange(2, 5), default=5, help="Fresh seeds.")
 @click.option(
     "--quick",
     is_flag=True,
@@ -67,9 +62,9 @@ def _names() -> list[str]:
 @click.option(
     "-j", "--jobs", type=click.IntRange(min=1), help="Concurrent runs; by default one per core."
 )
-@output_option("Folder of the page and the rows; 'board' by default.")
-@user_code_option
-@json_option
+@options.output_option("Folder of the page and the rows; 'board' by default.")
+@options.user_code_option
+@options.json_option
 def run(output: Path | None, as_json: bool, jobs: int | None, **chosen: Any) -> None:
     """Tune and measure a method, schedule or selection as those of the suite were, and show its row among theirs.
 
@@ -106,15 +101,15 @@ def run(output: Path | None, as_json: bool, jobs: int | None, **chosen: Any) -> 
     tables = [table(rows, question) for question in suite.scenarios.values()]
     page = write(folder, tables, suite, chosen["label"])
     if as_json:
-        print_json({"page": str(page), "rows": str(folder / "runs.parquet")})
+        options.print_json({"page": str(page), "rows": str(folder / "runs.parquet")})
         return
     click.echo(f"page: {page}")
 
 
 @command.command("repeat")
-@click.argument("scenario", shell_complete=completing(_names))
+@click.argument("scenario", shell_complete=options.completing(_names))
 @click.argument("entry")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the run.")
+@click.option("--seed", type=int, default=0, help="Seed of the run.")
 @click.option("--disturbance", help="Name of a disturbance of the scenario.")
 def repeat(scenario: str, entry: str, seed: int, disturbance: str | None) -> None:
     """Print the command that repeats the measured run of ENTRY, such as FedBuff, in SCENARIO of board-1."""

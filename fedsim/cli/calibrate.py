@@ -6,34 +6,26 @@ from pathlib import Path
 
 import click
 
-from fedsim.cli.options import (
-    complete_scenario,
-    force_option,
-    json_option,
-    output_option,
-    path_type,
-    print_json,
-    user_code_option,
-)
+from fedsim.cli import options
 from fedsim.vocabulary.formatting import format_number
 
 
 @click.command(name="calibrate")
-@click.argument("log", type=path_type)
+@click.argument("log", type=options.path_type)
 @click.option(
     "--scenario",
-    type=path_type,
-    shell_complete=complete_scenario,
+    type=options.path_type,
+    shell_complete=options.complete_scenario,
     help="Scenario of the logged run, to simulate on the calibrated devices; a run folder contains its own.",
 )
-@output_option(
+@options.output_option(
     "Folder of the new trace bundle; its page and scenario are written beside it.",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
 )
-@force_option
-@user_code_option
-@json_option
+@options.force_option
+@options.user_code_option
+@options.json_option
 def command(log: Path, scenario: Path | None, output: Path, force: bool, as_json: bool) -> None:
     """Estimate devices from LOG and write them as a trace bundle.
 
@@ -79,7 +71,7 @@ def command(log: Path, scenario: Path | None, output: Path, force: bool, as_json
             "flags": list(result.flags),
             **document(result),
         }
-        print_json(content)
+        options.print_json(content)
         return
     click.echo(verdict(result.predictions))
     for name, text in texts.items():

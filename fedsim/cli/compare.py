@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from fedsim.cli.options import completing, json_option, output_option, path_type, print_json
+from fedsim.cli import options
 from fedsim.cli.progress import advancing
 from fedsim.errors import UserError
 from fedsim.vocabulary.formatting import format_count
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.table import Table
 
     from fedsim.analysis.comparison import Comparison
 
@@ -29,8 +28,8 @@ _COSTS = ("time_s", "version", "round", "bytes", "compute_s", "energy_j", "gco2e
 
 
 @click.command(name="compare")
-@click.argument("runs", nargs=-1, required=True, type=path_type, metavar="RUN...")
-@output_option(
+@click.argument("runs", nargs=-1, required=True, type=options.path_type, metavar="RUN...")
+@options.output_option(
     "Folder for the page, tables and figure; by default 'comparison' in the first RUN's folder, or beside it.",
     type=click.Path(path_type=Path, file_okay=False),
 )
@@ -63,9 +62,8 @@ _COSTS = ("time_s", "version", "round", "bytes", "compute_s", "energy_j", "gco2e
 @click.option(
     "--against",
     metavar=f"[{'|'.join(_COSTS)}]",
-    shell_complete=completing(lambda: _COSTS),
+    shell_complete=options.completing(lambda: _COSTS),
     default="time_s",
-    show_default=True,
     help="Horizontal axis of the figure: simulated time, server updates, rounds, data moved, client compute time, "
     "energy, emissions or cost.",
 )
@@ -110,7 +108,7 @@ _COSTS = ("time_s", "version", "round", "bytes", "compute_s", "energy_j", "gco2e
     help="A new name for a variant or a setting; write its full current name first: "
     "'fedavg, deadline=25s=FedAvg 25 s'; may be repeated.",
 )
-@json_option
+@options.json_option
 def command(
     runs: tuple[Path, ...],
     output: Path | None,
@@ -144,7 +142,7 @@ def command(
         )
         page = comparison.write(output if output is not None else _default(runs[0]), figure)
     if as_json:
-        print_json(_document(comparison, page))
+        options.print_json(_document(comparison, page))
     else:
         _print(comparison, page)
 
@@ -155,15 +153,15 @@ def _named_as_options() -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        options = {
+        of_argument = {
             name: parameter.opts[0]
             for parameter in command.params
             for name in (parameter.name, parameter.opts[0].removeprefix("--"))
         }
         name, _, rest = (error.where or "").partition(" ")
-        if name not in options:
+        if name not in of_argument:
             raise
-        where = f"{options[name]} {rest}".rstrip()
+        where = f"{of_argument[name]} {rest}".rstrip()
         raise UserError(error.message, where=where, hint=error.hint) from error
 
 
@@ -224,7 +222,7 @@ def _print(comparison: Comparison, page: Path) -> None:
         console.print(sentence)
     for caution in cautions(comparison):
         console.print(caution, style="yellow")
-    console.print(_table(comparison))
+    _print_table(comparison)
     targets = comparison.targets
     if (
         comparison.goals
@@ -235,10 +233,8 @@ def _print(comparison: Comparison, page: Path) -> None:
     console.print(f"page: {page}", soft_wrap=True)
 
 
-def _table(comparison: Comparison) -> Table:
-    """Final values, times and the client updates to the headline's target, or the main figures of timing-only runs."""
-    from rich.table import Table
-
+def _print_table(comparison: Comparison) -> None:
+    """Print final values, times and client updates to the main target, or the main figures of timing-only runs."""
     from fedsim.analysis.comparison.facts import SPENT, TIMING_TABLE
     from fedsim.analysis.comparison.headline import targets_in_order
     from fedsim.vocabulary.formatting import format_mean
@@ -259,16 +255,13 @@ def _table(comparison: Comparison) -> Table:
         columns[f"time to {comparison.phrase(goal)}"] = list(map(_reached, reached))
         if goal in main:
             columns[f"client updates to {comparison.phrase(goal)}"] = list(map(_updates, reached))
-    table = Table(show_edge=False)
     names = ["setting"] * (len(comparison.grouping.settings) > 1) + ["label"]
-    for name in names:
-        # Names wrap rather than end in an ellipsis.
-        table.add_column("variant" if name == "label" else name, overflow="fold")
-    for heading in ("runs", *columns):
-        table.add_column(heading, justify="right")
-    for row, *values in zip(rows, *columns.values(), strict=True):
-        table.add_row(*(str(row[name]) for name in (*names, "runs")), *values)
-    return table
+    cells = [
+        [*(str(row[name]) for name in (*names, "runs")), *values]
+        for row, *values in zip(rows, *columns.values(), strict=True)
+    ]
+    right = ["runs", *columns]
+    options.print_table([*names[:-1], "variant", *right], cells, right=right)
 
 
 def _print_differing(console: Console, paths: Sequence[str]) -> None:

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedsim.cli import Suggesting
-from fedsim.cli.options import (
-    completing,
-    json_option,
-    print_json,
-    print_rows,
-    set_option,
-    user_code_option,
-)
+from fedsim.cli import Suggesting, options
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG, summaries
 from fedsim.scenario.loading import load_part
@@ -33,26 +25,23 @@ def command() -> None:
 
 
 @command.command("list")
-@json_option
+@options.json_option
 def list_(as_json: bool) -> None:
     """List the data sets that a scenario can name."""
-    print_rows(summaries(CATALOG.parts("dataset")), as_json)
+    options.print_rows(summaries(CATALOG.parts("dataset")), as_json)
 
 
 @command.command()
-@click.argument("name", shell_complete=completing(lambda: CATALOG.parts("dataset"), files=True))
-@set_option("settings", "Set a parameter of the data set, such as root=../data/mnist")
-@user_code_option
-@json_option
+@click.argument(
+    "name", shell_complete=options.completing(lambda: CATALOG.parts("dataset"), files=True)
+)
+@options.set_option("settings", "Set a parameter of the data set, such as root=../data/mnist")
+@options.user_code_option
+@options.json_option
 def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
     """Load data set NAME, downloading it if needed, and describe it."""
-    options = {item.path: item.value for item in map(Override.parse, settings)}
-    try:
-        dataset = load_part("dataset", {**options, "name": name}, Path.cwd()).create()
-    except UserError as error:
-        if not settings and name in CATALOG.parts("dataset"):
-            error.add_note(f"note: set parameters with -s KEY=VALUE; see fedsim describe {name}")
-        raise
+    given = {item.path: item.value for item in map(Override.parse, settings)}
+    dataset = load_part("dataset", {**given, "name": name}, Path.cwd()).create()
     try:
         loaded = dataset.loaded(Path.cwd())
     except UserError as error:
@@ -61,12 +50,10 @@ def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
             hint = "relative paths refer to the current folder"
         raise UserError(error.message, where=error.where, hint=hint) from error
     for doubt in loaded.doubts():
-        click.echo(
-            f"warning: {doubt.message}" + (f"\n  {doubt.hint}" if doubt.hint else ""), err=True
-        )
+        click.echo("\n  ".join(filter(None, (f"warning: {doubt.message}", doubt.hint))), err=True)
     described = _describe(loaded)
     if as_json:
-        print_json(described)
+        options.print_json(described)
         return
     rows = {
         key.replace("_", " "): _text(value)
@@ -74,7 +61,7 @@ def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
         if value not in (None, [])
     }
     click.secho(rows.pop("name"), bold=True)
-    print_rows(rows)
+    options.print_rows(rows)
 
 
 def _describe(dataset: Dataset) -> dict[str, Any]:

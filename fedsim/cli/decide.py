@@ -8,20 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedsim.cli.options import (
-    engine_options,
-    engine_settings,
-    json_option,
-    output_option,
-    print_json,
-    scenario_options,
-)
-from fedsim.cli.progress import following, next_command, same_command
+from fedsim.cli import options
+from fedsim.cli.progress import following, same_command
 from fedsim.units import parse_duration_s
 from fedsim.vocabulary.formatting import ABSENT, format_command, format_decimals
 
 if TYPE_CHECKING:
     from fedsim.decisions.decision import Decision
+    from fedsim.scenario.loading import LoadedScenario
 
 
 def _duration(_: click.Context, __: click.Parameter, text: str | None) -> float:
@@ -32,7 +26,7 @@ def _duration(_: click.Context, __: click.Parameter, text: str | None) -> float:
 
 
 @click.command(name="decide")
-@scenario_options
+@options.loaded_scenario
 @click.option(
     "--over",
     multiple=True,
@@ -59,7 +53,6 @@ def _duration(_: click.Context, __: click.Parameter, text: str | None) -> float:
 @click.option(
     "--objective",
     default="time",
-    show_default=True,
     metavar="NAMES",
     help="What to minimize until the target: time, bytes, energy, compute, updates, gco2e or cost; several give the "
     "Pareto front.",
@@ -76,23 +69,19 @@ def _duration(_: click.Context, __: click.Parameter, text: str | None) -> float:
     "most",
     type=click.IntRange(min=1),
     default=60,
-    show_default=True,
     help="Largest number of settings to try.",
 )
 @click.option(
     "--seeds",
     type=click.IntRange(min=2),
     default=8,
-    show_default=True,
     help="Fresh seeds with which the choice is measured.",
 )
-@output_option("Folder of the search; runs/<name>-decide by default.")
-@engine_options
-@json_option
+@options.output_option("Folder of the search; runs/<name>-decide by default.")
+@options.engine_options
+@options.json_option
 def command(
-    scenario: Path,
-    overrides: tuple[str, ...],
-    ignore: tuple[str, ...],
+    loaded: LoadedScenario,
     over: tuple[str, ...],
     metric: str,
     limits: tuple[str, ...],
@@ -114,28 +103,18 @@ def command(
     Writes best.yaml (ready to run), decide.html and settings.csv. After an interruption, or with a larger budget,
     repeat the command: it continues.
     """
-    settings = engine_settings(**settings)
     from fedsim.decisions.deciding import decide, default_folder
     from fedsim.decisions.goal import Goal, Limit, parse_objectives
     from fedsim.decisions.runs import Progress
     from fedsim.decisions.space import parse_dimension
-    from fedsim.scenario.loading import load_scenario
 
-    loaded = load_scenario(scenario, overrides=overrides).ignoring(ignore)
     folder = output or default_folder(loaded)
     dimensions = [parse_dimension(text) for text in over]
     goal, most = Goal.parse(metric), [Limit.parse(text) for text in limits]
-    objectives = parse_objectives(objective.split(","))
-    with (
-        next_command(folder, same_command()),
-        following(
-            loaded.scenario.name, folder, quiet=as_json, kind="decision", text_of=Progress.text
-        ) as on_progress,
-    ):
-        settings |= {"limits": most, "objectives": objectives}
-        if on_progress is not None:
-            settings["on_progress"] = on_progress
-        decision = decide(loaded, folder, dimensions, goal, **settings)
+    settings |= {"limits": most, "objectives": parse_objectives(objective.split(","))}
+    look: Any = {"kind": "decision", "text_of": Progress.text, "quiet": as_json}
+    with following(loaded.scenario.name, folder, same_command(), **look) as on_progress:
+        decision = decide(loaded, folder, dimensions, goal, on_progress=on_progress, **settings)
     _print(decision, as_json)
 
 
@@ -147,16 +126,10 @@ def _print(decision: Decision, as_json: bool) -> None:
         table = json.loads(decision.table.to_json(orient="records"))
         content = {"answer": decision.sentence, "best": str(best), "page": str(page)}
         counts = {"tried": len(decision.tried), "ruled_out": decision.ruled_out}
-        print_json({**content, "finalists": table, **counts, "notes": decision.notes})
+        options.print_json({**content, "finalists": table, **counts, "notes": decision.notes})
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(show_edge=False)
     probable = len(decision.objectives) == 1
-    headings = ["", *decision.objectives, "missed", *(["probability"] if probable else [])]
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
+    rows = []
     for each in decision.finalists:
         cells = [each.words]
         for number, name in enumerate(decision.objectives):
@@ -166,13 +139,13 @@ def _print(decision: Decision, as_json: bool) -> None:
         if probable:
             known = each.probability == each.probability
             cells.append(format_decimals(each.probability, 2) if known else ABSENT)
-        table.add_row(*cells)
-    console = Console(highlight=False, markup=False)
-    console.print(decision.sentence, style="bold")
-    console.print(table)
+        rows.append(cells)
+    click.secho(decision.sentence, bold=True)
+    headings = ["", *decision.objectives, "missed", *(["probability"] if probable else [])]
+    options.print_table(headings, rows)
     if decision.ruled_out:
-        console.print(decision.ruled_out)
+        click.echo(decision.ruled_out)
     for note in decision.notes:
-        console.print(f"warning about the choice: {note}")
-    console.print(f"run it: {format_command('run', best)}", soft_wrap=True)
-    console.print(f"page: {page}", soft_wrap=True)
+        click.echo(f"warning about the choice: {note}")
+    click.echo(f"run it: {format_command('run', best)}")
+    click.echo(f"page: {page}")

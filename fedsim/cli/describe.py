@@ -11,15 +11,7 @@ import click
 from pydantic import BaseModel
 
 from fedsim.bundled import references
-from fedsim.cli.options import (
-    completing,
-    echo_text,
-    json_option,
-    print_json,
-    print_parameters,
-    print_rows,
-    user_code_option,
-)
+from fedsim.cli import options
 from fedsim.composition.rules.names import documentation
 from fedsim.errors import UserError, nearest, nearest_or_all
 from fedsim.parts.catalog import CATALOG, kind_noun, summaries
@@ -32,15 +24,15 @@ from fedsim.vocabulary.formatting import format_names
 
 
 @click.command(name="describe")
-@click.argument("part", shell_complete=completing(lambda: _part_names(), files=True))
+@click.argument("part", shell_complete=options.completing(lambda: _part_names(), files=True))
 @click.option(
     "--kind",
-    shell_complete=completing(lambda: CATALOG.kinds),
+    shell_complete=options.completing(lambda: CATALOG.kinds),
     help="Describe only the part of this kind, if several share a name.",
 )
 @click.option("--bibtex", is_flag=True, help="Write only the BibTeX entries of its papers.")
-@user_code_option
-@json_option
+@options.user_code_option
+@options.json_option
 def command(part: str, kind: str | None, bibtex: bool, as_json: bool) -> None:
     """Describe PART: what it does, its parameters with defaults and units, its paper, and an example.
 
@@ -51,13 +43,13 @@ def command(part: str, kind: str | None, bibtex: bool, as_json: bool) -> None:
     """
     if part == "rules":
         rules = documentation()
-        print_rows({name: _summary(text) for name, text in rules.items()}, as_json)
+        options.print_rows({name: _summary(text) for name, text in rules.items()}, as_json)
         if not as_json:
             click.echo("describe one of them by its name; silence it with --ignore RULE", err=True)
         return
     listed = next((one for one in CATALOG.kinds if part in (one, section_of(one))), None)
     if listed is not None and kind is None:
-        print_rows(summaries(CATALOG.parts(listed)), as_json)
+        options.print_rows(summaries(CATALOG.parts(listed)), as_json)
         if not as_json:
             inputs = "; what a module gets: fedsim describe inputs" if listed == "model" else ""
             click.echo(
@@ -67,7 +59,7 @@ def command(part: str, kind: str | None, bibtex: bool, as_json: bool) -> None:
         return
     described = describe(part, kind)
     if as_json:
-        print_json(described)
+        options.print_json(described)
     elif bibtex:
         _print_bibtex(described)
     else:
@@ -255,10 +247,10 @@ def _print(described: dict[str, Any], *, first: bool) -> None:
     click.secho(f"{name} ({kind_noun(described['kind'])})", bold=True)
     # That of a single key is printed with its type and default.
     if described["description"] and described["kind"] != "key":
-        echo_text(described["description"])
+        options.echo_text(described["description"])
     _print_section("needs", described["needs"])
     if described["kind"] != "rule":
-        print_parameters(described["parameters"])
+        options.print_parameters(described["parameters"])
     bibtex = [f"BibTeX: fedsim describe {name} --bibtex"] if described["bibtex"] else []
     if described["paper"]:
         _print_section("paper", [described["paper"], *described["links"], *bibtex])

@@ -6,35 +6,26 @@ from pathlib import Path
 
 import click
 
-from fedsim.cli.options import (
-    ignore_option,
-    json_option,
-    output_option,
-    override_option,
-    overwrite_option,
-    path_type,
-    run_config_option,
-    user_code_option,
-)
-from fedsim.cli.progress import following, next_command, same_command
+from fedsim.cli import options
+from fedsim.cli.progress import following, same_command
 from fedsim.cli.summary import print_summary
 
 
 @click.command(name="flower")
-@click.argument("app", type=path_type)
+@click.argument("app", type=options.path_type)
 @click.option(
     "--devices",
-    type=path_type,
+    type=options.path_type,
     metavar="YAML",
     help="Devices file with the sections task, devices and stop; by default, 10 nodes that are always online.",
 )
-@run_config_option
-@override_option
-@ignore_option
-@user_code_option
-@output_option("Run folder; runs/<app>-seed<seed> by default.")
-@overwrite_option("Replace an existing run.")
-@json_option
+@options.run_config_option
+@options.override_option
+@options.ignore_option
+@options.user_code_option
+@options.output_option("Run folder; runs/<app>-seed<seed> by default.")
+@options.overwrite_option("Replace an existing run.")
+@options.json_option
 def command(
     app: Path,
     devices: Path | None,
@@ -60,10 +51,7 @@ def command(
     folder = output or default_folder(scenario)
     again = same_command(*([] if overwrite else ["--overwrite"]))
     # Lines, because the app writes to the terminal as well.
-    with (
-        next_command(folder, again),
-        following(source.name, folder, quiet=as_json, bar=False) as on_progress,
-    ):
+    with following(source.name, folder, again, quiet=as_json, bar=False) as on_progress:
         run = execute(source, scenario, folder, overwrite=overwrite, on_progress=on_progress)
     print_summary(run, as_json=as_json)
     # A run without any message has answered nothing.

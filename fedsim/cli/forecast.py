@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedsim.cli.options import (
-    engine_options,
-    engine_settings,
-    json_option,
-    output_option,
-    print_json,
-    scenario_options,
-)
-from fedsim.cli.progress import following, next_command, same_command
+from fedsim.cli import options
+from fedsim.cli.progress import following, same_command
+
+if TYPE_CHECKING:
+    from fedsim.scenario.loading import LoadedScenario
 
 
 @click.command(name="forecast")
-@scenario_options
+@options.loaded_scenario
 @click.option(
     "--target",
     required=True,
@@ -31,14 +27,12 @@ from fedsim.cli.progress import following, next_command, same_command
     "--runs",
     type=click.IntRange(min=3),
     default=19,
-    show_default=True,
     help="Number of runs; 19 are the fewest for 90%.",
 )
 @click.option(
     "--confidence",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.9,
-    show_default=True,
     help="Probability of the interval.",
 )
 @click.option(
@@ -46,17 +40,11 @@ from fedsim.cli.progress import following, next_command, same_command
     is_flag=True,
     help="The real devices are those of the trace; by default, they are others of the same population.",
 )
-@output_option("Folder of the runs; runs/<name>-forecast by default.")
-@engine_options
-@json_option
+@options.output_option("Folder of the runs; runs/<name>-forecast by default.")
+@options.engine_options
+@options.json_option
 def command(
-    scenario: Path,
-    overrides: tuple[str, ...],
-    ignore: tuple[str, ...],
-    target: str,
-    output: Path | None,
-    as_json: bool,
-    **settings: Any,
+    loaded: LoadedScenario, target: str, output: Path | None, as_json: bool, **settings: Any
 ) -> None:
     """Forecast when SCENARIO reaches a target: an interval, and the probability that it does.
 
@@ -65,37 +53,25 @@ def command(
 
     Writes forecast.html and forecast.csv. After an interruption, or with more runs, repeat the command: it continues.
     """
-    settings = engine_settings(**settings)
     from fedsim.analysis.comparison.targets import Target
     from fedsim.decisions.forecast import PAGE, default_folder, forecast
     from fedsim.decisions.runs import Progress
-    from fedsim.scenario.loading import load_scenario
 
-    loaded = load_scenario(scenario, overrides=overrides).ignoring(ignore)
     folder, goal = output or default_folder(loaded), Target.parse(target)
-    with (
-        next_command(folder, same_command()),
-        following(
-            loaded.scenario.name, folder, quiet=as_json, kind="forecast", text_of=Progress.text
-        ) as on_progress,
-    ):
-        if on_progress is not None:
-            settings["on_progress"] = on_progress
-        result = forecast(loaded, folder, goal, **settings)
+    look: Any = {"kind": "forecast", "text_of": Progress.text, "quiet": as_json}
+    with following(loaded.scenario.name, folder, same_command(), **look) as on_progress:
+        result = forecast(loaded, folder, goal, on_progress=on_progress, **settings)
     if not as_json:
         click.echo(result.sentence)
         click.echo(f"page: {folder / PAGE}")
         return
-    names = ("median_s", "low_s", "high_s")
-    numbers = {
-        name: value if math.isfinite(value) else None
-        for name, value in zip(names, result.interval, strict=True)
-    }
-    times = [time_s if math.isfinite(time_s) else None for time_s in result.times_s.tolist()]
-    content = {
-        "forecast": result.sentence,
-        "page": str(folder / PAGE),
-        **numbers,
-        "probability": result.probability,
-    }
-    print_json({**content, "times_s": times, "never": int(result.flat.sum())})
+
+    def finite(value: float) -> float | None:
+        return value if math.isfinite(value) else None
+
+    median_s, low_s, high_s = map(finite, result.interval)
+    content = {"forecast": result.sentence, "page": str(folder / PAGE)}
+    content |= {"median_s": median_s, "low_s": low_s, "high_s": high_s}
+    times = list(map(finite, result.times_s.tolist()))
+    content |= {"probability": result.probability, "times_s": times}
+    options.print_json({**content, "never": int(result.flat.sum())})

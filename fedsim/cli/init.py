@@ -8,26 +8,25 @@ from pathlib import Path
 import click
 
 from fedsim.bundled import template_files, templates
-from fedsim.cli.options import completing, path_type, print_rows
+from fedsim.cli import options
 from fedsim.errors import UserError, writing
 from fedsim.vocabulary.formatting import format_command, format_names
 
 
 def _list(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
     if requested:
-        print_rows(templates())
+        options.print_rows(templates())
         ctx.exit()
 
 
 @click.command(name="init")
-@click.argument("folder", metavar="[DIR]", type=path_type, default=Path())
+@click.argument("folder", metavar="[DIR]", type=options.path_type, default=Path())
 @click.option(
     "-t",
     "--template",
     default="quickstart",
-    show_default=True,
     metavar="NAME",
-    shell_complete=completing(templates),
+    shell_complete=options.completing(templates),
     help="Template to start from; --list shows all of them.",
 )
 @click.option(

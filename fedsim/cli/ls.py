@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from fedsim.cli.options import json_option, path_type, print_json
+from fedsim.cli import options
 from fedsim.vocabulary.formatting import format_count, format_duration, format_names, natural_order
 
 if TYPE_CHECKING:
     from fedsim.runs.listing import Listed
 
-_NAMED, _WIDEST = 3, 10_000
+_NAMED = 3
 _KEYS: dict[str, Callable[[Listed], Any]] = {
     "name": lambda row: natural_order(str(row.path)),
     "status": lambda row: sorted(row.statuses),
@@ -32,17 +29,15 @@ _KEYS: dict[str, Callable[[Listed], Any]] = {
 
 
 @click.command(name="ls")
-@click.argument("folder", type=path_type, default="runs")
-@click.option(
-    "--sort", type=click.Choice(list(_KEYS)), default="name", show_default=True, help="Order."
-)
+@click.argument("folder", type=options.path_type, default="runs")
+@click.option("--sort", type=click.Choice(list(_KEYS)), default="name", help="Order.")
 @click.option("--tag", metavar="TAG", help="Only runs and sweeps whose scenario has this tag.")
 @click.option(
     "--target",
     metavar="METRIC=VALUE",
     help="Show when this target was reached, such as accuracy=0.9, instead of the scenarios' stop.target.",
 )
-@json_option
+@options.json_option
 def command(folder: Path, sort: str, tag: str | None, target: str | None, as_json: bool) -> None:
     """List the runs and sweeps below FOLDER (runs, if it is not given); of a sweep, list its runs.
 
@@ -60,11 +55,9 @@ def command(folder: Path, sort: str, tag: str | None, target: str | None, as_jso
     rows = sorted(listed(folder, goals), key=_KEYS["name"])
     rows = sorted((row for row in rows if tag is None or tag in row.tags), key=_KEYS[sort])
     if as_json:
-        print_json(list(map(_document, rows)))
+        options.print_json(list(map(_document, rows)))
         return
-    table = Table(show_edge=False, box=None)
-    for name in ("", "status", "scenario", "method", "seed", "target", "tags"):
-        table.add_column(name, overflow="fold")
+    cells = []
     for row in rows:
         name = row.path.name if row.path == folder else str(row.path.relative_to(folder))
         methods, seeds = format_names(row.methods or ("",), _NAMED), ""
@@ -72,10 +65,9 @@ def command(folder: Path, sort: str, tag: str | None, target: str | None, as_jso
             seeds = str(row.seeds[0]) if len(row.seeds) == 1 else f"{len(row.seeds)} seeds"
         times = "\n".join(_time(*goal, times) for goal, times in row.times_s.items())
         tags = ", ".join(row.tags)
-        table.add_row(name, _status(row), row.scenario, methods, seeds, times, tags)
-    # Lines of a file stay whole.
-    width = None if sys.stdout.isatty() else _WIDEST
-    Console(highlight=False, markup=False, width=width).print(table)
+        cells.append([name, _status(row), row.scenario, methods, seeds, times, tags])
+    headings = ("", "status", "scenario", "method", "seed", "target", "tags")
+    options.print_table(headings, cells, box=None)
 
 
 def _status(row: Listed) -> str:

@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from fedsim.cli import Suggesting
-from fedsim.cli.options import completing, json_option, print_json, print_parameters, print_rows
+from fedsim.cli import Suggesting, options
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG, summaries
 from fedsim.parts.component import is_user_reference
@@ -21,15 +20,17 @@ def command() -> None:
 
 
 @command.command("list")
-@json_option
+@options.json_option
 def list_(as_json: bool) -> None:
     """List the methods that ship with fedsim."""
-    print_rows(summaries(CATALOG.parts("method")), as_json)
+    options.print_rows(summaries(CATALOG.parts("method")), as_json)
 
 
 @command.command()
-@click.argument("name", shell_complete=completing(lambda: CATALOG.parts("method"), files=True))
-@json_option
+@click.argument(
+    "name", shell_complete=options.completing(lambda: CATALOG.parts("method"), files=True)
+)
+@options.json_option
 def show(name: str, as_json: bool) -> None:
     """Describe the method NAME: parameters, what it sends and keeps, its paper.
 
@@ -39,14 +40,14 @@ def show(name: str, as_json: bool) -> None:
         raise UserError(f"{name} is user code", hint=f"if you trust it: fedsim describe {name}")
     described = describe(name)
     if as_json:
-        print_json(described)
+        options.print_json(described)
         return
     click.secho(f"{described['title']} ({described['name']})", bold=True)
     click.echo(f"{described['description']}\n")
     _line("paper", described["paper"])
     print_rules(described)
     if described["parameters"]:
-        print_parameters(described["parameters"])
+        options.print_parameters(described["parameters"])
 
 
 def print_rules(described: dict[str, Any]) -> None:

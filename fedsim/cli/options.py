@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from fedsim import bundled
 from fedsim.errors import UserError
 from fedsim.parts.component import NO_USER_CODE
 
+_WIDEST = 10_000
 Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
@@ -83,6 +85,7 @@ override_option = set_option(
 run_config_option = click.option(
     "--run-config",
     default="",
+    show_default=False,
     metavar="TEXT",
     help='Override the configuration of a Flower app, such as --run-config "num-server-rounds=5".',
 )
@@ -143,6 +146,22 @@ def scenario_options(command: Any) -> Any:
     return scenario_argument(override_option(ignore_option(user_code_option(command))))
 
 
+def loaded_scenario(command: Callable[..., Any]) -> Any:
+    """:func:`scenario_options`, passed as the scenario ``loaded``; those of :func:`engine_options` are settings."""
+
+    @functools.wraps(command)
+    def run(
+        scenario: Path, overrides: tuple[str, ...], ignore: tuple[str, ...], **others: Any
+    ) -> Any:
+        settings = engine_settings(**others) if "engine" in others else others
+        from fedsim.scenario.loading import load_scenario
+
+        loaded = load_scenario(scenario, overrides=overrides).ignoring(ignore)
+        return command(loaded=loaded, **settings)
+
+    return scenario_options(run)
+
+
 def engine_options(command: Any) -> Any:
     """Where runs take place: arguments ``jobs`` and those of :func:`engine_settings`."""
     options = (
@@ -156,7 +175,6 @@ def engine_options(command: Any) -> Any:
             "--engine",
             type=click.Choice(["local", "ray", "slurm"]),
             default="local",
-            show_default=True,
             help="Processes on this machine, a Ray cluster (extra 'ray'), or an array of Slurm (extra 'slurm').",
         ),
         click.option(
@@ -166,7 +184,6 @@ def engine_options(command: Any) -> Any:
             "--gpus-per-run",
             type=click.FloatRange(0, min_open=True),
             default=1.0,
-            show_default=True,
             help="Ray: GPUs of a run, if the cluster has any; with 0.25, four runs share one.",
         ),
         click.option("--partition", help="Slurm: partition of the runs."),
@@ -174,14 +191,12 @@ def engine_options(command: Any) -> Any:
             "--time",
             "limit",
             default="1h",
-            show_default=True,
             metavar="DURATION",
             help="Slurm: wall time of a run; one that needs more is queued again, and resumed.",
         ),
         click.option(
             "--memory",
             default="4GB",
-            show_default=True,
             metavar="SIZE",
             help="Slurm: memory of a run.",
         ),
@@ -225,6 +240,34 @@ def engine_settings(
 def print_json(data: Any) -> None:
     """Print data for scripts."""
     click.echo(json.dumps(data, indent=2))
+
+
+def print_table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Collection[str] = (),
+    **look: Any,
+) -> None:
+    """Print a table whose cells wrap at the width of a terminal; in a file or a pipe, its lines stay whole.
+
+    Args:
+        headings: titles of the columns.
+        rows: their cells.
+        right: headings of the columns that are aligned at the right.
+        look: arguments of ``rich.table.Table``.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(**{"show_edge": False, **look})
+    for heading in headings:
+        justify: Any = "right" if heading in right else "left"
+        table.add_column(heading, overflow="fold", justify=justify)
+    for row in rows:
+        table.add_row(*row)
+    width = None if sys.stdout.isatty() else _WIDEST
+    Console(highlight=False, markup=False, width=width).print(table)
 
 
 def print_rows(rows: Mapping[str, str], as_json: bool = False, *, indent: str = "") -> None:

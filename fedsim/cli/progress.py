@@ -81,29 +81,50 @@ def next_command(
 def following(
     title: str,
     folder: Path,
+    again: str,
+    after_failure: str = "",
     *,
     quiet: bool,
+    silent: bool = False,
     kind: str = "run",
     bar: bool = True,
     text_of: Callable[[Any, float | None], str] | None = None,
     news_of: Callable[[Any], Iterable[str]] = lambda progress: (),
     parts_of: Callable[[Any], Iterable[Row]] = lambda progress: (),
-) -> Iterator[Callable[[Any], None] | None]:
-    """A function that shows progress as long as the context lasts: bars on a terminal, else lines; None if quiet.
+) -> Iterator[Callable[[Any], None]]:
+    """A function that shows progress as long as the context lasts: bars on a terminal, else lines; nothing if quiet.
 
     Args:
         title: name of the run or the sweep.
         folder: its folder.
-        quiet: whether to show nothing.
+        again, after_failure, silent: as for :func:`next_command`.
+        quiet: whether to show no progress.
         kind: what is followed.
         bar: whether bars may be drawn.
         text_of: a progress in words, with the estimated seconds left; by default that of a run.
         news_of: texts that are printed at once, such as warnings.
         parts_of: the parts that are in progress, each shown below the whole.
     """
-    if quiet:
-        yield None
-        return
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(next_command(folder, again, after_failure, silent=silent))
+        if quiet or silent:
+            yield lambda progress: None
+            return
+        shown = _shown(title, folder, kind, text_of, news_of, parts_of, bar=bar)
+        yield stack.enter_context(shown)
+
+
+@contextlib.contextmanager
+def _shown(
+    title: str,
+    folder: Path,
+    kind: str,
+    text_of: Callable[[Any, float | None], str] | None,
+    news_of: Callable[[Any], Iterable[str]],
+    parts_of: Callable[[Any], Iterable[Row]],
+    *,
+    bar: bool,
+) -> Iterator[Callable[[Any], None]]:
     from fedsim.runs.progress import Pace, progress_text
 
     console = Console(stderr=True)

@@ -3,45 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from fedsim.cli import options
 from fedsim.cli.cost import announce
-from fedsim.cli.options import (
-    json_option,
-    live_option,
-    output_option,
-    overwrite_option,
-    path_type,
-    run_argument,
-    scenario_options,
-    set_option,
-    timing_only_option,
-    user_code_option,
-)
-from fedsim.cli.progress import following, next_command
+from fedsim.cli.progress import following
 from fedsim.processes.launch import follows
 from fedsim.vocabulary.formatting import format_command
 
+if TYPE_CHECKING:
+    from fedsim.scenario.loading import LoadedScenario
+
 
 @click.command()
-@scenario_options
-@output_option("Run folder; runs/<name>-seed<seed> by default.")
-@overwrite_option("Replace an existing run; a failed run is always replaced.")
+@options.loaded_scenario
+@options.output_option("Run folder; runs/<name>-seed<seed> by default.")
+@options.overwrite_option("Replace an existing run; a failed run is always replaced.")
 @click.option(
     "--timeline",
-    type=path_type,
+    type=options.path_type,
     metavar="RUN",
     help="Train on the recorded timeline of this run folder instead of simulating time again.",
 )
-@timing_only_option
-@live_option
-@json_option
+@options.timing_only_option
+@options.live_option
+@options.json_option
 def run(
-    scenario: Path,
-    overrides: tuple[str, ...],
-    ignore: tuple[str, ...],
+    loaded: LoadedScenario,
     output: Path | None,
     timeline: Path | None,
     as_json: bool,
@@ -59,21 +49,18 @@ def run(
     from fedsim.analysis.run import load_run
     from fedsim.cli.summary import print_summary
     from fedsim.composition.execution import default_folder, execute
-    from fedsim.scenario.loading import load_scenario
 
-    loaded = load_scenario(scenario, overrides=overrides).ignoring(ignore)
     folder = output or default_folder(loaded)
     silent = follows(loaded.scenario.training.workers.name)
     quiet = as_json or silent
     if loaded.user_code() and not quiet:
-        tried = format_command("scenario", "check", "--replay", scenario)
+        tried = format_command("scenario", "check", "--replay", loaded.source.label)
         click.echo(f"to test whether results of your own code can be repeated: {tried}", err=True)
     if timeline is None and not quiet:
         announce([loaded], timing_only=settings["timing_only"])
-    with (
-        next_command(folder, format_command("resume", folder), silent=silent),
-        following(loaded.scenario.name, folder, quiet=quiet) as on_progress,
-    ):
+    again = format_command("resume", folder)
+    shown = following(loaded.scenario.name, folder, again, quiet=quiet, silent=silent)
+    with shown as on_progress:
         recorded = None if timeline is None else load_run(timeline)
         done = execute(loaded, folder, timeline=recorded, on_progress=on_progress, **settings)
     if not silent:
@@ -81,16 +68,16 @@ def run(
 
 
 @click.command()
-@run_argument
-@set_option(
+@options.run_argument
+@options.set_option(
     "overrides",
     "Resume with a different training.workers, training.threads, training.memory, training.cuda_graphs or logging, "
     "such as -s training.threads=2",
     "PATH=VALUE",
 )
-@user_code_option
-@live_option
-@json_option
+@options.user_code_option
+@options.live_option
+@options.json_option
 def resume(run: Path, overrides: tuple[str, ...], live: bool, as_json: bool) -> None:
     """Finish RUN, a run folder whose run was killed or interrupted.
 
@@ -112,18 +99,18 @@ def resume(run: Path, overrides: tuple[str, ...], live: bool, as_json: bool) -> 
             click.echo(text, err=True)
 
     again = "give the command that began the run again: it replaces a failed run (a changed file cannot be resumed)"
-    with (
-        next_command(run, format_command("resume", run), again, silent=silent),
-        following(run.name, run, quiet=quiet) as on_progress,
-    ):
+    shown = following(
+        run.name, run, format_command("resume", run), again, quiet=quiet, silent=silent
+    )
+    with shown as on_progress:
         done = resume_run(run, overrides, live=live, on_progress=on_progress, on_start=say)
     if not silent:
         print_summary(done, as_json=as_json)
 
 
 @click.command()
-@run_argument
-@output_option("Where to write the page; report.html in the run folder by default.")
+@options.run_argument
+@options.output_option("Where to write the page; report.html in the run folder by default.")
 def report(run: Path, output: Path | None) -> None:
     """Write the report page of RUN, a run folder.
 
@@ -135,7 +122,7 @@ def report(run: Path, output: Path | None) -> None:
 
 
 @click.command()
-@run_argument
+@options.run_argument
 @click.option(
     "--format",
     "format_",
@@ -144,7 +131,7 @@ def report(run: Path, output: Path | None) -> None:
     help="perfetto: a file for ui.perfetto.dev or chrome://tracing. csv: a folder of tables. tensorboard: a folder of "
     "event files.",
 )
-@output_option(
+@options.output_option(
     "File or folder to write; timeline.json, csv or tensorboard in the run folder by default."
 )
 def export(run: Path, format_: str, output: Path | None) -> None:

@@ -9,18 +9,8 @@ from pathlib import Path
 import click
 
 from fedsim import bundled
-from fedsim.cli import Suggesting
+from fedsim.cli import Suggesting, options
 from fedsim.cli.cost import cost_lines, known_cost, variants_of
-from fedsim.cli.options import (
-    json_option,
-    override_option,
-    path_type,
-    print_json,
-    print_rows,
-    run_config_option,
-    scenario_argument,
-    scenario_options,
-)
 from fedsim.errors import UserError, without_numbers
 from fedsim.parts.catalog import CATALOG, summaries
 from fedsim.scenario.loading import load_scenario
@@ -38,22 +28,25 @@ def command() -> None:
 
 
 @command.command()
-@scenario_options
+@options.scenario_options
 @click.option(
     "--replay",
     is_flag=True,
     help="Also run its beginning three times, which finds parts of yours whose results cannot be repeated.",
 )
 @click.option(
-    "--devices", type=path_type, metavar="YAML", help="Devices file, if SCENARIO is a Flower app."
+    "--devices",
+    type=options.path_type,
+    metavar="YAML",
+    help="Devices file, if SCENARIO is a Flower app.",
 )
-@run_config_option
+@options.run_config_option
 @click.option(
     "--measure",
     is_flag=True,
     help="Also train a few updates, to say how long the run will take.",
 )
-@json_option
+@options.json_option
 def check(
     scenario: Path,
     overrides: tuple[str, ...],
@@ -117,7 +110,9 @@ def check(
         of_sweep = {} if loaded.scenario.sweep is None else {"runs": list(runs)}
         notes = list(texts.values())
         costs = {"cost": None if cost is None else vars(cost)}
-        print_json({"scenario": str(scenario), "notes": notes, **of_sweep, **costs, **replayed})
+        options.print_json(
+            {"scenario": str(scenario), "notes": notes, **of_sweep, **costs, **replayed}
+        )
         return
     for key, note in texts.items():
         names = runs_with[key]
@@ -158,7 +153,7 @@ def _check_app(
     ]
     replayed = {"replay": replay_app(app, devices, overrides, run_config)} if replay else {}
     if as_json:
-        print_json({"scenario": str(app), "notes": notes, **replayed})
+        options.print_json({"scenario": str(app), "notes": notes, **replayed})
         return
     for line in (*notes, *(f"replay: {text}" for text in replayed.values())):
         click.echo(line)
@@ -166,14 +161,14 @@ def _check_app(
 
 
 @command.command()
-@scenario_argument
-@override_option
-@json_option
+@options.scenario_argument
+@options.override_option
+@options.json_option
 def show(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Show a scenario with every default written out."""
     loaded = load_scenario(scenario, overrides=overrides, user_code="describe")
     if as_json:
-        print_json(loaded.resolved())
+        options.print_json(loaded.resolved())
     else:
         click.echo(loaded.resolved_yaml(), nl=False)
 
@@ -181,12 +176,12 @@ def show(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
 @command.command()
 def schema() -> None:
     """Write the JSON Schema of scenarios, for completion and checks in editors."""
-    print_json(json_schema(CATALOG))
+    options.print_json(json_schema(CATALOG))
 
 
 @command.command("list")
-@click.argument("folder", type=path_type, required=False)
-@json_option
+@click.argument("folder", type=options.path_type, required=False)
+@options.json_option
 def list_(folder: Path | None, as_json: bool) -> None:
     """List the scenarios that come with fedsim, or those under FOLDER, and the parts a scenario may name."""
     if folder is None:
@@ -203,12 +198,12 @@ def list_(folder: Path | None, as_json: bool) -> None:
     scenarios = {name: text for name, text in described.items() if text is not None}
     parts = {kind: summaries(CATALOG.parts(kind)) for kind in CATALOG.kinds}
     if as_json:
-        print_json({"scenarios": scenarios, "parts": parts})
+        options.print_json({"scenarios": scenarios, "parts": parts})
         return
     for title, rows in [("scenarios", scenarios), *parts.items()]:
         if rows:
             click.secho(title, bold=True)
-            print_rows(rows, indent="  ")
+            options.print_rows(rows, indent="  ")
 
 
 def _description(path: Path) -> str | None:

@@ -10,17 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fedsim.cli import options
 from fedsim.cli.cost import announce, variants_of
-from fedsim.cli.options import (
-    engine_options,
-    engine_settings,
-    json_option,
-    output_option,
-    print_json,
-    scenario_options,
-    timing_only_option,
-)
-from fedsim.cli.progress import Row, diverged_runs, following, next_command, same_command
+from fedsim.cli.progress import Row, diverged_runs, following, same_command
 from fedsim.errors import UserError
 from fedsim.runs.divergence import has_diverged
 from fedsim.runs.folder import RunFolder
@@ -46,10 +38,10 @@ _NAMED = 3
 
 
 @click.command(name="sweep")
-@scenario_options
-@output_option("Folder of the sweep; runs/<name>-sweep by default.")
-@timing_only_option
-@engine_options
+@options.loaded_scenario
+@options.output_option("Folder of the sweep; runs/<name>-sweep by default.")
+@options.timing_only_option
+@options.engine_options
 @click.option(
     "--until-halfwidth",
     "half_width",
@@ -65,14 +57,11 @@ _NAMED = 3
     "--max-seeds",
     type=click.IntRange(min=3),
     default=30,
-    show_default=True,
     help="Largest number of seeds for --until-halfwidth.",
 )
-@json_option
+@options.json_option
 def command(
-    scenario: Path,
-    overrides: tuple[str, ...],
-    ignore: tuple[str, ...],
+    loaded: LoadedScenario,
     output: Path | None,
     as_json: bool,
     half_width: str | None,
@@ -90,11 +79,8 @@ def command(
 
     Exit code 2 means that runs failed because of the scenario, 1 that one failed because of a bug in fedsim.
     """
-    settings = engine_settings(**settings)
-    from fedsim.scenario.loading import load_scenario
-    from fedsim.sweeps.execution import default_sweep_folder, sweep
+    from fedsim.sweeps.execution import SweepProgress, default_sweep_folder, sweep
 
-    loaded = load_scenario(scenario, overrides=overrides).ignoring(ignore)
     folder = output or default_sweep_folder(loaded)
     precision, ratios = None, None
     if half_width is not None or metric is not None:
@@ -103,18 +89,9 @@ def command(
         precision = Precision.parse(half_width, metric, max_seeds)
     if not as_json:
         _announce(loaded, folder, precision, **settings)
-    with (
-        next_command(folder, same_command()),
-        following(
-            loaded.scenario.name,
-            folder,
-            quiet=as_json,
-            kind="sweep",
-            text_of=lambda progress, left_s: progress.text(left_s),
-            news_of=_news,
-            parts_of=_parts,
-        ) as on_progress,
-    ):
+    look: Any = {"text_of": SweepProgress.text, "news_of": _news, "parts_of": _parts}
+    look |= {"kind": "sweep", "quiet": as_json}
+    with following(loaded.scenario.name, folder, same_command(), **look) as on_progress:
         settings["on_progress"] = on_progress
         if precision is None:
             outcome = sweep(loaded, folder, **settings)
@@ -158,36 +135,33 @@ def _announce(
 def _print_ratios(ratios: pd.DataFrame, precision: Precision) -> None:
     """The ratio of each variant to the baseline, and how many seeds it took."""
     import pandas as pd
-    from rich.console import Console
-    from rich.table import Table
 
-    console, table = Console(highlight=False, markup=False), Table(show_edge=False)
     names = ["setting"] * (ratios["setting"].nunique() > 1) + ["label"]
     missed = ["missed the target"] * (precision.target is not None)
-    for name in (*names, "ratio", "95% interval", "seeds needed", *missed):
-        table.add_column("variant" if name == "label" else name, overflow="fold")
+    headings = [*names[:-1], "variant", "ratio", "95% interval", "seeds needed", *missed]
     rows = ratios.to_dict("records")
+    cells = []
     for row in rows:
         needed = f"more than {row['seeds']}" if pd.isna(row["needed"]) else str(row["needed"])
         interval = format_interval(row["low"], row["high"], format_ratio)
-        cells = [*(str(row[name]) for name in names), format_ratio(row["ratio"]), interval, needed]
+        own = [*(str(row[name]) for name in names), format_ratio(row["ratio"]), interval, needed]
         if missed:
-            cells.append(f"{row['missed']} of {row['seeds']} (baseline {row['baseline_missed']})")
-        table.add_row(*cells)
-    console.print(f"{precision}, relative to {rows[0]['baseline']}:", style="bold")
-    console.print(table)
+            own.append(f"{row['missed']} of {row['seeds']} (baseline {row['baseline_missed']})")
+        cells.append(own)
+    click.secho(f"{precision}, relative to {rows[0]['baseline']}:", bold=True)
+    options.print_table(headings, cells)
     times = {row["censored_s"] for row in rows if not pd.isna(row["censored_s"])}
     if times:
-        console.print(f"runs that missed count with {format_duration(min(times))}, when one ended")
+        click.echo(f"runs that missed count with {format_duration(min(times))}, when one ended")
     if ratios["needed"].isna().any():
-        console.print(f"not as precise as wanted: raise --max-seeds above {precision.most}")
+        click.echo(f"not as precise as wanted: raise --max-seeds above {precision.most}")
 
 
 def _print(outcome: SweepOutcome, as_json: bool, ratios: pd.DataFrame | None) -> None:
     path = outcome.sweep.path
     if as_json:
         more = {} if ratios is None else {"ratios": json.loads(ratios.to_json(orient="records"))}
-        print_json(
+        options.print_json(
             {
                 **more,
                 "path": str(path),

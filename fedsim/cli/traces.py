@@ -15,20 +15,7 @@ from pydantic import BaseModel, ValidationError
 from rich.console import Console
 
 from fedsim import bundled
-from fedsim.cli import Suggesting
-from fedsim.cli.options import (
-    completing,
-    force_option,
-    json_option,
-    output_option,
-    path_type,
-    print_json,
-    print_parameters,
-    print_rows,
-    set_option,
-    trace_names,
-    user_code_option,
-)
+from fedsim.cli import Suggesting, options
 from fedsim.cli.progress import advancing
 from fedsim.errors import UserError, nearest_or_all, raise_all
 from fedsim.parts.catalog import CATALOG
@@ -61,22 +48,22 @@ class _BundlePath(click.Path):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        return completing(trace_names, files=True)(ctx, param, incomplete)
+        return options.completing(options.trace_names, files=True)(ctx, param, incomplete)
 
 
 bundle_type = _BundlePath(path_type=Path)
 bundle_argument = click.argument("bundle", type=bundle_type)
-seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+seed_option = click.option("--seed", type=click.IntRange(min=0), default=0)
 devices_option = click.option(
     "-n", "--devices", type=click.IntRange(min=1), required=True, help="How many."
 )
-settings_option = set_option("settings", "A parameter by its (dotted) key")
+settings_option = options.set_option("settings", "A parameter by its (dotted) key")
 
 
 def _writing(meaning: str, **settings: Any) -> Callable[[Any], Any]:
     """The options of a command that writes a file or folder."""
-    output = output_option(meaning, **settings)
-    return lambda command: output(force_option(json_option(command)))
+    output = options.output_option(meaning, **settings)
+    return lambda command: output(options.force_option(options.json_option(command)))
 
 
 def _populations() -> Mapping[str, Any]:
@@ -121,7 +108,7 @@ def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> No
             "rows": rows,
             "counts": manifest.counts,
         }
-        print_json(summary)
+        options.print_json(summary)
         return
     _warn(bundle)
     size = sum(file.stat().st_size for file in output.iterdir())
@@ -141,7 +128,7 @@ def _print_counts(counts: dict[str, int]) -> None:
 
 
 def _print_names(parts: Mapping[str, Any], as_json: bool) -> None:
-    print_rows({name: part.description for name, part in parts.items()}, as_json)
+    options.print_rows({name: part.description for name, part in parts.items()}, as_json)
 
 
 def makes_bundle(function: Callable[..., TraceBundle]) -> Callable[..., None]:
@@ -161,9 +148,9 @@ def makes_bundle(function: Callable[..., TraceBundle]) -> Callable[..., None]:
 
 
 @command.command()
-@click.argument("population", required=False, shell_complete=completing(_populations))
+@click.argument("population", required=False, shell_complete=options.completing(_populations))
 @click.option("-n", "--devices", type=click.IntRange(min=1), help="Number of devices.")
-@click.option("--days", type=float, default=7.0, show_default=True, help="Length in days.")
+@click.option("--days", type=float, default=7.0, help="Length in days.")
 @seed_option
 @click.option("--compute-series", is_flag=True, help="Let speeds vary over time.")
 @click.option("--network-series", is_flag=True, help="Let link rates vary over time.")
@@ -228,10 +215,10 @@ def _describe_population(name: str, as_json: bool) -> None:
 
 def _print_described(text: str, rows: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
-        print_json(rows)
+        options.print_json(rows)
     else:
         click.echo(text)
-        print_parameters(rows, "parameters (-s KEY=VALUE)", shows_null=False)
+        options.print_parameters(rows, "parameters (-s KEY=VALUE)", shows_null=False)
 
 
 @command.command("import")
@@ -239,9 +226,9 @@ def _print_described(text: str, rows: list[dict[str, Any]], as_json: bool) -> No
     "format_",
     metavar="[FORMAT]",
     required=False,
-    shell_complete=completing(lambda: CATALOG.parts("importer"), files=True),
+    shell_complete=options.completing(lambda: CATALOG.parts("importer"), files=True),
 )
-@click.argument("files", nargs=-1, type=path_type)
+@click.argument("files", nargs=-1, type=options.path_type)
 @click.option(
     "--format",
     "importer_name",
@@ -249,7 +236,7 @@ def _print_described(text: str, rows: list[dict[str, Any]], as_json: bool) -> No
     help="Name of the format, or file.py:ClassName for an importer of your own.",
 )
 @settings_option
-@user_code_option
+@options.user_code_option
 @_writing("Folder of the new trace bundle.")
 def import_(
     format_: str | None,
@@ -309,7 +296,7 @@ def _importer(
 
 
 @command.command()
-@click.argument("name", required=False, shell_complete=completing(lambda: public.TRACES))
+@click.argument("name", required=False, shell_complete=options.completing(lambda: public.TRACES))
 @_writing("Folder of the new trace bundle; by default, NAME.")
 def fetch(name: str | None, output: Path | None, force: bool, as_json: bool) -> None:
     """Download the public trace NAME and import it. Without arguments, list the traces.
@@ -336,7 +323,10 @@ def fetch(name: str | None, output: Path | None, force: bool, as_json: bool) -> 
 
 @command.command()
 @click.argument(
-    "format_", metavar="FORMAT", required=False, shell_complete=completing(exporters.registry)
+    "format_",
+    metavar="FORMAT",
+    required=False,
+    shell_complete=options.completing(exporters.registry),
 )
 @click.argument("bundle", type=bundle_type, required=False)
 @settings_option
@@ -368,7 +358,7 @@ def export(
     with advancing(f"writing {format_}"):
         counts = exporter.write(loaded, output, params, overwrite=force)
     if as_json:
-        print_json({"path": str(output), "counts": counts})
+        options.print_json({"path": str(output), "counts": counts})
         return
     _print_counts(counts)
     click.echo(f"written to {output}")
@@ -385,10 +375,9 @@ def _describe_format(importer: type[Importer], as_json: bool) -> None:
     "--limit",
     type=click.IntRange(min=1),
     default=1000,
-    show_default=True,
     help="Maximum number of problems listed per kind.",
 )
-@json_option
+@options.json_option
 def validate(bundle: Path, limit: int, as_json: bool) -> int:
     """Check a trace BUNDLE: list every problem with its table and row. The exit code is 2 if there is one."""
     loaded = TraceBundle.read(bundle, verify=False)
@@ -396,7 +385,7 @@ def validate(bundle: Path, limit: int, as_json: bool) -> int:
         findings = validate_bundle(loaded, limit=limit)
     _warn(loaded)
     if as_json:
-        print_json([vars(finding) for finding in findings])
+        options.print_json([vars(finding) for finding in findings])
     elif findings:
         for finding in findings:
             click.echo(str(finding))
@@ -425,11 +414,11 @@ def _warn(bundle: TraceBundle) -> None:
 @click.argument("bundles", nargs=-1, required=True, type=bundle_type)
 @click.option(
     "--plot",
-    type=path_type,
+    type=options.path_type,
     help="Plot the distributions to this file: an interactive .html page, or .png, .svg or .pdf.",
 )
-@force_option
-@json_option
+@options.force_option
+@options.json_option
 def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: bool) -> None:
     """Describe one trace bundle, or several BUNDLES side by side.
 
@@ -464,7 +453,7 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
     if plot is not None:
         write_plot(described, plot)
     if as_json:
-        print_json([as_data(statistics) for statistics in described])
+        options.print_json([as_data(statistics) for statistics in described])
     else:
         # A file or a pipe has no width.
         console = Console(width=None if sys.stdout.isatty() else 120 + 60 * (len(bundles) - 1))
@@ -489,7 +478,6 @@ def sample(bundle: Path, devices: int, seed: int) -> TraceBundle:
 @click.option(
     "--shift/--no-shift",
     default=True,
-    show_default=True,
     help="Shift each copy by a random number of whole days.",
 )
 @seed_option
@@ -504,7 +492,7 @@ def scale(bundle: Path, devices: int, shift: bool, seed: int) -> TraceBundle:
 
 def _correlation_option(name: str, meaning: str) -> Callable[[Any], Any]:
     kind = click.FloatRange(-1, 1)
-    return click.option(name, type=kind, default=0.0, show_default=True, help=meaning)
+    return click.option(name, type=kind, default=0.0, help=meaning)
 
 
 @command.command()

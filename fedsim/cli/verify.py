@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from fedsim.cli.options import json_option, path_type, print_json
+from fedsim.cli import options
 from fedsim.errors import UserError, raise_all
 from fedsim.vocabulary.formatting import format_counted
 
 
 @click.command(name="verify")
-@click.argument("folders", nargs=-1, required=True, type=path_type)
-@json_option
+@click.argument("folders", nargs=-1, required=True, type=options.path_type)
+@options.json_option
 def command(folders: tuple[Path, ...], as_json: bool) -> int:
     """Check every file of each of FOLDERS (runs, sweeps, trace bundles) against its checksum.
 
@@ -29,7 +29,7 @@ def command(folders: tuple[Path, ...], as_json: bool) -> int:
     )
     verdicts = [verdict for folder in folders for verdict in verify(folder)]
     if as_json:
-        print_json(
+        options.print_json(
             [
                 vars(each) | {"path": str(each.path), "problems": list(map(str, each.problems))}
                 for each in verdicts

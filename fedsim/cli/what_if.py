@@ -7,18 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from fedsim.cli.options import (
-    echo_text,
-    json_option,
-    output_option,
-    print_json,
-    run_argument,
-    set_option,
-)
-from fedsim.cli.progress import following, next_command
+from fedsim.cli import options
+from fedsim.cli.progress import following
 from fedsim.errors import UserError
 from fedsim.vocabulary.formatting import Kind, format_command, format_share, format_value
 
@@ -27,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @click.command("what-if")
-@run_argument
-@set_option(
+@options.run_argument
+@options.set_option(
     "overrides",
     "A change by its dotted path: a value, or a factor on the present one, such as -s devices.network.up=2x",
     "PATH=VALUE",
@@ -39,8 +30,8 @@ if TYPE_CHECKING:
     metavar="WHICH",
     help="Keep clients out: slowest:SHARE by seconds per local step, such as slowest:5%, or numbers, such as 3,17.",
 )
-@output_option("Folder of the new run; the folder of RUN with '-what-if' by default.")
-@json_option
+@options.output_option("Folder of the new run; the folder of RUN with '-what-if' by default.")
+@options.json_option
 def command(
     run: Path, overrides: tuple[str, ...], without: str | None, output: Path | None, as_json: bool
 ) -> None:
@@ -60,15 +51,13 @@ def command(
         _print_waiting(before, as_json)
         return
     folder = output or default_folder(before)
-    with (
-        next_command(folder, format_command("resume", folder)),
-        following(before.entry("name"), folder, quiet=as_json) as on_progress,
-    ):
+    again, name = format_command("resume", folder), before.entry("name")
+    with following(name, folder, again, quiet=as_json) as on_progress:
         changes = [Override.parse(text) for text in overrides]
         _, figures = what_if(before, changes, without, folder, on_progress)
     rows = list(figures.itertuples(index=False, name=None))
     if as_json:
-        print_json({label: {"before": old, "after": new} for label, _, old, new in rows})
+        options.print_json({label: {"before": old, "after": new} for label, _, old, new in rows})
     else:
         _print(rows, run, folder)
 
@@ -82,33 +71,34 @@ def _print_waiting(run: Run, as_json: bool) -> None:
             "the run has no server update, so nothing was waited for", where=str(run.path)
         )
     if as_json:
-        print_json(figure.document())
+        options.print_json(figure.document())
         return
-    echo_text(figure.finding)
-    table = Table(show_edge=False, box=None)
-    for column in figure.columns:
-        table.add_column(column.label, justify="right" if column.numeric else "left")
-    for row in figure.rows:
-        cells = zip(row, figure.columns, strict=True)
-        table.add_row(*(format_value(value, column.kind) for value, column in cells))
-    Console(highlight=False).print(table)
+    options.echo_text(figure.finding)
+    rows = (
+        [
+            format_value(value, column.kind)
+            for value, column in zip(row, figure.columns, strict=True)
+        ]
+        for row in figure.rows
+    )
+    headings = [column.label for column in figure.columns]
+    numeric = [column.label for column in figure.columns if column.numeric]
+    options.print_table(headings, rows, right=numeric, box=None)
     for change in figure.extra["changes"]:
         click.echo(f"{change['words']}: about −{format_share(change['share'])}; to try it:")
         click.echo(f"  {change['command']}")
 
 
 def _print(rows: list[tuple[str, Kind, float, float]], run: Path, folder: Path) -> None:
-    table = Table(title=f"{run.name}: what if", title_justify="left")
-    for heading in ("", "run", "what if", "change"):
-        table.add_column(heading, justify="right" if heading else "left")
+    cells = []
     for label, kind, old, new in rows:
         change = format_share(new / old - 1) if old and math.isfinite(new / old) else "–"
         sign = "+" if change != "–" and new > old else ""
-        table.add_row(label, *(_written(each, kind) for each in (old, new)), sign + change)
-    console = Console()
-    console.print(table)
-    compare = format_command("compare", run, folder)
-    console.print(f"more: {compare}", soft_wrap=True, highlight=False)
+        cells.append([label, *(_written(each, kind) for each in (old, new)), sign + change])
+    title = {"title": f"{run.name}: what if", "title_justify": "left", "show_edge": True}
+    headings = ["", "run", "what if", "change"]
+    options.print_table(headings, cells, right=headings[1:], **title)
+    click.echo(f"more: {format_command('compare', run, folder)}")
 
 
 def _written(value: float, kind: Kind) -> str:

@@ -50,13 +50,6 @@ def test_prepare_names_the_features_of_a_table_and_warns_about_labels(tmp_path: 
     assert arrays.stderr.startswith("warning: class 0 of data set own has no samples\n")
 
 
-def test_missing_parameters_are_set_with_an_option() -> None:
-    note = "note: set parameters with -s KEY=VALUE; see fedsim describe table"
-    assert note in fedsim("prepare", "table").stderr.splitlines()
-    assert "note: " not in fedsim("prepare", "table", "-s", "path=x.csv").stderr
-    assert "note: " not in fedsim("prepare", "tabel").stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -60,8 +60,8 @@ def test_an_action_is_repeated_until_the_end() -> None:
 
 
 def test_quiet_shows_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with following("mine", tmp_path, quiet=True) as show:
-        assert show is None
+    with following("mine", tmp_path, "again", quiet=True) as show:
+        show(HALF)
     assert capsys.readouterr() == ("", "")
 
 
@@ -77,8 +77,7 @@ def test_the_parts_of_a_sweep_are_below_it_and_its_news_are_printed_once(
     }
     lines = []
     monkeypatch.setattr(module, "repeated", lambda s, action: lines.append(action) or nullcontext())
-    with following("mine", tmp_path, quiet=False, **settings) as show:
-        assert show is not None
+    with following("mine", tmp_path, "again", quiet=False, **settings) as show:
         lines[0]()
         show(HALF)
         lines[0]()
