@@ -122,16 +122,15 @@ class Dataset:
 
     def _check_split(self, split: str) -> None:
         x, y, groups = (getattr(self, f"{split}_{part}") for part in ("x", "y", "groups"))
+        of_type = np.dtype(np.float32 if self.kind == "regression" else np.int64)
         for name, array in ((f"{split}_x", x), (f"{split}_y", y)):
             if not isinstance(array, np.ndarray | _Deferred) or array.dtype.kind not in "biuf":
                 raise self._damaged(f"{name} is {shown(array)}, not a NumPy array of numbers")
-        if y.shape != (len(x),):
-            raise self._damaged(f"{split}_y has shape {y.shape} for {len(x)} samples")
+        if y.shape != (len(x),) or y.dtype != of_type:
+            raise self._damaged(f"{split}_y is {shown(y)}, not {len(x)} numbers of type {of_type}")
         if self.kind == "regression":
-            if y.dtype != np.float32 or self.classes != 1 or not np.isfinite(y).all():
-                raise self._damaged(f"{split}_y must be finite float32, with classes = 1")
-        elif y.dtype != np.int64:
-            raise self._damaged(f"{split}_y is of type {y.dtype}; give {split}_y.astype(np.int64)")
+            if self.classes != 1 or not np.isfinite(y).all():
+                raise self._damaged(f"{split}_y must be finite, with classes = 1")
         elif len(y) and not (y.min() >= 0 and y.max() < self.classes):
             limits = f"{y.min()} to {y.max()}, outside 0 to {self.classes - 1}"
             raise self._damaged(f"{split} labels run from {limits}")
@@ -156,17 +155,12 @@ class Dataset:
         """The notes, and a warning if labels probably begin at 1: no sample has label 0."""
         where = "task.dataset"
         doubts = [UserError(f"data set {self.name}: {note}", where=where) for note in self.notes]
-        if self.kind in ("regression", "next_character") or 0 in self.train_y or 0 in self.test_y:
-            return doubts
-        return [
-            *doubts,
-            UserError(
-                f"class 0 of data set {self.name} has no samples",
-                where=where,
-                hint="number the classes 0, 1, 2, ..., because models have an output for each label from 0; for arrays "
-                "in files, set task.dataset.labels_from: 1",
-            ),
-        ]
+        labeled = self.kind in ("classification", "binary")
+        if labeled and 0 not in self.train_y and 0 not in self.test_y:
+            hint = "number the classes 0, 1, 2, ...; for arrays in files, set task.dataset.labels_from: 1"
+            message = f"class 0 of data set {self.name} has no samples"
+            doubts.append(UserError(message, where=where, hint=hint))
+        return doubts
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -181,19 +175,6 @@ class Dataset:
         if self.kind == "next_character":
             return self.classes
         return 1 + max(int(x.max(initial=0)) for x in (self.train_x, self.test_x))
-
-    @property
-    def train_classes(self) -> npt.NDArray[np.int64]:
-        """Class of each training sample, (n,) int64; all 0 for ``regression``."""
-        return self._classes_of(self.train_y)
-
-    @property
-    def test_classes(self) -> npt.NDArray[np.int64]:
-        """Class of each test sample, (n,) int64; all 0 for ``regression``."""
-        return self._classes_of(self.test_y)
-
-    def _classes_of(self, y: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        return np.zeros(len(y), np.int64) if self.kind == "regression" else y
 
     @property
     def bytes(self) -> int:

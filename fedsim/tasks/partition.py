@@ -129,14 +129,13 @@ class Partitioner(Component, ABC):
 
         Each class is divided in proportion to the clients' training samples of that class.
         """
-        table = label_counts(
-            dataset.train_classes, assignment.owners, assignment.clients, dataset.classes
-        )
-        sizes = np.bincount(dataset.test_classes, minlength=dataset.classes)
+        table = label_counts(dataset, assignment.owners, assignment.clients)
+        test_classes = _classes(dataset, dataset.test_y)
+        sizes = np.bincount(test_classes, minlength=dataset.classes)
         counts = np.zeros_like(table)
         for label in np.flatnonzero(table.any(axis=0)):
             counts[:, label] = apportion(int(sizes[label]), table[:, label])
-        return deal(counts, dataset.test_classes, rng)
+        return deal(counts, test_classes, rng)
 
     def split(self, dataset: Dataset, stream: Stream, folder: Path | None = None) -> Partition:
         """The samples of each client; all random numbers come from ``stream`` (purpose PARTITION).
@@ -211,9 +210,15 @@ def compressed_rows(owners: IntArray, clients: int) -> tuple[IntArray, IntArray]
     return offsets, order[unused:].astype(np.int64)
 
 
-def label_counts(labels: IntArray, owners: IntArray, clients: int, classes: int) -> IntArray:
-    """Number of samples of each label at each client, (N, classes) int64."""
-    held = owners != UNUSED
+def _classes(dataset: Dataset, y: npt.NDArray[Any]) -> IntArray:
+    """Class of each sample, (n,) int64; all 0 for a regression."""
+    return np.zeros(len(y), np.int64) if dataset.kind == "regression" else y
+
+
+def label_counts(dataset: Dataset, owners: IntArray, clients: int) -> IntArray:
+    """Number of training samples of each class at each client, (N, classes) int64."""
+    held, classes = owners != UNUSED, dataset.classes
+    labels = _classes(dataset, dataset.train_y)
     flat = np.bincount(owners[held] * classes + labels[held], minlength=clients * classes)
     return flat.reshape(clients, classes).astype(np.int64)
 
@@ -222,7 +227,7 @@ def partition_table(dataset: Dataset, partition: Partition) -> IntArray:
     """Training samples of each label at each client, (N, classes) int64, for the report."""
     owners = np.full(len(dataset.train_y), UNUSED, dtype=np.int64)
     owners[partition.train_rows] = np.repeat(np.arange(partition.clients), partition.samples)
-    return label_counts(dataset.train_classes, owners, partition.clients, dataset.classes)
+    return label_counts(dataset, owners, partition.clients)
 
 
 def apportion(total: int, weights: npt.ArrayLike) -> IntArray:

@@ -59,12 +59,12 @@ class Table(DatasetComponent):
         if not len(frame):
             raise UserError("it has no rows", where=str(path))
         features = self._features(frame, path)
-        _refuse_missing(frame[[*features, *self._not_features]], path)
+        used = [*features, *self._not_features]
+        _refuse(frame[used].isna().to_numpy(), used, path, "has an empty cell")
         if params.tokens:
             x = as_tokens(frame[features].to_numpy(), f"columns {', '.join(features)}", path)
         else:
-            x = frame[features].to_numpy(dtype=np.float64)
-            _refuse_infinite(x, features, path)
+            x = _finite(frame[features].to_numpy(dtype=np.float64), features, path)
         labels: npt.NDArray[Any]
         target: dict[str, Any] = {"classes": 1, "kind": "regression"}
         if params.target_kind == "class":
@@ -121,8 +121,9 @@ class Table(DatasetComponent):
         if wrong := leaks or text or unnamed or ([] if features else ["none"]):
             where = str(path)
             if text and not leaks:
-                values = frame[text[0]]
-                unread = values.notna() & pd.to_numeric(values, errors="coerce").isna()
+                unread = (
+                    pd.to_numeric(frame[text[0]], errors="coerce").isna() & frame[text[0]].notna()
+                )
                 where = row_place(path, int(unread.to_numpy().argmax()))
             usable = [name for name in features if name not in (*leaks, *text, *unnamed)]
             raise UserError(
@@ -158,30 +159,22 @@ def _quantities(column: pd.Series[Any], path: Path) -> npt.NDArray[np.float32]:
             where=str(path),
             hint="name a numeric column as target, or remove target_kind: quantity",
         )
-    values = column.to_numpy(dtype=np.float64)
-    _refuse_infinite(values[:, None], [str(column.name)], path)
-    return values.astype(np.float32)
+    values = column.to_numpy(dtype=np.float64)[:, None]
+    return _finite(values, [str(column.name)], path)[:, 0].astype(np.float32)
 
 
-def _refuse_missing(frame: pd.DataFrame, path: Path) -> None:
-    """Refuse empty cells; the message gives row and column of the first."""
-    empty = frame.isna().to_numpy()
-    if empty.any():
-        row, column = (int(index) for index in np.argwhere(empty)[0])
-        raise UserError(
-            f"a cell of column '{frame.columns[column]}' is empty ({int(empty.sum())} in all)",
-            where=row_place(path, row),
-            hint="drop such rows or fill the cells first",
-        )
-
-
-def _refuse_infinite(x: npt.NDArray[np.float64], features: list[str], path: Path) -> None:
-    """Refuse values that are not finite in float32; the message gives row and column of the first."""
+def _finite(x: npt.NDArray[np.float64], columns: list[str], path: Path) -> npt.NDArray[np.float64]:
+    """The values (n, columns), all finite in float32."""
     wrong = ~(np.abs(x) <= np.finfo(np.float32).max)
-    if wrong.any():
-        row, column = (int(index) for index in np.argwhere(wrong)[0])
+    _refuse(wrong, columns, path, "has a number that is not finite in float32")
+    return x
+
+
+def _refuse(wrong: npt.NDArray[np.bool_], columns: list[str], path: Path, what: str) -> None:
+    """Refuse marked cells (n, columns); the message gives row and column of the first."""
+    for row, column in np.argwhere(wrong)[:1].tolist():
         raise UserError(
-            f"column '{features[column]}' contains {x[row, column]}",
+            f"column '{columns[column]}' {what}",
             where=row_place(path, row),
-            hint="drop the row, or give it a finite number",
+            hint="drop such rows, or fill or correct their cells",
         )

@@ -78,30 +78,41 @@ class QuadraticTask(AnalyticTask):
             raise _wrong("it needs centers or slopes")
         clients, size = given.shape
         if slopes is not None and slopes.shape != given.shape:
-            raise _wrong(
-                f"centers have shape {given.shape}, slopes {slopes.shape}; they must be equal"
-            )
+            raise _wrong(f"centers have shape {given.shape}, but slopes {slopes.shape}")
         self._centers = np.zeros_like(given) if centers is None else centers
         self._slopes = np.zeros_like(given) if slopes is None else slopes
-        curvatures: Any = params.curvatures
-        if curvatures is None:
-            curvatures = 0.0 if centers is None else 1.0
+        default = 0.0 if centers is None else 1.0
+        curvatures = default if params.curvatures is None else params.curvatures
         self._curvatures = _curvatures(curvatures, clients, size)
         self._noise_std = _vector(params.noise_std, size, "noise_std")
-        if (self._noise_std < 0).any():
-            raise _wrong("noise_std is negative")
         self._start = _vector(params.initial, size, "initial")
         names = params.names or {"x": size}
-        if min(names.values()) < 1 or sum(names.values()) != size:
-            raise _wrong(
-                f"the named blocks have lengths {list(names.values())}; they must be positive and add up to {size}"
-            )
-        self.layout = Layout.of((name, (length,)) for name, length in names.items())
         samples = [1] * clients if params.samples is None else params.samples
-        if len(samples) != clients or min(samples) < 1:
-            raise _wrong(f"samples must be {clients} numbers of at least 1")
+        entries = params.noise_tape
+        self._tape = {(one.client, one.sequence, one.step): np.array(one.noise) for one in entries}
+        for holds, message in (
+            ((self._noise_std >= 0).all(), "noise_std is negative"),
+            (
+                min(names.values()) > 0 and sum(names.values()) == size,
+                f"the lengths of the named blocks must be positive and add up to {size}",
+            ),
+            (
+                len(samples) == clients and min(samples) > 0,
+                f"samples must be {clients} numbers of at least 1",
+            ),
+            (
+                all(one.client < clients and len(one.noise) == size for one in entries),
+                f"an entry of noise_tape needs a client below {clients} and {size} values",
+            ),
+            (
+                len(self._tape) == len(entries),
+                "two entries of noise_tape have the same client, sequence and step",
+            ),
+        ):
+            if not holds:
+                raise _wrong(message)
+        self.layout = Layout.of((name, (length,)) for name, length in names.items())
         self.samples = np.array(samples, dtype=np.int64)
-        self._tape = _tape(params.noise_tape, clients, size)
         self._latest: tuple[Any, tuple[Tensor, Tensor, Tensor]] | None = None
 
     @classmethod
@@ -250,11 +261,9 @@ def _vector(values: float | list[float], size: int, what: str) -> FloatArray:
 def _curvatures(values: Any, clients: int, size: int) -> FloatArray:
     """Diagonals (N, d) or matrices (N, d, d)."""
     result = _array(values, "curvatures")
-    if result.shape not in ((), (clients,), (clients, size), (clients, size, size)):
-        raise _wrong(
-            f"curvatures have shape {result.shape}; expected ({clients},), ({clients}, {size}) "
-            f"or ({clients}, {size}, {size})"
-        )
+    shapes = ((), (clients,), (clients, size), (clients, size, size))
+    if result.shape not in shapes:
+        raise _wrong(f"curvatures have shape {result.shape}, which is none of {shapes}")
     if result.ndim < 2:
         result = np.broadcast_to(result[..., None], (clients, size)).copy()
     least: npt.NDArray[Any] = result
@@ -270,17 +279,3 @@ def _curvatures(values: Any, clients: int, size: int) -> FloatArray:
             f"the curvature of client {client} is negative ({least[client].min():g}), so its objective has no minimum"
         )
     return result
-
-
-def _tape(
-    entries: list[NoiseEntry], clients: int, size: int
-) -> dict[tuple[int, int, int], FloatArray]:
-    for number, entry in enumerate(entries):
-        if entry.client >= clients or len(entry.noise) != size:
-            raise _wrong(
-                f"noise_tape entry {number} needs a client below {clients} and {size} values"
-            )
-    tape = {(one.client, one.sequence, one.step): np.array(one.noise, float) for one in entries}
-    if len(tape) < len(entries):
-        raise _wrong("two entries of noise_tape have the same client, sequence and step")
-    return tape

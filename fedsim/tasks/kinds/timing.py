@@ -45,17 +45,11 @@ class TimingParams(Parameters):
     @model_validator(mode="after")
     def _one_size(self) -> TimingParams:
         if self.size is not None and (self.parameters is not None or self.names):
-            other = "names, whose lengths count parameters" if self.names else "parameters"
-            raise ValueError(f"give size or {other}, not both")
-        return self
-
-    @model_validator(mode="after")
-    def _blocks_add_up(self) -> TimingParams:
+            raise ValueError("give size, or parameters (and names), not both")
         lengths, parameters = list(self.names.values()), self.parameters or _TIMED_PARAMETERS
         if lengths and (min(lengths) < 1 or sum(lengths) != parameters):
             raise ValueError(
-                f"the named blocks have lengths {lengths}; they must be positive and add up to the "
-                f"{parameters} parameters"
+                f"the named blocks have lengths {lengths}, which must be positive and add up to {parameters} parameters"
             )
         return self
 

@@ -58,11 +58,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("a,a,b\n1,2,x\n2,3,y\n", {"target": "b"}, "own.csv:1: has the column 'a' twice"),
     ("a,b\n1,x\n2,x\n", {"target": "b"}, "(?s)column 'b' .*target_kind: quantity"),
     ("a,b\n1,2\n2,1.5\n", {"target": "b"}, "(?s)column 'b' .*target_kind: quantity"),
-    ("a,b\n1,x\n2,y\n-inf,y\n", {"target": "b"}, "own.csv:4: column 'a' contains -inf"),
-    ("a,b\n1,x\n1e300,y\n", {"target": "b"}, "own.csv:3: column 'a' contains 1e"),
+    ("a,b\n1,x\n2,y\n-inf,y\n", {"target": "b"}, "own.csv:4: column 'a' .*not finite"),
+    ("a,b\n1,x\n1e300,y\n", {"target": "b"}, "own.csv:3: column 'a' .*not finite"),
     ("a,b\n1,0\n2,1\n", {"target": "b", "features": ["a", "b"]}, "(?s)'b' .*features: .a."),
     ("a,b,t\n1,x,0\n2,y,2\n", {"target": "b", "is_test": "t"}, "'t' contains values other"),
-    ("a,b\n\n,x\n1,y\n,y\n", {"target": "b"}, r"own.csv:3: .* 'a' is empty \(2 in all\)"),
+    ("a,b\n\n,x\n1,y\n,y\n", {"target": "b"}, "own.csv:3: .* 'a' has an empty cell"),
     (",a,b\n0,5,x\n1,6,y\n", {"target": "b"}, "(?s)'Unnamed: 0' .*features: .a."),
     ("b\nx\ny\n", {"target": "b"}, "cannot be a feature"),
     ("a,b\n", {"target": "b"}, "no rows"),
@@ -105,9 +105,8 @@ def test_a_quantity_keeps_its_unit(tmp_path: Path) -> None:
     assert loaded.classes == 1
     assert loaded.train_y.dtype == np.float32
     assert sorted([*loaded.train_y, *loaded.test_y]) == [10.5, 20, 30, 40, 50]
-    assert loaded.train_classes.tolist() == [0] * 4
     with pytest.raises(UserError, match="'town' does not contain numbers"):
         load("table", path=path, target="town", target_kind="quantity", features=["area"])
     path.write_text("area,price\n1,10.5\n2,1e39\n")
-    with pytest.raises(UserError, match=r"houses\.csv:3: column 'price' contains 1e\+39"):
+    with pytest.raises(UserError, match=r"houses\.csv:3: column 'price' .*not finite"):
         load("table", path=path, target="price", target_kind="quantity")

@@ -199,7 +199,7 @@ def test_a_noise_tape_adds_to_exactly_its_steps() -> None:
     [
         ({}, "needs centers or slopes"),
         ({"centers": [[1, 2], [3]]}, "different lengths"),
-        ({"centers": [[1], [2]], "slopes": [1, 2, 3]}, "must be equal"),
+        ({"centers": [[1], [2]], "slopes": [1, 2, 3]}, "but slopes"),
         ({"centers": [1, 2], "curvatures": [1, 2, 3]}, "curvatures have shape"),
         ({"centers": [[1, 2]], "curvatures": [[[1, 2], [0, 1]]]}, "not symmetric"),
         ({"centers": [1, 2], "curvatures": [1, -2]}, r"curvature of client 1 is negative \(-2\)"),
