@@ -11,8 +11,7 @@ from torch import nn
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.modules.dropout import has_dropout
 from tests.learning.problems import Timeline, make_learner, make_training
-from tests.tasks.models.shapes import START
-from tests.tasks.toys import train_rows
+from tests.tasks.toys import START, train_rows
 from tests.tasks.users import own_task
 
 

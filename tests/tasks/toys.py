@@ -9,9 +9,14 @@ import numpy as np
 
 from fedsim.parts.catalog import CATALOG
 from fedsim.randomness import Purpose, Stream
-from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.dataset import Dataset, deferred
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.partition import Partition
+
+START = Stream(0, Purpose.INITIAL_MODEL)
+
+
+GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 
 
 def toy_dataset(
@@ -98,3 +103,18 @@ def own_test_rows(partition: Partition, client: int) -> np.ndarray:
     if partition.test_offsets is None or partition.test_rows is None:
         return np.empty(0, dtype=np.int64)
     return partition.test_rows[slice(*partition.test_offsets[client : client + 2])]
+
+
+def dataset_of(shape: tuple[int, ...]) -> Dataset:
+    return characters() if shape == (12,) else toy_dataset(samples=20, shape=shape, tests=10)
+
+
+def described(shape: tuple[int, ...], classes: int, kind: str) -> Dataset:
+    """A data set whose samples cannot be read."""
+
+    def read() -> np.ndarray:
+        raise AssertionError("an outline needs no samples")
+
+    labels = np.arange(classes, dtype=np.float32 if kind == "regression" else np.int64)
+    samples = deferred((classes, *shape), np.uint8, read)
+    return Dataset("described", samples, labels, samples, labels, classes, kind)  # type: ignore[arg-type]

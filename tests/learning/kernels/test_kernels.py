@@ -2,26 +2,57 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+from torch.nn import functional
 
+from fedsim.errors import UserError
 from fedsim.learning.batches import BatchOrder
-from fedsim.learning.device import reproducible
-from fedsim.learning.kernels import ConvStackKernel, LinearStackKernel, LoopKernel, VmapKernel
+from fedsim.learning.device import Execution, reproducible
+from fedsim.learning.kernels import (
+    ConvStackKernel,
+    LinearStackKernel,
+    LoopKernel,
+    QuadraticKernel,
+    SplitLinearKernel,
+    VmapKernel,
+)
 from fedsim.learning.kernels.base import Correction
+from fedsim.learning.kernels.convolutions import BatchedConvolutions
+from fedsim.learning.kernels.linear_stack import layers_of, views
+from fedsim.learning.kernels.linear_steps import PYTHON_STEPS
+from fedsim.learning.kernels.loop import BoundModule
 from fedsim.learning.local_training import active_rows, row_matrix
+from fedsim.tasks.kinds.supervised import SupervisedTask
+from fedsim.tasks.layout import Layout
 from fedsim.tasks.losses import Loss
+from fedsim.tasks.modules.dropout import KeyedDropout, seed_dropout
+from tests.learning.images import CROP_AND_FLIP, colour_task, session_of
 from tests.learning.kernels.building import (
     BATCH,
+    binary_task,
     build,
     models_of,
     oracle,
     run_gradients,
     squares_of,
 )
-from tests.learning.problems import SEED, kernel_of, make_training, supervised_task
+from tests.learning.problems import (
+    MODELS,
+    SEED,
+    SHAPE,
+    Built,
+    kernel_of,
+    make_training,
+    quadratic_task,
+    supervised_task,
+)
 
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 
@@ -221,3 +252,378 @@ def test_the_kernel_follows_the_documented_rule(model: str, executor: str, expec
     task = supervised_task(model)
     training = make_training(executor=executor, threads=2)
     assert type(kernel_of(task, training)) is expected
+
+
+@pytest.mark.usefixtures("client_by_client")
+def test_gradients_after_fused_steps() -> None:
+    """They share work space, which autograd may have to know of."""
+    task = supervised_task("mlp")
+    kernel = build("linear_stack", task)
+    weights = models_of(task, 2, torch.float32)
+    steps = np.array([3, 2])
+    with torch.no_grad():
+        kernel.session(np.arange(2), np.zeros(2, int), steps, 0).descend(
+            weights.clone(), torch.full((2,), 0.1), active_rows(steps)
+        )
+    one_by_one = run_gradients(kernel, weights, np.arange(2), steps)
+    expected = run_gradients(build("linear_stack", task), weights, np.arange(2), steps)
+    assert all(torch.equal(one, other) for one, other in zip(one_by_one, expected, strict=True))
+
+
+@pytest.mark.skipif(
+    not torch.backends.mkldnn.is_available(),  # type: ignore[no-untyped-call]
+    reason="this build of torch has no oneDNN",
+)
+def test_steps_by_onednn_are_those_of_blas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LinearStackKernel, "client_by_client", True)
+    task, steps = supervised_task("mlp"), np.array([4, 2])
+    assert len(task.layout.shapes) >= 6, "a layer between two others"
+
+    def descend(onednn_from: int) -> tuple[Tensor, Tensor]:
+        kernel = build("linear_stack", task)
+        assert isinstance(kernel, LinearStackKernel)
+        kernel.onednn_from = onednn_from
+        weights = row_matrix(2, task.layout.size, like=torch.zeros(1))
+        weights.copy_(models_of(task, 2, torch.float32))
+        session = kernel.session(np.arange(2), np.zeros(2, int), steps, 0)
+        with torch.no_grad():
+            return weights, session.descend(weights, torch.full((2,), 0.1), active_rows(steps))
+
+    models, losses = descend(0)
+    expected_models, expected_losses = descend(sys.maxsize)
+    torch.testing.assert_close(models, expected_models, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(losses, expected_losses, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("size", "group"), [(400_000, 32), (2_000_000, 8), (40_000_000, 4)])
+def test_groups_of_larger_models_have_up_to_16_megabytes(
+    size: int, group: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LinearStackKernel, "model_bytes", size)
+    assert build("linear_stack", supervised_task("mlp")).largest_group() == group
+
+
+def test_weights_and_biases_are_views_of_the_layout() -> None:
+    """Of one vector, and of a stack of vectors."""
+    shapes = [("a.weight", (2, 3)), ("a.bias", (2,)), ("b.weight", (1, 2)), ("last", (4, 1))]
+    layers, flat = layers_of(Layout.of(shapes)), torch.arange(14.0).repeat(5, 1)
+    for vectors in (flat[0], flat):
+        weights, biases = views(layers, vectors)
+        assert [weight.view(-1, *weight.shape[-2:])[0].tolist() for weight in weights] == [
+            [[0, 1, 2], [3, 4, 5]],
+            [[8, 9]],
+            [[10], [11], [12], [13]],
+        ]
+        assert [bias is None for bias in biases] == [False, True, True]
+    assert biases[0] is not None
+    biases[0] += 1
+    assert (flat[:, 6:8] == torch.tensor([7.0, 8.0])).all()
+
+
+@pytest.mark.parametrize("corrected", ["plain", "pull", "shift"])
+@pytest.mark.parametrize("way", ["together", "client by client", "gradients"])
+@pytest.mark.parametrize("model", ["linear", "mlp"])
+def test_torchscript_has_the_bits_of_python(
+    model: str, way: str, corrected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when it is called again and again: TorchScript optimizes what it has seen twice."""
+    task = supervised_task(model, sizes=(50,) * 4)
+    monkeypatch.setattr(LinearStackKernel, "client_by_client", way == "client by client")
+    steps = np.array([7, 7, 5, 2])
+
+    def run() -> list[Tensor]:
+        weights = row_matrix(4, task.layout.size, like=torch.zeros(1))
+        weights.copy_(models_of(task, 4, torch.float32))
+        kernel = build("linear_stack", task)
+        with reproducible(), torch.no_grad():
+            if way == "gradients":
+                return run_gradients(kernel, weights, np.arange(4), steps)
+            session = kernel.session(np.arange(4), np.zeros(4, int), steps, 0)
+            start, vectors = weights.clone(), weights.flip(0)
+            correction = {
+                "plain": None,
+                "pull": Correction(weights, weights, vectors, 0.3),
+                "shift": Correction(start, torch.zeros_like(start), constant=vectors),
+            }[corrected]
+            rates, active = torch.full((4,), 0.1), active_rows(steps)
+            return [weights, session.descend(weights, rates, active, correction)]
+
+    scripted = [run() for _ in range(4)]
+    monkeypatch.setattr("fedsim.learning.kernels.linear_stack.compiled", lambda: PYTHON_STEPS)
+    for tensors in scripted:
+        for tensor, expected in zip(tensors, run(), strict=True):
+            assert torch.equal(tensor, expected)
+
+
+def test_dropout_masks_follow_client_sequence_and_step() -> None:
+    task = supervised_task("dropout", sizes=(50,) * 4)
+    kernel = build("loop", task)
+    weights = models_of(task, 4, torch.float32)
+    clients, steps = np.arange(4), np.full(4, 2)
+    first = run_gradients(kernel, weights, clients, steps)
+    again = run_gradients(kernel.replica(), weights[2:], clients[2:], steps[2:])
+    assert torch.equal(first[3], again[1])
+    same_batch = supervised_task("conv", sizes=(50,) * 4)
+    plain = run_gradients(build("loop", same_batch), weights, clients, steps)
+    assert not torch.allclose(first[3], plain[3])
+
+
+class Hidden(torch.nn.Module):
+    """Drops inputs by a function of torch."""
+
+    def __init__(self, function: str) -> None:
+        super().__init__()
+        self.function = function
+        self.layer = torch.nn.Linear(int(np.prod(SHAPE)), 5)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        function = getattr(torch.nn.functional, self.function)
+        dropped: Tensor = function(inputs.flatten(1), 0.5, self.training)
+        return self.layer(dropped)  # type: ignore[no-any-return]
+
+
+def test_functional_dropout_is_a_function_of_the_seed() -> None:
+    """As a dropout layer in the same place draws, bit for bit."""
+    task = supervised_task("linear")
+    task.module = Hidden("dropout").train()
+    execution = Execution.of(make_training())
+    bound = BoundModule(task, execution)
+    bound.module.train()
+    inputs = torch.rand(4, *SHAPE, dtype=execution.dtype)
+    before = torch.get_rng_state()
+    bound.seed_dropout(7)
+    outputs = bound.forward(inputs)
+    bound.seed_dropout(7)
+    assert torch.equal(bound.forward(inputs), outputs)
+    assert not torch.equal(bound.forward(inputs), outputs)
+    assert torch.equal(before, torch.get_rng_state())
+    layer = KeyedDropout(0.5)
+    seed_dropout(layer, 7)
+    assert torch.equal(bound.module.layer(layer(inputs.flatten(1))), outputs)
+    bound.module.eval()
+    assert torch.equal(bound.forward(inputs), bound.module.layer(inputs.flatten(1)))
+
+
+class Branching(nn.Module):
+    """Batches whose sum is negative do not use the second layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 5), nn.Linear(64, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        return self.first(x) if x.sum() < 0 else self.first(x) + self.second(x)
+
+
+def test_parameters_that_a_batch_does_not_use_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MODELS, "branching", (Branching, "module"))  # type: ignore[arg-type]
+    task = supervised_task("branching")
+    task.train_x[:] = -task.train_x.abs()
+    kernel = build("loop", task)
+    weights = models_of(task, 2, torch.float32)
+    before = weights.clone()
+    with torch.no_grad():
+        session = kernel.session(np.arange(2), np.zeros(2, int), np.array([2, 2]), 0)
+        session.descend(weights, torch.full((2,), 0.1), np.array([2, 2]))
+    first, second = slice(0, 325), slice(325, 650)
+    assert not torch.equal(weights[:, first], before[:, first])
+    assert torch.equal(weights[:, second], before[:, second])
+
+
+def test_quadratic_gradients_are_exact() -> None:
+    task = quadratic_task()
+    kernel = QuadraticKernel(task, SEED)
+    points = torch.tensor([[4.0, -4.0], [1.0, 1.0]], dtype=torch.float64)
+    out = torch.zeros_like(points)
+    session = kernel.session(np.array([2, 0]), np.zeros(2, int), np.array([1, 1]), 0)
+    losses = session.gradients(0, points, out)
+    # Client 2: diag(2, 0.25) (x - (-3, 1)); client 0: diag(1, 2) (x - (1, 0)).
+    assert out.tolist() == [[14.0, -1.25], [0.0, 2.0]]
+    assert losses.tolist() == [0.5 * (2 * 49 + 0.25 * 25), 0.5 * 2]
+
+
+def test_quadratic_noise_is_keyed_by_dispatch_and_step() -> None:
+    kernel = QuadraticKernel(quadratic_task(noise_std=1.0), SEED)
+    points = torch.zeros(3, 2, dtype=torch.float64)
+
+    def gradients(clients: list[int], sequence: int, step: int, phase: int = 0) -> Tensor:
+        out = torch.zeros(len(clients), 2, dtype=torch.float64)
+        session = kernel.session(
+            np.array(clients), np.full(len(clients), sequence), np.full(len(clients), 9), phase
+        )
+        session.gradients(step, points[: len(clients)], out)
+        return out
+
+    assert torch.equal(gradients([0, 1, 2], 0, 3)[2], gradients([2], 0, 3)[0])
+    seen = {
+        tuple(gradients([0], sequence, step, phase)[0].tolist())
+        for sequence in (0, 1)
+        for step in (0, 1)
+        for phase in (0, 1)
+    }
+    assert len(seen) == 8
+
+
+def test_squared_losses_of_the_binary_linear_model() -> None:
+    """Like the others, and without its penalty."""
+    task = binary_task(personal_features=4, penalty=0.3, bias=True)
+    model = models_of(task, 1, torch.float64)
+    rows = task.rows[task.offsets[0] : task.offsets[1]].tolist()
+    for kind in ("split_linear", "loop"):
+        session = build(kind, task, torch.float64, squared_losses=True).session(
+            np.array([0]), np.zeros(1, int), np.array([1]), 0
+        )
+        losses = session.gradients(0, model, torch.zeros_like(model))
+        torch.testing.assert_close(losses[0], squares_of(task, model[0], rows))
+
+
+BINARY: list[dict[str, object]] = [
+    {},
+    {"personal_features": 4, "penalty": 0.3},
+    {"personal_features": 4, "penalty": 0.3, "bias": True},
+    {"personal_features": 5, "shuffle_features": True, "unit_norm": True, "positive": [0]},
+]
+
+
+@pytest.mark.parametrize("params", BINARY, ids=str)
+def test_the_binary_linear_model_by_hand_and_by_automatic_differentiation(
+    params: dict[str, object],
+) -> None:
+    task = binary_task(**params)
+    clients, steps = np.array([4, 1, 2, 0, 3]), np.array([7, 6, 6, 4, 1])
+    weights = models_of(task, 5, torch.float64)
+    results = []
+    for executor, expected in (("auto", SplitLinearKernel), ("plain", LoopKernel)):
+        kernel = kernel_of(task, make_training(executor=executor, dtype="float64"))
+        assert type(kernel) is expected
+        collected = []
+        for width in np.unique(kernel.shape_class(clients)):
+            alike = np.flatnonzero(kernel.shape_class(clients) == width)
+            collected += run_gradients(kernel, weights[alike], clients[alike], steps[alike])
+        results.append(collected)
+    for by_hand, automatic in zip(*results, strict=True):
+        torch.testing.assert_close(by_hand, automatic, atol=1e-14, rtol=1e-12)
+
+
+def test_the_binary_linear_model_is_bitwise_the_same_in_every_group() -> None:
+    task = binary_task(personal_features=4, penalty=0.3, bias=True)
+    kernel = kernel_of(task, make_training())
+    assert kernel.group_invariant
+    clients, steps = np.array([4, 2, 1, 4, 2, 1, 4]), np.array([5, 5, 4, 3, 2, 2, 1])
+    weights = models_of(task, 7, torch.float32)
+    with reproducible():
+        together = run_gradients(kernel, weights, clients, steps)
+        for pick in ([0], [3], [6], [1, 4], [0, 2, 5], list(range(1, 7))):
+            apart = run_gradients(kernel, weights[pick], clients[pick], steps[pick])
+            for row, picked in enumerate(pick):
+                assert torch.equal(apart[row], together[picked])
+
+
+class Attending(nn.Module):
+    """Draws masks in a layer, in fused attention, and in a function whose first axis is not that of the samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        width = SHAPE[-1]
+        self.query, self.head = nn.Linear(width, width), nn.Linear(int(np.prod(SHAPE)), 5)
+        self.drop = nn.Dropout(0.2)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        rows = self.drop(inputs.flatten(1, 2))
+        attended = functional.scaled_dot_product_attention(
+            self.query(rows), rows, rows, dropout_p=0.3 if self.training else 0.0
+        )
+        hidden = functional.dropout(attended.flatten(0, 1), 0.4, self.training)
+        result: Tensor = self.head(hidden.view(len(inputs), -1))
+        return result
+
+
+@pytest.mark.parametrize("model", ["dropout", "attending"])
+def test_masks_are_those_of_the_loop(model: str) -> None:
+    """Also in short mini-batches beside long ones: clients with 20, 33, 50 and 64 samples."""
+    task = supervised_task("dropout")
+    if model == "attending":
+        task = SupervisedTask(task.dataset, task.partition, Built(Attending, "module"))
+    weights = models_of(task, 4, torch.float64)
+    clients, steps = np.array([5, 3, 2, 0]), np.array([6, 5, 5, 2])
+    stacked, alone = (
+        run_gradients(build(kind, task, torch.float64), weights, clients, steps)
+        for kind in ("vmap", "loop")
+    )
+    for one, other in zip(stacked, alone, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-11)
+    assert task.drops
+    training = make_training(executor="stacked")
+    kernel = kernel_of(task, training)
+    assert isinstance(kernel, VmapKernel)
+    assert not kernel.recorded
+
+
+def test_what_cannot_be_stacked_is_refused() -> None:
+    task = supervised_task("batch_norm")
+    training = make_training(executor="stacked")
+    with pytest.raises(UserError, match="cannot train several clients in one tensor") as caught:
+        kernel_of(task, training)
+    assert "training changes its buffers (" in caught.value.message
+    assert "running_mean, ...), such as the statistics of batch norm" in caught.value.message
+    assert caught.value.hint == (
+        "use auto or parallel, which train the clients on worker threads, or group normalization instead of batch "
+        "normalization"
+    )
+
+
+def test_steps_gathered_ahead_are_those_gathered_one_by_one() -> None:
+    training = make_training(augmentation=CROP_AND_FLIP, batch_size=8)
+    session = session_of(colour_task(), training, [1, 0], [4, 2], 1)
+    for dispatch in (0, 1):
+        rows = torch.stack([session.draw(step, 2)[0][dispatch] for step in range(5)])
+        ahead = session.inputs(2, rows[2:], first=dispatch, ahead=True)
+        singly = [session.inputs(step, rows[step : step + 1], first=dispatch) for step in (2, 3, 4)]
+        assert torch.equal(ahead, torch.cat(singly))
+
+
+@pytest.mark.parametrize(
+    ("channels", "options"),
+    [
+        (3, {"out_channels": 5, "kernel_size": 3}),
+        (3, {"out_channels": 4, "kernel_size": (3, 2), "stride": (2, 1), "padding": (1, 0)}),
+        (2, {"out_channels": 4, "kernel_size": 1, "stride": 2, "bias": False}),
+        (2, {"out_channels": 4, "kernel_size": 2, "stride": 3, "padding": 1}),
+        # Left to torch.
+        (4, {"out_channels": 4, "kernel_size": 3, "groups": 2}),
+        (2, {"out_channels": 4, "kernel_size": 3, "padding": "same"}),
+        (2, {"out_channels": 4, "kernel_size": 3, "dilation": 2}),
+    ],
+)
+def test_gradients_are_those_of_torch(channels: int, options: dict[str, Any]) -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    module = nn.Sequential(
+        nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU(), nn.Conv2d(channels, **options)
+    )
+    parameters = {name: random(3, *tensor.shape) for name, tensor in module.named_parameters()}
+
+    def value(parameters: dict[str, Tensor], images: Tensor) -> Tensor:
+        return functional_call(module, parameters, (images,)).square().sum()
+
+    function = vmap(grad_and_value(value))
+    images = random(3, 4, channels, 9, 8)
+    expected = function(parameters, images)
+    with BatchedConvolutions():
+        result = function(parameters, images)
+    torch.testing.assert_close(result, expected, atol=1e-9, rtol=1e-12)
+
+
+def test_half_precision_is_that_of_autocast() -> None:
+    module = nn.Conv2d(2, 3, 3)
+    parameters = {name: torch.randn(2, *t.shape) for name, t in module.named_parameters()}
+    function = vmap(lambda parameters, images: functional_call(module, parameters, (images,)))
+    images = torch.randn(2, 4, 2, 6, 6)
+    with torch.autocast("cpu", torch.bfloat16), BatchedConvolutions():
+        result = function(parameters, images)
+    assert result.dtype == torch.bfloat16
+    torch.testing.assert_close(result.float(), function(parameters, images), atol=0.05, rtol=0.05)

@@ -1,4 +1,4 @@
-"""A device has its own data, kernel and method, and its updates come home."""
+"""A device has its own data, kernel and method; what many clients received is held once; updates come home."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from fedsim.learning.device import Execution
+from fedsim.learning.workers import Group
 from fedsim.methods.base import Cohort, LocalUpdate, Trainer
 from fedsim.methods.fedavg import FedAvg
 from tests.learning.kernels.building import binary_task
@@ -20,7 +23,6 @@ from tests.learning.problems import (
     supervised_task,
 )
 from tests.learning.workers.cases import station_of
-from tests.learning.workers.test_base import group
 
 CPU = torch.device("cpu")
 
@@ -93,3 +95,33 @@ class _Large:
 
     def largest_group(self) -> int:
         return 1000
+
+
+COLUMNS = (
+    "clients",
+    "sequences",
+    "versions",
+    "rounds",
+    "steps",
+    "steps_assigned",
+    "samples",
+    "in_full",
+)
+
+
+def group(*received: Tensor) -> Group:
+    """Dispatches that received these vectors."""
+    count = len(received)
+    columns = dict.fromkeys(COLUMNS, np.arange(count))
+    memory: Any = lambda: {"own": torch.zeros(count, 3)}  # noqa: E731
+    return Group(columns, (0.1,) * count, {"model": received}, memory)
+
+
+def test_a_vector_that_many_received_is_there_once() -> None:
+    execution = Execution(CPU, torch.float32, None, 1)
+    first, second = torch.arange(3.0), torch.arange(3.0) + 5
+    several = group(first, second, first, first).cohort(execution).down["model"]
+    assert torch.equal(several, torch.stack([first, second, first, first]))
+    same = group(first, second, first, first).part(slice(2, 4)).cohort(execution).down["model"]
+    assert same.stride() == (0, 1)
+    assert same.data_ptr() == first.data_ptr()

@@ -1,8 +1,10 @@
-"""Data sets: the sizes of the real ones, and those that are generated."""
+"""Data sets: the sizes of the real ones, files of each format, and those that are generated."""
 
 from __future__ import annotations
 
+import gzip
 import pickle
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,10 @@ import numpy as np
 import pytest
 
 from fedsim.errors import UserError
-from tests.tasks.files import batch, equal
+from fedsim.parts.catalog import CATALOG
+from fedsim.tasks.datasets.mnist import Mnist
+from fedsim.tasks.reading.images import MNIST_FILES
+from tests.tasks.files import batch, equal, idx, idx_arrays, leaf, save_npz
 from tests.tasks.toys import load
 
 
@@ -152,3 +157,236 @@ def test_cifar100_has_fine_and_coarse_labels(tmp_path: Path) -> None:
         (tmp_path / "meta").write_bytes(pickle.dumps(wrong, protocol=2))
         with pytest.raises(UserError, match=r"meta: .*does not name 100 fine labels"):
             load("cifar100", root=tmp_path)
+
+
+def test_cifar_batches_are_read_in_the_asked_order(cifar_folder: Path) -> None:
+    dataset = load("cifar10", root=cifar_folder, batches=[5, 1])
+    assert dataset.train_y.tolist() == [5] * 6 + [1] * 6
+    assert dataset.input_shape == (3, 32, 32)
+    assert dataset.train_x[0, 0, 0, :3].tolist() == [5, 6, 7]
+    assert dataset.train_x[0, 1, 0, 0] == (1024 + 5) % 256
+    assert dataset.scale is not None
+    assert dataset.scale.shape == (3, 1, 1)
+
+
+@pytest.mark.real_data
+def test_real_cifar_classes(real: Path) -> None:
+    dataset = load("cifar10", batches=[1])
+    assert dataset.input_shape == (3, 32, 32)
+    assert len(dataset.test_y) == 10000
+    assert np.bincount(dataset.train_y[:10000]).tolist() == [
+        1005, 974, 1032, 1016, 999, 937, 1030, 1001, 1025, 981,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("split", "first", "classes"), [("balanced", 0, 47), ("letters", 1, 26), ("byclass", 0, 62)]
+)
+def test_emnist_is_turned_upright(tmp_path: Path, split: str, first: int, classes: int) -> None:
+    image = np.zeros((1, 28, 28))
+    image[0, 3, 20] = 255
+    for part in ("train", "test"):
+        (tmp_path / f"emnist-{split}-{part}-images-idx3-ubyte").write_bytes(idx(image))
+        labels = np.array([first + classes - 1])
+        (tmp_path / f"emnist-{split}-{part}-labels-idx1-ubyte").write_bytes(idx(labels))
+    dataset = load("emnist", root=tmp_path, split=split)
+    assert dataset.classes == len(dataset.class_names) == classes
+    assert dataset.train_y.tolist() == [classes - 1]
+    assert dataset.train_x[0, 0, 20, 3] == 255
+
+
+def test_femnist_is_grouped_by_writer(tmp_path: Path) -> None:
+    white, grey = [1.0] * 784, [128 / 255] * 784
+    for part, second in (("train", "b"), ("test", "c")):
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "1.json").write_text(leaf({"a": ([white, grey], [3, 61])}))
+        (tmp_path / part / "2.json").write_text(leaf({second: ([grey], [7])}))
+    dataset = load("femnist", root=tmp_path)
+    assert dataset.group_names == ("a", "b", "c")
+    assert dataset.train_groups is not None
+    assert dataset.test_groups is not None
+    assert dataset.train_groups.tolist() == [0, 0, 1]
+    assert dataset.test_groups.tolist() == [0, 0, 2]
+    assert dataset.train_y.tolist() == [3, 61, 7]
+    assert dataset.train_x[:, 0, 0, 0].tolist() == [255, 128, 128]
+    assert dataset.class_names[61] == "z"
+
+
+@pytest.mark.real_data
+def test_real_femnist_writers(real: Path) -> None:
+    dataset = load("femnist", root=real / "femnist_leaf_sample")
+    assert dataset.train_groups is not None
+    assert np.bincount(dataset.train_groups).tolist() == [11, 16, 17, 18, 16]
+    assert len(dataset.test_y) == 89
+
+
+def test_heart_disease_drops_columns_codes_and_incomplete_patients(tmp_path: Path) -> None:
+    line = "63,1,{cp},145,233,1,{ecg},150,0,{peak},3,{ca},6,{num}\n"
+    for index, center in enumerate(("cleveland", "hungarian", "switzerland", "va")):
+        rows = [
+            line.format(cp=1 + k % 4, ecg=k % 3, peak=k + index, ca="?", num=k % 3)
+            for k in range(12)
+        ]
+        rows.append(line.format(cp=1, ecg="?", peak=1, ca=0, num=0))
+        (tmp_path / f"processed.{center}.data").write_text("".join(rows))
+    dataset = load("heart_disease", root=tmp_path)
+    assert dataset.input_shape == (13,)
+    assert dataset.train_groups is not None
+    assert np.bincount(dataset.train_groups).tolist() == [8] * 4
+    assert len(dataset.test_y) == 16
+    labels = np.sort(np.concatenate([dataset.train_y, dataset.test_y]))
+    assert labels.tolist() == [0] * 16 + [1] * 32, "target = (num > 0)"
+    (tmp_path / "processed.va.data").write_text("1,2,3\n")
+    with pytest.raises(UserError, match=r"processed\.va\.data.*line 1 has 3 columns"):
+        load("heart_disease", root=tmp_path)
+
+
+@pytest.mark.real_data
+def test_real_hearts(real: Path) -> None:
+    # FLamby's Fed-Heart-Disease has 303, 261, 46 and 130 patients in its four centers.
+    dataset = load("heart_disease")
+    groups = np.concatenate([dataset.train_groups, dataset.test_groups])
+    assert np.bincount(groups).tolist() == [303, 261, 46, 130]
+
+
+def test_uci_har_needs_arrays_that_fit(tmp_path: Path) -> None:
+    arrays = {
+        "x": np.arange(4 * 9 * 128).reshape(4, 9, 128).astype(np.float16) % 50,
+        "y": np.array([0, 1, 2, 5], dtype=np.int8),
+        "subject": np.array([0, 0, 1, 1], dtype=np.int8),
+        "is_test": np.array([0, 1, 0, 1], dtype=np.int8),
+    }
+    save_npz(tmp_path / "har_inertial.npz", **arrays)
+    dataset = load("uci_har", root=tmp_path)
+    assert dataset.train_x.dtype == np.float32
+    assert dataset.group_names == ("subject 1", "subject 2")
+    assert dataset.scale is not None
+    assert dataset.shift is not None
+    seen = dataset.train_x * dataset.scale + dataset.shift
+    assert seen.mean(axis=(0, 2)) == pytest.approx(np.zeros(9), abs=1e-5)
+    assert seen.std(axis=(0, 2)) == pytest.approx(np.ones(9), rel=1e-4)
+    for wrong in (
+        {"y": np.array([0, 1])},
+        {"x": np.full((4, 9, 128), "a")},
+    ):
+        save_npz(tmp_path / "har_inertial.npz", **{**arrays, **wrong})
+        with pytest.raises(UserError, match="differ in length or have unexpected types"):
+            load("uci_har", root=tmp_path)
+    for wrong in ({"is_test": np.ones(4, dtype=bool)}, {"subject": np.full(4, 10**9)}):
+        save_npz(tmp_path / "har_inertial.npz", **{**arrays, **wrong})
+        with pytest.raises(UserError, match="all windows are test samples, or subjects"):
+            load("uci_har", root=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
+def test_idx_files_are_read_compressed_or_not(name: str, idx_folder: Path) -> None:
+    dataset = load(name, root=idx_folder)
+    arrays = idx_arrays()
+    assert np.array_equal(dataset.train_x[:, 0], arrays[0])
+    assert np.array_equal(dataset.train_y, arrays[1])
+    assert np.array_equal(dataset.test_x[:, 0], arrays[2])
+    assert np.array_equal(dataset.test_y, arrays[3])
+    for path in list(idx_folder.iterdir()):
+        (idx_folder / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
+        path.unlink()
+    plain = load(name, root=idx_folder)
+    assert equal(plain, dataset)
+    assert isinstance(plain.train_x.base, np.memmap), "plain files are mapped, not read"
+
+
+def test_the_data_folder_and_relative_roots_are_found(
+    idx_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    component = CATALOG.parts("dataset")["mnist"]
+    relative = component(component.Params(root=Path("images")))
+    assert len(relative.load(idx_folder.parent).train_y) == 30
+    (idx_folder.parent / "datasets").mkdir()
+    idx_folder.rename(idx_folder.parent / "datasets" / "mnist")
+    monkeypatch.setenv("FEDSIM_DATA", str(idx_folder.parent))
+    assert len(load("mnist").train_y) == 30
+
+
+def test_missing_files_and_wrong_labels_are_named(idx_folder: Path) -> None:
+    labels = idx_folder / f"{MNIST_FILES[1]}.gz"
+    labels.write_bytes(gzip.compress(idx(np.full(30, 11))))
+    with pytest.raises(UserError, match="train labels run from 11 to 11, outside 0 to 9"):
+        load("mnist", root=idx_folder)
+    labels.unlink()
+    with pytest.raises(UserError, match=f"missing {MNIST_FILES[1]} in .*images"):
+        load("mnist", root=idx_folder)
+    with pytest.raises(UserError, match="no such folder"):
+        load("mnist", root=idx_folder / "nowhere")
+
+
+def test_pixels_are_normalized_or_run_from_zero_to_one(idx_folder: Path) -> None:
+    for normalize, low, high in ((True, -0.1307 / 0.3081, 0.8693 / 0.3081), (False, 0.0, 1.0)):
+        dataset = load("mnist", root=idx_folder, normalize=normalize)
+        assert dataset.scale is not None
+        assert dataset.shift is not None
+        ends = np.array([0, 255]) * dataset.scale.item() + dataset.shift.item()
+        assert ends == pytest.approx([low, high], rel=1e-5)
+
+
+def test_mnist_is_downloaded_where_it_is_not_at_hand(
+    server: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, folder = server
+    hashes = []
+    for name, array in zip(MNIST_FILES, idx_arrays(), strict=True):
+        content = gzip.compress(idx(array))
+        (folder / f"{name}.gz").write_bytes(content)
+        hashes.append(sha256(content).hexdigest())
+    monkeypatch.setattr(Mnist, "mirrors", (address,))
+    monkeypatch.setattr(Mnist, "digests", tuple(hashes))
+    first = load("mnist")
+    assert len(first.train_y) == 30
+    for path in folder.iterdir():
+        path.unlink()
+    assert equal(load("mnist"), first), "the second time it comes from the cache"
+
+
+def save_image(path: Path, value: int, size: tuple[int, int] = (5, 4)) -> None:
+    from PIL import Image
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (size[1], size[0]), (value, 2 * value, 0)).save(path)
+
+
+def test_folders_of_images_become_data_sets(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        for label, name in enumerate(("cat", "dog", "eel")):
+            for number in range(2):
+                save_image(tmp_path / part / name / f"{number}.png", 10 * label + number)
+    dataset = load("image_folder", root=tmp_path)
+    assert dataset.class_names == ("cat", "dog", "eel")
+    assert dataset.train_x.shape == (6, 3, 5, 4)
+    assert dataset.train_y.tolist() == [0, 0, 1, 1, 2, 2]
+    assert dataset.train_x[3, :, 0, 0].tolist() == [11, 22, 0]
+    resized = load("image_folder", root=tmp_path, size=(2, 3), channels=1)
+    assert resized.test_x.shape == (6, 1, 2, 3)
+    alone = load("image_folder", root=tmp_path / "train", test_share=0.5)
+    assert (len(alone.train_y), len(alone.test_y)) == (3, 3)
+
+
+def test_folders_that_begin_with_a_dot_are_no_classes_and_images_that_do_not_fit_say_why(
+    tmp_path: Path,
+) -> None:
+    def refused(message: str, folder: str = "", **params: Any) -> None:
+        with pytest.raises(UserError, match=message):
+            load("image_folder", root=tmp_path / folder, **params)
+
+    refused("no such folder", "nowhere")
+    for name in ("a", ".cache"):
+        save_image(tmp_path / name / "1.png", 1)
+    save_image(tmp_path / "a" / "._1.png", 1)
+    refused("1 class folders")
+    save_image(tmp_path / "b" / "1.png", 1, size=(6, 6))
+    refused("6 x 6 pixels, others 5 x 4")
+    assert load("image_folder", root=tmp_path, size=(4, 4)).class_names == ("a", "b")
+    (tmp_path / "c").mkdir()
+    refused("c: contains no images", size=(4, 4))
+    (tmp_path / "b" / "1.png").write_bytes(b"no image")
+    refused(r"1\.png.*cannot be read")
+    for folder in ("s/train/a", "s/train/b", "s/test/a", "s/test/z"):
+        save_image(tmp_path / folder / "1.png", 1)
+    refused(r"no class 'z' in .*train", "s")

@@ -1,8 +1,8 @@
-"""All models: their sizes, outlines and modules."""
+"""All models: their sizes, outlines, modules and losses."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -13,14 +13,28 @@ from torch.func import functional_call
 
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
+from fedsim.parts.component import Parameters
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.layout import Layout
+from fedsim.tasks.losses import Loss
+from fedsim.tasks.model import ModelComponent
+from fedsim.tasks.models.cnn import Cnn
 from fedsim.tasks.modules.counting import count_activations
 from fedsim.tasks.modules.dropout import key_dropout
 from fedsim.tasks.modules.networks import SplitLinear
-from tests.tasks.models.shapes import COLOUR, GREY, START, dataset_of, described
-from tests.tasks.toys import characters, quantities, task, toy_dataset
+from fedsim.tasks.sequential import Conv, Dropout, Layer, Linear, SequentialModel
+from tests.tasks.toys import (
+    COLOUR,
+    GREY,
+    START,
+    characters,
+    dataset_of,
+    described,
+    quantities,
+    task,
+    toy_dataset,
+)
 
 SIZES: list[tuple[str, dict[str, Any], tuple[int, ...], int]] = [
     ("logistic_regression", {}, GREY, 7_850),
@@ -204,7 +218,6 @@ def test_outlines_are_those_of_the_modules(name: str, data: st.DataObject) -> No
 @pytest.mark.parametrize("name", sorted(set(CATALOG.parts("model")) - {"resnet18", "resnet20"}))
 def test_models_without_batch_statistics_are_trained_on_one_sample(name: str) -> None:
     from fedsim.tasks.modules.checks import refusal_of_one_sample
-    from tests.tasks.toys import characters, quantities
 
     dataset = characters() if name.startswith("char") else toy_dataset(shape=(3, 16, 16))
     if name == "linear_regression":
@@ -249,3 +262,114 @@ def test_batch_norm_keeps_its_statistics_in_the_vector() -> None:
     functional_call(problem.module, views, (problem.inputs(problem.train_x[:8]),))
     assert torch.equal(flat[: problem.parameters], before[: problem.parameters])
     assert not torch.equal(flat[problem.parameters :], before[problem.parameters :])
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "shape", "message"),
+    [
+        ("cnn", {}, (1, 3, 8), "images of 3 x 8 are too small; the minimum is 4 x 4"),
+        ("fedcompass_cnn", {}, (1, 15, 20), "the minimum is 16 x 16"),
+        ("mlp", {}, (12,), "samples are sequences of characters"),
+        ("linear", {"personal_features": 64}, (1, 8, 8), "with 64 personal features, none"),
+        ("resnet20", {"groups": 3}, (1, 8, 8), "3 groups do not divide 16 channels"),
+        ("char_lstm", {}, (1, 8, 8), "samples are not sequences of characters"),
+        ("char_transformer", {"width": 5, "heads": 2}, (12,), "2 heads do not divide width 5"),
+    ],
+)
+def test_an_outline_refuses_what_the_module_refuses(
+    name: str, params: dict[str, Any], shape: tuple[int, ...], message: str
+) -> None:
+    component = CATALOG.parts("model")[name]
+    model = component(component.Params(**params))
+    for ask in (model.outline, model.build):
+        with pytest.raises(UserError, match=message) as caught:
+            ask(described(shape, 3, "next_character" if len(shape) == 1 else "classification"))
+        assert caught.value.where == "task.model"
+
+
+class Wider(Cnn):
+    """A user's change of a built-in model."""
+
+    name = "wider"
+
+    def build(self, dataset: Dataset) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, dataset.classes))
+
+
+class Renamed(Cnn):
+    """A user's model with the British name of the hook."""
+
+    name = "renamed"
+
+    def initialise(self, module: nn.Module, generator: object) -> None:
+        for parameter in module.parameters():
+            parameter.fill_(0.5)
+
+
+def test_a_subclass_with_a_module_of_its_own_does_not_keep_the_outline() -> None:
+    model = Wider(Wider.Params())
+    assert model.outline(toy_dataset()) is None
+    assert model.initialize.__func__ is Cnn.initialize  # type: ignore[attr-defined]
+
+
+def test_the_british_name_of_the_hook_still_works() -> None:
+    assert Renamed.outline is Cnn.outline
+    assert Renamed.initialize is Renamed.initialise
+    assert ModelComponent.initialize is not Renamed.initialize
+
+
+class Tiny(SequentialModel):
+    """One convolution and one hidden layer."""
+
+    name: ClassVar[str] = "tiny"
+    hidden_layers: ClassVar[tuple[Layer, ...]] = (
+        *(Conv(3, 5, padding=1), "relu", "pool"),
+        *("flatten", Linear(4), Dropout(0.5)),
+    )
+
+
+def test_a_module_and_its_outline_follow_from_the_layers() -> None:
+    """An image of 9 x 8 becomes 7 x 6 by the convolution and 3 x 3 by pooling."""
+    model, dataset = Tiny(Parameters()), toy_dataset(shape=(2, 9, 8))
+    module = model.build(dataset)
+    assert [type(layer) for layer in module.children()] == [
+        *(nn.Conv2d, nn.ReLU, nn.MaxPool2d, nn.Flatten, nn.Linear, nn.Dropout, nn.Linear)
+    ]
+    assert model.outline(dataset).parameters == (
+        ("0.weight", (3, 2, 5, 5)),
+        ("0.bias", (3,)),
+        ("4.weight", (4, 27)),
+        ("4.bias", (4,)),
+        ("6.weight", (10, 4)),
+        ("6.bias", (10,)),
+    )
+    assert module(torch.zeros(5, 2, 9, 8)).shape == (5, 10)
+
+
+def test_pooling_before_relu_gives_the_bits_of_pooling_after_it() -> None:
+    """Whole windows below zero, ties and zeros included."""
+    values = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0)).round()
+    relu, pool = nn.ReLU(), nn.MaxPool2d(2)
+    results = []
+    for layers in (nn.Sequential(pool, relu), nn.Sequential(relu, pool)):
+        inputs = values.clone().requires_grad_()
+        outputs = layers(inputs)
+        (outputs * torch.arange(1.0, outputs.numel() + 1).view_as(outputs)).sum().backward()
+        assert inputs.grad is not None
+        results.append((outputs, inputs.grad))
+    (outputs, gradients), (expected, expected_gradients) = results
+    assert torch.equal(outputs, expected)
+    assert torch.equal(gradients, expected_gradients)
+
+
+def test_cross_entropy_is_torchs() -> None:
+    outputs = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([0, 1, 2, 3, 0, 1])
+    loss = Loss()
+    assert torch.equal(
+        loss.per_sample(outputs, labels).mean(), nn.functional.cross_entropy(outputs, labels)
+    ) or torch.allclose(
+        loss.per_sample(outputs, labels).mean(), nn.functional.cross_entropy(outputs, labels)
+    )
+    assert torch.equal(loss.predictions(outputs), outputs.argmax(1))
+    assert torch.equal(loss.targets(labels), labels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from hypothesis import strategies as st
 
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
-from fedsim.randomness import Stream
-from fedsim.tasks.partition import Partition, partition_table
-from tests.tasks.partitions.counting import labels_per_client, rows_of
+from fedsim.randomness import Purpose, Stream
+from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.partition import Partition, apportion, partition_table
 from tests.tasks.toys import own_test_rows, split, toy_dataset, train_rows
 
 COUNTED: dict[str, dict[str, Any]] = {
@@ -295,3 +296,162 @@ def test_natural_can_take_some_groups_of_enough_samples() -> None:
         split(dataset, "natural", clients=21)
     with pytest.raises(UserError, match="has 0 groups of 1,000 or more"):
         split(dataset, "natural", min_samples=1000)
+
+
+def test_split_sets_a_share_aside() -> None:
+    dataset = toy_dataset(samples=600)
+    whole = split(dataset, "dirichlet", clients=30, alpha=0.2)
+    partition = split(dataset, "dirichlet", clients=30, alpha=0.2, test="split", test_share=0.25)
+    assert partition.test_source == "train"
+    for client in range(30):
+        train, test = train_rows(partition, client), own_test_rows(partition, client)
+        assert sorted([*train, *test]) == train_rows(whole, client).tolist()
+        size = len(train_rows(whole, client))
+        assert len(test) == (min(max(round(0.25 * size), 1), size - 1) if size > 1 else 0)
+        assert len(train) >= 1
+
+
+def test_same_distribution_deals_the_shared_test_set_by_label() -> None:
+    dataset = toy_dataset(samples=4000, tests=1000)
+    partition = split(dataset, "shards", clients=20, test="same_distribution")
+    assert partition.test_source == "test"
+    assert partition.test_rows is not None
+    assert np.array_equal(np.sort(partition.test_rows), np.arange(1000)), "each used once"
+    train = partition_table(dataset, partition)
+    for client in range(20):
+        test = np.bincount(dataset.test_y[own_test_rows(partition, client)], minlength=10)
+        assert np.abs(test - train[client] / 4).max() <= 1
+
+
+def test_same_distribution_follows_natural_groups() -> None:
+    dataset = toy_dataset(groups=9)
+    partition = split(dataset, "natural", clients=5, test="same_distribution")
+    assert dataset.test_groups is not None
+    for client, name in enumerate(partition.client_names):
+        group = dataset.group_names.index(name)
+        assert (
+            own_test_rows(partition, client).tolist()
+            == np.flatnonzero(dataset.test_groups == group).tolist()
+        )
+
+
+@given(st.integers(0, 1000), st.lists(st.floats(1e-300, 1e3), min_size=1, max_size=30))
+def test_apportioned_numbers_add_up_and_are_within_one_of_their_share(
+    total: int, weights: list[float]
+) -> None:
+    counts = apportion(total, weights)
+    assert counts.sum() == total
+    exact = total * np.array(weights) / np.sum(weights)
+    assert (np.abs(counts - exact) < 1 + 1e-6).all()
+
+
+def test_largest_remainders_by_hand() -> None:
+    assert apportion(10, [1, 1, 1]).tolist() == [4, 3, 3]
+    assert apportion(7, [0.5, 0.2, 0.3]).tolist() == [4, 1, 2]
+
+
+def rows_of(partition: Partition) -> np.ndarray:
+    return np.sort(partition.train_rows)
+
+
+def labels_per_client(dataset: Dataset, partition: Partition) -> np.ndarray:
+    return (partition_table(dataset, partition) > 0).sum(axis=1)
+
+
+def from_file(tmp_path: Path, text: str, dataset: Dataset | None = None) -> Partition:
+    (tmp_path / "dealt.csv").write_text(text)
+    component = CATALOG.parts("partition")["file"]
+    partitioner = component(component.Params(path=Path("dealt.csv")))
+    return partitioner.split(dataset or toy_dataset(), Stream(0, Purpose.PARTITION), tmp_path)
+
+
+def test_a_file_deals_what_it_says(tmp_path: Path) -> None:
+    partition = from_file(tmp_path, "sample,client\n5,1\n9,0\n2,1\n")
+    assert [train_rows(partition, client).tolist() for client in (0, 1)] == [[9], [2, 5]]
+
+
+def test_a_parquet_file_deals_the_same(tmp_path: Path) -> None:
+    import pandas as pd
+
+    path = tmp_path / "dealt.parquet"
+    pd.DataFrame({"sample": [5, 9, 2], "client": [1, 0, 1]}).to_parquet(path)
+    partition = split(toy_dataset(), "file", path=path)
+    assert [train_rows(partition, client).tolist() for client in (0, 1)] == [[9], [2, 5]]
+
+
+@pytest.mark.parametrize("marks", [("0", "1"), ("False", "True")])
+def test_a_file_says_which_samples_clients_test_on(tmp_path: Path, marks: tuple[str, str]) -> None:
+    rows = [(5, 1, 0), (9, 0, 1), (2, 1, 1), (7, 0, 0), (3, 1, 0)]
+    text = "".join(f"{sample},{client},{marks[test]}\n" for sample, client, test in rows)
+    partition = from_file(tmp_path, f"sample,client,is_test\n{text}")
+    assert [train_rows(partition, client).tolist() for client in (0, 1)] == [[7], [3, 5]]
+    assert [own_test_rows(partition, client).tolist() for client in (0, 1)] == [[9], [2]]
+    assert partition.test_source == "train"
+    with pytest.raises(UserError, match="the parameter test"):
+        split(toy_dataset(), "file", path=tmp_path / "dealt.csv", test="split")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sample,client\n1,0\n1,1\n", "dealt.csv:3: has the sample 1 "),
+        ("sample,client\n600,0\n", "dealt.csv:2: has the sample 600 .*\n.* 0 to 599"),
+        ("sample,client\n1,0\n\n-1,0\n", "dealt.csv:4: has the sample -1 "),
+        ("sample,client\n1,0\n2,2\n", "client 1 has no training samples"),
+        ("sample,client\n1,0\n2,1000000000000\n", "client 1 has no training samples"),
+        ("sample,client,is_test\n1,0,0\n2,1,1\n", "client 1 has no training samples"),
+        ("sample,client,is_test\n1,0,0\n2,0,2\n", "'is_test' contains values other"),
+        ("sample,client\n2,0\n1,-1\n", "dealt.csv:3: .* of client -1"),
+        ("row,client\n1,0\n", "no column 'sample' of whole numbers"),
+        ("sample,client\n1,x\n", "no column 'client' of whole numbers"),
+        ("sample,client\n", "it has no rows"),
+        ("", "cannot be read"),
+    ],
+)
+def test_a_wrong_file_is_a_clear_error(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        from_file(tmp_path, text)
+
+
+def flwr(dataset: Dataset, partitioner: str, **arguments: Any) -> Partition:
+    pytest.importorskip("flwr_datasets.partitioner", reason="needs the extra flower")
+    return split(dataset, "flwr", partitioner=partitioner, arguments=arguments)
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "arguments"),
+    [
+        ("IidPartitioner", {}),
+        ("DirichletPartitioner", {"alpha": 0.5}),
+        ("PathologicalPartitioner", {"num_classes_per_partition": 3}),
+    ],
+)
+def test_every_sample_belongs_to_one_client(partitioner: str, arguments: dict[str, Any]) -> None:
+    dataset = toy_dataset()
+    first, second = (flwr(dataset, partitioner, num_partitions=7, **arguments) for _ in range(2))
+    assert first.clients == 7
+    assert np.array_equal(rows_of(first), np.arange(600))
+    assert np.array_equal(first.train_rows, second.train_rows)
+
+
+def test_a_natural_partition_has_names() -> None:
+    dataset = toy_dataset(groups=5)
+    partition = flwr(dataset, "NaturalIdPartitioner", partition_by="group")
+    own = split(dataset, "natural")
+    sizes = dict(zip(own.client_names, own.samples, strict=True))
+    assert dict(zip(partition.client_names, partition.samples, strict=True)) == sizes
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "message", "hint"),
+    [
+        ("DirichletPartitoner", "no partitioner", "DirichletPartitioner"),
+        ("DirichletPartitioner", "alpha", "num_partitions"),
+    ],
+)
+def test_mistakes_name_partitioners_and_arguments(
+    partitioner: str, message: str, hint: str
+) -> None:
+    with pytest.raises(UserError, match=message) as refusal:
+        flwr(toy_dataset(), partitioner, num_partitions=3)
+    assert hint in str(refusal.value.hint)
