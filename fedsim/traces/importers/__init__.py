@@ -21,7 +21,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from fedsim.parts.catalog import CATALOG
-from fedsim.parts.component import Component, Parameters
+from fedsim.parts.component import Component, Parameters, is_bundled
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
 from fedsim.traces.importers._sources import SourceFile as SourceFile
 from fedsim.traces.importers._sources import Sources as Sources
@@ -123,9 +123,20 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
         importer: class of the importer.
         paths: files, folders of files, or zip archives; ``.gz`` files are unpacked.
         params: an instance of the importer's ``Params``.
+
+    Raises:
+        UserError: the files are not of this format.
     """
     sources = Sources(paths, max_unpacked=params.max_unpacked)
-    imported: Imported = importer.read(sources, params)
+    try:
+        imported: Imported = importer.read(sources, params)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if not is_bundled(importer):
+            raise
+        raise sources.error(
+            f"not in the {importer.name} format: {type(error).__name__}: {error}",
+            f"'fedsim describe {importer.name}' describes the files, or the download may be incomplete",
+        ) from error
     tables = {
         name: table if isinstance(table, pa.Table) else make_table(name, table)
         for name, table in imported.tables.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import pickle
@@ -355,6 +356,25 @@ def test_malformed_files_are_refused_with_their_place_or_fix(
         assert says in str(caught.value), content
     with pytest.raises(UserError, match="No such file"):
         import_bundle(importer, [tmp_path / "missing"], params)
+
+
+WRONG: list[Any] = [
+    *([], {}, [1], [[1, 2]], {"a": 1}, {"a": None}, "x y z\n1 2 3\n", "1,2\n3\n", "\n", "# a\n"),
+    *({"a": {"messages": 3}}, {"a": {"active": 1, "inactive": 2, "finish_time": 3}}),
+    *({"a": timer(9, 7) | {"trace_end": None}}, {"a": {"isSuccess": True, "ready_time": [[1]]}}),
+    *([{"tcp_speed_results": "x"}], {"Model": "a"}, {"a": "fast"}, {"a": {"speed": []}}),
+]
+
+
+@pytest.mark.parametrize("format_", CATALOG.parts("importer"))
+def test_no_file_of_another_form_ends_in_a_traceback(tmp_path: Path, format_: str) -> None:
+    importer = CATALOG.parts("importer")[format_]
+    params = importer.Params(**({"unit": "ms"} if format_ == "rtt_matrix" else {}))
+    for number, content in enumerate(WRONG):
+        path = tmp_path / f"{number}.json"
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        with contextlib.suppress(UserError):
+            import_bundle(importer, [path], params)
 
 
 def test_a_file_of_no_known_format_asks_for_its_name(tmp_path: Path) -> None:
