@@ -11,6 +11,8 @@ import fedsim
 PRODUCT, TESTS = Path(fedsim.__file__).parent, Path(__file__).parent
 
 TOGETHER = {
+    "devices/availability": "a few lines per model",
+    "devices/compute": "a few lines per model",
     "learning/compression": "the same properties of all",
     "learning/metrics": "a few lines per metric",
     "learning/optimizers": "the same oracle, torch, for each",
@@ -20,6 +22,7 @@ TOGETHER = {
     "tasks/datasets": "a few lines per generated data set",
     "tasks/partitions": "a few lines per partition; the same properties of all",
     "tasks/models": "a few lines per model; the same checks of all",
+    "network/kinds": "a few lines per kind",
     "traces/exporters": "a few lines per format",
     "traces/importers": "a few lines per format",
     "tasks/modules": "a few lines per module",
@@ -44,8 +47,7 @@ ELSEWHERE = {
     "learning/kernels/nested.py": ("learning/submodels/test_submodels.py", "rounds by brute force"),
     "cli/what_if.py": ("composition/test_what_if.py", "the command only calls it"),
     "cli/calibrate.py": ("calibration/test_calibrating.py", "the command only calls it"),
-    "devices/availability/base.py": ("devices/availability/test_always.py", "only defaults"),
-    "devices/__init__.py": ("devices/compute/test_times.py", "a record of inputs"),
+    "devices/__init__.py": ("devices/compute/test_compute.py", "a record of inputs"),
     "flower/__init__.py": ("flower/test_running.py", "imports"),
     "learning/spread.py": ("learning/workers/test_distributed.py", "rows of several ranks"),
     "methods/ace.py": ("methods/test_cached.py", "MIFA's rule at every arrival"),

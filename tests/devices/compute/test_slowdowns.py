@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fedsim.devices.compute.slowdowns import Slowdown
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.units import NS_PER_S
-from tests.devices.compute.population import ONE, context, times
+from tests.devices.worlds import ONE, context, times
 from tests.simulation.harness import online, simulate
 from tests.traces.cases import bundle_of
 

@@ -7,6 +7,7 @@ import gzip
 import json
 import pickle
 import random
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,15 @@ from fedsim.parts.catalog import CATALOG
 from fedsim.parts.parameters import descriptions
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import registry as exporters
-from fedsim.traces.importers import import_bundle, recognize
+from fedsim.traces.importers import Sources, import_bundle, recognize
+from fedsim.traces.importers._assemble import (
+    devices_table,
+    observed_tables,
+    per_device,
+    texts,
+)
+from fedsim.traces.importers._numbers import Number, microseconds
+from fedsim.traces.tables import Bounds
 from fedsim.traces.validation import implausible_rates, implausible_times
 from tests.traces.helpers import (
     export,
@@ -679,3 +688,141 @@ def test_two_files_of_one_name(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["x_walk", "y_walk"]
     message = refused("pensieve", tmp_path / "x" / "walk", tmp_path / "y" / "walk")
     assert "has the same name 'walk'" in message
+
+
+def test_damaged_archives(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    path.write_bytes(b"PK not really")
+    assert "zip archive" in refused("pensieve", path)
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"0 1\n1 2\n" * 100)[:-12])
+    assert "complete gzip" in refused("pensieve", path)
+
+
+def bomb(path: Path, megabytes: int) -> Path:
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(megabytes):
+            file.write(b"0" * 1_000_000)
+    return path
+
+
+def test_compressed_files_are_bounded_together(tmp_path: Path) -> None:
+    path = bomb(tmp_path / "w.gz", 3)
+    assert "unpacks to more than" in refused("pensieve", path, max_unpacked="2MB")
+    assert "fields" in refused("pensieve", path, max_unpacked="4MB")
+    (tmp_path / "f").mkdir()
+    bomb(tmp_path / "f" / "x.gz", 1)
+    bomb(tmp_path / "f" / "y.gz", 1)
+    with pytest.raises(UserError, match="unpacks to more than"):
+        list(Sources([tmp_path / "f"], max_unpacked=1.5e6))
+    assert [len(file.data) for file in Sources([tmp_path / "f"], max_unpacked=2e6)] == [10**6] * 2
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("w.txt", b"0" * 3_000_000)
+    assert "a.zip!w.txt: unpacks to" in refused("pensieve", tmp_path / "a.zip", max_unpacked="2MB")
+
+
+def test_the_default_bound_refuses_three_gigabytes_without_holding_them(tmp_path: Path) -> None:
+    # Members of one file: 30 times the same 100 MB.
+    member = gzip.compress(b"0" * 100_000_000, 1)
+    (tmp_path / "w.gz").write_bytes(member * 30)
+    assert CATALOG.parts("importer")["pensieve"].Params().max_unpacked < 30 * 100_000_000
+    stream = iter(Sources([tmp_path / "w.gz"], max_unpacked=2.5e8))
+    with pytest.raises(UserError, match=r"0\.233 GiB"):
+        next(stream)
+
+
+def test_a_symbolic_link_to_itself_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").symlink_to(tmp_path / "a.txt")
+    refused("pensieve", tmp_path / "a.txt")
+
+
+def test_a_format_is_recognized_by_the_head_of_a_file_however_long_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "w.txt.gz"
+    # Incompressible, and cut off: reading all of it would fail.
+    path.write_bytes(gzip.compress(b"0 1\n1 2\n" + random.Random(0).randbytes(300_000))[:-12])
+    (file,) = Sources([path], head=4096)
+    assert (len(file.data), file.data[:8]) == (4096, b"0 1\n1 2\n")
+    recognize([path])
+    with zipfile.ZipFile(tmp_path / "w.zip", "w") as archive:
+        archive.write(path, "w.gz")
+    assert [len(file.data) for file in Sources([tmp_path / "w.zip"], head=10)] == [10]
+    with pytest.raises(UserError, match="unpacks to more than"):
+        list(Sources([Path("/dev/zero")], max_unpacked=1e6))
+
+
+def row_number(index: int) -> str:
+    return f"row_number {index}"
+
+
+@pytest.mark.parametrize(
+    ("number", "cells", "expected"),
+    [
+        (Number("rate"), [1, 2.5], [1.0, 2.5]),
+        (Number("rate"), ["1", " 2.5 ", "1e3"], [1.0, 2.5, 1000.0]),
+        (Number("rate", missing=("", None)), ["1", "", None], [1.0, np.nan, np.nan]),
+        (Number("count", whole=True), ["1", 2], [1.0, 2.0]),
+        (Number("rate"), [], []),
+    ],
+)
+def test_cells_that_are_read(number: Number, cells: list[Any], expected: list[float]) -> None:
+    np.testing.assert_array_equal(number.read(cells, row_number), expected)
+
+
+@pytest.mark.parametrize(
+    ("number", "cells", "message", "hint"),
+    [
+        (Number("rate", "bit/s"), [1, -2], "rate is -2", "a number (in bit/s) of at least 0"),
+        (Number("rate"), ["1", "1_000"], "rate is '1_000'", "a number of at least 0"),
+        (Number("rate"), [1.0, np.inf], "rate is inf", "a number of at least 0"),
+        (Number("rate"), ["nan"], "rate is 'nan'", "a number of at least 0"),
+        (Number("rate", missing=("",)), ["", None], "rate is null", "or empty if unknown"),
+        (Number("count", whole=True), [2, "2.5"], "count is '2.5'", "a whole number"),
+        (Number("share", bounds=Bounds(0, 1)), [1.5], "share is 1.5", "at least 0 and at most 1"),
+    ],
+)
+def test_cells_that_are_refused(number: Number, cells: list[Any], message: str, hint: str) -> None:
+    with pytest.raises(UserError) as caught:
+        number.read(cells, row_number)
+    assert (caught.value.message, caught.value.where) == (message, row_number(len(cells) - 1))
+    assert hint in str(caught.value.hint)
+
+
+def test_seconds_are_rounded_to_microseconds() -> None:
+    assert microseconds(np.array([0.0000004, 0.0000006, 1.5])).tolist() == [0, 1, 1_500_000]
+
+
+def test_devices_have_their_own_windows_and_one_kind() -> None:
+    table = devices_table(["a", "b"], window_end_us=np.array([5, 7]), kind="phone")
+    rows = table.to_pydict()
+    assert rows["device_id"] == rows["source_id"] == ["a", "b"]
+    assert rows["window_start_us"] == [0, 0]
+    assert rows["window_end_us"] == [5, 7]
+    assert rows["kind"] == ["phone", "phone"]
+    assert rows["valid"] == [True, True]
+
+
+def test_intervals_are_clipped_to_the_window_and_marked_at_its_edges() -> None:
+    counts: dict[str, int] = {}
+    start, end = np.array([50, 0, 20]), np.array([200, 10, 40])
+    tables, intervals = observed_tables(
+        ["a", "b"], np.array([1, 0, 0]), start, end, (5, 100), counts
+    )
+    rows = tables["availability"].to_pydict()
+    assert rows["device_id"] == ["a", "a", "b"]
+    assert rows["start_us"] == [5, 20, 50]
+    assert rows["end_us"] == [10, 40, 100]
+    assert rows["censored"] == [1, 0, 2]
+    assert intervals.counts == counts
+
+
+def test_nan_becomes_unknown_and_text_fills_a_column() -> None:
+    values = {"bandwidth_bps": np.array([1.0, 2.0]), "rtt_s": np.array([0.1, np.nan])}
+    rows = per_device(["a", "b"], "network", direction="down", **values).to_pydict()
+    assert rows["device_id"] == ["a", "b"]
+    assert rows["direction"] == ["down", "down"]
+    assert rows["bandwidth_bps"] == [1.0, 2.0]
+    assert rows["rtt_s"] == [0.1, None]
+
+
+def test_a_missing_field_is_no_text() -> None:
+    assert texts([{"a": 1}, {"a": None}, {}], "a") == ["1", None, None]

@@ -1,16 +1,19 @@
-"""Availability from a bundle, by another rule of eligibility."""
+"""Clients that are always online, and availability from a bundle, perhaps by another rule of eligibility."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fedsim
 from fedsim.composition.assembly import assemble
+from fedsim.devices.availability.always import Always
 from fedsim.errors import UserError
-from tests.devices.worlds import LINKS, STEPS, S, phones, timing
+from fedsim.units import NEVER
+from tests.devices.worlds import LINKS, STEPS, S, context, phones, timing
 from tests.traces.cases import HOUR, bundle_of
 
 pytestmark = pytest.mark.usefixtures("without_reports")
@@ -119,3 +122,13 @@ def test_a_shift_moves_everything_recorded_on_a_device(tmp_path: Path) -> None:
     rows = fedsim.run(scenario, tmp_path / "run").dispatches
     assert set(rows.computed_s - rows.downloaded_s) == {10.0}
     assert rows.dispatched_s.max() > 24 * 3600
+
+
+def test_eligible_clients_are_online_at_every_time() -> None:
+    model = Always(Always.Params(), context(3, eligible=np.array([True, False, True])))
+    clients = np.arange(3)
+    for now_ns in (0, 10**18):
+        times_ns = np.full(3, now_ns)
+        first_ns = model.index().next_online_many(clients, times_ns)
+        assert first_ns.tolist() == [now_ns, NEVER, now_ns]
+    assert model.offset_ns() == 0

@@ -1,19 +1,102 @@
-"""Traced links from the parameters of a scenario."""
+"""Static, traced and shared links from the parameters of a scenario."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from pydantic import ValidationError
+from scipy.stats import truncnorm
 
 from fedsim.errors import UserError
 from fedsim.network.base import Direction
+from fedsim.network.shared import SharedNetwork
+from fedsim.network.static import StaticNetwork, VaryingNetwork
 from fedsim.traces.tables import make_table
 from tests.network.bundles import ASSIGN, MB, NETWORK, SERIES, S, build, context_of, rates
 
 DOWN, UP = Direction.DOWN, Direction.UP
+
+
+def test_static_constants() -> None:
+    network = build(context_of(), "static", latency="10ms", down="20Mbps", up=5e6)
+    assert (rates(network, DOWN), rates(network, UP)) == ([2e7] * 3, [5e6] * 3)
+    assert network.latency_ns(2) == 10_000_000
+    assert type(network) is StaticNetwork
+    assert rates(build(context_of(), "static", down=8e6, up_ratio=0.5), UP) == [4e6] * 3
+
+
+def test_static_rates_of_the_bundle() -> None:
+    network = build(context_of({"network": NETWORK}, rows=[2, 0, 1]), "static", up_ratio=0.25)
+    assert rates(network, DOWN) == [4e6, 8e6, 6e6]
+    assert rates(network, UP) == [1e6, 2e6, 1e6]
+    assert network.latency_ns(0) == 40_000_000
+    assert rates(build(context_of({"network": NETWORK}), "static", up=3e6), UP) == [3e6] * 3
+    assert rates(build(context_of({"network": NETWORK}), "static", down=3e6), UP) == [3e6] * 3
+
+
+def varying(cv: Any, clients: int = 3) -> VaryingNetwork:
+    rates = {"down": 8e6, "up": 8e6, "latency": "0.25s"}
+    network = build(context_of(clients=clients), "static", variation=cv, **rates)
+    assert isinstance(network, VaryingNetwork)
+    return network
+
+
+def test_a_rate_is_drawn_for_each_direction_of_each_dispatch() -> None:
+    network = varying(0.5)
+    ends = {
+        (client, direction, sequence): network.transfer_end_ns(client, direction, MB, S, sequence)
+        for client in range(3)
+        for direction in Direction
+        for sequence in range(4)
+    }
+    assert len(set(ends.values())) == len(ends)
+    for (client, direction, sequence), end_ns in ends.items():
+        rate_bps = 8e6 * network.factor(client, direction, sequence)
+        assert end_ns == pytest.approx(S + S / 4 + 8e6 / rate_bps * S, abs=2)
+        assert network.transfer_end_ns(client, direction, MB, S, sequence) == end_ns
+        half_ns = (end_ns - S // 4 + S) // 2
+        moved = network.bytes_by(client, direction, MB, S, half_ns, sequence)
+        assert moved == pytest.approx(MB / 2, rel=1e-6)
+        assert network.bytes_by(client, direction, MB, S, end_ns, sequence) == MB
+    # What the server may expect is the nominal rate.
+    assert network.rate_bps(0, DOWN) == 8e6
+    assert network.rates_bps(UP).tolist() == [8e6] * 3
+
+
+@pytest.mark.parametrize("cv", [0.2, 1.5])
+def test_drawn_rates_are_normal_and_never_negative(cv: float) -> None:
+    network = varying(cv)
+    factors = np.array([network.factor(1, DOWN, sequence) for sequence in range(4000)])
+    expected = truncnorm(-1 / cv, np.inf, loc=1, scale=cv)
+    assert factors.min() > 0
+    assert factors.mean() == pytest.approx(expected.mean(), abs=4 * expected.std() / 4000**0.5)
+    for level in (0.1, 0.5, 0.9):
+        assert np.mean(factors < expected.ppf(level)) == pytest.approx(level, abs=0.02)
+
+
+def test_variation_of_the_bundle_is_each_devices_own_and_unknown_is_none() -> None:
+    table = NETWORK | {"bandwidth_cv": [0.5, 0.25, None, None]}
+    network = build(context_of({"network": table}), "static", variation="bundle")
+    # a: 0.25 both ways; b: 0.5 up, down not known; c: not known.
+    moves = [
+        [network.factor(client, direction, 0) != 1.0 for direction in Direction]
+        for client in range(3)
+    ]
+    assert moves == [[True, True], [False, True], [False, False]]
+    assert network.factor(0, DOWN, 0) == varying(0.25).factor(0, DOWN, 0)
+
+
+def test_variation_is_refused_where_it_is_not_known() -> None:
+    with pytest.raises(UserError, match="has no bandwidth_cv"):
+        build(context_of({"network": NETWORK}), "static", variation="bundle")
+    with pytest.raises(ValidationError, match="greater than or equal to 0"):
+        build(context_of(), "static", variation=-0.1)
 
 
 def test_traced_series_of_the_bundle() -> None:
@@ -139,3 +222,59 @@ def test_links_repeat_with_the_device_when_their_series_has_another_length() -> 
         assert network.transfer_end_ns(0, DOWN, MB / 2, round(start_s * S)) == round(end_s * S)
     later = build(replace(context, offset_ns=4 * S), "traced", latency=0)
     assert later.transfer_end_ns(0, DOWN, MB / 2, 0) == S
+
+
+def test_shared_kind() -> None:
+    topology = {"name": "tree", "fan_out": [1, 2], "capacity": "6Mbps", "latency": "5ms"}
+    network = build(
+        context_of({"network": NETWORK}),
+        "shared",
+        topology=topology,
+        attach=["n1", "n2", "n1"],
+        server_up="3Mbps",
+        latency="10ms",
+    )
+    assert isinstance(network, SharedNetwork)
+    assert rates(network, DOWN) == [6e6, 6e6, 4e6]
+    assert rates(network, UP) == [3e6, 1e6, 3e6]
+    assert network.latency_ns(0) == 20_000_000
+    # Clients 0 and 2 meet on n1, all three on the one core link.
+    routes = [set(network.route(client, DOWN)) for client in range(3)]
+    assert [len(routes[0] & routes[2]), len(routes[0] & routes[1])] == [3, 2]
+
+
+def test_shared_attachment() -> None:
+    star = {"name": "star", "sites": 2}
+    base = {"down": 1e6, "latency": 0}
+    network = build(context_of(), "shared", topology=star, attach="round_robin", **base)
+    assert network.route(0, UP)[1] == network.route(2, UP)[1] != network.route(1, UP)[1]
+    many, few = (
+        build(context_of(clients=clients), "shared", topology=star, attach="random", **base)
+        for clients in (3000, 100)
+    )
+    drawn = [many.route(client, UP)[1] for client in range(3000)]
+    assert min(Counter(drawn).values()) > 1400
+    # A client's node depends on the client alone, not on how many there are.
+    links = [network.route(client, UP)[1] for network in (many, few) for client in range(100)]
+    first = links[0], links[100]
+    assert [link == first[0] for link in links[:100]] == [link == first[1] for link in links[100:]]
+    with pytest.raises(UserError, match="2 access nodes for 3 clients"):
+        build(context_of(), "shared", topology=star, attach=["n0", "n1"], **base)
+
+
+def test_shared_attachment_by_group(tmp_path: Path) -> None:
+    (tmp_path / "sites.txt").write_text("server north 1Gbps 5ms\nserver south 1Gbps 9ms\n")
+    topology = {"name": "file", "path": str(tmp_path / "sites.txt")}
+    context = context_of({"network": NETWORK}, rows=[1, 0])
+    network = build(context, "shared", topology=topology, attach="group", latency=0)
+    assert [network.latency_ns(client) for client in range(2)] == [9_000_000, 5_000_000]
+    with pytest.raises(UserError, match="client 2 belongs to 'None'"):
+        build(context_of({"network": NETWORK}), "shared", topology=topology, attach="group")
+
+
+def test_default_shared_network_has_only_the_servers_link() -> None:
+    network = build(context_of(clients=4), "shared", down=8e6, latency=0, server_down=8e6)
+    for client in range(4):
+        network.start_transfer(client, client, DOWN, MB, 0)
+    assert network.next_event_ns() == 4 * S
+    assert network.pop_finished(4 * S) == [0, 1, 2, 3]
