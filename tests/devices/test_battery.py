@@ -21,26 +21,21 @@ def test_charge_falls_with_work_and_rises_with_time() -> None:
     assert batteries.charge_j(0, 1000 * 10**9) == 100.0
 
 
+LOW = {"battery_j": 30, "battery_floor": 0.5, "recharge_w": 1}
+
+
 def test_a_low_device_rests_until_it_has_recharged() -> None:
     """A round of 12 s takes 1 + 20 + 3 = 24 J of 30 J; 6 J are left, the floor of 15 J comes back at 1 W in 9 s."""
-    book = simulate(
-        step_s=[1],
-        selection={"name": "scripted", "rounds": [[0]]},
-        rounds=2,
-        energy={"battery_j": 30, "battery_floor": 0.5, "recharge_w": 1},
-    )
+    script = {"name": "scripted", "rounds": [[0]]}
+    book = simulate(step_s=[1], selection=script, rounds=2, energy=LOW)
     assert book.row(0)["energy"] == 24.0
     assert [book.row(i)["dispatched"] for i in range(2)] == [0.0, 21.0]
 
 
 def test_a_resting_device_is_not_selected() -> None:
     """Two devices, cohort 1: each rests 9 s after its 12 s of work, so they take turns."""
-    book = simulate(
-        step_s=[1, 1],
-        selection={"name": "uniform", "cohort": 1},
-        rounds=4,
-        energy={"battery_j": 30, "battery_floor": 0.5, "recharge_w": 1},
-    )
+    uniform = {"name": "uniform", "cohort": 1}
+    book = simulate(step_s=[1, 1], selection=uniform, rounds=4, energy=LOW)
     clients = [book.row(i)["client"] for i in range(4)]
     assert clients[0] != clients[1]
     assert clients[2:] == clients[:2]
@@ -77,13 +72,8 @@ def test_a_battery_that_lasts_to_the_end_is_enough(shared: bool) -> None:
 
 def test_an_empty_battery_counts_time_at_work_only() -> None:
     """Away from 3 to 5 s; 12 J last for 1 s of download and 5.5 s of steps, that is until 8.5 s."""
-    book = simulate(
-        step_s=[1],
-        energy={"battery_j": 12.0},
-        availability=online([(0.0, 3.0), (5.0, 1e6)]),
-        on_disconnect="pause",
-        **ONCE,
-    )
+    away = {"availability": online([(0.0, 3.0), (5.0, 1e6)]), "on_disconnect": "pause"}
+    book = simulate(step_s=[1], energy={"battery_j": 12.0}, **away, **ONCE)
     assert (book.row(0)["ended"], book.row(0)["steps_done"]) == (8.5, 5)
 
 
@@ -95,7 +85,7 @@ def test_an_empty_device_recharges_before_it_works_again() -> None:
         assert book.row(1)["dispatched"] == again
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     battery=st.floats(1.0, 100.0),
     floor=st.floats(0.0, 0.9),

@@ -40,33 +40,40 @@ def test_a_flow_alone_has_its_narrowest_link() -> None:
     assert len(network) == 0
 
 
-def test_two_flows_share_one_link() -> None:
-    # 8 Mbit/s. A: 2 MB at 0 s; B: 2 MB at 1 s. A alone moves 1 MB, then both move 0.5 MB/s: A is done at 3 s, and B,
-    # with 1 MB left, alone again, at 4 s.
-    network = FairLinks([8e6])
-    network.start(0, [0], 2 * MB, 0)
-    network.start(1, [0], 2 * MB, S)
-    assert (network.rate_bps(0), network.rate_bps(1)) == (4e6, 4e6)
-    assert run_out(network) == [(3 * S, 0), (4 * S, 1)]
-
-
-def test_parking_lot() -> None:
-    # Links of 10, 4 and 6 Mbit/s in a row; flow 0 passes all, flows 1, 2, 3 one each. Link 1 fills first, at 2 each;
-    # flow 0 held at 2 leaves 8 on link 0 and 4 on link 2.
-    network = FairLinks([10e6, 4e6, 6e6])
-    network.start(0, [0, 1, 2], 2 * MB, 0)
-    for flow, size_mb in ((1, 2), (2, 1), (3, 4)):
-        network.start(flow, [flow - 1], size_mb * MB, 0)
-    assert [network.rate_bps(flow) for flow in range(4)] == [2e6, 8e6, 2e6, 4e6]
-    # 2 s: flow 1 is done. 4 s: flow 2 is done (1 MB at 2 Mbit/s); flow 0 has moved 1 MB and then has
-    # min(10, 4, 3) = 3 Mbit/s, flow 3 too, with 2 MB left. Flow 0 is done 8/3 s later; flow 3 has moved 1 MB more by
-    # then, and the last one goes at 6 Mbit/s in 4/3 s.
-    assert run_out(network) == [
-        (2 * S, 1),
-        (4 * S, 2),
-        (round(Fraction(20, 3) * S), 0),
-        (8 * S, 3),
-    ]
+@pytest.mark.parametrize(
+    ("capacities", "flows", "done"),
+    [
+        # 8 Mbit/s. 0: 2 MB at 0 s; 1: 2 MB at 1 s. 0 alone moves 1 MB, then both move 0.5 MB/s: 0 is done at 3 s, and
+        # 1, with 1 MB left, alone again, at 4 s.
+        ([8e6], [(0, [0], 2, 0), (1, [0], 2, S)], [(3 * S, 0), (4 * S, 1)]),
+        # Links of 10, 4 and 6 Mbit/s in a row; flow 0 passes all, flows 1, 2, 3 one each. Link 1 fills first, at 2;
+        # flow 0 held at 2 leaves 8 on link 0 and 4 on link 2. 2 s: flow 1 is done. 4 s: flow 2 is done (1 MB at
+        # 2 Mbit/s); flow 0 has moved 1 MB and then has min(10, 4, 3) = 3 Mbit/s, flow 3 too, with 2 MB left. Flow 0 is
+        # done 8/3 s later; flow 3 has moved 1 MB more by then, and the last one goes at 6 Mbit/s in 4/3 s.
+        (
+            [10e6, 4e6, 6e6],
+            [(0, [0, 1, 2], 2, 0), (1, [0], 2, 0), (2, [1], 1, 0), (3, [2], 4, 0)],
+            [(2 * S, 1), (4 * S, 2), (round(Fraction(20, 3) * S), 0), (8 * S, 3)],
+        ),
+        # A broken link delivers nothing.
+        ([0.0, 8e6], [(0, [0, 1], 1, 0), (1, [1], 1, 0), (2, [0], 1, 0)], [(S, 1)]),
+        # Links without a limit carry at once.
+        (
+            [np.inf, 8e6],
+            [(0, [0], 1, 3), (1, [], 1, 3), (2, [0, 1], 1, 3)],
+            [(3, 0), (3, 1), (S + 3, 2)],
+        ),
+    ],
+)
+def test_hand_worked_completions(
+    capacities: list[float],
+    flows: list[tuple[int, list[int], int, int]],
+    done: list[tuple[int, int]],
+) -> None:
+    network = FairLinks(capacities)
+    for flow, route, size_mb, start_ns in flows:
+        network.start(flow, route, size_mb * MB, start_ns)
+    assert run_out(network) == done
 
 
 def test_cancel_gives_the_bytes_moved() -> None:
@@ -98,23 +105,6 @@ def test_time_may_leap_over_completions() -> None:
     assert network.next_completion_ns() == 3 * S
     assert network.pop_completed(10 * S) == [(3 * S, 0), (4 * S, 1)]
     assert run_out(network) == [(11 * S, 2)]
-
-
-def test_a_broken_link_delivers_nothing() -> None:
-    network = FairLinks([0.0, 8e6])
-    network.start(0, [0, 1], MB, 0)
-    network.start(1, [1], MB, 0)
-    network.start(2, [0], MB, 0)
-    assert run_out(network) == [(S, 1)]
-    assert network.cancel(0, 5 * S) == 0
-
-
-def test_links_without_limit_carry_at_once() -> None:
-    network = FairLinks([np.inf, 8e6])
-    network.start(0, [0], MB, 3)
-    network.start(1, [], MB, 3)
-    network.start(2, [0, 1], MB, 3)
-    assert run_out(network) == [(3, 0), (3, 1), (S + 3, 2)]
 
 
 @pytest.mark.parametrize(

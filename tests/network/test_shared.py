@@ -55,35 +55,42 @@ def test_a_transfer_alone_is_a_static_one() -> None:
         assert network.latency_ns(client, direction) == static.latency_ns(client, direction)
 
 
-def test_two_downloads_share_a_site_once_their_latency_has_passed() -> None:
-    """8 Mbit each. Client 0 enters at 25 ms and has 0.16 Mbit when client 2 joins at 45 ms; the other 7.84 Mbit take
-    1.96 s at 4 Mbit/s, and then the last 0.16 Mbit of client 2 take 20 ms. Client 1 is alone on its site.
-    """
-    network = two_sites()
-    for client in range(3):
-        network.start_transfer(client, client, DOWN, MB, 0)
-    assert run_out(network) == [
-        (S + 25 * MS, [1]),
-        (2 * S + 5 * MS, [0]),
-        (2 * S + 25 * MS, [2]),
-    ]
+@pytest.mark.parametrize(
+    ("limits", "transfers", "finished"),
+    [
+        # 8 Mbit each. Client 0 enters at 25 ms and has 0.16 Mbit when client 2 joins at 45 ms; the other 7.84 Mbit take
+        # 1.96 s at 4 Mbit/s, and then the last 0.16 Mbit of client 2 take 20 ms. Client 1 is alone on its site.
+        (
+            {},
+            [(client, DOWN, MB, 0) for client in range(3)],
+            [(S + 25 * MS, [1]), (2 * S + 5 * MS, [0]), (2 * S + 25 * MS, [2])],
+        ),
+        # Down and up do not meet.
+        ({}, [(0, DOWN, MB, 0), (0, UP, MB, 0)], [(S + 25 * MS, [0]), (2 * S + 25 * MS, [1])]),
+        # The server's link. Clients 0 and 1 have 0.06 Mbit each when client 2 joins at 45 ms; 7.94 Mbit take 3.97 s at
+        # 2 Mbit/s each, and the last 0.06 Mbit of client 2 take 15 ms at its own 4 Mbit/s.
+        (
+            {"server_up_bps": 6e6},
+            [(client, UP, MB, 0) for client in range(3)],
+            [(4 * S + 15 * MS, [0, 1]), (4 * S + 30 * MS, [2])],
+        ),
+        # An empty message takes the latency.
+        ({}, [(2, UP, 0, 7)], [(45 * MS + 7, [0])]),
+    ],
+)
+def test_hand_worked_ends(
+    limits: dict[str, float],
+    transfers: list[tuple[int, Direction, int, int]],
+    finished: list[tuple[int, list[int]]],
+) -> None:
+    network = two_sites(**limits)
+    for number, transfer in enumerate(transfers):
+        network.start_transfer(number, *transfer)
+    assert run_out(network) == finished
 
 
-def test_down_and_up_do_not_meet() -> None:
-    network = two_sites()
-    network.start_transfer(0, 0, DOWN, MB, 0)
-    network.start_transfer(1, 0, UP, MB, 0)
-    assert run_out(network) == [(S + 25 * MS, [0]), (2 * S + 25 * MS, [1])]
-
-
-def test_the_servers_own_link_is_shared_by_all() -> None:
-    network = two_sites(server_up_bps=6e6)
-    for client in range(3):
-        network.start_transfer(client, client, UP, MB, 0)
-    # Clients 0 and 1 have 0.06 Mbit each when client 2 joins at 45 ms; 7.94 Mbit take 3.97 s at 2 Mbit/s each, and the
-    # last 0.06 Mbit of client 2 take 15 ms at its own 4 Mbit/s.
-    assert run_out(network) == [(4 * S + 15 * MS, [0, 1]), (4 * S + 30 * MS, [2])]
-    assert network.rate_bps(0, UP) == 4e6
+def test_the_servers_own_link_limits_the_nominal_rate() -> None:
+    assert two_sites(server_up_bps=6e6).rate_bps(0, UP) == 4e6
     assert two_sites(server_up_bps=3e6).rate_bps(0, UP) == 3e6
     assert two_sites(server_down_bps=3e6).rate_bps(0, DOWN) == 3e6
 
@@ -108,12 +115,6 @@ def test_a_transfer_cancelled_during_its_latency_has_moved_nothing() -> None:
     # Its number may be used again, and the old start means nothing to the new transfer.
     network.start_transfer(0, 0, DOWN, MB, 20 * MS)
     assert run_out(network) == [(S + 45 * MS, [0])]
-
-
-def test_empty_messages_take_the_latency() -> None:
-    network = two_sites()
-    network.start_transfer(0, 2, UP, 0, 7)
-    assert run_out(network) == [(45 * MS + 7, [0])]
 
 
 def test_arrivals_at_one_instant_come_in_order_of_start() -> None:

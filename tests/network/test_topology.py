@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import networkx as nx
 import pytest
 
@@ -24,18 +26,20 @@ def test_routes_take_the_least_latency() -> None:
     assert [routes.latency_ns.tolist() for routes in topology.routes] == [[15 * MS, 10 * MS]] * 2
 
 
-def test_between_equal_latencies_the_route_of_fewer_links_wins() -> None:
+@pytest.mark.parametrize(
+    ("change", "route"),
+    [
+        # Between equal latencies, the route of fewer links wins.
+        (("server", "a", 0.015), [("server", "a")]),
+        # Routes go round links that are down.
+        (("c", "d", 0.005, 0), [("server", "b"), ("b", "a")]),
+    ],
+)
+def test_a_changed_link_changes_the_route(change: Any, route: list[tuple[str, str]]) -> None:
     graph = diamond()
-    edge(graph, "server", "a", 0.015)
+    edge(graph, *change)
     topology = Topology.from_graph(graph, server="server", access=["a"])
-    assert named(topology, "a", UP) == [("a", "server")]
-
-
-def test_routes_go_round_links_that_are_down() -> None:
-    graph = diamond()
-    edge(graph, "c", "d", 0.005, capacity=0)
-    topology = Topology.from_graph(graph, server="server", access=["a"])
-    assert named(topology, "a", DOWN) == [("server", "b"), ("b", "a")]
+    assert named(topology, "a", DOWN) == route
 
 
 def test_an_undirected_edge_is_two_links() -> None:

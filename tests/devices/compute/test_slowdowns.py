@@ -20,66 +20,44 @@ S = 1_000_000
 """Microseconds in a second."""
 
 
-def test_a_perturbation_slows_the_steps_it_covers() -> None:
-    """Steps of 1 s from 1 s on, half as fast from 4 to 8 s: 3 steps before, 2 within, 5 after: 13 s."""
-    book = simulate(
-        step_s=[1],
-        selection=ONE,
-        rounds=1,
-        compute={"perturbations": [{"at": 4, "until": 8, "factor": 2}]},
-    )
-    assert (book.row(0)["computed"], book.row(0)["arrived"]) == (13.0, 14.0)
+SLOW = {"perturbations": [{"at": 4, "until": 8, "factor": 2}]}
+AWAY = online([(0.0, 5.0), (7.0, 1e5)])
 
 
-def test_a_drop_in_a_perturbation_counts_the_slow_steps() -> None:
-    """As above and gone at 7 s: 3 steps by 4 s, one and a half of the slow ones by 7 s."""
-    book = simulate(
-        step_s=[1],
-        selection=ONE,
-        rounds=1,
-        availability=online([(0.0, 7.0)]),
-        compute={"perturbations": [{"at": 4, "until": 8, "factor": 2}]},
-    )
-    assert book.row(0)["steps_done"] == 4
-
-
-def test_a_pause_in_a_perturbation() -> None:
-    """Away from 5 to 7 s: 3 steps by 4 s, half a step by 5, half by 8, and 6 more: 14 s."""
-    book = simulate(
-        step_s=[1],
-        selection=ONE,
-        rounds=1,
-        availability=online([(0.0, 5.0), (7.0, 1e5)]),
-        on_disconnect="pause",
-        compute={"perturbations": [{"at": 4, "until": 8, "factor": 2}]},
-    )
-    assert book.row(0)["computed"] == 14.0
-    # 11 s at work at 2 W, a transfer of 1 s at 1 W and one at 3 W
-    assert book.row(0)["energy"] == 22.0 + 1.0 + 3.0
+@pytest.mark.parametrize(
+    ("world", "expected"),
+    [
+        # 3 steps before, 2 within, 5 after.
+        ({}, {"computed": 13.0, "arrived": 14.0}),
+        # Gone at 7 s: 3 steps by 4 s, one and a half of the slow ones by 7 s.
+        ({"availability": online([(0.0, 7.0)])}, {"steps_done": 4}),
+        # Away from 5 to 7 s: 3 steps by 4 s, half a step by 5, half by 8, and 6 more. 11 s at work at 2 W, one transfer
+        # of 1 s at 1 W and one at 3 W.
+        (
+            {"availability": AWAY, "on_disconnect": "pause"},
+            {"computed": 14.0, "energy": 22.0 + 1.0 + 3.0},
+        ),
+        # To send by 8 s, for a deadline of 9 s: 3 steps by 4 s and two slow ones by 8 s.
+        (
+            {"schedule": {"name": "sync", "deadline": 9}, "partial_work": "send"},
+            {"steps_done": 5, "arrived": 9.0},
+        ),
+    ],
+)
+def test_steps_are_half_as_fast_from_4_to_8_s(
+    world: dict[str, Any], expected: dict[str, float]
+) -> None:
+    """10 steps of 1 s from 1 s on."""
+    row = simulate(step_s=[1], selection=ONE, rounds=1, compute=SLOW, **world).row(0)
+    assert {key: row[key] for key in expected} == expected
 
 
 def test_a_perturbation_concerns_the_clients_it_names() -> None:
     """Client 1 is ten times as slow from the start."""
-    book = simulate(
-        step_s=[1, 1],
-        selection={"name": "scripted", "rounds": [[0, 1]]},
-        rounds=1,
-        compute={"perturbations": [{"at": 0, "clients": [1], "factor": 10}]},
-    )
+    both = {"name": "scripted", "rounds": [[0, 1]]}
+    slow = {"perturbations": [{"at": 0, "clients": [1], "factor": 10}]}
+    book = simulate(step_s=[1, 1], selection=both, rounds=1, compute=slow)
     assert [book.row(i)["computed"] for i in range(2)] == [11.0, 101.0]
-
-
-def test_partial_work_under_a_perturbation() -> None:
-    """To send by 8 s, for a deadline of 9 s: 3 steps by 4 s and two slow ones by 8 s."""
-    book = simulate(
-        step_s=[1],
-        selection=ONE,
-        rounds=1,
-        schedule={"name": "sync", "deadline": 9},
-        partial_work="send",
-        compute={"perturbations": [{"at": 4, "until": 8, "factor": 2}]},
-    )
-    assert (book.row(0)["steps_done"], book.row(0)["arrived"]) == (5, 9.0)
 
 
 @given(
