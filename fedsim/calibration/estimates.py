@@ -23,7 +23,7 @@ from fedsim.vocabulary.formatting import (
     format_counted,
     format_duration,
     format_names,
-    format_number,
+    format_rate,
     format_share,
 )
 from fedsim.vocabulary.numbers import varies
@@ -398,18 +398,15 @@ def _incomplete(done: pd.DataFrame) -> list[str]:
 
 def _unlikely_unit(log: pd.DataFrame, step_s: FloatArray, rates_bps: FloatArray) -> list[str]:
     """A flag if steps last so long, or links are so slow, that the times are rather milliseconds."""
-    signs = []
-    if log["steps"].notna().any() and np.median(step_s) > _LONG_STEP_S:
-        signs.append(
-            f"half of the devices take {format_duration(np.median(step_s))} per local step"
-        )
-    if (median_bps := np.median(rates_bps)) < _SLOW_BPS:
-        signs.append(f"the median rate of the links is {format_number(median_bps / 1e3)} kbit/s")
-    if not signs:
+    counts_steps = log["steps"].notna().any()
+    if not (
+        (counts_steps and np.median(step_s) > _LONG_STEP_S) or np.median(rates_bps) < _SLOW_BPS
+    ):
         return []
     return [
-        f"Check the unit of the log's times, which are read as seconds: {format_names(signs)}. If they are"
-        " milliseconds, divide them by 1000."
+        "Check the unit of the log's times, which are read as seconds: half of the devices take more than"
+        f" {_LONG_STEP_S:.0f} s per local step, or half of the links carry less than {format_rate(_SLOW_BPS)}. If they"
+        " are milliseconds, divide them by 1000."
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fedsim.errors import UserError, nearest_or_all
+from fedsim.errors import UserError
 from fedsim.vocabulary.formatting import format_names
 
 _KINDS = {
@@ -68,12 +68,11 @@ def paired(
     likeliest = max(kinds, key=lambda kind: len(number_of[kind].keys() & set(clients)))
     unknown = [name for name in clients if name not in number_of[likeliest]]
     if len(unknown) < len(clients) / 2:
-        every = f"its {_KINDS[likeliest]} are {format_names(kinds[likeliest], _NAMED)}"
+        kind = _KINDS[likeliest]
         raise UserError(
-            f"{format_names(unknown, _NAMED)} {'is' if len(unknown) == 1 else 'are'} not among the scenario's"
-            f" {_KINDS[likeliest]}, but most clients of the log are",
+            f"{format_names(unknown, _NAMED)}: not among the scenario's {kind}, but most clients of the log are",
             where=where,
-            hint=nearest_or_all(unknown[0], kinds[likeliest], every),
+            hint=f"its {kind} are {format_names(kinds[likeliest], _NAMED)}",
         )
     unseen = [f"unseen-{number}" for number in range(count - len(clients))]
     flag = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -70,46 +69,33 @@ class Intensity:
         """
         import pandas as pd
 
+        where = "devices.carbon"
         try:
             table = pd.read_csv(path)
         except (OSError, ValueError) as error:
-            raise UserError(
-                f"cannot be read: {error}", where=f"devices.carbon.file: {path}"
-            ) from None
+            raise UserError(f"cannot be read: {error}", where=f"{where}.file: {path}") from None
         zones = [
             name for name in table.columns if name.lower() in ("zone id", "zone name", "region")
         ]
         if region is not None:
-            table = (
-                table[np.any([table[name] == region for name in zones], axis=0)]
-                if zones
-                else table[:0]
-            )
+            table = table[(table[zones] == region).any(axis=1)]
         columns = [
             next((c for part in parts for c in table.columns if part in c.lower()), None)
             for parts in (_TIMES, _INTENSITIES)
         ]
         if None in columns or len(table) < 2:
-            what = (
-                f"rows of region '{region}'"
-                if None not in columns
-                else "columns of time and carbon intensity"
-            )
             raise UserError(
-                f"{path} has no {what}",
-                where="devices.carbon",
-                hint="its columns are: " + ", ".join(map(str, table.columns)),
+                f"{path} has no columns of time and carbon intensity or no rows of region '{region}'",
+                where=where,
+                hint=f"its columns are: {', '.join(map(str, table.columns))}",
             )
-        table = table.dropna(
-            subset=[columns[1]]
-        )  # An interval that is not known has the value before it.
+        # An interval that is not known has the value before it.
+        table = table.dropna(subset=[columns[1]])
         times = pd.to_datetime(table[columns[0]], utc=True)
         begins_s: Floats = np.asarray((times - times.iloc[0]).dt.total_seconds(), dtype=np.float64)
-        if any(later <= earlier for earlier, later in pairwise(begins_s)):
-            hint = (
-                "name one (devices.carbon.region)" if zones and region is None else "sort the file"
-            )
-            raise UserError(f"the times of {path} do not ascend", where="devices.carbon", hint=hint)
+        if (np.diff(begins_s) <= 0).any():
+            hint = "sort the file, or name one of its zones (devices.carbon.region)"
+            raise UserError(f"the times of {path} do not ascend", where=where, hint=hint)
         period_s = 2 * begins_s[-1] - begins_s[-2]
         return cls(begins_s, table[columns[1]].to_numpy(np.float64), float(period_s))
 

@@ -254,16 +254,16 @@ def read_graph(path: Path) -> Any:
     where = str(path)
     if not path.is_file():
         raise UserError("no such file", where=where, hint="paths are relative to the scenario file")
+    extension = path.suffix.lower()
+    if extension in EDGE_LISTS:
+        return _read_edge_list(path)
     readers: dict[str, Any] = {".graphml": nx.read_graphml, ".gml": nx.read_gml}
-    readers |= dict.fromkeys(EDGE_LISTS, _read_edge_list)
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
+    if extension not in readers:
         message = f"'{path.suffix}' is not a known extension of a graph file"
-        raise UserError(message, where=where, hint=f"use one of {', '.join(readers)}")
+        hint = f"use one of {', '.join([*readers, *EDGE_LISTS])}"
+        raise UserError(message, where=where, hint=hint)
     try:
-        return reader(path)
-    except UserError:
-        raise
+        return readers[extension](path)
     # The readers of networkx raise any error of their parsers, from KeyError to those of expat.
     except Exception as error:
         message = f"the graph cannot be read: {type(error).__name__}: {error}"

@@ -21,8 +21,7 @@ from fedsim.composition.assembly import assemble
 from fedsim.errors import UserError
 from fedsim.network.base import Direction
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
-from fedsim.traces.bundle import Manifest, TraceBundle
-from fedsim.traces.tables import make_table
+from fedsim.traces.bundle import TraceBundle
 from tests.calibration.worlds import TRUTH, few_simulations
 from tests.simulation.harness import online_bundle
 
@@ -54,6 +53,7 @@ def calibration(folder: Path) -> Calibration:
 
 
 def test_the_estimates_are_the_truth_within_their_errors(calibration: Calibration) -> None:
+    assert [flag for flag in calibration.flags if "the transport is fluid" in flag]
     estimates = calibration.estimates
     assert estimates.step_s.cv == pytest.approx(0.15, abs=3 * 0.15 * estimates.step_s.cv_error)
     assert [rate.cv for rate in estimates.rates_bps] == pytest.approx([0.1, 0.1], rel=0.15)
@@ -138,64 +138,6 @@ def test_ninety_percent_bands_hold(calibration: Calibration) -> None:
     assert late.right == np.mean((late.probability > 0.5) == late.late)
 
 
-def test_a_small_fit_is_flagged_and_its_total_time_stays_within_reason(tmp_path: Path) -> None:
-    """Six rounds of four clients are fitted; five of the 24 links are too fast for the log to show their rate.
-
-    Without limits of the draws, the band of the total time ended at 200 times the logged time.
-    """
-    generator = np.random.default_rng(3)
-    ids = [f"d{number}" for number in range(24)]
-    rates_bps = np.stack(
-        [np.exp(0.5 * generator.standard_normal(24)) * each for each in (1e7, 5e6)], 1
-    )
-    rates_bps[generator.permutation(24)[:5]] = 1e11
-    windows = {"window_start_us": [0] * 24, "window_end_us": [10**12] * 24, "valid": [True] * 24}
-    network = {
-        "device_id": [name for name in ids for _ in range(2)],
-        "direction": ["down", "up"] * 24,
-        "bandwidth_bps": rates_bps.ravel(),
-    }
-    tables = {
-        "devices": make_table("devices", {"device_id": ids, **windows}),
-        "network": make_table("network", network),
-    }
-    manifest = Manifest(name="links", horizon_us=10**12, importer="hand", importer_version="1")
-    TraceBundle(manifest, tables).write(tmp_path / "links")
-    links = {
-        "name": "static",
-        "latency": "30ms",
-        "down": "bundle",
-        "up": "bundle",
-        "variation": 0.1,
-    }
-    devices = {
-        **TRUTH["devices"],
-        "trace": str(tmp_path / "links"),
-        "availability": "always",
-        "network": links,
-    }
-    truth = {
-        **TRUTH,
-        "task": {**TRUTH["task"], "clients": 24},
-        "devices": devices,
-        "server": {
-            "method": "fedavg",
-            "selection": {"name": "uniform", "cohort": 4},
-            "schedule": {"name": "sync"},
-        },
-        "stop": {"rounds": 30},
-    }
-    log = simulated_log(load_scenario_dict(truth, tmp_path))
-    log.to_csv(tmp_path / "log.csv", index=False)
-    calibrated = calibrate(
-        tmp_path / "log.csv", tmp_path / "b", load_scenario_dict(truth, tmp_path)
-    )
-    assert any("only 6 rounds" in flag and "15 of 24 clients" in flag for flag in calibrated.flags)
-    (total,) = (each for each in calibrated.predictions if each.name == "total time (s)")
-    assert total.coverage == 1
-    assert total.high[0] < 3 * total.logged[0]
-
-
 @few_simulations()
 def test_schedules_without_a_deadline_predict_no_lateness(tmp_path: Path) -> None:
     server = {"method": "fedavg", "schedule": {"name": "async", "concurrency": 4}}
@@ -222,6 +164,8 @@ def test_dispatches_that_the_cross_validation_lacks_are_flagged(
     world["server"]["schedule"]["deadline"] = "100s"
     log = _named_log(tmp_path / "log.csv", ("d1", 2.0), ("d2", 3.0), rounds=10)
     result = calibrate(log, tmp_path / "bundle", load_scenario_dict(world, tmp_path))
+    small = "only 2 rounds with completed dispatches of 2 of 3 clients"
+    assert any(small in flag for flag in result.flags)
     flags = [flag for flag in result.flags if "cross-validation lack" in flag]
     # In the rounds after the first two, every second dispatch is missing.
     said = "The simulations of the cross-validation lack 50.0% of the log's dispatches, because"
@@ -245,7 +189,7 @@ def test_only_total_times(tmp_path: Path, log: pd.DataFrame) -> None:
     assert known.estimates.step_s.mean.mean() * 20 < result.estimates.step_s.mean.mean()
 
 
-@few_simulations(20)
+@few_simulations(10)
 def test_the_time_of_the_server_between_rounds_is_estimated(tmp_path: Path) -> None:
     slow = {**TRUTH, "server": {**TRUTH["server"], "aggregation_time": "21s"}}
     slow["server"]["schedule"] = {"name": "sync"}
@@ -301,10 +245,6 @@ def test_links_that_leave_no_time_for_local_steps(tmp_path: Path, log: pd.DataFr
     assert f"{share:.1%} of the log's dispatches" in flag
     with pytest.raises(UserError, match=r"no time is left(?s:.*)Correct devices\.network"):
         flags("1Mbps")
-
-
-def test_one_size_leaves_the_transport_open(calibration: Calibration) -> None:
-    assert [flag for flag in calibration.flags if "the transport is fluid" in flag]
 
 
 def test_the_command_writes_bundle_page_and_scenario(folder: Path) -> None:

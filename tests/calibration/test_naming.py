@@ -61,13 +61,12 @@ def test_names_in_the_data_set_that_are_numbers_have_a_column() -> None:
     ("devices", "clients", "hint"),
     [
         ([], ["0", "1", "ghost"], "its client numbers are 0, 1, 2 and 3"),
-        (["north", "south", "east", "west"], ["north", "south", "easd"], "did you mean 'east'?"),
         (["north", "south", "east", "west"], ["north", "?", "east"], "its device ids are north,"),
     ],
 )
 def test_a_few_unknown_names_are_refused(devices: list[str], clients: list[str], hint: str) -> None:
     names = {"device": pa.array(devices)} if devices else {}
-    with pytest.raises(UserError, match="is not among the scenario's") as caught:
+    with pytest.raises(UserError, match="not among the scenario's") as caught:
         paired(clients, "client", 4, names, "log.csv")
     assert str(caught.value.hint).startswith(hint)
 

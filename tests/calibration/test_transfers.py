@@ -33,7 +33,7 @@ def test_sizes_that_differ_show_the_transport(
         truth["task"] = {"name": "timing", "clients": 2, "parameters": parameters}
         truth["devices"]["network"] |= {"transport": transport, "variation": 0.02}
         truth["server"] = {"method": "fedavg"}
-        truth["stop"] = {"rounds": 4}
+        truth["stop"] = {"rounds": 2}
         logs.append(simulated_log(load_scenario_dict(truth, Path.cwd())))
     latencies = None if latency_s is None else np.full(2, latency_s)
     assumptions = Assumptions(Fluid(Parameters()), latencies)

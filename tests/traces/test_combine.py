@@ -81,12 +81,10 @@ def test_a_shift_moves_by_whole_days_and_keeps_the_hour_of_the_day(phones):
     shifts = []
     for row in range(0, 800, 8):
         source = everybody.index(large.device_ids[row].as_py().split("~")[0])
-        states = [new.is_online(row, t) for t in hours.tolist()]
-        matching = [
-            days
-            for days in range(7)
-            if [old.is_online(source, t + days * day_ns) for t in hours.tolist()] == states
-        ]
+        states = new.is_online_many(np.full(len(hours), row), hours)
+        copies = np.full(len(hours), source)
+        moved = [old.is_online_many(copies, hours + days * day_ns) for days in range(7)]
+        matching = [days for days in range(7) if (moved[days] == states).all()]
         assert matching
         if len(matching) == 1:
             shifts.append(matching[0])

@@ -10,6 +10,8 @@ import numpy as np
 
 from fedsim.errors import UserError
 from fedsim.traces.tables import NOT_NEGATIVE, Bounds, Floats, Ints
+from fedsim.units import DURATION_UNITS
+from fedsim.vocabulary.formatting import format_names
 
 # The clock covers 2**62 us, which is 146,000 years.
 TIME_S = Bounds(-(2**62) / 1e6, 2**62 / 1e6, words="within 146,000 years of time 0")
@@ -80,6 +82,24 @@ class Number:
             return self._parsed(value)
         except (TypeError, ValueError, OverflowError):
             return np.nan
+
+
+def time_number(
+    name: str, unit: str, bounds_s: Bounds = TIME_S, missing: tuple[str, ...] = ()
+) -> Number:
+    """A column of times in ``unit``, with bounds in seconds."""
+    unit_s = DURATION_UNITS[unit]
+    bounds = Bounds(bounds_s.low / unit_s, bounds_s.high / unit_s, words=bounds_s.words)
+    return Number(name, unit, bounds, missing)
+
+
+def undeclared(columns: Sequence[str], option: str, units: Any, where: str) -> UserError:
+    """The error for columns whose unit is not declared with ``option``; ``units`` are its valid values."""
+    return UserError(
+        f"the unit of {format_names(columns)} is not declared",
+        where=where,
+        hint=f"give it with -s {option}=..., one of {', '.join(get_args(units))}",
+    )
 
 
 def _no_number() -> float:

@@ -27,7 +27,14 @@ from fedsim.traces.importers._assemble import (
     observed_tables,
     per_device,
 )
-from fedsim.traces.importers._numbers import RATE_UNITS, TIME_S, Number, RateUnit
+from fedsim.traces.importers._numbers import (
+    RATE_UNITS,
+    TIME_S,
+    Number,
+    RateUnit,
+    time_number,
+    undeclared,
+)
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import NOT_NEGATIVE, POSITIVE, SHARE, Bools, Bounds, Floats, id_column
 from fedsim.traces.validation import LAST_S
@@ -198,11 +205,7 @@ class _Rows:
             if name in self and option is not None:
                 columns_by_option.setdefault(option, []).append(name)
         raise_all(
-            UserError(
-                f"the unit of the column{'s' * (len(columns) > 1)} {format_names(columns)} is not declared",
-                where=self.where,
-                hint=f"give it with -s {option}=..., one of {', '.join(_units(option))}",
-            )
+            undeclared(columns, option, _units(option), self.where)
             for option, columns in columns_by_option.items()
             if getattr(self.params, option) is None
         )
@@ -349,10 +352,9 @@ class _Rows:
         return single
 
 
-def _units(option: str) -> tuple[str, ...]:
-    """The valid values of an option that gives a unit."""
-    words, _ = get_args(Table.Params.model_fields[option].annotation)
-    return get_args(words)
+def _units(option: str) -> Any:
+    """The type of the values of an option that gives a unit."""
+    return get_args(Table.Params.model_fields[option].annotation)[0]
 
 
 def _columns(source: SourceFile) -> tuple[dict[str, list[str]], list[int]]:
@@ -479,13 +481,11 @@ class _Clock:
 
 def _times_us(table: _Rows, unit: str, bounds_s: Bounds) -> list[Floats]:
     """The table's times (us) from numbers, NaN if empty. Shape (rows,) each."""
-    unit_s = DURATION_UNITS[unit]
-    bounds = Bounds(bounds_s.low / unit_s, bounds_s.high / unit_s, words=bounds_s.words)
     numbers = (
-        Number(name, unit, bounds, missing=("",)).read(table.cells[name].tolist(), table.location)
+        time_number(name, unit, bounds_s, ("",)).read(table.cells[name].tolist(), table.location)
         for name in table.times
     )
-    return [column * (unit_s * 1e6) for column in numbers]
+    return [column * (DURATION_UNITS[unit] * 1e6) for column in numbers]
 
 
 def _zone(name: str | None) -> tzinfo | None:

@@ -6,14 +6,21 @@ For formats without an importer of their own, such as the logs of HSDPA commutes
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from fedsim.errors import UserError, raise_all
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
-from fedsim.traces.importers._numbers import RATE_UNITS, TIME_S, Number, RateUnit, microseconds
+from fedsim.traces.importers._numbers import (
+    RATE_UNITS,
+    Number,
+    RateUnit,
+    microseconds,
+    time_number,
+    undeclared,
+)
 from fedsim.traces.importers._series import (
     Series,
     hold_unknown,
@@ -21,9 +28,8 @@ from fedsim.traces.importers._series import (
     named_sources,
     series_tables,
 )
-from fedsim.traces.tables import Bounds, Ints, run_starts
+from fedsim.traces.tables import Ints, run_starts
 from fedsim.units import DURATION_UNITS
-from fedsim.vocabulary.formatting import format_names
 
 # Bits of each unit of an amount.
 AMOUNTS = {"bit": 1.0, "B": 8.0, "kB": 8e3, "MB": 8e6}
@@ -98,10 +104,8 @@ def _series(
     cells = [row[columns["time"]].strip('"') for _, row in rows]
     dated = bool(np.isnan(pd.to_numeric(cells[:1], errors="coerce")[0]))
     raise_all(
-        UserError(
-            f"the unit of {format_names([str(chosen[key]) for key in keys if key in columns])} is not declared",
-            where=source.where,
-            hint=f"give it with -s {option}=..., one of {', '.join(get_args(units))}",
+        undeclared(
+            [str(chosen[key]) for key in keys if key in columns], option, units, source.where
         )
         for option, units, keys in (
             ("time_unit", TimeUnit, ("time",)),
@@ -116,10 +120,9 @@ def _series(
     if dated:
         time_us = _timestamps(cells, where)
     else:
-        unit_s = DURATION_UNITS[str(params.time_unit)]
-        bounds = Bounds(TIME_S.low / unit_s, TIME_S.high / unit_s, words=TIME_S.words)
-        number = Number("the time", str(params.time_unit), bounds)
-        time_us = microseconds(number.read(cells, where) * unit_s)
+        unit = str(params.time_unit)
+        times = time_number("the time", unit).read(cells, where)
+        time_us = microseconds(times * DURATION_UNITS[unit])
     if (np.diff(time_us) < 0).any():
         row = int(np.argmax(np.diff(time_us) < 0)) + 1
         raise UserError(
