@@ -21,6 +21,7 @@ from fedsim.composition.what_if import what_if as rerun
 from fedsim.errors import argument_error
 from fedsim.runs.listing import listed
 from fedsim.runs.notebook import notebook_bar
+from fedsim.runs.progress import progress_text
 from fedsim.scenario.loading import LoadedScenario, load_scenario, load_scenario_dict
 from fedsim.scenario.overrides import from_python
 from fedsim.units import parse_duration_s
@@ -86,10 +87,17 @@ def _read(
 
 
 @contextmanager
-def _continued(folder: Path, call: str) -> Iterator[None]:
-    """Let an interruption name the call that continues the work."""
+def _continued(
+    folder: Path,
+    call: str,
+    title: str,
+    on_progress: Callable[[Any], None] | None,
+    text_of: Callable[[Any, float | None], str] = progress_text,
+) -> Iterator[Callable[[Any], None] | None]:
+    """What shows progress: ``on_progress``, or the bar of a notebook; an interruption names the call that continues."""
     try:
-        yield
+        with notebook_bar(title, text_of, shown=on_progress is None) as bar:
+            yield on_progress or bar
     except KeyboardInterrupt as error:
         if folder.is_dir():
             error.add_note(f"continue with: {call}")
@@ -133,20 +141,16 @@ def run(
     chosen = None if output is None else Path(output)
     loaded = read_scenario(scenario, overrides)
     folder = chosen or default_folder(loaded)
-    with (
-        _continued(folder, f"fedsim.resume({str(folder)!r})"),
-        notebook_bar(loaded.scenario.name, shown=on_progress is None) as bar,
-    ):
+    call, name = f"fedsim.resume({str(folder)!r})", loaded.scenario.name
+    with _continued(folder, call, name, on_progress) as shown:
         return execute(
             loaded,
             folder,
             overwrite=overwrite,
             timing_only=timing_only,
-            timeline=timeline
-            if timeline is None or isinstance(timeline, Run)
-            else load_run(timeline),
+            timeline=None if timeline is None else _opened(timeline),
             live=live,
-            on_progress=on_progress or bar,
+            on_progress=shown,
         )
 
 
@@ -170,11 +174,13 @@ def resume(
         UserError: the folder contains no run or a damaged one, or an override is not allowed.
     """
     folder = Path(path)
-    with (
-        _continued(folder, f"fedsim.resume({str(folder)!r})"),
-        notebook_bar(folder.name, shown=on_progress is None) as bar,
-    ):
-        return resume_run(folder, from_python(overrides), live=live, on_progress=on_progress or bar)
+    call = f"fedsim.resume({str(folder)!r})"
+    with _continued(folder, call, folder.name, on_progress) as shown:
+        return resume_run(folder, from_python(overrides), live=live, on_progress=shown)
+
+
+def _opened(run: PathLike | Run) -> Run:
+    return run if isinstance(run, Run) else load_run(run)
 
 
 def load(path: PathLike) -> Run:
@@ -210,7 +216,7 @@ def what_if(
     Raises:
         UserError: the change cannot be made.
     """
-    before = run if isinstance(run, Run) else load_run(run)
+    before = _opened(run)
     folder = None if output is None else Path(output)
     with notebook_bar(before.path.name, shown=on_progress is None) as bar:
         changes = from_python(overrides)
@@ -308,17 +314,9 @@ def sweep(
     chosen = None if output is None else Path(output)
     loaded = read_scenario(scenario, overrides)
     folder = chosen or execution.default_sweep_folder(loaded)
-    with (
-        _continued(folder, "the same call of fedsim.sweep"),
-        notebook_bar(
-            loaded.scenario.name, execution.SweepProgress.text, shown=on_progress is None
-        ) as bar,
-    ):
-        settings = {
-            "timing_only": timing_only,
-            "on_progress": on_progress or bar,
-            **engine_settings,
-        }
+    call, text_of = "the same call of fedsim.sweep", execution.SweepProgress.text
+    with _continued(folder, call, loaded.scenario.name, on_progress, text_of) as shown:
+        settings = {"timing_only": timing_only, "on_progress": shown, **engine_settings}
         if until_halfwidth is None and metric is None:
             done = execution.sweep(loaded, folder, **settings).sweep
         else:
@@ -399,10 +397,8 @@ def decide(
         for path, values in over.items()
     ]
     most = [Limit.parse(f"{name}={value}") for name, value in (limits or {}).items()]
-    with (
-        _continued(folder, "the same call of fedsim.decide"),
-        notebook_bar(loaded.scenario.name, Progress.text, shown=on_progress is None) as bar,
-    ):
+    call, name = "the same call of fedsim.decide", loaded.scenario.name
+    with _continued(folder, call, name, on_progress, Progress.text) as shown:
         return deciding.decide(
             loaded,
             folder,
@@ -413,7 +409,7 @@ def decide(
             budget_s=math.inf if budget is None else parse_duration_s(budget),
             most=settings,
             seeds=seeds,
-            on_progress=on_progress or bar or (lambda _: None),
+            on_progress=shown or (lambda _: None),
             **_engine_settings(jobs, engine),
         )
 
@@ -457,10 +453,8 @@ def forecast(
 
     loaded = read_scenario(scenario, overrides)
     folder = forecasting.default_folder(loaded) if output is None else Path(output)
-    with (
-        _continued(folder, "the same call of fedsim.forecast"),
-        notebook_bar(loaded.scenario.name, Progress.text, shown=on_progress is None) as bar,
-    ):
+    call, name = "the same call of fedsim.forecast", loaded.scenario.name
+    with _continued(folder, call, name, on_progress, Progress.text) as shown:
         return forecasting.forecast(
             loaded,
             folder,
@@ -468,6 +462,6 @@ def forecast(
             runs=runs,
             confidence=confidence,
             same_devices=same_devices,
-            on_progress=on_progress or bar or (lambda _: None),
+            on_progress=shown or (lambda _: None),
             **_engine_settings(jobs, engine),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,7 +18,14 @@ from fedsim.errors import UserError, nearest, nearest_or_all
 from fedsim.parts.catalog import CATALOG, kind_noun, summaries
 from fedsim.parts.component import Component, import_path, is_user_reference, load_user_component
 from fedsim.parts.parameters import alternatives, fields_by_key, without_markup
-from fedsim.scenario.description import example, keys_elsewhere, parameters, prose, section_of
+from fedsim.scenario.description import (
+    Parameter,
+    example,
+    keys_elsewhere,
+    parameters,
+    prose,
+    section_of,
+)
 from fedsim.scenario.model import Scenario
 from fedsim.tasks.user_model import ModuleParameters
 from fedsim.vocabulary.formatting import format_names
@@ -93,7 +101,8 @@ def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
     ]
     described += _choices(part, kinds)
     if not described and kind is None and part in documentation():
-        return [_of_rule(part)]
+        text, how = documentation()[part], f"ignore: [{part}]"
+        return [_facts("rule", part, "ignore", text, example=how)]
     return described or [_section(part, kinds)]
 
 
@@ -106,24 +115,14 @@ def _choices(name: str, kinds: list[str]) -> list[dict[str, Any]]:
     for kind in kinds:
         for part, component in CATALOG.parts(kind).items():
             for key, info in fields_by_key(component.Params).items():
+                path = f"{section_of(kind)}.{key}"
                 for choice in alternatives(info.annotation):
                     named = getattr(choice, "model_fields", {}).get("name")
                     words = () if named is None else get_args(named.annotation)
-                    if len(words) != 1 or name not in (*words, key, f"{section_of(kind)}.{key}"):
-                        continue
-                    choices.setdefault(
-                        choice,
-                        {
-                            "kind": f"{key} of {part}",
-                            "name": words[0],
-                            "written_in": f"{section_of(kind)}.{key}",
-                            "description": without_markup(prose(choice)),
-                            "parameters": [
-                                vars(row) for row in parameters(choice) if row.key != "name"
-                            ],
-                            **_NO_PART,
-                        },
-                    )
+                    if len(words) == 1 and name in (*words, key, path) and choice not in choices:
+                        rows = (row for row in parameters(choice) if row.key != "name")
+                        of = f"{key} of {part}"
+                        choices[choice] = _facts(of, words[0], path, prose(choice), rows)
     return list(choices.values())
 
 
@@ -138,14 +137,11 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
     if "model" in kinds and part in ("inputs", "task.model.inputs"):
         every, part = list(parameters(ModuleParameters)), "inputs"
     for kind in kinds:
-        prefix = f"{section_of(kind)}."
-        if not part.startswith(prefix):
-            continue
-        key = part.removeprefix(prefix).partition(".")[0]
+        key = part.removeprefix(f"{section_of(kind)}.").partition(".")[0]
         owners = [
             name
             for name, component in CATALOG.parts(kind).items()
-            if key in fields_by_key(component.Params)
+            if part.startswith(f"{section_of(kind)}.") and key in fields_by_key(component.Params)
         ]
         if owners:
             raise UserError(
@@ -162,34 +158,28 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
             hint=f"{similar}'fedsim scenario list' lists all parts; "
             "a part of your own is file.py:ClassName",
         )
-    return {
-        "kind": "section" if rows[1:] else "key",
-        "name": part,
-        "written_in": part.rpartition(".")[0] if part != "inputs" else section_of("model"),
-        "description": rows[0].meaning,
-        "parameters": [vars(row) for row in rows[1:] or rows],
-        **_NO_PART,
-    }
-
-
-def _of_rule(name: str) -> dict[str, Any]:
-    return {
-        "kind": "rule",
-        "name": name,
-        "written_in": "ignore",
-        "description": without_markup(documentation()[name]),
-        "parameters": [],
-        **_NO_PART,
-        "example": f"ignore: [{name}]",
-    }
+    section = part.rpartition(".")[0] if part != "inputs" else section_of("model")
+    kind = "section" if rows[1:] else "key"
+    return _facts(kind, part, section, rows[0].meaning, rows[1:] or rows)
 
 
 def _summary(text: str) -> str:
     return without_markup(text.partition("\n\n")[0]).replace("\n", " ")
 
 
-_NO_PART: dict[str, Any] = {"needs": [], "paper": "", "links": [], "bibtex": [], "example": ""}
-"""Facts that only a part has; those of a section, a key, a choice or a rule."""
+def _facts(
+    kind: str,
+    name: str,
+    written_in: str,
+    description: str,
+    rows: Iterable[Parameter] = (),
+    **of_part: Any,
+) -> dict[str, Any]:
+    """Facts; those that only a part has are absent from a section, a key, a choice or a rule."""
+    described = {"kind": kind, "name": name, "written_in": written_in}
+    described |= {"description": without_markup(description)}
+    absent: dict[str, Any] = {"needs": [], "paper": "", "links": [], "bibtex": [], "example": ""}
+    return {**described, "parameters": list(map(vars, rows)), **absent, **of_part}
 
 
 def _of_user(part: str, kinds: list[str]) -> dict[str, Any]:
@@ -217,18 +207,18 @@ def _described(kind: str, name: str, component: type[Component]) -> dict[str, An
 
     papers = references.of_part(kind, name)
     titles = (f"{one.fields['title']} ({one.fields['year']})" for one in papers)
-    return {
-        "kind": kind,
-        "name": name,
-        "written_in": section_of(kind),
-        "description": without_markup(prose(component)),
-        "parameters": [vars(parameter) for parameter in parameters(component.Params)],
-        "needs": declared_needs(component),
-        "paper": getattr(component, "paper", "") or re.sub(r"[{}]", "", "; ".join(titles)),
-        "links": [paper.link for paper in papers],
-        "bibtex": [paper.bibtex for paper in papers],
-        "example": example(kind, name, component.Params),
-    }
+    return _facts(
+        kind,
+        name,
+        section_of(kind),
+        prose(component),
+        parameters(component.Params),
+        needs=declared_needs(component),
+        paper=getattr(component, "paper", "") or re.sub(r"[{}]", "", "; ".join(titles)),
+        links=[paper.link for paper in papers],
+        bibtex=[paper.bibtex for paper in papers],
+        example=example(kind, name, component.Params),
+    )
 
 
 def _print_bibtex(described: list[dict[str, Any]]) -> None:

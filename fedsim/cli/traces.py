@@ -7,7 +7,7 @@ import inspect as inspection
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -17,7 +17,7 @@ from rich.console import Console
 from fedsim import bundled
 from fedsim.cli import Suggesting, options
 from fedsim.cli.progress import advancing
-from fedsim.errors import UserError, nearest_or_all, raise_all
+from fedsim.errors import UserError, nearest_or_all
 from fedsim.parts.catalog import CATALOG
 from fedsim.parts.component import is_user_reference
 from fedsim.parts.parameters import without_markup
@@ -37,6 +37,8 @@ from fedsim.traces.validation import (
     validate_bundle,
 )
 from fedsim.vocabulary.formatting import format_bytes, format_command, format_count, format_counted
+
+T = TypeVar("T")
 
 
 class _BundlePath(click.Path):
@@ -94,21 +96,25 @@ def _command_line() -> str:
     return format_command(*(word for word in words if word not in ("--force", "--json")))
 
 
-def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> None:
-    """Write a new bundle and print what is in it."""
-    bundle.write(output, overwrite=force)
+def _write_new(
+    make: Callable[[], TraceBundle],
+    output: Path,
+    force: bool,
+    as_json: bool,
+    doing: str = "working",
+) -> None:
+    """Make a bundle named after its folder, write it, and print what is in it."""
+    check_output(output, overwrite=force)
+    with advancing(doing):
+        bundle = make()
     manifest = bundle.manifest
+    manifest.name, manifest.command = output.name, _command_line()
+    bundle.write(output, overwrite=force)
     rows = {name: table.num_rows for name, table in bundle.tables.items()}
     if as_json:
-        summary = {
-            "path": str(output),
-            "name": manifest.name,
-            "devices": bundle.device_count,
-            "days": round(manifest.horizon_us / 86_400e6, 4),
-            "rows": rows,
-            "counts": manifest.counts,
-        }
-        options.print_json(summary)
+        summary = {"path": str(output), "name": manifest.name, "devices": bundle.device_count}
+        summary |= {"days": round(manifest.horizon_us / 86_400e6, 4), "rows": rows}
+        options.print_json({**summary, "counts": manifest.counts})
         return
     _warn(bundle)
     size = sum(file.stat().st_size for file in output.iterdir())
@@ -132,15 +138,11 @@ def _print_names(parts: Mapping[str, Any], as_json: bool) -> None:
 
 
 def makes_bundle(function: Callable[..., TraceBundle]) -> Callable[..., None]:
-    """Adds the options of the output to a command that returns a new bundle: named after its folder, then written."""
+    """Adds the options of the output to a command that returns a new bundle, which is then written."""
 
     @functools.wraps(function)
     def run(output: Path, force: bool, as_json: bool, **arguments: Any) -> None:
-        check_output(output, overwrite=force)
-        with advancing("working"):
-            bundle = function(**arguments)
-        bundle.manifest.name, bundle.manifest.command = output.name, _command_line()
-        _finish(bundle, output, force, as_json)
+        _write_new(lambda: function(**arguments), output, force, as_json)
 
     meaning = "Folder of the new trace bundle; its last part becomes its name."
     command: Callable[..., None] = _writing(meaning, required=True)(run)
@@ -181,21 +183,12 @@ def synthesize(
         return
     if devices is None or output is None:
         raise UserError("give the number of devices (-n) and the output folder (-o)")
-    check_output(output, overwrite=force)
     series = {"compute_series": compute_series, "network_series": network_series}
-    spec = _parameters(
-        synthesis.Synthesis,
-        settings,
-        population=population,
-        devices=devices,
-        name=output.name,
-        **given,
-        **{table: {} for table, varies in series.items() if varies},
-    )
+    given |= {table: {} for table, varies in series.items() if varies}
+    given |= {"population": population, "devices": devices, "name": output.name}
+    spec = _parameters(synthesis.Synthesis, settings, **given)
     with advancing("devices", total=devices) as progress:
-        bundle = synthesis.synthesize(spec, progress)
-    bundle.manifest.command = _command_line()
-    _finish(bundle, output, force, as_json)
+        _write_new(lambda: synthesis.synthesize(spec, progress), output, force, as_json)
 
 
 def _describe_population(name: str, as_json: bool) -> None:
@@ -262,12 +255,9 @@ def import_(
         return
     if not paths or output is None:
         raise UserError("give the files to import and the output folder (-o)")
-    check_output(output, overwrite=force)
     params = _parameters(importer.Params, settings, name=output.name)
-    with advancing(f"reading {importer.name or importer.__name__}"):
-        bundle = import_bundle(importer, paths, params)
-    bundle.manifest.command = _command_line()
-    _finish(bundle, output, force, as_json)
+    doing = f"reading {importer.name or importer.__name__}"
+    _write_new(lambda: import_bundle(importer, paths, params), output, force, as_json, doing)
 
 
 def _importer(
@@ -284,9 +274,7 @@ def _importer(
         names = recognize(paths)
         if len(names) != 1:
             raise UserError(
-                f"the format may be {' or '.join(names)}"
-                if names
-                else "its format cannot be recognized",
+                f"its format is not clear ({' or '.join(names) or 'none fits'})",
                 where=str(paths[0]),
                 hint=f"give its format, for example --format table; formats: {', '.join(CATALOG.parts('importer'))}",
             )
@@ -307,18 +295,18 @@ def fetch(name: str | None, output: Path | None, force: bool, as_json: bool) -> 
     if name is None:
         _print_names(public.TRACES, as_json)
         return
-    if name not in public.TRACES:
-        raise UserError(
-            f"there is no public trace '{name}'",
-            hint=nearest_or_all(name, public.TRACES, f"traces: {', '.join(public.TRACES)}"),
-        )
-    trace = public.TRACES[name]
+    trace = _known("public trace", name, public.TRACES)
     output = output or Path(name)
     check_output(output, overwrite=force)
     click.echo(f"license: {trace.license}\ncite: {trace.citation}", err=True)
-    bundle = trace.fetch(name, output.name)
-    bundle.manifest.command = _command_line()
-    _finish(bundle, output, force, as_json)
+    _write_new(lambda: trace.fetch(name, output.name), output, force, as_json)
+
+
+def _known(noun: str, name: str, known: Mapping[str, T]) -> T:
+    if name not in known:
+        hint = nearest_or_all(name, known, f"known: {', '.join(known)}")
+        raise UserError(f"there is no {noun} '{name}'", hint=hint)
+    return known[name]
 
 
 @command.command()
@@ -344,12 +332,7 @@ def export(
     if format_ is None:
         _print_names(known, as_json)
         return
-    if format_ not in known:
-        raise UserError(
-            f"there is no format '{format_}'",
-            hint=nearest_or_all(format_, known, f"formats: {', '.join(known)}"),
-        )
-    exporter = known[format_]
+    exporter = _known("format", format_, known)
     if bundle is None or output is None:
         raise UserError("give the trace bundle and the output (-o)")
     params = _parameters(exporter.Params, settings)
@@ -400,14 +383,10 @@ def validate(bundle: Path, limit: int, as_json: bool) -> int:
 def _warn(bundle: TraceBundle) -> None:
     """Print warnings about a bundle to standard error; it may still be valid."""
     if bundle.unverified:
-        tables = ", ".join(bundle.unverified)
-        click.echo(
-            f"note: {bundle.where}: not verifiable: its manifest has no SHA-256 of {tables}",
-            err=True,
-        )
-    for warning in (implausible_times(bundle), implausible_rates(bundle)):
-        if warning is not None:
-            click.echo(f"warning: {warning}", err=True)
+        reason = f"its manifest has no SHA-256 of {', '.join(bundle.unverified)}"
+        click.echo(f"note: {bundle.where}: not verifiable: {reason}", err=True)
+    for warning in filter(None, (implausible_times(bundle), implausible_rates(bundle))):
+        click.echo(f"warning: {warning}", err=True)
 
 
 @command.command()
@@ -430,20 +409,8 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
     if plot is not None:
         require_drawable(plot)
         if plot.exists() and not force:
-            raise UserError(
-                "the output already exists",
-                where=str(plot),
-                hint="name another file, or use --force to replace this one",
-            )
-    raise_all(
-        UserError(
-            "no such trace bundle",
-            where=bundled.written(path),
-            hint=bundled.suggested_trace(path),
-        )
-        for path in bundles
-        if not path.exists()
-    )
+            hint = "name another file, or use --force to replace this one"
+            raise UserError("the output already exists", where=str(plot), hint=hint)
     with advancing("measuring"):
         loaded = [TraceBundle.read(path) for path in bundles]
         described = [describe(bundle) for bundle in loaded]
@@ -522,17 +489,10 @@ def join(
     import them together instead: fedsim traces import table sessions.csv links.csv.
     """
     if compute is None and network is None:
-        raise UserError(
-            "give --compute, --network or both",
-            hint=f"for example fedsim traces join {bundled.written(bundle)} --network builtin:phones_week -o "
-            "NEW_BUNDLE; fedsim traces synthesize and import make bundles",
-        )
-    for correlation, other, option in (
-        (compute_correlation, compute, "--compute"),
-        (network_correlation, network, "--network"),
-    ):
-        if correlation and other is None:
-            raise UserError(f"{option}-correlation needs {option}")
+        hint = f"for example fedsim traces join {bundled.written(bundle)} --network builtin:phones_week -o NEW_BUNDLE"
+        raise UserError("give --compute, --network or both", hint=hint)
+    if (compute_correlation and compute is None) or (network_correlation and network is None):
+        raise UserError("a correlation needs its --compute or --network")
     return combine.join(
         TraceBundle.read(bundle),
         TraceBundle.read(compute) if compute else None,

@@ -244,31 +244,21 @@ def _selecting(host: Callable[..., Any]) -> Callable[..., Any]:
     return selected
 
 
-Timeout = Callable[..., float | None]
-
-
-def _argument(position: int) -> Timeout:
-    """The argument ``timeout`` of a call."""
-
-    def timeout(*args: Any, **kwargs: Any) -> float | None:
-        given: float | None = kwargs.get(
-            "timeout", args[position] if position < len(args) else None
-        )
-        return given
-
+def _timeout_of(host: Callable[..., Any], *args: Any, **kwargs: Any) -> float | None:
+    """The timeout of a call: that of the socket, or the argument."""
+    if isinstance(args[0], socket.socket):
+        return args[0].gettimeout()
+    timeout: float | None = inspect.signature(host).bind(*args, **kwargs).arguments.get("timeout")
     return timeout
 
 
-def _of_socket(connection: socket.socket, *_: Any, **__: Any) -> float | None:
-    return connection.gettimeout()
-
-
-def _on_host(owner: Any, name: str, timeout_of: Timeout | None = None) -> Callable[..., Any]:
+def _on_host(owner: Any, name: str) -> Callable[..., Any]:
     """A function or method that waits on the host: an app that waits out the timeout is ended, with its line.
 
-    Without ``timeout_of`` an app is ended at once.
+    An app that calls a function of a module, whose timeout is not known, is ended at once.
     """
     host, module = getattr(owner, name), getattr(owner, "__module__", owner.__name__)
+    is_method = isinstance(owner, type)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         frame: FrameType | None = sys._getframe(1)
@@ -276,13 +266,13 @@ def _on_host(owner: Any, name: str, timeout_of: Timeout | None = None) -> Callab
             frame = frame.f_back
         if not getattr(_current, "clock", None) or frame is None or _own_frame(frame) is not frame:
             return host(*args, **kwargs)
-        timeout = timeout_of(*args, **kwargs) if timeout_of else None
+        timeout = _timeout_of(host, *args, **kwargs) if is_method else None
         began_s = _HOST["monotonic"]()
         try:
-            return host(*args, **kwargs) if timeout_of else None
+            return host(*args, **kwargs) if is_method else None
         finally:
             waited_s = _HOST["monotonic"]() - began_s
-            if not timeout_of or 0 < (timeout or math.inf) * 0.99 <= waited_s:
+            if not is_method or 0 < (timeout or math.inf) * 0.99 <= waited_s:
                 raise UserError(
                     f"{owner.__name__}.{name} waits on the host, where no simulated time passes",
                     where=f"{frame.f_code.co_filename}:{frame.f_lineno}",
@@ -468,18 +458,14 @@ _STAND_INS |= {select.poll: _on_host(select, "poll"), select.epoll: _on_host(sel
 _STAND_INS |= {signal.sigtimedwait: _on_host(signal, "sigtimedwait")}
 _FOR_PROCESSES = frozenset({"subprocess", "multiprocessing", "socketserver"})
 """Packages whose selectors wait for other processes."""
-_ON_HOST: tuple[tuple[type, str, Timeout], ...] = (
-    (subprocess.Popen, "wait", _argument(1)),
-    (subprocess.Popen, "communicate", _argument(2)),
-    (multiprocessing.queues.Queue, "get", _argument(2)),
-    (multiprocessing.connection.Connection, "poll", _argument(1)),
-    (multiprocessing.process.BaseProcess, "join", _argument(1)),
-    (multiprocessing.synchronize.Event, "wait", _argument(1)),
-    (multiprocessing.synchronize.Condition, "wait", _argument(1)),
-    *(
-        (socket.socket, name, _of_socket)
-        for name in ("accept", "connect", "recv", "recv_into", "recvfrom")
-    ),
+_ON_HOST: tuple[tuple[type, str], ...] = (
+    (subprocess.Popen, "wait communicate"),
+    (multiprocessing.queues.Queue, "get"),
+    (multiprocessing.connection.Connection, "poll"),
+    (multiprocessing.process.BaseProcess, "join"),
+    (multiprocessing.synchronize.Event, "wait"),
+    (multiprocessing.synchronize.Condition, "wait"),
+    (socket.socket, "accept connect recv recv_into recvfrom"),
 )
 _METHODS: tuple[tuple[type, str, Any], ...] = (
     (threading.Condition, "wait", _wait),
@@ -490,7 +476,7 @@ _METHODS: tuple[tuple[type, str, Any], ...] = (
         for kind in (selectors.DefaultSelector, selectors.PollSelector, selectors.SelectSelector)
     ),
     *((pd.Timestamp, name, classmethod(_timestamp_now)) for name in ("now", "today")),
-    *((owner, name, _on_host(owner, name, timeout_of)) for owner, name, timeout_of in _ON_HOST),
+    *((owner, name, _on_host(owner, name)) for owner, names in _ON_HOST for name in names.split()),
 )
 
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from typing_extensions import override
-
 from fedsim.flower import internals as fl
 from fedsim.flower.grid import SimulatedGrid
 from fedsim.vocabulary.outcomes import Outcome
@@ -64,7 +62,10 @@ class _Sent:
     is_late: bool = False
 
 
-class _LoggedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
+@fl.Grid.register
+class _LoggedGrid:
+    """What it does not log itself, the grid inside does."""
+
     def __init__(self, grid: fl.Grid, path: Path) -> None:
         self._grid = grid
         self._path = path
@@ -75,28 +76,6 @@ class _LoggedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
     def __getattr__(self, name: str) -> Any:
         return getattr(self._grid, name)
 
-    @override
-    def set_run(self, run: fl.Run) -> None:
-        self._grid.set_run(run)
-
-    @property
-    @override
-    def run(self) -> fl.Run:
-        return self._grid.run
-
-    @override
-    def create_message(self, *arguments: Any, **named: Any) -> fl.Message:
-        return self._grid.create_message(*arguments, **named)
-
-    @override
-    def get_node_ids(self) -> Iterable[int]:
-        return list(self._grid.get_node_ids())
-
-    @override
-    def get_nodes(self) -> Iterable[fl.NodeInfo]:
-        return list(self._grid.get_nodes())
-
-    @override
     def push_messages(self, messages: Iterable[fl.Message]) -> Iterable[str]:
         messages = list(messages)
         start_s = time.time()
@@ -109,7 +88,6 @@ class _LoggedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
                 )
         return ids
 
-    @override
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[fl.Message]:
         requested = set(message_ids)
         late = {each for each, sent in self._sent.items() if sent.is_late}
@@ -118,7 +96,6 @@ class _LoggedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             self._note(reply)
         return [reply for reply in replies if reply.metadata.reply_to_message_id in requested]
 
-    @override
     def send_and_receive(
         self, messages: Iterable[fl.Message], *, timeout: float | None = None
     ) -> Iterable[fl.Message]:

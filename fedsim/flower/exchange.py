@@ -98,7 +98,7 @@ class Parcel:
         late: whether the ServerApp has stopped waiting.
         answer: the result of the ClientApp.
         wait: returned by ``start``, if the ClientApp was started before the download had ended.
-        on_change: called when its state changes.
+        on_answer: called when the server has an answer, a reply or an error.
     """
 
     metadata: Any
@@ -118,7 +118,12 @@ class Parcel:
     late: bool = False
     answer: Answer | None = None
     wait: Callable[[], Work] | None = None
-    on_change: Callable[[], None] | None = None
+    on_answer: Callable[[Parcel], None] | None = None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the server has an answer: the reply, or that the node is gone."""
+        return self.state in (State.REPLIED, State.UNAVAILABLE)
 
 
 class _ParcelWorkload(Workload):
@@ -134,6 +139,12 @@ class _ParcelWorkload(Workload):
         self._units: int | None = None
         self._slept_ns = 0
         self.only_download = False
+
+    @property
+    def dispatch(self) -> Dispatch:
+        """The message as a dispatch."""
+        assert self._parcel.dispatch is not None
+        return self._parcel.dispatch
 
     def can_work(self, client: int, sequence: int, downloaded_ns: int, step_ns: int) -> bool:
         """Whether the message's declared work ends before the node crashes, or leaves and drops it."""
@@ -162,14 +173,13 @@ class _ParcelWorkload(Workload):
             return 0
         if self._units is None:
             parcel = self._parcel
-            assert parcel.dispatch is not None
             if parcel.wait is not None or self.can_work(client, sequence, downloaded_ns, step_ns):
                 work = (parcel.wait or parcel.start(parcel))()
                 self._units, self.bytes_up = work.units, work.reply_bytes
                 self._slept_ns = work.slept_ns
             else:
                 self._units = parcel.least_units
-            parcel.dispatch.steps = self._units
+            self.dispatch.steps = self._units
         # A dispatch without steps would be declined; for a message without work, local_steps gives the step no time.
         return max(1, self._units)
 
@@ -183,15 +193,6 @@ class _ParcelWorkload(Workload):
         return super().local_steps(client, sequence, start_ns, step_ns, steps)
 
 
-@dataclass(slots=True, eq=False)
-class _UnderWay:
-    """A message at its node, and whether its download has ended."""
-
-    dispatch: Dispatch
-    workload: _ParcelWorkload
-    downloaded: bool = False
-
-
 class _PlannedParcels(Dispatches):
     """Messages on links that are not shared: one event at the end of the download, and one at the end."""
 
@@ -199,43 +200,42 @@ class _PlannedParcels(Dispatches):
         self._engine = engine
         self._parcels = parcels
         self._on_end = on_end
-        self._under_way: dict[int, _UnderWay] = {}
+        self._under_way: dict[int, _ParcelWorkload] = {}
 
     @override
     def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
         workload = self._parcels.of(dispatch)
-        self._under_way[dispatch.dispatch_id] = one = _UnderWay(dispatch, workload)
+        self._under_way[dispatch.dispatch_id] = workload
         workload.only_download = True
         plan = Planner(workload).live(dispatch, None)
-        workload.only_download = False
         if plan.downloaded_ns < 0 or plan.end_ns >= NEVER:
-            self._end_at(one, plan)
+            self._end_at(dispatch, plan)
             return
         # Several nodes may run their ClientApps at once.
         self._parcels.start_early(dispatch, plan.downloaded_ns)
         self._engine.call_at(
-            plan.downloaded_ns, lambda: self._on_downloaded(one), dispatch.dispatch_id
+            plan.downloaded_ns, lambda: self._on_downloaded(dispatch), dispatch.dispatch_id
         )
 
-    def _on_downloaded(self, one: _UnderWay) -> None:
-        one.downloaded = True
-        self._end_at(one, Planner(one.workload).live(one.dispatch, None))
+    def _on_downloaded(self, dispatch: Dispatch) -> None:
+        workload = self._under_way[dispatch.dispatch_id]
+        workload.only_download = False
+        self._end_at(dispatch, Planner(workload).live(dispatch, None))
 
-    def _end_at(self, one: _UnderWay, plan: Plan) -> None:
+    def _end_at(self, dispatch: Dispatch, plan: Plan) -> None:
         if plan.end_ns < NEVER:
             self._engine.call_at(
-                plan.end_ns, lambda: self._end(one, plan), one.dispatch.dispatch_id
+                plan.end_ns, lambda: self._end(dispatch, plan), dispatch.dispatch_id
             )
 
-    def _end(self, one: _UnderWay, plan: Plan) -> None:
-        del self._under_way[one.dispatch.dispatch_id]
-        self._on_end(one.dispatch, plan)
+    def _end(self, dispatch: Dispatch, plan: Plan) -> None:
+        del self._under_way[dispatch.dispatch_id]
+        self._on_end(dispatch, plan)
 
     @override
     def stop(self, dispatch: Dispatch) -> Plan:
-        one = self._under_way.pop(dispatch.dispatch_id)
-        one.workload.only_download = not one.downloaded
-        plan = Planner(one.workload).live(dispatch, None, stop_ns=self._engine.now_ns)
+        workload = self._under_way.pop(dispatch.dispatch_id)
+        plan = Planner(workload).live(dispatch, None, stop_ns=self._engine.now_ns)
         return plan._replace(ending=Ending.STOPPED)
 
 
@@ -514,8 +514,8 @@ class Exchange:
     def _change(self, parcel: Parcel, state: State) -> None:
         self._changes += 1
         parcel.state, parcel.order = state, self._changes
-        if parcel.on_change is not None:
-            parcel.on_change()
+        if parcel.on_answer is not None and parcel.is_answered:
+            parcel.on_answer(parcel)
 
     # -- replies at the server ----------------------------------------------------------------------------------------
 

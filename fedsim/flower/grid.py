@@ -56,11 +56,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
     """Sends messages through the devices and links of an exchange.
 
     Args:
-        exchange: time, devices and links.
-        turns: lets time pass.
-        clock: the clock of the ServerApp.
-        nodes: the nodes.
-        workers: run the ClientApps.
+        exchange, turns, clock, nodes, workers: the parts of the run.
         params: how work is counted, and which nodes are shown.
         work: returns the work of an answer.
         on_error: called with the parcel and the traceback when a ClientApp fails.
@@ -342,13 +338,9 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
 
     def _wait_for(self, parcels: list[Parcel], until_ns: int) -> None:
         """Wait until all parcels have an answer, or the time is up."""
-        open_ = {parcel for parcel in parcels if not _answerable(parcel)}
-
-        def look(parcel: Parcel) -> Callable[[], None]:
-            return lambda: open_.discard(parcel) if _answerable(parcel) else None
-
+        open_ = {parcel for parcel in parcels if not parcel.is_answered}
         for parcel in open_:
-            parcel.on_change = look(parcel)
+            parcel.on_answer = open_.discard
         self._turns.wait(lambda: not open_, until_ns)
 
     def _pass_time(self) -> None:
@@ -394,7 +386,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             parcel = self._parcels.get(message_id)
             if parcel is None:
                 unknown.append(message_id)
-            elif _answerable(parcel) or now >= parcel.expires_ns:
+            elif parcel.is_answered or now >= parcel.expires_ns:
                 answered.append(parcel)
         answered.sort(key=lambda parcel: parcel.order)
         # With declared work, a ClientApp runs only now.
@@ -476,7 +468,3 @@ def _trained(parcel: Parcel | None, reply: fl.Message) -> TypeGuard[Parcel]:
     if parcel is None or parcel.kind is not Kind.TRAIN or reply.has_error():
         return False
     return parcel.dispatch is not None and parcel.dispatch.steps_done > 0
-
-
-def _answerable(parcel: Parcel) -> bool:
-    return parcel.state in (State.REPLIED, State.UNAVAILABLE)

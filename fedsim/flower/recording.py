@@ -118,12 +118,7 @@ class Recording:
     ) -> Iterator[None]:
         """Observe Flower's results and histories, and run its older server in simulated time, while the context lasts.
 
-        Logs of Flower begin with the simulated time.
-
-        Args:
-            turns: runs the threads of the older server.
-            clock: the clock of the run.
-            on_joined: called when all threads of a pool have ended.
+        Logs of Flower begin with the simulated time. ``on_joined`` is called when all threads of a pool have ended.
         """
         prefixes = {
             "evaluate_metrics_serverapp": "",
@@ -156,18 +151,18 @@ class Recording:
 
         def timed(record: logging.LogRecord) -> bool:
             nonlocal last, repeats
-            if not turns.is_foreign and not hasattr(record, "simulated"):
-                text = record.getMessage()
-                # The number of nodes online may change from one look to the next.
-                key = _LOOK if text.startswith(_LOOK) else text
-                if key == last:
-                    repeats += 1
-                    return False
-                note_repeats()
-                last = key
-            if not turns.is_foreign and not hasattr(record, "simulated"):
-                elapsed = f"{self._exchange.now_ns / NS_PER_S:,.3f} s"
-                record.msg, record.simulated = f"{elapsed:>14} | {record.msg}", True
+            if turns.is_foreign or hasattr(record, "simulated"):
+                return True
+            text = record.getMessage()
+            # The number of nodes online may change from one look to the next.
+            key = _LOOK if text.startswith(_LOOK) else text
+            if key == last:
+                repeats += 1
+                return False
+            note_repeats()
+            last = key
+            elapsed = f"{self._exchange.now_ns / NS_PER_S:,.3f} s"
+            record.msg, record.simulated = f"{elapsed:>14} | {record.msg}", True
             return True
 
         with contextlib.ExitStack() as stack:

@@ -227,9 +227,7 @@ class Turns:
     def concurrent(self, clock: SimulatedClock, on_joined: Callable[[], None]) -> Any:
         """A stand-in for the module ``concurrent``, with ``futures.ThreadPoolExecutor`` and ``futures.wait``.
 
-        Args:
-            clock: the clock of the threads.
-            on_joined: called when all threads of a pool have ended.
+        ``on_joined`` is called when all threads of a pool have ended.
         """
         turns = self
         submitted: dict[Future[Any], tuple[Callable[[], Any], int | None]] = {}

@@ -71,16 +71,14 @@ def place(user_class: type[Any], function: str = "") -> str:
         file = inspect.getfile(user_class)
     except (OSError, TypeError):
         return name
-    own = inspect.getattr_static(user_class, function, None) if function else None
+    own = inspect.unwrap(getattr(user_class, function, user_class)) if function else user_class
     own = getattr(own, "__func__", own)
-    own = inspect.unwrap(own) if callable(own) else own
     if inspect.isfunction(own) and not is_bundled(own):
         return f"{defined_at(own)}: {name}"
     try:
-        line = inspect.findsource(user_class)[1] + 1
-    except (OSError, TypeError):
+        return f"{file}:{inspect.findsource(user_class)[1] + 1}: {name}"
+    except OSError:
         return f"{file}: {name}"
-    return f"{file}:{line}: {name}"
 
 
 def defined_at(function: Callable[..., Any]) -> str | None:
@@ -199,11 +197,8 @@ def users_report(error: BaseException) -> str | None:
     trace = users_traceback(error)
     if trace is None:
         return None
-    files = {
-        getattr(module, "__file__", None)
-        for name, module in list(sys.modules.items())
-        if name.startswith(_USER_MODULE)
-    }
+    users_modules = [name for name in list(sys.modules) if name.startswith(_USER_MODULE)]
+    files = {getattr(sys.modules[name], "__file__", None) for name in users_modules}
     whole = traceback.TracebackException(type(error), error, trace)
     report: traceback.TracebackException | None = whole
     while report is not None:
