@@ -70,7 +70,7 @@ def command(
         return value if math.isfinite(value) else None
 
     median_s, low_s, high_s = map(finite, result.interval)
-    content = {"forecast": result.sentence, "page": str(folder / PAGE)}
+    content: dict[str, Any] = {"forecast": result.sentence, "page": str(folder / PAGE)}
     content |= {"median_s": median_s, "low_s": low_s, "high_s": high_s}
     times = list(map(finite, result.times_s.tolist()))
     content |= {"probability": result.probability, "times_s": times}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -15,7 +14,6 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from flwr.client import NumPyClient
 from flwr.client.mod import secaggplus_mod
 from flwr.clientapp import ClientApp
-from flwr.clientapp.mod import fixedclipping_mod
 from flwr.common import ndarrays_to_parameters
 from flwr.server import LegacyContext, ServerAppComponents, ServerConfig
 from flwr.server.strategy import FedAvg as OldFedAvg
@@ -51,14 +49,39 @@ def model() -> torch.nn.Module:
         )
 
 
+def client_of(mods: list[Any] | None = None, **handlers: Any) -> ClientApp:
+    """A ClientApp with functions by the category of their messages, such as ``train``."""
+    app = ClientApp(mods=mods)
+    for category, handler in handlers.items():
+        name, _, kind = category.partition("_")
+        getattr(app, name)(*filter(None, [kind]))(handler)
+    return app
+
+
+def own_loop(main: Callable[[Grid, Context], None]) -> ServerApp:
+    app = ServerApp()
+    app.main()(main)
+    return app
+
+
+def answer(message: Message, arrays: ArrayRecord | None = None, **metrics: Any) -> Message:
+    """A reply with metrics, whose names may have dashes, and arrays."""
+    record = MetricRecord({name.replace("num_", "num-"): value for name, value in metrics.items()})
+    content = {"metrics": record} | ({} if arrays is None else {"arrays": arrays})
+    return Message(RecordDict(content), reply_to=message)
+
+
+def received(message: Message) -> torch.nn.Module:
+    net = model()
+    net.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    return net
+
+
 def torch_client(*, seeded: bool = True, mods: list[Any] | None = None) -> ClientApp:
     """Five steps of SGD on a batch; evaluation counts hits."""
-    app = ClientApp(mods=mods)
 
-    @app.train()
     def train(message: Message, context: Context) -> Message:
-        net = model()
-        net.load_state_dict(message.content["arrays"].to_torch_state_dict())
+        net = received(message)
         x, y = data(context.node_config["partition-id"])
         if seeded:
             torch.manual_seed(context.node_config["partition-id"])
@@ -72,52 +95,32 @@ def torch_client(*, seeded: bool = True, mods: list[Any] | None = None) -> Clien
             near = sum((p - q).square().sum() for p, q in zip(net.parameters(), start, strict=True))
             (loss + config.get("proximal-mu", 0.0) / 2 * near).backward()
             optimizer.step()
-        metrics = MetricRecord({"train_loss": loss.item(), "num-examples": EXAMPLES})
-        content = RecordDict({"arrays": ArrayRecord(net.state_dict()), "metrics": metrics})
-        return Message(content=content, reply_to=message)
+        arrays = ArrayRecord(net.state_dict())
+        return answer(message, arrays, train_loss=loss.item(), num_examples=EXAMPLES)
 
-    @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
-        net = model()
-        net.load_state_dict(message.content["arrays"].to_torch_state_dict())
         x, y = data(context.node_config["partition-id"])
         with torch.no_grad():
-            hits = (net(x).argmax(1) == y).float().mean().item()
-        metrics = MetricRecord({"accuracy": hits, "num-examples": EXAMPLES})
-        return Message(content=RecordDict({"metrics": metrics}), reply_to=message)
+            hits = (received(message)(x).argmax(1) == y).float().mean().item()
+        return answer(message, accuracy=hits, num_examples=EXAMPLES)
 
-    return app
+    return client_of(mods, train=train, evaluate=evaluate)
 
 
-class SortedGrid(Grid):
+class SortedGrid:
     """Sorts replies by node, so that sums do not depend on the order of arrival."""
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
 
-    def set_run(self, run: Any) -> None:
-        self.grid.set_run(run)
-
-    @property
-    def run(self) -> Any:
-        return self.grid.run
-
-    def create_message(self, *args: Any, **kwargs: Any) -> Message:
-        return self.grid.create_message(*args, **kwargs)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.grid, name)
 
     def get_node_ids(self) -> Iterable[int]:
         return sorted(self.grid.get_node_ids())
 
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        return self.grid.push_messages(messages)
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        return self.grid.pull_messages(message_ids)
-
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
-        replies = self.grid.send_and_receive(messages, timeout=timeout)
+    def send_and_receive(self, messages: Iterable[Message], **settings: Any) -> Iterable[Message]:
+        replies = self.grid.send_and_receive(messages, **settings)
         return sorted(replies, key=lambda reply: reply.metadata.src_node_id)
 
 
@@ -146,28 +149,24 @@ def strategy_server(
     rounds: int = 2,
     sort: bool = False,
     results: list[Any] | None = None,
-    train_config: dict[str, Any] | None = None,
     timeout: float = 3600.0,
     evaluate_fn: Any = None,
     **settings: Any,
 ) -> ServerApp:
     """A strategy's own loop; the result is appended to ``results``."""
-    app = ServerApp()
 
-    @app.main()
     def main(grid: Grid, context: Context) -> None:
         result = make(**settings).start(
             grid=SortedGrid(grid) if sort else grid,
             initial_arrays=ArrayRecord(model().state_dict()),
             num_rounds=context.run_config.get("num-server-rounds", rounds),
             timeout=timeout,
-            train_config=ConfigRecord(train_config or {}),
             evaluate_fn=evaluate_fn,
         )
         if results is not None:
             results.append(result)
 
-    return app
+    return own_loop(main)
 
 
 def numpy_client() -> ClientApp:
@@ -212,9 +211,7 @@ def legacy_server(rounds: int = 2, histories: list[Any] | None = None) -> Server
 
 def fedbuff_server(updates: int, buffer: int, log: list[tuple[float, int]]) -> ServerApp:
     """An asynchronous loop by hand: each reply is noted, and every ``buffer`` of them make a new model."""
-    app = ServerApp()
 
-    @app.main()
     def main(grid: Grid, context: Context) -> None:
         arrays = ArrayRecord(model().state_dict())
         began, states, pending = time.time(), [], set()
@@ -239,23 +236,18 @@ def fedbuff_server(updates: int, buffer: int, log: list[tuple[float, int]]) -> S
             if not replies:
                 sleep(0.01)
 
-    return app
+    return own_loop(main)
 
 
 def stateful_client() -> ClientApp:
     """Counts the messages that the node has handled."""
-    app = ClientApp()
 
-    @app.train()
     def train(message: Message, context: Context) -> Message:
-        counter = context.state.get("counter", MetricRecord({"handled": 0}))
-        handled = counter["handled"] + 1
+        handled = context.state.get("counter", {"handled": 0})["handled"] + 1
         context.state["counter"] = MetricRecord({"handled": handled})
-        metrics = MetricRecord({"handled": handled, "num-examples": 10})
-        content = RecordDict({"arrays": message.content["arrays"], "metrics": metrics})
-        return Message(content, reply_to=message)
+        return answer(message, message.content["arrays"], handled=handled, num_examples=10)
 
-    return app
+    return client_of(train=train)
 
 
 def sklearn_client() -> ClientApp:
@@ -263,41 +255,42 @@ def sklearn_client() -> ClientApp:
     # Here, because every process that runs ClientApps imports this module, and few need scikit-learn.
     from sklearn.linear_model import LogisticRegression
 
-    app = ClientApp()
-
-    @app.train()
     def train(message: Message, context: Context) -> Message:
         x, y = (part.numpy() for part in data(context.node_config["partition-id"]))
         weights = message.content["arrays"].to_numpy_ndarrays()
         fitted = LogisticRegression(max_iter=20, warm_start=True)
         fitted.classes_, fitted.coef_, fitted.intercept_ = np.arange(CLASSES), *weights
         fitted.fit(x, y)
-        metrics = MetricRecord({"num-examples": len(x), "score": fitted.score(x, y)})
         arrays = ArrayRecord([fitted.coef_, fitted.intercept_])
-        return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+        return answer(message, arrays, num_examples=len(x), score=fitted.score(x, y))
 
-    return app
+    return client_of(train=train)
 
 
-def sklearn_server(rounds: int = 2) -> ServerApp:
-    app = ServerApp()
+def array_server(make: Any, *arrays: Any) -> ServerApp:
+    """Two rounds of a strategy without evaluation that begins with these arrays."""
 
-    @app.main()
     def main(grid: Grid, context: Context) -> None:
-        start = ArrayRecord([np.zeros((CLASSES, FEATURES)), np.zeros(CLASSES)])
-        FedAvg(fraction_evaluate=0.0).start(grid=grid, initial_arrays=start, num_rounds=rounds)
+        start = ArrayRecord(list(arrays))
+        make(fraction_evaluate=0.0).start(grid=grid, initial_arrays=start, num_rounds=2)
 
-    return app
+    return own_loop(main)
+
+
+def sklearn_server() -> ServerApp:
+    return array_server(FedAvg, np.zeros((CLASSES, FEATURES)), np.zeros(CLASSES))
+
+
+def xgboost_server() -> ServerApp:
+    return array_server(FedXgbBagging, np.frombuffer(b"", dtype=np.uint8))
 
 
 def xgboost_client() -> ClientApp:
     """One boosted tree per round, for bagging."""
     import xgboost
 
-    app = ClientApp()
     params = {"objective": "binary:logistic", "max_depth": 2, "nthread": 1, "eta": 0.3}
 
-    @app.train()
     def train(message: Message, context: Context) -> Message:
         x, y = (part.numpy() for part in data(context.node_config["partition-id"]))
         matrix = xgboost.DMatrix(x, label=(y == 0).astype(float))
@@ -310,29 +303,13 @@ def xgboost_client() -> ClientApp:
         else:
             booster = xgboost.train(params, matrix, num_boost_round=1)
         raw = np.frombuffer(booster.save_raw("json"), dtype=np.uint8)
-        metrics = MetricRecord({"num-examples": len(x)})
-        content = RecordDict({"arrays": ArrayRecord([raw]), "metrics": metrics})
-        return Message(content, reply_to=message)
+        return answer(message, ArrayRecord([raw]), num_examples=len(x))
 
-    return app
-
-
-def xgboost_server(rounds: int = 2) -> ServerApp:
-    app = ServerApp()
-
-    @app.main()
-    def main(grid: Grid, context: Context) -> None:
-        FedXgbBagging(fraction_evaluate=0.0).start(
-            grid=grid,
-            initial_arrays=ArrayRecord([np.frombuffer(b"", dtype=np.uint8)]),
-            num_rounds=rounds,
-        )
-
-    return app
+    return client_of(train=train)
 
 
 def clipping_server(results: list[Any]) -> ServerApp:
-    """Differential privacy with clipping on the clients; goes with :func:`clipping_client`."""
+    """Differential privacy with clipping on the clients, by the mod ``fixedclipping_mod``."""
     return strategy_server(
         lambda **kw: DifferentialPrivacyClientSideFixedClipping(
             FedAvg(**kw), noise_multiplier=0.1, clipping_norm=0.5, num_sampled_clients=4
@@ -342,38 +319,25 @@ def clipping_server(results: list[Any]) -> ServerApp:
     )
 
 
-def clipping_client() -> ClientApp:
-    return torch_client(mods=[fixedclipping_mod])
-
-
 def query_client() -> ClientApp:
-    app = ClientApp()
-
-    @app.query()
-    def query(message: Message, context: Context) -> Message:
-        count = MetricRecord({"count": context.node_config["partition-id"] + 1})
-        return Message(RecordDict({"answer": count}), reply_to=message)
-
-    return app
+    return client_of(
+        query=lambda m, context: answer(m, count=context.node_config["partition-id"] + 1)
+    )
 
 
 def query_server(seen: dict[str, Any]) -> ServerApp:
     """A main loop of its own, which waits for nodes and asks them for numbers."""
-    app = ServerApp()
 
-    @app.main()
     def main(grid: Grid, context: Context) -> None:
         seen["began"] = time.time(), time.monotonic(), datetime.now()
         while len(nodes := list(grid.get_node_ids())) < context.run_config["nodes"]:
             sleep(1)
         seen["waited"] = time.monotonic()
-        messages = [Message(RecordDict(), node, "query") for node in nodes]
-        replies = grid.send_and_receive(messages)
-        seen["sum"] = sum(reply.content["answer"]["count"] for reply in replies)
-        seen["drawn"] = random.random()
+        replies = grid.send_and_receive([Message(RecordDict(), node, "query") for node in nodes])
+        seen["sum"] = sum(reply.content["metrics"]["count"] for reply in replies)
         seen["ended"] = time.time(), time.monotonic(), datetime.now()
 
-    return app
+    return own_loop(main)
 
 
 def secure_client() -> ClientApp:
@@ -381,20 +345,15 @@ def secure_client() -> ClientApp:
 
     class Client(NumPyClient):  # type: ignore[misc]
         def fit(self, parameters: Any, config: Any) -> Any:
-            _steps(STEPS)
+            take_steps(STEPS)
             return parameters, EXAMPLES, {}
 
-    return ClientApp(
-        client_fn=lambda context: Client().to_client(),
-        mods=[secaggplus_mod],
-    )
+    return ClientApp(client_fn=lambda context: Client().to_client(), mods=[secaggplus_mod])
 
 
 def secure_server(rounds: int, nodes: int) -> ServerApp:
     """Secure aggregation, in four exchanges per round."""
-    app = ServerApp()
 
-    @app.main()
     def main(grid: Grid, context: Context) -> None:
         strategy = OldFedAvg(
             fraction_evaluate=0.0,
@@ -407,27 +366,29 @@ def secure_server(rounds: int, nodes: int) -> ServerApp:
         workflow = SecAggPlusWorkflow(num_shares=3, reconstruction_threshold=2, max_weight=100)
         DefaultWorkflow(fit_workflow=workflow)(grid, legacy)
 
-    return app
+    return own_loop(main)
+
+
+def stepping(steps: int, then: Callable[[int], Any] = lambda partition: None) -> Any:
+    """Handles a message by some steps, and then by something that depends on the partition."""
+
+    def train(message: Message, context: Context) -> Message:
+        take_steps(steps)
+        then(context.node_config["partition-id"])
+        return answer(message, num_examples=EXAMPLES)
+
+    return train
 
 
 def preparing_client() -> ClientApp:
     """Answers ``train.prepare`` without a step, and ``train.fit`` after five."""
-    app = ClientApp()
-
-    @app.train("prepare")
-    def prepare(message: Message, context: Context) -> Message:
-        return Message(RecordDict(), reply_to=message)
-
-    @app.train("fit")
-    def fit(message: Message, context: Context) -> Message:
-        _steps(STEPS)
-        metrics = MetricRecord({"num-examples": EXAMPLES})
-        return Message(RecordDict({"metrics": metrics}), reply_to=message)
-
-    return app
+    return client_of(
+        train_prepare=lambda message, context: Message(RecordDict(), reply_to=message),
+        train_fit=stepping(STEPS),
+    )
 
 
-def _steps(count: int) -> None:
+def take_steps(count: int) -> None:
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     for _ in range(count):
@@ -436,14 +397,15 @@ def _steps(count: int) -> None:
         optimizer.step()
 
 
-def failing_client() -> ClientApp:
-    app = ClientApp()
+def failing_client(*partitions: int) -> ClientApp:
+    """Fails at the nodes of these partitions, and replies with the model at the others."""
 
-    @app.train()
     def train(message: Message, context: Context) -> Message:
-        raise ValueError("the data of this node is broken")
+        if context.node_config["partition-id"] in partitions:
+            raise ValueError("the data of this node is broken")
+        return answer(message, ArrayRecord(model().state_dict()), num_examples=EXAMPLES)
 
-    return app
+    return client_of(train=train)
 
 
 app = torch_client(seeded=False)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flwr.clientapp.mod import fixedclipping_mod
 
 from fedsim.cli.summary import print_summary
 from tests.flower import apps
@@ -14,7 +15,7 @@ from tests.flower import apps
 
 def test_clipping_on_the_clients(run_app: Callable[..., Any]) -> None:
     results: list[Any] = []
-    run_app(apps.clipping_server(results), apps.clipping_client())
+    run_app(apps.clipping_server(results), apps.torch_client(mods=[fixedclipping_mod]))
     start = [p.detach().numpy() for p in apps.model().parameters()]
     ours = results[0].arrays.to_numpy_ndarrays()
     assert not any(np.array_equal(a, b) for a, b in zip(start, ours, strict=True))
@@ -25,7 +26,7 @@ def test_errors_of_clientapps(
     caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    run = run_app(apps.strategy_server(rounds=2), apps.failing_client())
+    run = run_app(apps.strategy_server(rounds=2), apps.failing_client(*range(4)))
     assert run.info["client_errors"] == 16
     # The errors have arrived, and brought no update.
     assert run.dispatches["outcome"].eq("discarded").all()

@@ -18,7 +18,8 @@ from fedsim.flower import deployment, internals, logged, timed
 from fedsim.scenario.loading import load_scenario_dict
 from tests.calibration.worlds import few_simulations
 from tests.flower import apps
-from tests.flower.worlds import ask, devices, own_loop
+from tests.flower.apps import own_loop
+from tests.flower.worlds import ask, devices
 
 
 class Clock:

@@ -13,7 +13,8 @@ from flwr.app import Context
 from flwr.serverapp import Grid
 
 from tests.flower import apps
-from tests.flower.worlds import Counting, ask, coming_and_going, devices, own_loop
+from tests.flower.apps import own_loop
+from tests.flower.worlds import Counting, ask, coming_and_going, devices
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 

@@ -17,7 +17,8 @@ from fedsim.errors import UserError
 from fedsim.flower import mark_version
 from fedsim.flower.clock import EPOCH_S
 from tests.flower import apps
-from tests.flower.worlds import ask, coming_and_going, devices, own_loop
+from tests.flower.apps import own_loop
+from tests.flower.worlds import ask, coming_and_going, devices
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 

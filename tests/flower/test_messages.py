@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, Context, Message, RecordDict
-from flwr.clientapp import ClientApp
+from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid
 
 from fedsim.cli.summary import print_summary
 from tests.flower import apps
-from tests.flower.worlds import ask, coming_and_going, devices, own_loop
+from tests.flower.apps import own_loop
+from tests.flower.worlds import ask, coming_and_going, devices
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
@@ -50,20 +50,6 @@ def test_queries_take_the_time_of_their_bytes(
     assert "4 (4 query; 4 replied)" in capsys.readouterr().out
 
 
-def failing_node_2() -> ClientApp:
-    app = ClientApp()
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        if context.node_config["partition-id"] == 2:
-            raise ValueError("the data of this node is broken")
-        metrics = apps.MetricRecord({"num-examples": apps.EXAMPLES})
-        content = {"arrays": ArrayRecord(apps.model().state_dict()), "metrics": metrics}
-        return Message(RecordDict(content), reply_to=message)
-
-    return app
-
-
 def test_every_outcome(run_app: Callable[..., Any], tmp_path: Path) -> None:
     """24 examples take 24 s, and 48 s on node 1; node 3 leaves at 10 s, and node 4 before the start."""
     always = [(0.0, 1000.0)]
@@ -82,7 +68,7 @@ def test_every_outcome(run_app: Callable[..., Any], tmp_path: Path) -> None:
 
     run = run_app(
         own_loop(main),
-        failing_node_2(),
+        apps.failing_client(2),
         {"task": {"clients": 5, "nodes": "registered"}, "devices": section},
     )
     seen = run.messages[["client_id", "kind", "outcome"]].to_numpy().tolist()

@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 import torch
-from click.testing import CliRunner
+from click.testing import Result
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid
 
-from fedsim.cli import cli
-from fedsim.flower import mark_version
+from fedsim.flower import mark_version, replay
 from fedsim.flower.replay import first_difference
+from tests.cli.invoking import assert_refused, invoke
 from tests.flower import apps
-from tests.flower.worlds import devices, own_loop
+from tests.flower.apps import own_loop
+from tests.flower.worlds import devices
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
@@ -53,27 +54,37 @@ def main(grid, context):
 """
 
 
-@pytest.mark.parametrize(
-    ("draw", "code", "output"),
-    [
-        ("random.random() + np.random.random()", 0, "replay: 2 messages and 0 model versions are"),
-        (
-            "np.random.default_rng().random()",
-            2,
-            "the ClientApp gives message 0 (query, partition 0",
-        ),
-    ],
-)
-def test_a_generator_that_the_system_seeds_is_found(
-    tmp_path: Path, draw: str, code: int, output: str
-) -> None:
-    (tmp_path / "pyproject.toml").write_text(PROJECT)
-    (tmp_path / "drawing.py").write_text(APP.replace("DRAW", draw))
-    arguments = ["scenario", "check", "--replay", str(tmp_path), "-s", "task.clients=3"]
-    result = CliRunner().invoke(cli, [*arguments, "--run-config", "nodes=2"])
-    assert output in result.output
-    assert result.exit_code == code
-    assert ("default_rng(seed)" in result.output) == bool(code)
+class InThisProcess:
+    """Stands in for a process that runs the beginning of an app, which takes ten seconds to import Flower."""
+
+    returncode = 0
+
+    def __init__(self, command: list[Any], **_: Any) -> None:
+        replay._main(*map(str, command[3:]))
+
+    def communicate(self) -> tuple[str]:
+        return ("",)
+
+
+def check(folder: Path, draw: str) -> Result:
+    (folder / "pyproject.toml").write_text(PROJECT)
+    (folder / "drawing.py").write_text(APP.replace("DRAW", draw))
+    arguments = ["scenario", "check", "--replay", folder, "-s", "task.clients=3"]
+    return invoke(*arguments, "--run-config", "nodes=2")
+
+
+def test_a_generator_that_the_system_seeds_is_found(tmp_path: Path) -> None:
+    message = "the ClientApp gives message 0 (query, partition 0"
+    assert_refused(
+        check(tmp_path, "np.random.default_rng().random()"), message, "default_rng(seed)"
+    )
+
+
+def test_the_global_generators_are_seeded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay.subprocess, "Popen", InThisProcess)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    result = check(tmp_path, "random.random() + np.random.random()")
+    assert "replay: 2 messages and 0 model versions are the same in two runs" in result.output
 
 
 def a_config(grid: Grid, numbers: Iterator[int]) -> None:
@@ -81,14 +92,17 @@ def a_config(grid: Grid, numbers: Iterator[int]) -> None:
     list(grid.send_and_receive([Message(content, next(iter(grid.get_node_ids())), "query")]))
 
 
+def query(grid: Grid, nodes: slice) -> None:
+    asked = list(grid.get_node_ids())[nodes]
+    list(grid.send_and_receive([Message(RecordDict(), node, "query") for node in asked]))
+
+
 def more_messages(grid: Grid, numbers: Iterator[int]) -> None:
-    nodes = list(grid.get_node_ids())[: next(numbers)]
-    list(grid.send_and_receive([Message(RecordDict(), node, "query") for node in nodes]))
+    query(grid, slice(next(numbers)))
 
 
 def other_nodes(grid: Grid, numbers: Iterator[int]) -> None:
-    node = list(grid.get_node_ids())[next(numbers)]
-    list(grid.send_and_receive([Message(RecordDict(), node, "query")]))
+    query(grid, slice(number := next(numbers), number + 1))
 
 
 def metrics(grid: Grid, numbers: Iterator[int]) -> None:

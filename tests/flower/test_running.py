@@ -12,9 +12,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-import torch
-from flwr.app import Context, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
+from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
 import fedsim
@@ -23,6 +21,7 @@ from fedsim.flower.grid import Nodes
 from fedsim.flower.running import App, execute
 from fedsim.flower.settings import load_devices
 from tests.flower import apps
+from tests.flower.worlds import devices
 from tests.simulation.harness import online_bundle
 
 pytestmark = pytest.mark.usefixtures("without_reports")
@@ -38,14 +37,14 @@ def test_same_times_as_the_native_scenario(
     run_app: Callable[..., Any], tmp_path: Path, pauses: bool
 ) -> None:
     """FedAvg as an app and as a scenario: the same work, bytes and devices give the same instants."""
-    devices: dict[str, Any] = SLOW
+    section: dict[str, Any] = SLOW
     if pauses:
         intervals = [(0.0, 3.0), (5.0, 400.0)], [(0.0, 400.0)], [(0.0, 9.0), (11.0, 400.0)]
         online_bundle(*intervals).write(tmp_path / "trace")
         trace = {"name": "trace", "trace": str(tmp_path / "trace"), "on_disconnect": "pause"}
-        devices = {**SLOW, "availability": trace}
+        section = {**SLOW, "availability": trace}
     server = apps.strategy_server(rounds=3, fraction_evaluate=0.0)
-    app_run = run_app(server, apps.torch_client(), {"task": {"clients": 3}, "devices": devices})
+    app_run = run_app(server, apps.torch_client(), {"task": {"clients": 3}, "devices": section})
     (down,), (up,) = (set(app_run.dispatches[name]) for name in ("bytes_down", "bytes_up"))
     native = fedsim.run(
         {
@@ -53,13 +52,9 @@ def test_same_times_as_the_native_scenario(
             # Sizes are exact: a power of two, times a factor that is a multiple of its inverse.
             "task": {"name": "timing", "clients": 3, "size": "1MiB"},
             "training": {"local_steps": apps.STEPS},
-            "devices": devices,
+            "devices": section,
             "server": {
-                "schedule": "sync",
-                "compression": {
-                    "down": {"factor": down / 2**20},
-                    "up": {"factor": up / 2**20},
-                },
+                "compression": {"down": {"factor": down / 2**20}, "up": {"factor": up / 2**20}}
             },
             "stop": {"rounds": 3},
         },
@@ -152,95 +147,54 @@ def test_users_code_can_be_refused(checkout: Path, monkeypatch: pytest.MonkeyPat
         execute(app, load_devices(None, "x"))
 
 
-def test_a_folder_without_an_app(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"not a Flower app: Cannot find pyproject\.toml"):
-        App.read(tmp_path)
-    with pytest.raises(UserError, match="no such folder"):
-        App.read(tmp_path / "missing")
-
-
-def test_the_configuration_of_an_app(checkout: Path) -> None:
+def test_the_folder_and_the_configuration_of_an_app(checkout: Path, tmp_path: Path) -> None:
     folder = checkout / "fedsim" / "bundled" / "templates" / "flower"
     app = App.read(folder, "num-server-rounds=3 learning-rate=0.5")
     assert app.run_config["num-server-rounds"] == 3
     assert app.run_config["learning-rate"] == 0.5
     assert app.run_config["local-epochs"] == 2
-    with pytest.raises(UserError, match="the app has no key 'rounds'") as caught:
-        App.read(folder, "rounds=3")
-    assert "num-server-rounds" in str(caught.value)
-    with pytest.raises(UserError, match="did you mean 'local-epochs'"):
-        App.read(folder, "local-epoch=3")
-    # Flower itself ignores words without a value.
-    for text, word in (("local-epochs", "local-epochs"), ("local-epochs = 3", "local-epochs")):
-        with pytest.raises(UserError, match=f"'{word}' is not key=value"):
-            App.read(folder, text)
+    for read, text, message in (
+        (tmp_path, "", r"not a Flower app: Cannot find pyproject\.toml"),
+        (tmp_path / "missing", "", "no such folder"),
+        (folder, "rounds=3", "the app has no key 'rounds'\n  keys of this app: num-server-rounds"),
+        (folder, "local-epoch=3", "did you mean 'local-epochs'"),
+        # Flower itself ignores words without a value.
+        (folder, "local-epochs", "'local-epochs' is not key=value"),
+        (folder, "local-epochs = 3", "'local-epochs' is not key=value"),
+    ):
+        with pytest.raises(UserError, match=message):
+            App.read(read, text)
 
 
 def test_comparing_apps_names_them_by_their_configuration(run_app: Callable[..., Any]) -> None:
     server = apps.strategy_server(rounds=1, fraction_evaluate=0.0)
-    runs = [
-        run_app(
-            server, apps.torch_client(), {"seed": seed}, run_config={"lr": 0.1, "rounds": rounds}
-        )
-        for rounds in (1, 2)
-        for seed in (0, 1)
-    ]
+    configs = [{"lr": 0.1, "rounds": rounds} for rounds in (1, 2)]
+    runs = [run_app(server, apps.torch_client(), run_config=config) for config in configs]
     comparison = fedsim.compare(runs)
     assert [group.name for group in comparison.groups] == ["rounds=1", "rounds=2"]
-    assert [len(group.runs) for group in comparison.groups] == [2, 2]
     assert comparison.grouping.differing == ("run_config.rounds",)
 
 
 def test_progress_is_reported_after_each_version(tmp_path: Path) -> None:
     seen: list[Any] = []
     app = App("x", apps.strategy_server(rounds=3), apps.torch_client(), {"num-server-rounds": 3})
-    devices = {
-        "task": {"clients": 4},
-        "devices": SLOW | {"compute": {"name": "values", "step": "1s"}},
-    }
-    run = execute(app, load_devices(devices, "x"), tmp_path / "run", on_progress=seen.append)
+    given = {"task": {"clients": 4}, "devices": devices()}
+    run = execute(app, load_devices(given, "x"), tmp_path / "run", on_progress=seen.append)
     assert [one.version for one in seen] == [1, 2, 3]
     assert [one.simulated_s for one in seen] == run.aggregations["time_s"].tolist()
     assert [round(one.share * 3) for one in seen] == run.aggregations["round"].tolist()
 
 
-DEVICES = {
-    "compute": {"name": "values", "step": "1s"},
-    "network": {"name": "static", "latency": "0s", "down": "1Gbps", "up": "1Gbps"},
-}
-
-
-def stepping_client(then: Callable[[int], None]) -> ClientApp:
-    """A ClientApp that takes two steps, and then does something that depends on its partition."""
-    app = ClientApp()
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        net = apps.model()
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-        for _ in range(2):
-            optimizer.zero_grad()
-            net(apps.data(0)[0]).sum().backward()
-            optimizer.step()
-        then(context.node_config["partition-id"])
-        metrics = MetricRecord({"num-examples": 8})
-        return Message(RecordDict({"metrics": metrics}), reply_to=message)
-
-    return app
-
-
 def one_round(then: Callable[[list[Message], float], None]) -> ServerApp:
     """A ServerApp that waits four seconds for the replies of all nodes."""
-    app = ServerApp()
 
-    @app.main()
     def main(grid: Grid, context: Context) -> None:
         began = time.time()
         messages = [Message(RecordDict(), node, "train") for node in grid.get_node_ids()]
         replies = list(grid.send_and_receive(messages, timeout=4))
         then(replies, time.time() - began)
 
-    return app
+    return apps.own_loop(main)
 
 
 @pytest.mark.parametrize("workers", [{"name": "here"}, {"name": "processes", "count": 1}])
@@ -252,46 +206,33 @@ def test_a_sleep_of_a_client_app_is_time_of_its_node(
     server = one_round(lambda replies, s: seen.append((len(replies), s)))
     began = time.monotonic()
     task = {"clients": 3, "workers": workers}
-    run = run_app(server, SLEEPING, {"task": task, "devices": DEVICES})
+    run = run_app(server, SLEEPING, {"task": task, "devices": devices()})
     assert seen == [(2, pytest.approx(4, abs=1e-3))]
     assert run.simulated_s == pytest.approx(4, abs=1e-3)
     if workers["name"] == "here":
         assert time.monotonic() - began < 3 * 3
 
 
-SLEEPING = stepping_client(lambda partition: time.sleep(3 if partition == 2 else 0))
-EXITING = stepping_client(lambda partition: sys.exit(3) if partition == 1 else None)
+SLEEPING = apps.client_of(train=apps.stepping(2, lambda node: time.sleep(3 if node == 2 else 0)))
+EXITING = apps.client_of(train=apps.stepping(2, lambda node: sys.exit(3) if node == 1 else None))
 
 
 def test_a_client_app_that_exits_is_an_error_reply(run_app: Callable[..., Any]) -> None:
     seen: list[list[bool]] = []
     server = one_round(lambda replies, _: seen.append([each.has_error() for each in replies]))
-    run = run_app(server, EXITING, {"devices": DEVICES})
+    run = run_app(server, EXITING, {"devices": devices()})
     assert sorted(seen[0]) == [False, False, False, True]
     assert run.info["status"] == "complete"
 
 
 def test_a_server_app_may_end_by_exit(run_app: Callable[..., Any], tmp_path: Path) -> None:
-    run = run_app(one_round(lambda replies, _: sys.exit(0)), EXITING, {"devices": DEVICES})
+    run = run_app(one_round(lambda replies, _: sys.exit(0)), EXITING, {"devices": devices()})
     assert run.info["status"] == "complete"
     with pytest.raises(UserError, match=r"ended .* after the start by sys\.exit\(3\)"):
-        run_app(one_round(lambda replies, _: sys.exit(3)), EXITING, {"devices": DEVICES})
+        run_app(one_round(lambda replies, _: sys.exit(3)), EXITING, {"devices": devices()})
     failed = fedsim.load(tmp_path / "run2")
     assert failed.info["status"] == "failed"
     assert failed.messages.equals(run.messages)
-
-
-def test_waiting_for_more_nodes_than_exist_ends_at_once(
-    run_app: Callable[..., Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    server = apps.strategy_server(rounds=1, min_available_nodes=5)
-    began = time.monotonic()
-    run = run_app(server, apps.torch_client(), {"stop": {"simulated_time": "30d"}})
-    assert time.monotonic() - began < 30
-    assert (run.info["dispatches"], run.simulated_s) == (0, 30 * 86_400)
-    assert "more nodes than there were: of 4 nodes, at most 4 were online at once" in caplog.text
-    looks = [text for text in caplog.messages if "Waiting for nodes" in text]
-    assert len(looks) == 1
 
 
 def test_waiting_for_more_nodes_than_are_ever_online_at_once_is_said(
@@ -301,11 +242,12 @@ def test_waiting_for_more_nodes_than_are_ever_online_at_once_is_said(
     hours = [(h * 3600.0, (h + 1) * 3600.0) for h in range(0, 48, 2)]
     later = [(begin + 3600.0, end + 3600.0) for begin, end in hours]
     online_bundle(hours, hours, later, later).write(tmp_path / "bundle")
-    devices = {**DEVICES, "trace": str(tmp_path / "bundle")}
+    section = {**devices(), "trace": str(tmp_path / "bundle")}
     server = apps.strategy_server(rounds=1, min_available_nodes=3)
-    stop = {"simulated_time": "12h"}
-    run = run_app(server, apps.torch_client(), {"devices": devices, "stop": stop})
-    assert (run.info["messages"], run.info["dispatches"]) == (0, 0)
+    stop, began = {"simulated_time": "12h"}, time.monotonic()
+    run = run_app(server, apps.torch_client(), {"devices": section, "stop": stop})
+    assert time.monotonic() - began < 30
+    assert (run.info["messages"], run.info["dispatches"], run.simulated_s) == (0, 0, 12 * 3600)
     assert "of 4 nodes, at most 2 were online at once" in caplog.text
     # The looks are one line, and their number.
     looks = [text for text in caplog.messages if "Waiting for nodes" in text]

@@ -15,7 +15,8 @@ from flwr.serverapp import Grid
 
 from fedsim.errors import UserError
 from tests.flower import apps
-from tests.flower.worlds import Counting, ask, devices, own_loop
+from tests.flower.apps import own_loop
+from tests.flower.worlds import Counting, ask, devices
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 

@@ -22,7 +22,7 @@ def test_same_bits_in_this_process_and_in_others(run_app: Callable[..., Any]) ->
     """The unseeded draws of a ClientApp come from the seed of the message, wherever it runs."""
     results: list[Any] = []
     server = apps.strategy_server(rounds=1, sort=True, results=results, fraction_evaluate=0.0)
-    for workers in ({"name": "here"}, {"name": "processes", "count": 2}):
+    for workers in ({"name": "here"}, {"name": "processes", "count": 1}):
         run_app(server, apps.app, {"task": {"clients": 3, "workers": workers}})
     run_app(server, apps.app, {"task": {"clients": 3}, "seed": 1})
     here, there, other = (result.arrays.to_numpy_ndarrays() for result in results)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
-from flwr.serverapp import Grid, ServerApp
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
 from tests.flower import apps
 from tests.simulation.harness import online_bundle
@@ -28,15 +25,9 @@ def coming_and_going(folder: Path, *clients: list[tuple[float, float]], **policy
     return {"name": "trace", "trace": str(folder), **policy}
 
 
-def own_loop(main: Callable[[Grid, Context], None]) -> ServerApp:
-    app = ServerApp()
-    app.main()(main)
-    return app
-
-
 def ask(node: int, kind: str = "train", **settings: Any) -> Message:
     arrays = ArrayRecord(apps.model().state_dict())
-    config = apps.ConfigRecord({})
+    config = ConfigRecord({})
     return Message(RecordDict({"arrays": arrays, "config": config}), node, kind, **settings)
 
 
@@ -45,11 +36,8 @@ class Counting:
 
     def __init__(self) -> None:
         self.nodes: list[int] = []
-        self.app = ClientApp()
+        self.app = apps.client_of(train=self._train)
 
-        @self.app.train()
-        def train(message: Message, context: Context) -> Message:
-            self.nodes.append(context.node_config["partition-id"])
-            metrics = MetricRecord({"num-examples": 1})
-            content = RecordDict({"arrays": message.content["arrays"], "metrics": metrics})
-            return Message(content, reply_to=message)
+    def _train(self, message: Message, context: Context) -> Message:
+        self.nodes.append(context.node_config["partition-id"])
+        return apps.answer(message, message.content["arrays"], num_examples=1)
