@@ -59,18 +59,12 @@ class Execution:
                 hint="use 'auto' or 'cpu', or install a build of torch with CUDA",
             )
         on_cuda = cuda and training.device != "cpu"
-        if training.autocast == "tf32" and not on_cuda:
+        emulated = training.autocast == "bfloat16" and not multiplies_bfloat16()
+        if not on_cuda and (training.autocast == "tf32" or emulated):
             raise UserError(
-                "tf32 is a precision of CUDA devices, and this run uses the CPU",
+                f"this CPU has no instructions for {training.autocast} products (for bfloat16, AVX512_BF16 or AMX)",
                 where="training.autocast",
-                hint="leave it at 'none' on this machine",
-            )
-        if training.autocast == "bfloat16" and not on_cuda and not multiplies_bfloat16():
-            raise UserError(
-                "this CPU has no instructions for bfloat16 products (AVX512_BF16 or AMX), and float32 is faster than "
-                "their emulation",
-                where="training.autocast",
-                hint="leave it at 'none' on this machine",
+                hint="leave it at 'none' on this machine; float32 is faster than their emulation",
             )
         if on_cuda:
             # cuBLAS is deterministic only with a workspace of fixed size; the variable is read when CUDA starts.
@@ -78,11 +72,13 @@ class Execution:
         if isinstance(training.workers, RayWorkers):
             require_ray("training.workers")
         devices = _cuda_devices(training) if on_cuda else [torch.device("cpu")]
+        # Of processes, this machine may have several if its workers are distributed.
+        threads = 1 if isinstance(training.workers, DistributedWorkers) else usable_cores()
         return cls(
             device=devices[0],
             dtype=getattr(torch, training.dtype),
             autocast=torch.bfloat16 if training.autocast == "bfloat16" else None,
-            threads=1 if on_cuda else training.threads or _threads(training),
+            threads=1 if on_cuda else training.threads or threads,
             others=tuple(devices[1:]),
             cuda_graphs=training.cuda_graphs if on_cuda else False,
             tf32=training.autocast == "tf32",
@@ -97,19 +93,12 @@ class Execution:
             "torch": torch.__version__,
             "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         }
-        if self.tf32:
-            described["autocast"] = "tf32"
-        elif self.autocast is not None:
-            described["autocast"] = str(self.autocast).removeprefix("torch.")
+        if self.tf32 or self.autocast is not None:
+            described["autocast"] = "tf32" if self.tf32 else "bfloat16"
         if self.device.type == "cuda":
             described["gpu"] = torch.cuda.get_device_name(self.device)
             described["cuda"] = str(torch.version.cuda)
         return described
-
-
-def _threads(training: Training) -> int:
-    """Threads of a process, of which this machine may have several if its workers are distributed."""
-    return 1 if isinstance(training.workers, DistributedWorkers) else usable_cores()
 
 
 def _cuda_devices(training: Training) -> list[torch.device]:

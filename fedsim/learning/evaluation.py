@@ -178,8 +178,8 @@ class SupervisedEvaluator:
         confusion = pairs.view(classes, classes).double().cpu().numpy()
         if not gathers:
             return Predictions(float(total) / count, confusion)
-        all_outputs, all_labels = (torch.cat(parts) for parts in zip(*gathered, strict=True))
-        return Predictions(float(total) / count, confusion, all_outputs, all_labels)
+        outputs, labels = (torch.cat(parts) for parts in zip(*gathered, strict=True))
+        return Predictions(float(total) / count, confusion, outputs, labels)
 
 
 class Objective:
@@ -190,8 +190,8 @@ class Objective:
     """
 
     def __init__(self, samples: Samples) -> None:
-        self._task, execution = samples.task, samples.execution
-        task = self._task
+        self._task = task = samples.task
+        execution = samples.execution
         self._samples = samples
         self._device = execution.device
         self._batch = _CUDA_BATCH if execution.device.type == "cuda" else _OBJECTIVE_CPU_BATCH
@@ -322,15 +322,16 @@ class Measurement:
         """Metrics of one version. May run on several threads at once."""
         server = {**server, "model": self.used(server["model"])}
         metrics = self._evaluator.measure(server["model"])
-        clients = self._of_clients(server) if self._per_client else None
-        if clients is not None:
+        if self._per_client and (clients := self._of_clients(server)) is not None:
             metrics |= clients.summary()
-        if self._objective is None:
-            return metrics
-        personal = self._method.personal_parts()
-        if not personal:
-            return metrics | self._objective.measure(server["model"])
-        return metrics | self._objective.measure_split(self._model_of(server), personal)
+        if self._objective is not None:
+            personal = self._method.personal_parts()
+            metrics |= (
+                self._objective.measure_split(self._model_of(server), personal)
+                if personal
+                else self._objective.measure(server["model"])
+            )
+        return metrics
 
     def of_clients(self, server: ServerState) -> ClientMetrics | None:
         """Metrics of each client's own model, or the global one, on its own test samples; None if there are none."""
@@ -339,9 +340,9 @@ class Measurement:
     def _of_clients(self, server: ServerState) -> ClientMetrics | None:
         if self._on_samples is None:
             return None
-        shared = not self._method.personal
+        personal = self._method.personal
         return self._on_samples.measure_clients(
-            server["model"] if shared else self._model_of(server)
+            self._model_of(server) if personal else server["model"]
         )
 
     def _model_of(self, server: ServerState) -> Callable[[int], Tensor]:
@@ -349,8 +350,7 @@ class Measurement:
 
         def model_of(client: int) -> Tensor:
             clients = np.array([client])
-            return self._method.personal_models(server, clients, self._store.common_rows(clients))[
-                0
-            ]
+            rows = self._store.common_rows(clients)
+            return self._method.personal_models(server, clients, rows)[0]
 
         return model_of

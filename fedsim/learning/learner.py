@@ -165,7 +165,6 @@ class Learner:
             return
         if isinstance(instruction, Train):
             self._submit_train(instruction)
-            self._pending_flops += instruction.steps * self.station.step_flops
             return
         if isinstance(instruction, Aggregate | Adopt):
             self._models(instruction.edge).versions.announce(instruction.model)
@@ -183,10 +182,8 @@ class Learner:
             return True
         if not self.rests_anywhere:
             return self._pending_flops >= self._most_flops
-        return (
-            contributions * self._contribution_s >= _PENDING_S
-            or time.perf_counter() - self._rested_at >= _PENDING_S
-        )
+        waited_s = time.perf_counter() - self._rested_at
+        return max(contributions * self._contribution_s, waited_s) >= _PENDING_S
 
     def evaluate(self, instruction: Evaluate) -> Mapping[str, float]:
         """Execute everything submitted and measure the newest version (a barrier); returns values by metric name."""
@@ -386,6 +383,7 @@ class Learner:
 
     def _submit_train(self, train: Train) -> None:
         self._pending.add(train)
+        self._pending_flops += train.steps * self.station.step_flops
         if self._eager:
             with reproducible(tf32=self.station.execution.tf32):
                 self._train([train])
@@ -492,19 +490,17 @@ class Learner:
             )
         self._side.restore(int(meta["version"]), tensors)
         if self._top is not self._side:
-            cloud = {
-                name.removeprefix("cloud/"): value
-                for name, value in tensors.items()
-                if name.startswith("cloud/")
-            }
-            self._top.restore(int(meta["version"]), cloud)
+            self._top.restore(int(meta["version"]), _section(tensors, "cloud/"))
         self._losses.values = tensors["losses"].numpy().copy()
         self._replay.expect(tensors["timeline"])
-        self._accuracies = {
-            int(name.removeprefix("accuracies/")): value.numpy().copy()
-            for name, value in tensors.items()
-            if name.startswith("accuracies/")
-        }
+        accuracies = _section(tensors, "accuracies/")
+        self._accuracies = {int(name): value.numpy().copy() for name, value in accuracies.items()}
         self._executed_before = int(meta["executed"])
         self._untrained_before = frozenset(meta["untrained"])
         self._answers = {key: dict(values) for key, values in meta["answers"].items()}
+
+
+def _section(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin with ``prefix``, without it."""
+    names = [name for name in tensors if name.startswith(prefix)]
+    return {name.removeprefix(prefix): tensors[name] for name in names}

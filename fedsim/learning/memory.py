@@ -7,7 +7,6 @@ import math
 import os
 import tempfile
 import threading
-from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,12 +73,19 @@ class Budget:
         return Budget(self.device_bytes * fraction, self.host_bytes * fraction, self.folder)
 
 
-class _Rows(OrderedDict[int, int], ABC):
-    """Rows of one tier: the slot of each key, in order of last use."""
+class _Rows(OrderedDict[int, int]):
+    """Rows of one tier in memory: the slot of each key, in order of last use.
 
-    def __init__(self) -> None:
+    They lie in large blocks, so that rows and temporary matrices do not fragment the heap.
+    """
+
+    def __init__(self, elements: int, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
         self._free: list[int] = []
+        self._new_block = partial(torch.empty, dtype=dtype, device=device)
+        self._elements = elements
+        self._most_in_block = max(1, _BLOCK_BYTES // max(1, elements * dtype.itemsize))
+        self._rows: list[Tensor] = []
 
     def put(self, key: int, row: Tensor) -> None:
         slot = self.pop(key, None)
@@ -96,29 +102,8 @@ class _Rows(OrderedDict[int, int], ABC):
         if key in self:
             self._free.append(self.pop(key))
 
-    @abstractmethod
     def _grow(self) -> int:
-        """A new slot."""
-
-    @abstractmethod
-    def _write(self, slot: int, row: Tensor) -> None: ...
-
-    @abstractmethod
-    def _read(self, slot: int) -> Tensor: ...
-
-
-class _MemoryRows(_Rows):
-    """Rows in large blocks of memory, so that rows and temporary matrices do not fragment the heap."""
-
-    def __init__(self, elements: int, dtype: torch.dtype, device: torch.device) -> None:
-        super().__init__()
-        self._new_block = partial(torch.empty, dtype=dtype, device=device)
-        self._elements = elements
-        self._most_in_block = max(1, _BLOCK_BYTES // max(1, elements * dtype.itemsize))
-        self._rows: list[Tensor] = []
-
-    def _grow(self) -> int:
-        """Add a block that doubles the number of rows, within bounds."""
+        """A new slot, in a block that doubles the number of rows, within bounds."""
         first = len(self._rows)
         count = min(max(first, _FEWEST_IN_BLOCK), self._most_in_block)
         self._rows.extend(self._new_block((count, self._elements)))
@@ -139,7 +124,7 @@ class _DiskRows(_Rows):
     """
 
     def __init__(self, elements: int, dtype: torch.dtype, folder: Path | None) -> None:
-        super().__init__()
+        super().__init__(elements, dtype, torch.device("cpu"))
         self._row_bytes = elements * dtype.itemsize
         self._dtype = dtype
         self._folder = folder
@@ -189,7 +174,7 @@ class RowStore:
         if device.type != "cpu":
             limits.insert(0, (device, budget.device_bytes))
         self._tiers: list[tuple[_Rows, float]] = [
-            (_MemoryRows(elements, dtype, tier), limit / row_bytes) for tier, limit in limits
+            (_Rows(elements, dtype, tier), limit / row_bytes) for tier, limit in limits
         ]
         self._tiers.append((_DiskRows(elements, dtype, budget.folder), math.inf))
         self._lock = threading.Lock()
@@ -316,7 +301,7 @@ class StateStore:
 
     def tensors(self, prefix: str = "", ready: Mapping[str, Tensor] = {}) -> Tensors:
         """All rows for a checkpoint, in pieces, with ``prefix`` before their names; after the tensors in ``ready``."""
-        makers: dict[str, Callable[[], Tensor]] = {}
+        makers: dict[str, Tensor | Callable[[], Tensor]] = dict(ready)
         for name, store in self._stores.items():
             rows = max(1, _PIECE_BYTES // max(1, store.elements * store.dtype.itemsize))
             keys = self.keys(name)
@@ -324,7 +309,7 @@ class StateStore:
                 piece = keys[start : start + rows]
                 makers[f"{prefix}{name}.clients.{number}"] = partial(torch.tensor, piece)
                 makers[f"{prefix}{name}.rows.{number}"] = partial(self._rows, name, piece)
-        return Tensors(makers, ready)
+        return Tensors(makers)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore the rows of :meth:`tensors`, without their prefix."""
@@ -345,17 +330,15 @@ class StateStore:
 class Tensors(Mapping[str, Tensor]):
     """Tensors by name, some made on access, from the state at that moment, so that not all are in memory at once."""
 
-    def __init__(
-        self, makers: Mapping[str, Callable[[], Tensor]], ready: Mapping[str, Tensor] = {}
-    ) -> None:
-        self._makers = makers
-        self._ready = ready
+    def __init__(self, made: Mapping[str, Tensor | Callable[[], Tensor]]) -> None:
+        self._made = made
 
     def __getitem__(self, name: str) -> Tensor:
-        return self._ready[name] if name in self._ready else self._makers[name]()
+        value = self._made[name]
+        return value if isinstance(value, Tensor) else value()
 
     def __iter__(self) -> Iterator[str]:
-        return itertools.chain(self._ready, self._makers)
+        return iter(self._made)
 
     def __len__(self) -> int:
-        return len(self._ready) + len(self._makers)
+        return len(self._made)

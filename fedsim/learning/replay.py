@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsim.vocabulary.formatting import format_count, format_counted, format_duration
 from fedsim.vocabulary.timeline import (
     Adopt,
     Aggregate,
@@ -50,7 +49,7 @@ class Replay:
         self._checksums.append(value)
         expected = self._expected
         if expected is not None and number < len(expected) and expected[number] != value:
-            raise self.difference(f"{_described(instruction)} differs")
+            raise self.difference(f"it has {instruction} now")
 
     def ended(self) -> None:
         """Check that the timeline is not shorter than that of the checkpoint.
@@ -59,10 +58,8 @@ class Replay:
             TimelineDiffers: it is.
         """
         if self._expected is not None and len(self._checksums) < len(self._expected):
-            raise self.difference(
-                f"the run ends after {format_counted(len(self._checksums), 'instruction')}, the checkpoint has "
-                f"{format_count(len(self._expected))}"
-            )
+            numbers = f"{len(self._checksums)} of {len(self._expected)} instructions"
+            raise self.difference(f"the run ends after {numbers}")
 
     def difference(self, first: str) -> TimelineDiffers:
         """The error whose first difference is ``first``."""
@@ -95,17 +92,3 @@ def checksum(instruction: Instruction) -> int:
         for name, number in instruction.attributes.items():
             value = zlib.crc32(name.encode() + struct.pack("<d", number), value)
     return value
-
-
-def _described(instruction: Instruction) -> str:
-    if isinstance(instruction, Train):
-        return (
-            f"dispatch {instruction.dispatch_id} (client {instruction.client}, "
-            f"{format_counted(instruction.steps, 'step')} from version {instruction.version})"
-        )
-    if isinstance(instruction, Gather):
-        return f"the update of edge server {instruction.train.client}"
-    if isinstance(instruction, Adopt):
-        return f"version {instruction.version} at edge server {instruction.edge}"
-    kind = "the evaluation of version" if isinstance(instruction, Evaluate) else "version"
-    return f"{kind} {instruction.version} after {format_duration(instruction.time_s)}"

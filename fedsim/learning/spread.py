@@ -65,7 +65,7 @@ class SpreadUpdates(WaitingUpdates):
     def row(self, dispatch_id: int, name: str) -> Tensor:
         """One vector of one dispatch, (elements,)."""
         owner = self._ranks.owner(self.shards[dispatch_id])
-        return self._ranks.tensor(owner, partial(self._row, dispatch_id, name), self._empty(name))
+        return self._ranks.tensor(owner, partial(super().row, dispatch_id, name), self._empty(name))
 
     def weighted_sum(
         self, dispatch_ids: Sequence[int], name: str, factors: Sequence[float]

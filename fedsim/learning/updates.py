@@ -55,9 +55,7 @@ class WaitingUpdates:
         }
 
     def __contains__(self, dispatch_id: int) -> bool:
-        return dispatch_id in self._near or any(
-            dispatch_id in store for store in self._far.values()
-        )
+        return dispatch_id in self._near or bool(self.names(dispatch_id))
 
     def put(self, dispatch_ids: Sequence[int], vectors: Mapping[str, Tensor]) -> None:
         """Keep a group's vectors, name to (B, elements), until :meth:`drop`."""
@@ -70,9 +68,6 @@ class WaitingUpdates:
 
     def row(self, dispatch_id: int, name: str) -> Tensor:
         """One vector of one dispatch, (elements,)."""
-        return self._row(dispatch_id, name)
-
-    def _row(self, dispatch_id: int, name: str) -> Tensor:
         if dispatch_id not in self._near:
             return self._far[name].get([dispatch_id])[0]
         vectors, row = self._near[dispatch_id]
@@ -93,7 +88,7 @@ class WaitingUpdates:
         """
         total = torch.zeros(self.elements[name], dtype=self.dtype, device=self.device)
         for dispatch_id, factor in zip(dispatch_ids, factors, strict=True):
-            total.add_(self._row(dispatch_id, name), alpha=factor)
+            total.add_(WaitingUpdates.row(self, dispatch_id, name), alpha=factor)
         return total
 
     def drop(self, dispatch_id: int) -> None:

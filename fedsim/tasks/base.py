@@ -214,8 +214,20 @@ class Task(Component, ABC):
         Raises:
             UserError: samples cannot be augmented, clients cannot be measured or a mini-batch cannot be trained on.
         """
-        if self.learns:
-            check_augmentation(training, self)
+        augmentation, shape = training.augmentation if self.learns else None, self.input_shape
+        if augmentation is not None and len(shape) != 3:
+            raise UserError(
+                f"only images (channels, height, width) can be augmented, but samples have shape {shape}",
+                where="training.augmentation",
+                hint="leave it out, or use an image data set",
+            )
+        if augmentation is not None and augmentation.crop_padding >= min(shape[1:]):
+            raise UserError(
+                f"with {augmentation.crop_padding} pixels of padding, a crop may miss an image of {shape[1]} x "
+                f"{shape[2]} entirely",
+                where="training.augmentation.crop_padding",
+                hint=f"use at most {min(shape[1:]) - 1}",
+            )
         if evaluation.metrics and not self.input_shape:
             raise UserError(
                 "the task has no test samples to compute metrics from",
@@ -280,28 +292,3 @@ def as_tensor(array: npt.NDArray[Any]) -> Tensor:
     import torch
 
     return torch.from_numpy(array)
-
-
-def check_augmentation(training: Training, task: Task) -> None:
-    """Check that augmentation, if requested, can be applied to the task's samples.
-
-    Raises:
-        UserError: they are not images, or too small.
-    """
-    if training.augmentation is None:
-        return
-    where, shape = "training.augmentation", task.input_shape
-    if len(shape) != 3:
-        raise UserError(
-            "only images (channels, height, width) can be augmented; "
-            + (f"samples have shape {shape}" if shape else "the task has no samples"),
-            where=where,
-            hint="leave it out, or use an image data set",
-        )
-    padding = training.augmentation.crop_padding
-    if padding >= min(shape[1:]):
-        raise UserError(
-            f"with {padding} pixels of padding, a crop may miss an image of {shape[1]} x {shape[2]} entirely",
-            where=f"{where}.crop_padding",
-            hint=f"use at most {min(shape[1:]) - 1}",
-        )

@@ -49,13 +49,11 @@ class UserDataset(DatasetComponent):
         made = make(**self.params.arguments())
         if isinstance(made, Dataset):
             return made
-        if hasattr(made, "column_names"):  # a Dataset or a DatasetDict of Hugging Face
-            if isinstance(made, Mapping):
-                usual = [made[key] for key in ("train", "test") if key in made]
-                return _of_tables(usual or list(made.values()), self.name)
-            return _of_tables([made], self.name)
         params = PictureParameters()
-        if isinstance(made, tuple) and len(made) == 2 and _are_arrays(made):
+        if hasattr(made, "column_names") and isinstance(made, Mapping):  # of Hugging Face
+            made = tuple(made[key] for key in ("train", "test") if key in made) or made.values()
+            made = tuple(made)
+        elif isinstance(made, tuple) and all(hasattr(each, "__array__") for each in made):
             made = dict(zip(("x", "y"), made, strict=True))
         if isinstance(made, Mapping):
             arrays, notes = joined(
@@ -65,20 +63,17 @@ class UserDataset(DatasetComponent):
                 arrays, where, params.held_out, name=self.name, target_kind=None, notes=notes
             )
         splits = made if isinstance(made, tuple) else (made,)
-        if len(splits) == 2 and all(hasattr(split, "column_names") for split in splits):
+        if len(splits) <= 2 and all(hasattr(split, "column_names") for split in splits):
             return _of_tables(list(splits), self.name)
-        if len(splits) > 2 or not all(hasattr(split, "__getitem__") for split in splits):
+        samples = all(hasattr(one, "__getitem__") and hasattr(one, "__len__") for one in splits)
+        if len(splits) > 2 or not samples:
             raise UserError(
                 f"it returns {shown(made)}",
                 where=where,
-                hint="return a torch.utils.data.Dataset, a datasets.Dataset, a pair of training and test data sets, or "
-                "arrays (x, y)",
+                hint="return a map-style torch.utils.data.Dataset, a datasets.Dataset, a pair of training and test "
+                "data sets, or arrays (x, y)",
             )
         return dataset_of_splits(splits, where, params, name=self.name)
-
-
-def _are_arrays(values: tuple[Any, ...]) -> bool:
-    return all(hasattr(value, "__array__") for value in values)
 
 
 def _of_tables(splits: list[Any], name: str) -> Dataset:

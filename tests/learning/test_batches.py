@@ -16,8 +16,8 @@ from fedsim.learning.batches import Batches, BatchOrder, mix
 from fedsim.learning.device import Execution
 from fedsim.learning.evaluation import SupervisedEvaluator
 from fedsim.randomness import GOLDEN, Purpose, Stream, mix64
+from fedsim.scenario.model import Evaluation
 from fedsim.scenario.training import Augmentation
-from fedsim.tasks.base import check_augmentation
 from tests.learning.images import CROP_AND_FLIP, colour_task, session_of
 from tests.learning.problems import SEED, make_training, quadratic_task, supervised_task
 from tests.learning.timelines import assert_same, buffered, execute
@@ -208,14 +208,13 @@ def test_evaluation_sees_the_images_as_they_are() -> None:
 
 
 def test_what_is_no_image_is_refused() -> None:
-    training = make_training(augmentation=CROP_AND_FLIP)
     flat = supervised_task("linear")
-    dataset = flat.dataset
-    object.__setattr__(dataset, "train_x", dataset.train_x.reshape(-1, 64))
-    for task, message in ((flat, r"samples have shape \(64,\)"), (quadratic_task(), "no samples")):
-        with pytest.raises(UserError, match=message) as caught:
-            check_augmentation(training, task)
-        assert caught.value.where == "training.augmentation"
+    object.__setattr__(flat.dataset, "train_x", flat.dataset.train_x.reshape(-1, 64))
     wide = make_training(augmentation=Augmentation(crop_padding=8))
-    with pytest.raises(UserError, match="8 x 8"):
-        execute(supervised_task("linear"), buffered(1), training=wide)
+    for task, training, message in (
+        (flat, make_training(augmentation=CROP_AND_FLIP), r"augmentation: .* shape \(64,\)"),
+        (quadratic_task(), make_training(augmentation=CROP_AND_FLIP), r"augmentation: .* \(\)"),
+        (supervised_task("linear"), wide, "augmentation.crop_padding: .* 8 x 8"),
+    ):
+        with pytest.raises(UserError, match=message):
+            task.check(training, Evaluation())

@@ -20,71 +20,47 @@ FUNCTIONS = {
     "initial_state": "expected: the server's tensors, with {'model': (2,)}\n",
     "aggregate": "expected: the server's tensors, with {'model': (2,)}\n",
 }
-UNDECLARED = "returns the vector 'change', which is not declared\n  declared: 'delta'"
-RETURNS = "updates):\n        return {"
 STATE = "    def initial_state(self, model):\n        return {'start': model}\n\n    def aggregate"
+COUNTING = STATE.replace("'start'", "'model': model, 'calls': 0, 'start'")
+GROWING = STATE.replace("'start'", "'model': model, 'momentum'")
+MISTAKES = [
+    (
+        "local_update",
+        '{"delta": delta}',
+        '{"change": delta}',
+        "vector 'change', which is not declared",
+    ),
+    ("local_update", '{"delta": delta}', "{}", "returns no vector 'delta'"),
+    # One row for all would be broadcast by torch, and every client would have sent the first one's change.
+    ("local_update", "trained.model - start", "trained.model[0] - start[0]", "(2,), not (3, 2)"),
+    ("local_update", "trained.loss,", "trained.loss.mean(),", "'loss' of shape (), not (3,)"),
+    ("local_update", ', {"last": delta})', ")", "returns no memory 'last'"),
+    (
+        "local_update",
+        'return LocalUpdate({"delta": delta}, trained.loss, {"last": delta})',
+        "return 1",
+        "int",
+    ),
+    ("aggregate", 'return {"model"', '{"model"', "returns NoneType, not tensors by name"),
+    (
+        "aggregate",
+        'server["model"] +',
+        'server["model"].double() +',
+        "'model' as torch.float64, not",
+    ),
+    ("initial_state", "    def aggregate", STATE, "returns no tensor 'model'"),
+    ("initial_state", "    def aggregate", COUNTING, "returns int as 'calls', not a tensor"),
+    ("aggregate", "    def aggregate", GROWING, "returns no tensor 'momentum'"),
+    (
+        "aggregate",
+        'return {"model": server',
+        'return {"models": 0, "model": server',
+        "which is not declared",
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("function", "right", "wrong", "message"),
-    [
-        ("local_update", '{"delta": delta}', '{"change": delta}', UNDECLARED),
-        ("local_update", '{"delta": delta}', "{}", "returns no vector 'delta'"),
-        # One row for all would be broadcast by torch, and every client would have sent the first one's change.
-        (
-            "local_update",
-            "trained.model - start",
-            "trained.model[0] - start[0]",
-            "returns 'delta' of shape (2,), not (3, 2)",
-        ),
-        ("local_update", "trained.loss,", "trained.loss.mean(),", "'loss' of shape (), not (3,)"),
-        ("local_update", '{"last": delta}', '{"lost": delta}', "did you mean 'last'?"),
-        (
-            "local_update",
-            ', {"last": delta})',
-            ")",
-            "returns no memory 'last'\n  given: none; return the old value if it has not changed",
-        ),
-        (
-            "local_update",
-            'return LocalUpdate({"delta": delta}, trained.loss, {"last": delta})',
-            "return {'delta': delta}",
-            "returns dict, not a LocalUpdate",
-        ),
-        (
-            "aggregate",
-            'return {"model"',
-            'return {"modle"',
-            "not declared\n  did you mean 'model'?",
-        ),
-        ("aggregate", 'return {"model"', '{"model"', "returns NoneType, not tensors by name"),
-        (
-            "aggregate",
-            '{"model": server["model"]',
-            '{"model": server["model"].double()',
-            "returns 'model' as torch.float64, not",
-        ),
-        ("initial_state", "    def aggregate", STATE, "returns no tensor 'model'"),
-        (
-            "initial_state",
-            "    def aggregate",
-            STATE.replace("'start'", "'model': model, 'calls': 0, 'start'"),
-            "returns int as 'calls', not a tensor",
-        ),
-        (
-            "aggregate",
-            "    def aggregate",
-            STATE.replace("'start'", "'model': model, 'momentum'"),
-            "returns no tensor 'momentum'",
-        ),
-        (
-            "aggregate",
-            RETURNS,
-            RETURNS + "'models': server['model'], ",
-            "which is not declared\n  did you mean 'model'?",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("function", "right", "wrong", "message"), MISTAKES)
 def test_what_a_method_returns_is_checked(
     tmp_path: Path, function: str, right: str, wrong: str, message: str
 ) -> None:

@@ -16,7 +16,7 @@ from fedsim.learning.kernels.supervised import SupervisedKernel
 from fedsim.learning.kernels.vmap import VmapKernel
 from fedsim.learning.samples import Samples
 from fedsim.scenario.training import Training
-from fedsim.tasks.base import Task, check_augmentation
+from fedsim.tasks.base import Task
 
 
 def choose(
@@ -39,15 +39,13 @@ def choose(
     and ``plain`` take ``loop``.
 
     Raises:
-        UserError: the samples cannot be augmented, or ``stacked`` is requested and the module cannot be vectorized,
-            or its results cannot be repeated.
+        UserError: ``stacked`` is requested and the module cannot be vectorized.
     """
     if task.closed_form is not None:
         return QuadraticKernel(task.closed_form, seed, squared_losses=squared_losses)
     if samples is None:
         raise TypeError(f"no kernel for {type(task).__name__}")
     task, executor = samples.task, training.executor
-    check_augmentation(training, task)
     augmentation = training.augmentation
     augment = None if augmentation is None else Augmenter(augmentation, seed, execution.device)
     order = BatchOrder(
@@ -73,13 +71,10 @@ def choose(
     elif vectorized and (misfit := VmapKernel.misfit(task)) is None:
         kind = VmapKernel
     elif executor == "stacked":
-        other = (
-            ", or group normalization instead of batch normalization" if task.layout.buffers else ""
-        )
         raise UserError(
             f"model {task.model.name} cannot train several clients in one tensor program: {misfit}",
             where="training.executor",
-            hint=f"use auto or parallel, which train the clients on worker threads{other}",
+            hint="use auto or parallel, which train the clients on worker threads",
         )
     elif by_hand and execution.device.type == "cpu" and ConvStackKernel.fits(task):
         kind = ConvStackKernel

@@ -167,17 +167,14 @@ class ConvStackKernel(SupervisedKernel):
                     if at == 0:
                         # Nothing below has parameters.
                         break
-                    if isinstance(layer, Linear):
-                        large = self.by_onednn and tensors[at].numel() >= ONEDNN_FROM
-                        delta = (
-                            onednn_product(delta, tensors[at].t(), None)
-                            if large
-                            else torch.mm(delta, tensors[at])
-                        )
+                    weight = tensors[at]
+                    if isinstance(layer, Conv):
+                        mask = [True, False, False]
+                        delta = _convolution_backward(layer, delta, values, weight, mask)[0]
+                    elif self.by_onednn and weight.numel() >= ONEDNN_FROM:
+                        delta = onednn_product(delta, weight.t(), None)
                     else:
-                        delta = _convolution_backward(
-                            layer, delta, values, tensors[at], [True, False, False]
-                        )[0]
+                        delta = torch.mm(delta, weight)
                 case "relu":
                     # Torch's derivative of ReLU: the incoming delta if the unit was positive, else zero.
                     _aten.threshold_backward.grad_input(delta, values, 0, grad_input=delta)
@@ -252,18 +249,9 @@ def _convolution_backward(
     layer: Conv, delta: Tensor, values: Tensor, weight: Tensor, output_mask: list[bool]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients with respect to inputs, weight and bias."""
-    padding = [layer.padding, layer.padding]
+    # Bias sizes, stride, padding and dilation; not transposed, in one group.
+    options = [layer.channels], [1, 1], [layer.padding] * 2, [1, 1], False, [0, 0], 1
     result: tuple[Tensor, Tensor, Tensor] = _aten.convolution_backward.default(
-        delta,
-        values,
-        weight,
-        [layer.channels],
-        [1, 1],
-        padding,
-        [1, 1],
-        False,
-        [0, 0],
-        1,
-        output_mask,
+        delta, values, weight, *options, output_mask
     )
     return result

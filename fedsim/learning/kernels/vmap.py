@@ -161,10 +161,9 @@ class VmapKernel(SupervisedKernel):
         if task.class_masks is not None:
             return "the masked loss of server.submodels differs between them"
         if task.layout.buffers:
-            names = task.layout.buffers
             return (
-                f"training changes its buffers ({names[0]}{', ...' if len(names) > 1 else ''}), such as the statistics "
-                "of batch normalization, client by client"
+                f"training changes its buffers ({task.layout.buffers[0]}), such as the statistics of batch "
+                "normalization, client by client; use group normalization"
             )
         execution = Execution(torch.device("cpu"), torch.float32, None, 1)
         samples = Samples(task, task.train_x[:1], task.train_y[:1], execution)

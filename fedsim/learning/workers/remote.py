@@ -100,6 +100,7 @@ class RemoteWorkers(Workers):
         self._settings = settings
         self._threads = threads
         self._device = device
+        self._on_cuda = device.type == "cuda"
         self._ray: Any = None
         self._connected = False
         self._processes: list[Any] = []
@@ -114,11 +115,9 @@ class RemoteWorkers(Workers):
         try:
             self._connect()
             count = self._room()
-            resources = (
-                {"num_gpus": 1, "num_cpus": 0} if self._on_cuda else {"num_cpus": self._threads}
-            )
             remote = self._ray.remote(_Process).options(
-                **resources,
+                num_gpus=int(self._on_cuda),
+                num_cpus=0 if self._on_cuda else self._threads,
                 max_restarts=0,
                 max_concurrency=self._threads,
                 scheduling_strategy="SPREAD",
@@ -131,10 +130,6 @@ class RemoteWorkers(Workers):
         except BaseException:
             self.stop()
             raise
-
-    @property
-    def _on_cuda(self) -> bool:
-        return self._device.type == "cuda"
 
     def _connect(self) -> None:
         import ray

@@ -73,9 +73,8 @@ class HuggingFace(DatasetComponent):
         chosen = [params.split] if test in (None, params.split) else [params.split, test]
         for split in chosen:
             if split not in splits:
-                raise self._wrong(
-                    f"it has no split '{split}'", f"its splits are: {', '.join(splits)}"
-                )
+                hint = f"its splits are: {', '.join(splits)}"
+                raise self._wrong(f"it has no split '{split}'", hint)
         return dataset_of_table(
             [splits[split] for split in chosen],
             params,
@@ -101,17 +100,12 @@ class HuggingFace(DatasetComponent):
             else:
                 source = str(path) if path.is_dir() else params.path
                 loaded = datasets.load_dataset(source, params.config, revision=params.revision)
-        except ConnectionError as error:
-            raise self._wrong(
-                f"it cannot be downloaded: {error}",
-                "without a network, give the folder of save_to_disk; relative paths refer to the scenario's folder",
-            ) from error
         # The library raises errors of many kinds.
         except Exception as error:
             raise self._wrong(
                 f"it cannot be read: {type(error).__name__}: {str(error).strip()}",
                 "give the folder of save_to_disk, a .parquet or .arrow file, a folder of such files, or the id of a "
-                "data set on the hub; relative paths refer to the scenario's folder",
+                "data set on the hub (with a network); relative paths refer to the scenario's folder",
             ) from error
         return dict(loaded) if isinstance(loaded, dict) else {params.split: loaded}
 
@@ -130,21 +124,15 @@ def dataset_of_table(
     image = params.image
     if image is None and params.text is None and params.features is None:
         if len(pictures) != 1:
-            raise UserError(
-                f"its samples are in which column? The columns are: {', '.join(columns)}",
-                where=where,
-                hint="name it with image, text or features",
-            )
+            message = f"its samples may be in any of the columns {', '.join(columns)}"
+            raise UserError(message, where=where, hint="name one with image, text or features")
         (image,) = pictures
     inputs = [key for key in (image, params.text) if key is not None] + (params.features or [])
     needed = [*inputs, params.label, *([params.group] if params.group else [])]
     for split in splits:
         if missing := [key for key in needed if key not in split.column_names]:
-            raise UserError(
-                f"no column {', '.join(map(repr, missing))}",
-                where=where,
-                hint=f"its columns are: {', '.join(split.column_names)}",
-            )
+            hint = f"its columns are: {', '.join(split.column_names)}"
+            raise UserError(f"no column {', '.join(map(repr, missing))}", where=where, hint=hint)
     table = datasets.concatenate_datasets([split.select_columns(needed) for split in splits])
     arrays = {"y": _values(table, params.label, where)}
     if params.group is not None:
@@ -197,11 +185,9 @@ def _numbers(table: Any, columns: list[str], where: str) -> npt.NDArray[Any]:
     values = [np.asarray(rows[column][:]) for column in columns]
     for column, array in zip(columns, values, strict=True):
         if array.dtype.kind not in "fiub" or (len(columns) > 1 and array.ndim != 1):
-            raise UserError(
-                f"column '{column}' does not contain numbers, or arrays of one shape",
-                where=where,
-                hint="name columns of numbers, or one column of arrays of equal shape (pad sequences)",
-            )
+            message = f"column '{column}' does not contain numbers, or arrays of one shape"
+            hint = "name columns of numbers, or one column of arrays of equal shape (pad sequences)"
+            raise UserError(message, where=where, hint=hint)
     return values[0] if values[0].ndim > 1 else np.stack(values, axis=1)
 
 
@@ -210,11 +196,8 @@ def _tokenized(
 ) -> tuple[bytes, Iterator[npt.NDArray[np.int32]]]:
     """The content of the tokenizer's file, and the tokens (length,) of each text."""
     if params.tokenizer is None:
-        raise UserError(
-            "a column of text needs a tokenizer",
-            where=where,
-            hint="give its file, as in tokenizer: tokenizer.json; save_pretrained of transformers writes it",
-        )
+        hint = "give its file, as in tokenizer: tokenizer.json; save_pretrained of transformers writes it"
+        raise UserError("a column of text needs a tokenizer", where=where, hint=hint)
     path = resolve(params.tokenizer, folder)
     require_file(path)
     tokenizers = required("tokenizers", "transformers", where)

@@ -31,13 +31,9 @@ def read_arrays(
     if not path.is_dir():
         return read_npz(path, required, optional)
     files = {name: path / f"{name}.npy" for name in (*required, *optional)}
-    missing = [files[name].name for name in required if not files[name].is_file()]
-    if missing:
-        raise UserError(
-            f"it has no file {', '.join(missing)}",
-            where=str(path),
-            hint="write them with numpy.save, or with numpy.lib.format.open_memmap if they are larger than memory",
-        )
+    if missing := [files[name].name for name in required if not files[name].is_file()]:
+        hint = "write them with numpy.save, or numpy.lib.format.open_memmap if they are larger than memory"
+        raise UserError(f"it has no file {', '.join(missing)}", where=str(path), hint=hint)
     return {name: _mapped(file) for name, file in files.items() if file.is_file()}
 
 
@@ -97,11 +93,9 @@ def _unreadable(path: Path, name: str, error: Exception) -> UserError:
     """The error for an array that NumPy refuses to read."""
     if not _has_objects(error):
         return damaged(path, str(error))
-    return UserError(
-        f"{name} has dtype object, which could contain anything and is not read",
-        where=str(path),
-        hint=f"save it as numbers or text: {name}.astype(int), {name}.astype(float) or {name}.astype(str)",
-    )
+    message = f"{name} has dtype object, which could contain anything and is not read"
+    hint = f"save it as numbers or text, such as {name}.astype(int) or {name}.astype(str)"
+    return UserError(message, where=str(path), hint=hint)
 
 
 def test_marks(values: npt.NDArray[Any], what: str, path: Path | str) -> npt.NDArray[np.bool_]:
@@ -115,11 +109,11 @@ def test_marks(values: npt.NDArray[Any], what: str, path: Path | str) -> npt.NDA
 def as_tokens(x: npt.NDArray[Any], what: str, path: Path | str) -> npt.NDArray[Any]:
     """``x``, integers from 0, with an integer type that torch supports; uint8, int32 and int64 are not copied."""
     if x.dtype.kind not in "iu" or x.min(initial=0) < 0:
-        raise UserError(
-            f"tokens is true, but {what} contains values of type {x.dtype} from {x.min(initial=0)}",
-            where=str(path),
-            hint="number the codes 0, 1, 2, ..., or leave tokens out",
+        message = (
+            f"tokens is true, but {what} contains values of type {x.dtype} from {x.min(initial=0)}"
         )
+        hint = "number the codes 0, 1, 2, ..., or leave tokens out"
+        raise UserError(message, where=str(path), hint=hint)
     return x if x.dtype in (np.uint8, np.int32, np.int64) else x.astype(np.int64)
 
 

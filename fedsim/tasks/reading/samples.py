@@ -85,16 +85,11 @@ def dataset_of_arrays(
             # A value too large for float32 becomes infinite, and is refused with its row.
             with np.errstate(over="ignore"):
                 x = x.astype(np.float32, copy=False)
-    row = first_not_finite(x)
-    if row is not None:
-        raise UserError(
-            f"x: sample {row} is not finite",
-            where=where,
-            hint="remove such samples or fill in their values; samples are stored as float32",
-        )
-    marks = arrays.get("is_test")
+    if (row := first_not_finite(x)) is not None:
+        hint = "remove such samples or fill in their values; samples are stored as float32"
+        raise UserError(f"x: sample {row} is not finite", where=where, hint=hint)
+    marks, group = arrays.get("is_test"), arrays.get("group")
     is_test = held_out(len(y)) if marks is None else test_marks(marks, "is_test", where)
-    group = arrays.get("group")
     return split_dataset(
         x, y, is_test, group, name=name, tokens=tokens, notes=tuple(notes), **target
     )
@@ -115,15 +110,11 @@ def joined(available: Arrays, listed: Sequence[str], where: str) -> tuple[Arrays
     arrays, lengths = {}, {}
     for key, train, test in zip("xy", names[:2], names[2:], strict=True):
         pair = available[train], available[test]
-        if pair[0].shape[1:] != pair[1].shape[1:]:
-            message = (
-                f"{test} has entries of shape {pair[1].shape[1:]}, {train} of {pair[0].shape[1:]}"
-            )
-            raise UserError(message, where=where)
-        arrays[key], lengths[key] = np.concatenate(pair), (len(pair[0]), len(pair[1]))
-    if lengths["x"] != lengths["y"]:
-        named = {name: len(available[name]) for name in names}
-        raise UserError(f"its arrays differ in length: {named}", where=where, hint=_FORM)
+        lengths[key] = len(pair[0]), len(pair[1])
+        if pair[0].shape[1:] != pair[1].shape[1:] or lengths[key] != lengths["x"]:
+            shapes = {name: available[name].shape for name in names}
+            raise UserError(f"its arrays do not fit together: {shapes}", where=where, hint=_FORM)
+        arrays[key] = np.concatenate(pair)
     arrays["is_test"] = np.arange(len(arrays["y"])) >= lengths["y"][0]
     unused = [name for name in listed if name not in names]
     return arrays, [f"not used: {', '.join(unused)}"] if unused else []
@@ -141,13 +132,6 @@ def dataset_of_splits(
 
     ``key`` is that of :func:`decoded`.
     """
-    for split in splits:
-        if not (hasattr(split, "__len__") and hasattr(split, "__getitem__")):
-            raise UserError(
-                f"it is {shown(split)}, which has no length or no samples by number",
-                where=where,
-                hint="give a map-style data set, with __len__ and __getitem__",
-            )
     pairs = (split[row] for split in splits for row in range(len(split)))
     samples = sum(map(len, splits))
     x, y = decoded(pairs, samples, params, where, key)
@@ -267,18 +251,33 @@ def _quantities(y: npt.NDArray[Any], where: str) -> npt.NDArray[np.float32]:
 def _labels(
     y: npt.NDArray[Any], first: int, where: str, notes: list[str]
 ) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
-    """Labels (n,), numbered from 0 and not all equal, and the names of the classes if ``y`` has names."""
-    read = class_labels(y)
-    if read is None:
+    """Labels (n,) of integers, whole numbers in floats, one-hot rows or names, and the sorted names of the classes.
+
+    They are numbered from 0 and not all equal. How they were read is added to the ``notes``.
+    """
+    names: tuple[str, ...] = ()
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim == 1 and y.dtype.kind in "US":
+        unique, y = np.unique(y.astype(str), return_inverse=True)
+        names = tuple(map(str, unique))
+        listed = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+        notes += [f"the names in y are the classes 0 to {len(names) - 1} in sorted order: {listed}"]
+    elif y.ndim == 2 and y.dtype.kind in "fiub" and np.isin(y, (0, 1)).all():
+        if (y.sum(axis=1) == 1).all():
+            y = y.argmax(axis=1)
+            notes += ["the one-hot rows of y are the labels"]
+    elif y.ndim == 1 and y.dtype.kind == "f" and np.isfinite(y).all() and (y % 1 == 0).all():
+        y = y.astype(np.int64)
+        notes += ["the whole numbers in y are labels"]
+    if y.ndim != 1 or y.dtype.kind not in "iub":
         raise UserError(
             f"y has {y.ndim} dimensions of type {y.dtype}, which are not labels",
             where=where,
             hint="y must be integer labels (n,), one-hot rows (n, classes) or names; for quantities, set "
             "target_kind: quantity",
         )
-    labels, names, note = read
-    notes += [note] if note else []
-    labels = labels if names else labels - first
+    labels = y.astype(np.int64) - (0 if names else first)
     low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, 1)
     if low < 0 or high >= max(len(labels), 2) or low == high:
         raise UserError(
@@ -334,29 +333,3 @@ def channels_first(x: npt.NDArray[Any], layout: Layout) -> tuple[npt.NDArray[Any
         return x, None
     note = f"samples of {' x '.join(map(str, shape))} numbers are images with channels last"
     return np.ascontiguousarray(x.transpose(0, 3, 1, 2)), note if layout == "auto" else None
-
-
-def class_labels(
-    y: npt.NDArray[Any],
-) -> tuple[npt.NDArray[np.int64], tuple[str, ...], str | None] | None:
-    """Labels (n,) int64 of integers, whole numbers in floats, one-hot rows or names; None if they are none of these.
-
-    Returns:
-        Labels; names of the classes, sorted, if ``y`` has names; and the note.
-    """
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-    if y.ndim == 2 and y.dtype.kind in "fiub" and np.isin(y, (0, 1)).all():
-        if not (y.sum(axis=1) == 1).all():
-            return None
-        return y.argmax(axis=1).astype(np.int64), (), "the one-hot rows of y are the labels"
-    if y.ndim != 1:
-        return None
-    if y.dtype.kind in "US":
-        names, labels = np.unique(y.astype(str), return_inverse=True)
-        listed = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-        note = f"the names in y are the classes 0 to {len(names) - 1} in sorted order: {listed}"
-        return labels.astype(np.int64), tuple(map(str, names)), note
-    if y.dtype.kind == "f" and np.isfinite(y).all() and (y % 1 == 0).all():
-        return y.astype(np.int64), (), "the whole numbers in y are labels"
-    return (y.astype(np.int64), (), None) if y.dtype.kind in "iub" else None

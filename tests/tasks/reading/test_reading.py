@@ -308,12 +308,10 @@ def test_training_and_test_pairs(tmp_path: Path, arrays: dict[str, Any]) -> None
 
 def test_pairs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     arrays = pairs("x_train", "y_train", "x_test", "y_test")
-    short = save_npz(tmp_path / "short.npz", **arrays | {"y_test": LABELS[:3]})
-    with pytest.raises(UserError, match="differ in length"):
-        load("npz", path=short)
-    other = save_npz(tmp_path / "other.npz", **arrays | {"x_test": GRAY[8:, :14]})
-    with pytest.raises(UserError, match="x_test has entries of shape"):
-        load("npz", path=other)
+    for change in ({"y_test": LABELS[:3]}, {"x_test": GRAY[8:, :14]}):
+        path = save_npz(tmp_path / "own.npz", **arrays | change)
+        with pytest.raises(UserError, match="do not fit together"):
+            load("npz", path=path)
 
 
 def _load(tmp_path: Path, x: Any, y: Any = LABELS, **params: Any) -> Dataset:
