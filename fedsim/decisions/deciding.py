@@ -30,6 +30,7 @@ from fedsim.decisions.choosing import (
 )
 from fedsim.decisions.decision import (
     BEST,
+    HOPELESS,
     SETTINGS,
     Decision,
     Finalist,
@@ -70,8 +71,6 @@ _CONFIRMED = 3
 """Number of settings that are run with fresh seeds."""
 _FRONT = 6
 """The same for several objectives."""
-_HOPELESS = 0.1
-"""Share of the updates with which the scenario as given reaches the target, below which a setting is ruled out."""
 _LATER = 2.0
 """How many times as long as the scenario as given takes to the target a run may last."""
 
@@ -240,7 +239,7 @@ class _Work:
             self.state.batch,
         )
         # Step 2. The search.
-        self._fewest = _HOPELESS * given.costs["updates"] if given.reached else 1.0
+        self._fewest = HOPELESS * given.costs["updates"] if given.reached else 1.0
         search = Search(self.space.suggest, question, self._measure, self._screen)
         batches = 0
         while True:

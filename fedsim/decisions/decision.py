@@ -24,6 +24,8 @@ Floats = npt.NDArray[np.float64]
 
 BEST, PAGE, SETTINGS = "best.yaml", "decide.html", "settings.csv"
 """Files of the folder: the chosen scenario, the page, and all settings."""
+HOPELESS = 0.1
+"""Share of the updates with which the scenario as given reaches the target, below which a setting is ruled out."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class Decision:
         count = sum(each.state == RULED_OUT for each in self.tried)
         return (
             f"{count} of {len(self.tried)} settings were ruled out by timing alone: before the end or a limit, fewer "
-            "than a tenth of the client updates arrive with which the scenario as given reaches the target"
+            f"than {HOPELESS:.0%} of the client updates arrive with which the scenario as given reaches the target"
             if count
             else ""
         )

@@ -93,7 +93,7 @@ def group_runs(
     every = [*flat, *(_flat(scenario) for scenario in others)]
     paths, between_groups = differing(every), differing(flat)
     of_variants, of_settings = _split(paths, every, settings)
-    written = [with_units(values, paths) for values in every]
+    written = [_described(values, paths) for values in every]
     name_variant = Namer(of_variants, written, _first_name(every))
     name_setting = Namer(of_settings, written, "")
     renamed = renamed or {}
@@ -124,6 +124,16 @@ def group_runs(
 def _flat(scenario: Mapping[str, Any]) -> dict[str, Any]:
     compared = {key: value for key, value in scenario.items() if key not in _LEFT_OUT}
     return dict(flattened(compared))
+
+
+def _described(flat: Values, paths: Sequence[str]) -> Values:
+    """The values for names: quantities with units, and a compression by the factor 1 as ``uncompressed``."""
+    plain = [
+        path
+        for path in paths
+        if flat.get(path) == "factor" and flat.get(f"{path.removesuffix('name')}factor") == 1
+    ]
+    return with_units(flat, paths) | dict.fromkeys(plain, "uncompressed")
 
 
 def _split(
