@@ -49,22 +49,11 @@ def write_csv(run: Run, path: Path) -> None:
     Absent values are empty. Lists (``contributor_ids``) are numbers with spaces between, ``attributes`` is JSON.
     """
     path.mkdir(parents=True)
-    tables: dict[str, pd.DataFrame | None] = {
-        "dispatches": run.dispatches,
-        "aggregations": run.aggregations,
-        "metrics": run.metrics,
-        "edge_dispatches": run.edge_dispatches if run.has_edges else None,
-        "edge_aggregations": run.edge_aggregations if run.has_edges else None,
-        "edges": run.edges,
-        "clients": run.clients if run.has_clients else None,
-        "online": run.online,
-        "presence": run.presence,
-        "pauses": run.pauses,
-        "partition": run.partition,
-        "messages": run.messages,
-    }
-    for name, table in tables.items():
-        if table is not None:
+    names = ["dispatches", "aggregations", "metrics", "edges", "online", "presence", "pauses"]
+    names += ["partition", "messages", *(["clients"] if run.has_clients else [])]
+    names += ["edge_dispatches", "edge_aggregations"] if run.has_edges else []
+    for name in names:
+        if (table := getattr(run, name)) is not None:
             (path / f"{name}.csv").write_text(csv_text(_plain(table)), encoding="utf-8")
 
 

@@ -42,7 +42,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _NULLABLE = {"staleness", "aggregated_version", "staleness_max"}
+"""Whole numbers that may be null, besides the ``dispatch_id`` of a message."""
 _NULLABLE_INTEGERS = {pa.int64(): pd.Int64Dtype()}
+
+
+def _optional(table: Table) -> functools.cached_property[pd.DataFrame | None]:
+    """The attribute of a :class:`Run` with a table that only some runs record; None for the others."""
+    return functools.cached_property(lambda run: run._read(table) if run._recorded(table) else None)
 
 
 class Run:
@@ -170,11 +176,6 @@ class Run:
         """As :attr:`phases`, of the dispatches to edge servers; a round is a local step."""
         return phases(self.edge_dispatches, self.aggregations, self.simulated_s)
 
-    @functools.cached_property
-    def edges(self) -> pd.DataFrame | None:
-        """One row per edge server; columns: :data:`fedsim.runs.schema.EDGES`. None without edge servers."""
-        return self._read(EDGES) if self._recorded(EDGES) else None
-
     @property
     def device_aggregations(self) -> pd.DataFrame:
         """The server updates of the clients' updates: those of the edge servers if there are any, else all."""
@@ -208,40 +209,23 @@ class Run:
         """
         return self._read(CLIENTS)
 
-    @functools.cached_property
-    def online(self) -> pd.DataFrame | None:
-        """Clients online over simulated time (``time_s``, ``online``); None if it was not recorded."""
-        return self._read(ONLINE) if self._recorded(ONLINE) else None
-
-    @functools.cached_property
-    def presence(self) -> pd.DataFrame | None:
-        """When the clients of :func:`~fedsim.runs.clients.sampled_clients` were online (``client_id``, ``from_s``,
-        ``to_s``); None if it was not recorded."""
-        return self._read(PRESENCE) if self._recorded(PRESENCE) else None
-
-    @functools.cached_property
-    def pauses(self) -> pd.DataFrame | None:
-        """When clients were offline in the middle of a dispatch and did not work (``dispatch_id``, ``from_s``,
-        ``to_s``), by dispatch and time; None if it was not recorded."""
-        return self._read(PAUSES) if self._recorded(PAUSES) else None
-
-    @functools.cached_property
-    def critical(self) -> pd.DataFrame | None:
-        """The critical path to the last server update, by time; columns: :data:`fedsim.runs.schema.CRITICAL`. None if
-        it was not recorded."""
-        return self._read(CRITICAL) if self._recorded(CRITICAL) else None
-
-    @functools.cached_property
-    def partition(self) -> pd.DataFrame | None:
-        """Labels of the clients' data (``client_id``, ``label``, ``count``); None if it was not recorded."""
-        return self._read(PARTITION) if self._recorded(PARTITION) else None
-
-    @functools.cached_property
-    def messages(self) -> pd.DataFrame | None:
-        """One row per message of a Flower app; columns: :data:`fedsim.runs.schema.MESSAGES`. None for a scenario."""
-        if not self._recorded(MESSAGES):
-            return None
-        return self._read(MESSAGES).astype({"dispatch_id": "Int64"})
+    online = _optional(ONLINE)
+    """Clients online over simulated time (``time_s``, ``online``); None if it was not recorded."""
+    presence = _optional(PRESENCE)
+    """When the clients of :func:`~fedsim.runs.clients.sampled_clients` were online (``client_id``, ``from_s``,
+    ``to_s``); None if it was not recorded."""
+    pauses = _optional(PAUSES)
+    """When clients were offline in the middle of a dispatch and did not work (``dispatch_id``, ``from_s``,
+    ``to_s``), by dispatch and time; None if it was not recorded."""
+    critical = _optional(CRITICAL)
+    """The critical path to the last server update, by time; columns: :data:`fedsim.runs.schema.CRITICAL`. None if it
+    was not recorded."""
+    partition = _optional(PARTITION)
+    """Labels of the clients' data (``client_id``, ``label``, ``count``); None if it was not recorded."""
+    messages = _optional(MESSAGES)
+    """One row per message of a Flower app; columns: :data:`fedsim.runs.schema.MESSAGES`. None for a scenario."""
+    edges = _optional(EDGES)
+    """One row per edge server; columns: :data:`fedsim.runs.schema.EDGES`. None without edge servers."""
 
     def _recorded(self, table: Table) -> bool:
         path = self.folder.parquet(table.name)
@@ -270,7 +254,8 @@ class Run:
         elif missing := [name for name in table.schema.names if name not in data.column_names]:
             raise self.folder.damaged(parquet, f"lacks the column '{missing[0]}'")
         frame: pd.DataFrame = data.to_pandas()
-        for name in _NULLABLE.intersection(frame):
+        nullable = {"dispatch_id"} if table is MESSAGES else _NULLABLE
+        for name in nullable.intersection(frame):
             # The type of a column must not depend on whether a run happened to have nulls in it.
             frame[name] = data.column(name).to_pandas(types_mapper=_NULLABLE_INTEGERS.get)
         del data

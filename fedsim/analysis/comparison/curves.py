@@ -42,21 +42,22 @@ def points(run: RunFacts, metric: str, against: str) -> tuple[Floats, Floats]:
     return costs[known], values[known]
 
 
-def grid(groups: Sequence[Group], metric: str, against: str, limit: int = MAX_POINTS) -> Floats:
-    """The costs at all evaluations, thinned to about ``limit`` points."""
-    costs = [points(run, metric, against)[0] for group in groups for run in group.runs]
-    every = np.unique(np.concatenate([np.zeros(0), *costs]))
-    return every[thin(len(every), limit)]
-
-
-def curve(group: Group, metric: str, against: str, x: Floats) -> dict[str, Floats]:
-    """The curve of a group at the points ``x`` of a grid; NaN where the group has no value.
+def curves(
+    groups: Sequence[Group], metric: str, against: str, limit: int = MAX_POINTS
+) -> tuple[Floats, list[dict[str, Floats]]]:
+    """The curves of groups at the costs of all their evaluations, thinned to about ``limit`` points.
 
     Returns:
-        ``mean`` over its runs; ``low`` and ``high``: mean minus and plus one standard deviation (n - 1), NaN for a
-        single run.
+        The costs; and for each group ``mean`` over its runs, ``low`` and ``high``: mean minus and plus one standard
+        deviation (n - 1), NaN for a single run. All are NaN where the group has no value.
     """
-    measured = [points(run, metric, against) for run in group.runs]
+    measured = [[points(run, metric, against) for run in group.runs] for group in groups]
+    every = np.unique(np.concatenate([np.zeros(0), *(c for each in measured for c, _ in each)]))
+    x = every[thin(len(every), limit)]
+    return x, [_curve(each, x) for each in measured]
+
+
+def _curve(measured: Sequence[tuple[Floats, Floats]], x: Floats) -> dict[str, Floats]:
     # The last value measured at or before each point, NaN before the first.
     at = [np.append(np.nan, v)[np.searchsorted(c, x, side="right")] for c, v in measured]
     values = np.stack(at)

@@ -143,7 +143,7 @@ class RunFacts:
         target = (self.scenario.get("stop") or {}).get("target") or {}
         return {str(metric): float(value) for metric, value in target.items()}
 
-    @property
+    @functools.cached_property
     def stopped_at(self) -> dict[str, float]:
         """The target if it ended the run: its last evaluation met it; else empty."""
         last = {

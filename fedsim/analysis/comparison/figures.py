@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -372,41 +372,26 @@ def time_spent(comparison: ComparisonTables) -> Figure:
     )
 
 
-def durations(comparison: ComparisonTables) -> Figure:
-    """Times between server updates and from dispatch to arrival, and the rate of client updates."""
-    return Figure(
-        "durations",
-        most_updates(comparison),
-        _table(comparison, comparison.summary, _DURATIONS),
-    )
-
-
-def work(comparison: ComparisonTables) -> Figure:
-    """Work done and work lost."""
-    lost = ahead(comparison.summary, "lost_steps", format_share)
-    finding = f"Most local steps in updates that never entered the model: {lost}."
-    frame = comparison.summary
+def summaries(comparison: ComparisonTables) -> Iterator[Figure]:
+    """Tables with the variants that are ahead: durations, work done and lost, edge servers, participation, and accuracy
+    on the clients' own data. Without edge servers, or without that accuracy, theirs are left out."""
+    frame, fairness = comparison.summary, comparison.fairness
     spent = [(name, *words) for name, words in SPENT.items() if frame[name].any()]
-    return Figure("work", finding, _table(comparison, frame, (*_WORK, *spent)))
-
-
-def participation(comparison: ComparisonTables) -> Figure:
-    """Participation, its evenness, and staleness."""
-    frame = comparison.summary
-    even = ahead(frame, "gini", "{:.2f}".format, higher=False)
-    finding = f"Most even participation, as Gini coefficient: {even}."
-    return Figure("participation", finding, _table(comparison, frame, _PARTICIPATION))
-
-
-def edge_servers(comparison: ComparisonTables) -> Figure | None:
-    """Traffic, rounds and evenness of edge servers; None without them."""
-    frame = comparison.summary
-    if frame["backhaul_bytes"].isna().all():
-        return None
-    least = ahead(frame, "backhaul_bytes", format_bytes, higher=False)
-    return Figure(
-        "edges", f"Least data over the backhaul: {least}.", _table(comparison, frame, _EDGES)
-    )
+    edges = frame[:0] if frame["backhaul_bytes"].isna().all() else frame
+    yield Figure("durations", most_updates(comparison), _table(comparison, frame, _DURATIONS))
+    rows: tuple[tuple[str, pd.DataFrame, Columns, str, Callable[[float], str], bool, str], ...] = (
+        ("work", frame, (*_WORK, *spent), "lost_steps", format_share, True,
+         "Most local steps in updates that never entered the model"),
+        ("edges", edges, _EDGES, "backhaul_bytes", format_bytes, False, "Least data over the backhaul"),
+        ("participation", frame, _PARTICIPATION, "gini", "{:.2f}".format, False,
+         "Most even participation, as Gini coefficient"),
+        ("fairness", fairness, _FAIRNESS, "worst_tenth", format_share, True,
+         "Best mean accuracy of the worst tenth of the clients"),
+    )  # fmt: skip
+    for name, table, columns, column, written, higher, words in rows:
+        if len(table):
+            finding = f"{words}: {ahead(table, column, written, higher=higher)}."
+            yield Figure(name, finding, _table(comparison, table, columns))
 
 
 def lorenz(comparison: ComparisonTables) -> Figure:
@@ -417,19 +402,6 @@ def lorenz(comparison: ComparisonTables) -> Figure:
         "The closer a curve is to the straight line, the more even the participation.",
         (Column("x", "share of clients", "share", LORENZ_AT),),
         {"groups": curves},
-    )
-
-
-def fairness(comparison: ComparisonTables) -> Figure | None:
-    """Accuracy on the clients' own data; None if it was not measured."""
-    frame = comparison.fairness
-    if not len(frame):
-        return None
-    best = ahead(frame, "worst_tenth", format_share)
-    return Figure(
-        "fairness",
-        f"Best mean accuracy of the worst tenth of the clients: {best}.",
-        _table(comparison, frame, _FAIRNESS),
     )
 
 

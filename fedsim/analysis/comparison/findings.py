@@ -1,12 +1,9 @@
-"""Findings of a comparison as numbers and names: who was ahead, by how much, how certainly, and why.
-
-The rules that doubt a lead yield a reason if they apply; the docstring of each is its documentation.
-"""
+"""Findings of a comparison as numbers and names: who was ahead, by how much, how certainly, and why."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -19,43 +16,31 @@ from fedsim.analysis.comparison.tables import ComparisonTables, at_target
 from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target, evaluation_gap_s
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
 
-Rival = Mapping[Any, Any]
-"""A row of the pairs with the first variant to a target, and the ``label`` of the other one, by how much the first is
-``ahead_s`` of it, and the mean time ``gap_s`` from the evaluation before to the one that reached the target."""
 
+def doubt(pair: pd.Series[Any], label: str, ahead_s: float, gap_s: float) -> str:
+    """The first reason why the lead over a rival may mean nothing; empty if it is clear.
 
-def beaten(rival: Rival) -> Iterator[str]:
-    """Every variant is beaten by another one, because some runs missed the target."""
-    if rival["ahead_s"] <= 0:
-        how = "equally fast" if rival["ahead_s"] == 0 else "faster"
-        yield f"{rival['label']} was {how} on the seeds with which both reached it"
+    A lead is doubtful if the rival is not slower on the seeds with which both reached the target (every variant is
+    beaten by another one, because some runs missed it), if it is shorter than the mean time ``gap_s`` from the
+    evaluation before to the one that reached the target, if the 95% interval of the difference per seed includes
+    zero, and if there are too few common seeds for an interval.
 
-
-def below_resolution(rival: Rival) -> Iterator[str]:
-    """The lead is shorter than the time from the evaluation before to the one that reached the target."""
-    if rival["ahead_s"] < rival["gap_s"]:
-        between = format_duration(rival["gap_s"])
-        yield f"it is shorter than the time between evaluations ({between})"
-
-
-def within_spread(rival: Rival) -> Iterator[str]:
-    """The 95% interval of the difference per seed includes zero."""
-    if rival["low"] <= 0 <= rival["high"]:
-        yield "it is within the spread over seeds"
-
-
-def few_seeds(rival: Rival) -> Iterator[str]:
-    """Both reached the target with too few common seeds for an interval."""
-    if rival["seeds"] < INTERVAL_RUNS:
-        yield f"it rests on {format_counted(rival['seeds'], 'common seed')}"
-
-
-DOUBTS: tuple[Callable[[Rival], Iterator[str]], ...] = (
-    beaten,
-    below_resolution,
-    within_spread,
-    few_seeds,
-)
+    Args:
+        pair: the row of the pairs with both.
+        label: the rival.
+        ahead_s: by how much the first variant is ahead of it.
+        gap_s: see above.
+    """
+    if ahead_s <= 0:
+        how = "equally fast" if ahead_s == 0 else "faster"
+        return f"{label} was {how} on the seeds with which both reached it"
+    if ahead_s < gap_s:
+        return f"it is shorter than the time between evaluations ({format_duration(gap_s)})"
+    if pair["low"] <= 0 <= pair["high"]:
+        return "it is within the spread over seeds"
+    if pair["seeds"] < INTERVAL_RUNS:
+        return f"it rests on {format_counted(pair['seeds'], 'common seed')}"
+    return ""
 
 
 class Lead(NamedTuple):
@@ -134,16 +119,16 @@ def _lead(comparison: ComparisonTables, target: Target, setting: str, rows: pd.D
     first, others = str(order[winner]), order[~tied].tolist()
     second = comparison.baseline if comparison.baseline in others else next(iter(others), "")
     groups = {group.label: group for group in comparison.grouping.of(setting)}
-    doubts, where = [], f" ({setting})" if setting else ""
+    uncertain, where = "", f" ({setting})" if setting else ""
     rivals = [*order[ahead_s[winner] < 0].tolist(), *others[:1], *filter(None, [second])]
     for label in dict.fromkeys(rivals):
         pair = pairs[pairs[["first", "second"]].isin([first, label]).all(axis=1)].iloc[0]
         runs = (*groups[first].runs, *groups[label].runs)
         gap_s = pd.Series([evaluation_gap_s(run, target) for run in runs]).mean()
         by_s = float(ahead_s[winner, order == label][0])
-        rival = {**pair, "label": label, "ahead_s": by_s, "gap_s": gap_s}
-        reasons = (reason for rule in DOUBTS for reason in rule(rival))
-        doubts += [f"{first}'s lead over {label}{where} is uncertain: {text}." for text in reasons]
+        if reason := doubt(pair, label, by_s, gap_s):
+            uncertain = f"{first}'s lead over {label}{where} is uncertain: {reason}."
+            break
     costs = {
         cost: at_target(groups[first], groups[second or first], target, cost)
         for cost in ("time_s", CLIENT_UPDATES)
@@ -165,7 +150,7 @@ def _lead(comparison: ComparisonTables, target: Target, setting: str, rows: pd.D
         waits=[_waits(groups[label]) for label in (first, second or first)],
         tied=order[tied].tolist(),
         quickest=str(order[0]),
-        doubt=next(iter(doubts), ""),
+        doubt=uncertain,
     )
 
 

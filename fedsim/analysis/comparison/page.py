@@ -9,7 +9,7 @@ import numpy as np
 
 from fedsim.analysis.comparison import figures
 from fedsim.analysis.comparison.cautions import cautions
-from fedsim.analysis.comparison.curves import curve, grid
+from fedsim.analysis.comparison.curves import curves
 from fedsim.analysis.comparison.facts import COSTS
 from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.headline import headline, other_targets, tiles
@@ -40,12 +40,8 @@ def page_figures(comparison: ComparisonTables) -> dict[str, Figure]:
         figures.pairs(comparison),
         figures.precision(comparison),
         figures.time_spent(comparison),
-        figures.durations(comparison),
-        figures.work(comparison),
-        figures.edge_servers(comparison),
-        figures.participation(comparison),
+        *figures.summaries(comparison),
         figures.lorenz(comparison),
-        figures.fairness(comparison),
         figures.client_accuracy(comparison),
         figures.differences(comparison),
         figures.runs(comparison),
@@ -66,7 +62,7 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
     places = {label: index for index, label in enumerate(variants)}
     groups = [{**group.names, "place": places[group.label]} for group in comparison.groups]
     targets = [{"metric": goal.metric, "value": goal.value} for goal in comparison.goals]
-    curves = plain(curves_document(comparison))
+    charts = plain(curves_document(comparison))
     data = {
         **{name: figure.document() for name, figure in drawn.items()},
         "comparison": {
@@ -79,7 +75,7 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
             ],
             "view": plain(_view(comparison, style or FigureStyle())),
         },
-        "charts": curves,
+        "charts": charts,
     }
     first, *more = headline(comparison)
     return (
@@ -94,7 +90,7 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
             cautions=cautions(comparison),
             alike=comparison.alike,
             settings=settings,
-            points=round(curves["points"], -2),
+            points=round(charts["points"], -2),
             figures=drawn,
             keys_shown=figures.KEYS_SHOWN,
             targets=[figure for name, figure in drawn.items() if name.startswith("target-")],
@@ -144,9 +140,8 @@ def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
 
     def drawn(setting: str, metric: str, cost: str) -> dict[str, Any]:
         groups = comparison.grouping.of(setting)
-        x = grid(groups, metric, cost, limit)
-        curves = [curve(group, metric, cost, x) for group in groups]
-        return {"x": shortened(x, 7), "groups": [_drawn(values) for values in curves]}
+        x, every = curves(groups, metric, cost, limit)
+        return {"x": shortened(x, 7), "groups": [_drawn(values) for values in every]}
 
     metrics = [comparison.definition(name) for name in comparison.metrics]
     return {

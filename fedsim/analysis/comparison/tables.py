@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis.comparison.bound import bounded
-from fedsim.analysis.comparison.curves import MAX_POINTS, curve, grid
+from fedsim.analysis.comparison.curves import MAX_POINTS, curves
 from fedsim.analysis.comparison.facts import (
     CLIENT_UPDATES,
     COSTS,
@@ -398,10 +398,10 @@ class ComparisonTables:
                     replace(group, runs=tuple(self._bounded[run.path] for run in group.runs))
                     for group in groups
                 )
-            x = grid(groups, name, against, points)
+            x, drawn = curves(groups, name, against, points)
             frames += [
-                pd.DataFrame({**group.names, "x": x, **curve(group, name, against, x)})
-                for group in groups
+                pd.DataFrame({**group.names, "x": x, **curve})
+                for group, curve in zip(groups, drawn, strict=True)
             ]
         return pd.concat(frames, ignore_index=True)
 

@@ -5,52 +5,53 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from fedsim.analysis.comparison.curves import curve, grid
+from fedsim.analysis.comparison.curves import curves
 from fedsim.analysis.comparison.groups import group_runs
 from tests.analysis.comparison.test_groups import facts, server
 
 NAN = math.nan
+LOST = math.inf
+Points = tuple[tuple[float, ...], tuple[float, ...]]
 
 
-def test_a_value_counts_until_the_next_is_measured_and_after_the_last() -> None:
-    runs = [
-        facts(server("fedavg"), 0, "a", (0.0, 10.0), (0.1, 0.5)),
-        facts(server("fedavg"), 1, "b", (0.0, 4.0, 20.0), (0.3, 0.4, 0.9)),
-    ]
-    (group,) = group_runs(runs).groups
-    places = grid([group], "accuracy", "time_s")
-    assert places.tolist() == [0.0, 4.0, 10.0, 20.0]
-    drawn = curve(group, "accuracy", "time_s", places)
-    assert drawn["mean"].tolist() == pytest.approx([0.2, 0.25, 0.45, 0.7])
-    assert (drawn["high"] - drawn["mean"]).tolist() == pytest.approx(
-        [math.sqrt(2) * half for half in (0.1, 0.15, 0.05, 0.2)]
-    )
-
-
-def test_a_curve_begins_when_all_are_measured_and_ends_with_its_longest_run() -> None:
-    late = facts(server("fedavg"), 0, "a", (5.0, 10.0), (0.1, 0.5))
-    early = facts(server("fedavg"), 1, "b", (0.0, 4.0), (0.3, 0.4))
-    (group,) = group_runs([late, early]).groups
-    drawn = curve(group, "accuracy", "time_s", np.array([0.0, 4.0, 5.0, 10.0, 11.0]))
-    assert drawn["mean"].tolist() == pytest.approx([NAN, NAN, 0.25, 0.45, NAN], nan_ok=True)
-
-
-def test_a_curve_ends_at_the_first_value_that_is_not_finite() -> None:
-    """The other run has values until 3 s, and the mean does not go on with it alone."""
-    other = facts(server("fedavg"), 0, "a", (0.0, 1.0, 3.0), (0.3, 0.7, 0.9))
-    diverged = facts(server("fedavg"), 1, "b", (0.0, 1.0, 2.0, 3.0), (0.1, 0.5, math.inf, math.inf))
-    (group,) = group_runs([other, replace(diverged, lost=("accuracy",))]).groups
-    places = grid([group], "accuracy", "time_s")
-    assert places.tolist() == [0.0, 1.0, 2.0, 3.0]
-    drawn = curve(group, "accuracy", "time_s", places)
-    assert drawn["mean"].tolist() == pytest.approx([0.2, 0.6, NAN, NAN], nan_ok=True)
-
-
-def test_one_run_has_no_band() -> None:
-    (group,) = group_runs([facts(server("fedavg"), 0, "a", (0.0, 1.0), (0.1, 0.5))]).groups
-    drawn = curve(group, "accuracy", "time_s", np.array([0.0, 1.0]))
-    assert drawn["mean"].tolist() == [0.1, 0.5]
-    assert np.isnan(drawn["low"]).all()
+@pytest.mark.parametrize(
+    ("runs", "places", "mean", "spread"),
+    [
+        # A value counts until the next is measured, and after the last.
+        (
+            [((0, 10), (0.1, 0.5)), ((0, 4, 20), (0.3, 0.4, 0.9))],
+            [0, 4, 10, 20],
+            [0.2, 0.25, 0.45, 0.7],
+            [math.sqrt(2) * half for half in (0.1, 0.15, 0.05, 0.2)],
+        ),
+        # The curve begins when all are measured.
+        ([((5, 10), (0.1, 0.5)), ((0, 4), (0.3, 0.4))], [0, 4, 5, 10], [NAN, NAN, 0.25, 0.45], None),
+        # It ends at the first value that is not finite; the mean does not go on with the other run, until 3 s.
+        (
+            [((0, 1, 3), (0.3, 0.7, 0.9)), ((0, 1, 2, 3), (0.1, 0.5, LOST, LOST))],
+            [0, 1, 2, 3],
+            [0.2, 0.6, NAN, NAN],
+            None,
+        ),
+        # One run has no band.
+        ([((0, 1), (0.1, 0.5))], [0, 1], [0.1, 0.5], [NAN, NAN]),
+    ],
+)  # fmt: skip
+def test_means_and_bands_of_a_group(
+    runs: list[Points], places: list[float], mean: list[float], spread: list[float] | None
+) -> None:
+    """Another variant is evaluated once more, at 30 s, when the group has ended."""
+    made = []
+    for seed, (times, values) in enumerate(runs):
+        run = facts(server("fedavg"), seed, str(seed), tuple(map(float, times)), values)
+        made.append(replace(run, lost=("accuracy",) if LOST in values else ()))
+    other = facts(server("mifa"), 0, "other", (0.0, 30.0), (0.1, 0.2))
+    x, (drawn, _) = curves(group_runs([*made, other]).groups, "accuracy", "time_s")
+    assert x.tolist() == [*places, 30]
+    assert drawn["mean"].tolist() == pytest.approx([*mean, NAN], nan_ok=True)
+    if spread is not None:
+        above, below = drawn["high"] - drawn["mean"], drawn["mean"] - drawn["low"]
+        for half in (above, below):
+            assert half.tolist() == pytest.approx([*spread, NAN], nan_ok=True)
