@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from fedsim.errors import UserError
 from fedsim.files.delimited import checked_rows
-from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
+from fedsim.files.unpickling import load_plain
 from fedsim.traces.importers._numbers import Number
 from fedsim.traces.tables import Floats
 
@@ -50,29 +50,24 @@ class SourceFile:
         try:
             return self.data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            line = self.data.count(b"\n", 0, error.start) + 1
-            message = f"is not a text file: {error.reason} at byte {error.start}"
-            raise self.error(message, "give a text file in UTF-8", line=line) from error
+            raise self.error(f"is not a text file in UTF-8: {error}") from error
 
     def _csv(self) -> str:
         import pyarrow as pa
         from pyarrow import csv, feather, parquet
 
         content = pa.BufferReader(self.data)
-        try:
-            if self.data.startswith(_STREAM):
-                table = pa.ipc.open_stream(content).read_all()
-            else:
-                is_parquet = self.data.startswith(_PARQUET)
-                table = (parquet.read_table if is_parquet else feather.read_table)(content)
-            for index, field in enumerate(table.schema):
-                if pa.types.is_dictionary(field.type):
-                    plain = table.column(index).cast(field.type.value_type)
-                    table = table.set_column(index, field.name, plain)
-            text = io.BytesIO()
-            csv.write_csv(table, text, csv.WriteOptions(quoting_style="needed"))
-        except (pa.ArrowException, OSError) as error:
-            raise self.error(f"cannot be read as a table: {error}", "write it again") from error
+        if self.data.startswith(_STREAM):
+            table = pa.ipc.open_stream(content).read_all()
+        else:
+            is_parquet = self.data.startswith(_PARQUET)
+            table = (parquet.read_table if is_parquet else feather.read_table)(content)
+        for index, field in enumerate(table.schema):
+            if pa.types.is_dictionary(field.type):
+                plain = table.column(index).cast(field.type.value_type)
+                table = table.set_column(index, field.name, plain)
+        text = io.BytesIO()
+        csv.write_csv(table, text, csv.WriteOptions(quoting_style="needed"))
         return text.getvalue().decode("utf-8")
 
     def lines(self, skip: str | tuple[str, ...] = ()) -> Iterator[tuple[int, str]]:
@@ -117,39 +112,11 @@ class SourceFile:
         names = [name.strip() for name in header]
         return dict(zip(names, columns, strict=True)), [line for line, _ in rows]
 
-    def json(self) -> Any:
-        """The content as JSON."""
-        try:
-            return json.loads(self.text())
-        except json.JSONDecodeError as error:
-            raise UserError(
-                f"is not JSON: {error.msg}",
-                where=f"{self.where}:{error.lineno}:{error.colno}",
-                hint="the file is truncated or of another format",
-            ) from error
-
     def records(self) -> Any:
         """The content of a JSON file or of a pickle of plain data, of which no class or function is ever called."""
         if self.data[:1] != b"\x80" and self.data[:2] not in (b"(d", b"}q", b"(l", b"]q"):
-            return self.json()
-        try:
-            return load_plain(self.data)
-        except (RefusedPickle, DamagedPickle) as error:
-            raise self.error(
-                f"the pickle was not loaded: {error}",
-                "copy the file again, or give the JSON form: a pickle of more than plain data can run any program",
-            ) from error
-
-    def objects(self) -> dict[str, Mapping[str, Any]]:
-        """:meth:`records` as an object of objects with text keys."""
-        content = self.records()
-        if not isinstance(content, dict) or not content:
-            kind = "empty" if content == {} else f"a {type(content).__name__}"
-            raise self.error(f"is {kind}, not an object of records by id")
-        for key, record in content.items():
-            if not isinstance(record, dict):
-                raise self.error(f"record {key!r} is a {type(record).__name__}, not an object")
-        return {str(key): record for key, record in content.items()}
+            return json.loads(self.text())
+        return load_plain(self.data)
 
     def line(self, number: int) -> str:
         """``file:line``, for messages."""
@@ -186,10 +153,6 @@ class RecordFile:
 
     def field(self, name: str) -> list[Any]:
         """A field of every record."""
-        for row, key in enumerate(self.ids):
-            if name not in self.records[key]:
-                hint = f"it has: {', '.join(map(str, self.records[key]))}"
-                raise UserError(f"has no '{name}'", where=self.where(row), hint=hint)
         return [self.records[key][name] for key in self.ids]
 
     def numbers(self, number: Number) -> Floats:
@@ -234,12 +197,11 @@ class Sources:
         """
         files: dict[str, RecordFile] = {}
         for source in self:
-            records = source.objects()
-            first = next(iter(records.values()))
+            records = {str(key): record for key, record in source.records().items()}
+            first: Mapping[str, Any] = next(iter(records.values()), {})
             kind = next((field for field in fields if field in first), None)
             if kind is None:
-                known, names = ", ".join(fields), ", ".join(map(str, first))
-                raise source.error(f"has none of {known} in its first record, but: {names}", hint)
+                raise source.error(f"has none of {', '.join(fields)} in its first record", hint)
             if kind in files:
                 raise source.error(f"is a second {fields[kind]} file", "give only one")
             files[kind] = RecordFile(source, records, what.removesuffix("s"))
@@ -259,19 +221,20 @@ class Sources:
     def __iter__(self) -> Iterator[SourceFile]:
         """The files."""
         self._left = self.max_unpacked
-        empty = True
+        if not self.paths:
+            raise UserError("no files to import", hint="name a file")
         for path in self.paths:
-            if path.is_dir():
-                files = self._folder(path)
-            elif path.suffix == ".zip" and path.exists():
-                files = self._archive(path)
-            else:
-                files = iter([self._file(path, path.name)])
-            for file in files:
-                empty = False
-                yield file
-        if empty:
-            raise UserError("no files to import", where=self.where or None, hint="name a file")
+            try:
+                if path.is_dir():
+                    yield from self._folder(path)
+                elif path.suffix == ".zip" and path.exists():
+                    yield from self._archive(path)
+                else:
+                    yield self._file(path, path.name)
+            # Damaged archives, and those with a password or a rare compression.
+            except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
+                hint = "copy the file again"
+                raise UserError(f"cannot be read: {error}", where=str(path), hint=hint) from error
 
     def _folder(self, path: Path) -> Iterator[SourceFile]:
         for file in sorted(item for item in path.rglob("*") if item.is_file()):
@@ -279,41 +242,25 @@ class Sources:
                 yield self._file(file, file.relative_to(path).as_posix())
 
     def _file(self, path: Path, name: str) -> SourceFile:
-        try:
-            with path.open("rb") as content:
-                return self._source(name, str(path), content, bounded=not path.is_file())
-        except OSError as error:
-            raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        with path.open("rb") as content:
+            return self._source(name, str(path), content, bounded=not path.is_file())
 
     def _archive(self, path: Path) -> Iterator[SourceFile]:
-        try:
-            with zipfile.ZipFile(path) as archive:
-                for name in sorted(archive.namelist()):
-                    if name.endswith("/") or _COMPANION.match(PurePosixPath(name).name):
-                        continue
-                    with archive.open(name) as member:
-                        file = self._source(name, f"{path}!{name}", member, bounded=True)
-                    yield file
-        # Damaged archives, and those with a password or a rare compression.
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
-            raise UserError(
-                f"is not a complete zip archive: {error}",
-                where=str(path),
-                hint="copy the file again",
-            ) from error
+        with zipfile.ZipFile(path) as archive:
+            for name in sorted(archive.namelist()):
+                if name.endswith("/") or _COMPANION.match(PurePosixPath(name).name):
+                    continue
+                with archive.open(name) as member:
+                    file = self._source(name, f"{path}!{name}", member, bounded=True)
+                yield file
 
     def _source(self, name: str, where: str, content: IO[bytes], *, bounded: bool) -> SourceFile:
         """One file; the content of a ``.gz`` is unpacked, and bounded in any case."""
         if not name.endswith(".gz"):
             data = self._bounded(content, where) if bounded else content.read(self._head)
             return SourceFile(name, where, data)
-        try:
-            with gzip.GzipFile(fileobj=content) as unpacked:
-                data = self._bounded(unpacked, where)
-        except (OSError, EOFError, zlib.error) as error:
-            raise UserError(
-                f"is not a complete gzip file: {error}", where=where, hint="copy the file again"
-            ) from error
+        with gzip.GzipFile(fileobj=content) as unpacked:
+            data = self._bounded(unpacked, where)
         return SourceFile(name.removesuffix(".gz"), where, data)
 
     def _bounded(self, content: IO[bytes] | gzip.GzipFile, where: str) -> bytes:

@@ -108,17 +108,11 @@ class Flash(Importer):
 
 def _load(sources: Sources) -> Mapping[str, RecordFile]:
     """Files by the field that identifies them."""
-    files = sources.by_field(
+    return sources.by_field(
         {"messages": "raw state", "ready_time": "timer", "down_u": "speed"},
         "devices",
         "give FLASH's state_traces, cached_timers or speed_distri file",
     )
-    for kind, file in files.items():
-        file.field(kind)
-    if {"messages", "ready_time"} <= set(files):
-        message = "raw states and timers give the same availability twice"
-        raise sources.error(message, "give one of the two")
-    return files
 
 
 def _raw_tables(file: RecordFile, rule: Rule, counts: dict[str, int]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ For formats without an importer of their own, such as the logs of HSDPA commutes
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -28,7 +27,7 @@ from fedsim.traces.importers._series import (
     named_sources,
     series_tables,
 )
-from fedsim.traces.tables import Ints, run_starts
+from fedsim.traces.tables import run_starts
 from fedsim.units import DURATION_UNITS
 
 # Bits of each unit of an amount.
@@ -99,8 +98,6 @@ def _series(
         )
     if any(isinstance(column, str) for column in chosen.values()):
         rows = rows[1:]
-    if not rows:
-        raise source.error("has no rows")
     cells = [row[columns["time"]].strip('"') for _, row in rows]
     dated = bool(np.isnan(pd.to_numeric(cells[:1], errors="coerce")[0]))
     raise_all(
@@ -118,7 +115,9 @@ def _series(
         return source.line(rows[row][0])
 
     if dated:
-        time_us = _timestamps(cells, where)
+        # Without an offset, as UTC.
+        moments = pd.to_datetime(pd.Series(cells), format="ISO8601", utc=True)
+        time_us = np.asarray(moments.dt.as_unit("us").astype(np.int64))
     else:
         unit = str(params.time_unit)
         times = time_number("the time", unit).read(cells, where)
@@ -131,8 +130,6 @@ def _series(
             hint="times must not decrease; split the file there",
         )
     first_rows = np.flatnonzero(run_starts(time_us))
-    if len(first_rows) < 2:
-        raise source.error("has no interval between two times")
     counts["same_time"] += len(time_us) - len(first_rows)
     edges_us = time_us[first_rows] - time_us[0]
     result = []
@@ -146,7 +143,7 @@ def _series(
             rates = amounts / (np.diff(edges_us) / 1e6)
         else:
             rates = mean_by_time(time_us, values)[1:] * RATE_UNITS[str(params.rate_unit)]
-        held, missing = hold_unknown(rates, source.error(f"has no value of {direction}"))
+        held, missing = hold_unknown(rates)
         counts["missing_rates"] += missing
         result.append(Series(name, direction, edges_us, held, where=source.where))
     return result
@@ -159,16 +156,3 @@ def _position(column: int | str, header: list[str], source: SourceFile) -> int:
     if isinstance(column, int) and 1 <= column <= len(header):
         return column - 1
     raise source.error(f"has no column {column}", f"its columns are {', '.join(header)}")
-
-
-def _timestamps(cells: list[str], where: Callable[[int], str]) -> Ints:
-    """ISO 8601 timestamps in us; without an offset, as UTC."""
-    times = pd.to_datetime(pd.Series(cells), format="ISO8601", utc=True, errors="coerce")
-    bad = np.flatnonzero(times.isna())
-    if len(bad):
-        raise UserError(
-            f"the time is '{cells[bad[0]]}', which is neither a number nor an ISO 8601 timestamp",
-            where=where(bad[0]),
-            hint="write it as in 2024-05-01T08:00:00; if this is a header, give the names of its columns",
-        )
-    return np.asarray(times.dt.as_unit("us").astype(np.int64))
