@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from fedsim.tasks.kinds.quadratic import QuadraticTask
-from fedsim.vocabulary.timeline import Train
 from tests.methods.driver import Part, Player, quadratic
 
 FloatArray = npt.NDArray[np.float64]
@@ -77,7 +75,7 @@ class Story:
         for train in gone:
             self.player.lose(train)
         for train in done:
-            self.learner.submit(_unused(train))
+            self.learner.submit(replace(train, used=False))
         self.player.aggregate(used)
         self._note()
         return self
@@ -88,11 +86,10 @@ class Story:
             self.round(clients)
         return self
 
-    @property
-    def models(self) -> Tensor:
-        """What each client would use for itself now, (N, P)."""
-        rows = self.learner.store.rows(self.clients)
-        return self.learner.station.method.personal_models(self.learner.server, self.clients, rows)
+    def history(self, names: str) -> list[FloatArray]:
+        """The named series after each round, flat."""
+        columns = [getattr(self, name) for name in names.split()]
+        return [np.concatenate([np.ravel(c[t]) for c in columns]) for t in range(1, len(self.u))]
 
     def _note(self) -> None:
         self.learner.flush()
@@ -103,10 +100,6 @@ class Story:
         if "control" in rows:
             self.c.append(server["control"].numpy().copy())
             self.ci.append(rows["control"].numpy().copy())
-
-
-def _unused(train: Train) -> Train:
-    return replace(train, used=False)
 
 
 class Reference:
@@ -173,14 +166,5 @@ class Reference:
         self.u = new_u
 
 
-ROUNDS_B = [[0, 1], [1, 2], [0, 2]]
-
-
 def close(value: Any, expected: Any, rel: float = 1e-12) -> None:
     np.testing.assert_allclose(np.ravel(value), np.ravel(expected), rtol=rel, atol=1e-14)
-
-
-def history(story: Story, names: Sequence[str]) -> list[np.ndarray]:
-    """The named series after each round, flat."""
-    columns = [getattr(story, name) for name in names]
-    return [np.concatenate([np.ravel(c[t]) for c in columns]) for t in range(1, len(story.u))]

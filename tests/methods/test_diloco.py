@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 import torch
 
-from tests.methods.async_worlds import quadratics, trained
 from tests.methods.driver import play
-from tests.methods.problems import LOG, q2
+from tests.methods.test_participation import LOG, q2
 
 ADAMW = {"optimizer": {"name": "adamw", "lr": 0.05}}
 
@@ -38,37 +35,6 @@ def test_without_momentum_it_is_fedavg_with_adamw() -> None:
     diloco = play("diloco", q2(), LOG, steps=3, momentum=0.0, server_lr=1.0, training=ADAMW)
     fedavg = play("fedavg", q2(), LOG, steps=3, weights="uniform", training=ADAMW)
     assert diloco.x.tolist() == fedavg.x.tolist()
-
-
-@pytest.mark.parametrize("activation", [0.0, 0.2])
-def test_delayed_nesterov(activation: float) -> None:
-    """Liu et al. (2024), Algorithm 3."""
-    every, beta = 3, 0.5
-    world = quadratics(
-        [1.0, 1.7, 4.1],
-        {
-            "name": "delayed_nesterov",
-            "momentum": beta,
-            "server_lr": 0.6,
-            "momentum_every": every,
-            "activation": activation,
-        },
-        schedule={"name": "async"},
-        until_s=60,
-    )
-    momentum = total = 0.0
-    for count, ((before, after), ((_, start, model, _),)) in enumerate(
-        zip(pairwise(world.w), trained(world), strict=True), start=1
-    ):
-        gradient = model - start
-        total += gradient
-        if count % every == 0:
-            momentum = beta * momentum + total / every
-            total = 0.0
-            step = (1 - activation * every + activation) * beta * momentum + gradient / every
-        else:
-            step = activation * beta * momentum + gradient / every
-        assert after == pytest.approx(before + 0.6 * step, rel=1e-10)
 
 
 def test_delayed_nesterov_of_every_update_is_diloco() -> None:

@@ -9,8 +9,8 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.methods.async_worlds import PLAIN, quadratics
 from tests.methods.fakes import Written, make
+from tests.methods.test_asynchronous import PLAIN, quadratics
 from tests.scheduling.worlds import play
 
 

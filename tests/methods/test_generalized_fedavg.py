@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedsim.tasks.kinds.quadratic import QuadraticTask
 from tests.methods.driver import FloatArray, Player, Round, close, play, quadratic
-from tests.methods.problems import LOGS
+from tests.methods.test_participation import LOGS
 
 NAME = "generalized_fedavg"
 

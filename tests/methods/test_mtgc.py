@@ -10,7 +10,7 @@ import pytest
 
 import fedsim
 from tests.methods.driver import close, play
-from tests.methods.problems import q3
+from tests.methods.test_participation import q3
 
 FREE = {"name": "static", "latency": 0, "down": "1e30", "up": "1e30"}
 EDGES = ((0, 1), (2, 3))

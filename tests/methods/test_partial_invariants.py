@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -157,66 +156,6 @@ def test_clients_that_share_nothing_train_alone() -> None:
         alone.close()
         personal = together.store["personal"].get(np.array([client]))[0]
         torch.testing.assert_close(personal, alone.server["model"], rtol=1e-6, atol=1e-7)
-
-
-# -- execution ---------------------------------------------------------------------------------------------------------
-
-
-def with_lost_work() -> Timeline:
-    """A prologue, then rounds some of whose work is lost after it was done."""
-    timeline = Timeline()
-    timeline.aggregate(*[timeline.dispatch(client) for client in range(8)])
-    for used, unused in (([0, 3, 5], [1, 2]), ([1, 3], [0]), ([], [4, 5]), ([4, 2], [1, 3])):
-        trains = [timeline.dispatch(client, 2 + client % 3) for client in (*used, *unused)]
-        for train in trains[len(used) :]:
-            timeline.calls.append(("submit", replace(train, used=False)))
-        timeline.aggregate(*trains[: len(used)])
-        timeline.evaluate()
-    return timeline
-
-
-def test_lost_work_gives_the_same_bits_deferred_at_once_and_resumed() -> None:
-    """Personal parts, control variates, model and metrics; a resumed learner receives the timeline from its start."""
-    kind = CATALOG.parts("method")["scaffold_p"]
-    params = kind.Params.model_validate({"keep_v_on_drop": True})
-
-    def fresh(**options: Any) -> tuple[Learner, list[dict[str, float]]]:
-        metrics: list[dict[str, float]] = []
-        task = supervised_task("mlp", own_test=True)
-        learner = make_learner(
-            task,
-            method=kind,
-            params=params,
-            on_metrics=lambda what, values: metrics.append(dict(values)),
-            **options,
-        )
-        return learner, metrics
-
-    def end(learner: Learner) -> dict[str, torch.Tensor]:
-        learner.close()
-        assert not learner._side.waiting.ids()
-        return dict(learner.state()[0])
-
-    timeline = with_lost_work()
-    deferred, expected_metrics = fresh()
-    expected = end(timeline.play(deferred))
-    assert len({row["client_loss"] for row in expected_metrics}) == 4
-    at_once, metrics = fresh(eager=True)
-    assert_equal(end(timeline.play(at_once)), expected)
-    assert metrics == expected_metrics
-    for stop in range(10, len(timeline.calls), 5):
-        first, _ = fresh()
-        timeline.play(first, stop)
-        first.flush()
-        resumed, metrics = fresh(checkpoint=first.state())
-        assert_equal(end(timeline.play(resumed)), expected)
-        assert metrics == expected_metrics
-
-
-def assert_equal(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> None:
-    assert first.keys() == second.keys()
-    for name, value in first.items():
-        torch.testing.assert_close(value, second[name], rtol=0, atol=0, equal_nan=True)
 
 
 # -- rounding (card N1, N2) --------------------------------------------------------------------------------------------

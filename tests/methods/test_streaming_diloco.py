@@ -11,7 +11,7 @@ import pytest
 import fedsim
 from fedsim.errors import UserError
 from tests.methods.driver import play, quadratic
-from tests.methods.problems import LOG, q2
+from tests.methods.test_participation import LOG, q2
 
 CENTERS = np.array([[1.0, -2.0, 0.5, 3.0, 2.0], [-1.0, 1.0, 2.0, 0.0, 4.0]])
 CURVATURES = np.array([1.0, 3.0])
