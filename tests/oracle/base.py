@@ -1,14 +1,11 @@
-"""The events and dispatches of the brute-force simulator, and the interface between its modules."""
+"""The events and dispatches of the brute-force simulator."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, Protocol
 
-from tests.oracle.devices import Devices, Life
+from tests.oracle.devices import Life
 
 FLOW, END, LEAVE, TIMER, LAST = 1, 2, 3, 4, 6
 """Classes of events of one instant, in their order (docs/time.md, "Events of one instant")."""
@@ -54,48 +51,3 @@ class Wish:
     def __init__(self, act: Callable[[], None], clients: list[int]) -> None:
         self.act, self.clients = act, clients
         self.event: Event | None = None
-
-
-class Server(Protocol):
-    """What schedules, selections and shared links use of the simulation."""
-
-    scenario: dict[str, Any]
-    devices: Devices
-    clients: int
-    now: int
-    busy_until: int
-    finished: bool
-    over: bool
-    capacity: float | None
-    charge: list[Fraction]
-    recharging: set[int]
-    needs: dict[int, Callable[[], None]]
-    wishes: list[Wish]
-    selection: Selection
-
-    def add(self, at: int, kind: int, order: int, act: Callable[[], None]) -> Event: ...
-    def timer(self, at: int, act: Callable[[], None]) -> Event: ...
-    def call_off(self, event: Event | None) -> None: ...
-    def next_chance(self, client: int) -> int: ...
-    def there(self) -> list[int]: ...
-    def hand_out(
-        self, client: int, steps: int | None = None, group: int = 0, deadline: int | None = None
-    ) -> Dispatch: ...
-    def end(self, dispatch: Dispatch) -> None: ...
-    def cut(self, dispatch: Dispatch) -> None: ...
-    def make_version(self, updates: list[Dispatch], **attributes: Any) -> None: ...
-    def count_round(self) -> None: ...
-    def when_somebody(self, act: Callable[[], None], clients: list[int] | None = None) -> Wish: ...
-    def forget(self, wish: Wish | None) -> None: ...
-
-
-class Selection(ABC):
-    """Which clients get work."""
-
-    def __init__(self, section: dict[str, Any], server: Server) -> None:
-        self.section, self.server = section, server
-        self.cohort = section.get("cohort")
-
-    @abstractmethod
-    def draw(self, count: int, among: list[int]) -> list[int]:
-        """At most so many of these clients."""

@@ -3,139 +3,113 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from fedsim.api import read_scenario
 from fedsim.composition.assembly import assemble, build_server
 from fedsim.composition.shared import Shared
-from fedsim.devices.population import Power
-from fedsim.runs.schema import DISPATCHES
-from fedsim.simulation.rows import dispatch_columns
-from fedsim.simulation.updates import Ended
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import make_table
 from fedsim.vocabulary.outcomes import CAUSE_LABELS, Outcome
 from tests.oracle.server import Simulation
+from tests.simulation.harness import Book
 
-COLUMNS = (
-    "dispatch_id", "client_id", "version", "round", "dispatched", "downloaded", "computed",
-    "arrived", "steps_assigned", "steps_done", "outcome", "staleness", "aggregated_version",
-    "bytes_down", "bytes_up", "energy", "sequence", "group", "ended",
-    "download", "compute", "upload", "cause",
-)  # fmt: skip
-TIMES = {"dispatched", "downloaded", "computed", "arrived", "ended", "time"}
-TIMES |= {"download", "compute", "upload"}
-ABSENT = {"staleness", "aggregated_version"}
+TIMES = (
+    "dispatched",
+    "downloaded",
+    "computed",
+    "arrived",
+    "ended",
+    "download",
+    "compute",
+    "upload",
+)
 
 
-class Recorder:
-    """Keeps the rows of a run in memory."""
-
-    def __init__(self) -> None:
-        self.ended: list[Ended] = []
-        self.versions: list[Any] = []
-
-    def append_dispatch(self, ended: Ended) -> None:
-        """One dispatch that has ended."""
-        self.ended.append(ended)
-
-    def rows(self, power: Power) -> list[dict[str, Any]]:
-        """One row per dispatch."""
-        columns = dispatch_columns(power, self.ended)
-        values = (columns[name].tolist() for name in DISPATCHES.schema.names)
-        return [
-            self._row(dict(zip(COLUMNS, row, strict=True))) for row in zip(*values, strict=True)
-        ]
-
-    def _row(self, row: dict[str, Any]) -> dict[str, Any]:
-        for name in TIMES - {"time"}:
+def rows_of(book: Book) -> list[dict[str, Any]]:
+    """One row per dispatch, in order, as the brute-force simulator makes them: nanoseconds, and None for nothing."""
+    rows = sorted(book.rows, key=lambda row: int(row["dispatch_id"]))
+    for row in rows:
+        row["client_id"] = row.pop("client")
+        for name in TIMES:
             row[name] = None if math.isnan(row[name]) else round(row[name] * 1e9)
-        for name in ABSENT:
+        for name in ("staleness", "aggregated_version"):
             row[name] = None if row[name] < 0 else row[name]
         row["outcome"] = Outcome(row["outcome"]).label
         row["cause"] = None if row["cause"] < 0 else CAUSE_LABELS[row["cause"]]
-        return row
+    return rows
 
-    def append_aggregation(self, aggregate: Any) -> None:
-        """One server update."""
-        self.versions.append(
-            {
-                "version": aggregate.version,
-                "time": round(aggregate.time_s * 1e9),
-                "round": aggregate.round,
-                "contributors": [item.dispatch_id for item in aggregate.contributions],
-                "staleness": [item.staleness for item in aggregate.contributions],
-            }
-        )
+
+def version_of(aggregate: Any) -> dict[str, Any]:
+    """One server update."""
+    return {
+        "version": aggregate.version,
+        "time": round(aggregate.time_s * 1e9),
+        "round": aggregate.round,
+        "contributors": [item.dispatch_id for item in aggregate.contributions],
+        "staleness": [item.staleness for item in aggregate.contributions],
+    }
 
 
 def write_bundle(tables: dict[str, Any], folder: Path) -> None:
     """Write the tables of a case as a trace bundle."""
     ids = [f"device{number}" for number in range(len(tables["devices"]))]
     windows = [device["window"] for device in tables["devices"]]
-    out = {
-        "devices": make_table(
-            "devices",
-            {
-                "device_id": ids,
-                "window_start_us": [start // 1000 for start, _ in windows],
-                "window_end_us": [end // 1000 for _, end in windows],
-                "period_us": [
-                    device.get("period", end - start) // 1000
-                    for device, (start, end) in zip(tables["devices"], windows, strict=True)
-                ],
-                "valid": [True] * len(ids),
-            },
-        )
-    }
-    if tables.get("availability") is not None:
-        rows = tables["availability"]
-        out["availability"] = make_table(
-            "availability",
-            {
-                "device_id": [ids[row[0]] for row in rows],
-                "start_us": [row[1] // 1000 for row in rows],
-                "end_us": [row[2] // 1000 for row in rows],
-                "state": [row[3] for row in rows],
-            },
-        )
-    if tables.get("network"):
-        rows = [
-            (ids[client], direction, row[direction])
-            for client, row in enumerate(tables["network"])
+    out = {}
+
+    def put(name: str, rows: Sequence[Any], **columns: Callable[[Any], Any]) -> None:
+        if rows:
+            values = {column: [read(row) for row in rows] for column, read in columns.items()}
+            out[name] = make_table(name, values)
+
+    put(
+        "devices",
+        [(number, device, *device["window"]) for number, device in enumerate(tables["devices"])],
+        device_id=lambda row: ids[row[0]],
+        window_start_us=lambda row: row[2] // 1000,
+        window_end_us=lambda row: row[3] // 1000,
+        period_us=lambda row: row[1].get("period", row[3] - row[2]) // 1000,
+        valid=lambda row: True,
+    )
+    put(
+        "availability",
+        tables.get("availability") or (),
+        device_id=lambda row: ids[row[0]],
+        start_us=lambda row: row[1] // 1000,
+        end_us=lambda row: row[2] // 1000,
+        state=lambda row: row[3],
+    )
+    put(
+        "network",
+        [
+            (ids[client], direction, float(row[direction]))
+            for client, row in enumerate(tables.get("network") or ())
             for direction in ("down", "up")
-        ]
-        out["network"] = make_table(
-            "network",
-            {
-                "device_id": [row[0] for row in rows],
-                "direction": [row[1] for row in rows],
-                "bandwidth_bps": [float(row[2]) for row in rows],
-            },
-        )
-    if tables.get("network_series"):
-        rows = tables["network_series"]
-        out["network_series"] = make_table(
-            "network_series",
-            {
-                "series_id": [row[0] for row in rows],
-                "direction": [row[1] for row in rows],
-                "start_us": [row[2] // 1000 for row in rows],
-                "dur_us": [(row[3] - row[2]) // 1000 for row in rows],
-                "rate_bps": [float(row[4]) for row in rows],
-            },
-        )
-        rows = tables["network_assign"]
-        out["network_assign"] = make_table(
-            "network_assign",
-            {
-                "device_id": [ids[row[0]] for row in rows],
-                "series_id": [row[1] for row in rows],
-                "offset_us": [row[2] // 1000 for row in rows],
-                "scale": [row[3] for row in rows],
-            },
-        )
+        ],
+        device_id=itemgetter(0),
+        direction=itemgetter(1),
+        bandwidth_bps=itemgetter(2),
+    )
+    put(
+        "network_series",
+        tables.get("network_series") or (),
+        series_id=itemgetter(0),
+        direction=itemgetter(1),
+        start_us=lambda row: row[2] // 1000,
+        dur_us=lambda row: (row[3] - row[2]) // 1000,
+        rate_bps=lambda row: float(row[4]),
+    )
+    put(
+        "network_assign",
+        tables.get("network_assign") or (),
+        device_id=lambda row: ids[row[0]],
+        series_id=itemgetter(1),
+        offset_us=lambda row: row[2] // 1000,
+        scale=itemgetter(3),
+    )
     manifest = Manifest(
         schema="fedsim.trace/1",
         name="brute",
@@ -154,11 +128,10 @@ def product(case: dict[str, Any], folder: Path) -> tuple[list[dict[str, Any]], l
         path = folder / f"bundle{len(list(folder.iterdir()))}"
         write_bundle(case["tables"], path)
         scenario["devices"] = {**scenario["devices"], "trace": str(path)}
-    recorder = Recorder()
     assembly = assemble(read_scenario(scenario), Shared(), timing_only=True)
-    build_server(assembly, None, recorder).run()
-    rows = recorder.rows(assembly.population.power)
-    return sorted(rows, key=lambda row: row["dispatch_id"]), recorder.versions
+    book = Book(assembly.population.power)
+    build_server(assembly, None, book).run()
+    return rows_of(book), list(map(version_of, book.aggregates))
 
 
 def differences(case: dict[str, Any], folder: Path) -> list[str]:

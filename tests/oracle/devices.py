@@ -28,9 +28,6 @@ def nanoseconds(seconds: Any) -> int:
     return round(exact(seconds) * NS)
 
 
-# --------------------------------------------------------------------------------------------- online
-
-
 def online_intervals(scenario: dict[str, Any], tables: dict[str, Any], until: int) -> list[Any]:
     """For each client, the intervals [start, end) in which it is online, merged, from 0 to beyond ``until``."""
     clients = scenario["task"]["clients"]
@@ -74,9 +71,6 @@ def _merged(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             merged.append((start, end))
     return merged
-
-
-# ---------------------------------------------------------------------------------------------- links
 
 
 @dataclass
@@ -146,9 +140,6 @@ def series_mean(tables: dict[str, Any], client: int, direction: str) -> Fraction
     ]
     bits = sum(length * exact(rate) * exact(scale) for length, rate in rows)
     return bits / sum(length for length, _ in rows)
-
-
-# ------------------------------------------------------------------------------------------ one dispatch
 
 
 @dataclass
@@ -259,8 +250,6 @@ class Devices:
         self.down = [constant(rate) for rate in self.down_nominal]
         self.up = [constant(rate) for rate in self.up_nominal]
 
-    # ------------------------------------------------------------------------------------- online
-
     def is_online(self, client: int, at: int) -> bool:
         """Whether the client is online."""
         return any(start <= at < end for start, end in self.online[client])
@@ -275,8 +264,6 @@ class Devices:
             if at < end:
                 return max(at, start)
         return FOREVER
-
-    # ---------------------------------------------------------------------------------------- work
 
     def full_steps(self, client: int) -> int:
         """Local steps of a full piece of work."""
@@ -324,8 +311,6 @@ class Devices:
             exact(energy.get("upload_w", 1.2)),
         )
 
-    # ------------------------------------------------------------------------------------- the life
-
     def life(
         self,
         client: int,
@@ -343,11 +328,8 @@ class Devices:
         cause = "crash" if crash == at else "battery"
         if life.ended is not None and life.ended == at and life.cause == "offline":
             life.cause = cause
-        return (
-            life
-            if (life.ended is not None and life.ended <= at) or at >= FOREVER
-            else _ended(life, at, cause)
-        )
+        is_over = life.ended is not None and life.ended <= at
+        return life if is_over or at >= FOREVER else _ended(life, at, cause)
 
     def crashes(self, life: Life, after: int) -> int:
         """The instant at which so much compute time is spent without pauses; FOREVER if the steps are done by then."""

@@ -3,50 +3,32 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from tests.oracle.base import Dispatch, Event, Selection, Server, Wish
+from tests.oracle.base import Dispatch, Event, Wish
 from tests.oracle.devices import FOREVER, exact, nanoseconds
 
 
-def make_selection(scenario: dict[str, Any], server: Server) -> Selection:
-    """The selection of a scenario."""
-    section = scenario["server"]["selection"]
-    kinds = {"round_robin": RoundRobin, "cyclic": Cyclic}
-    return kinds[section["name"]](section, server)
+class Selection:
+    """Which clients get work: :meth:`draw` takes at most so many of some clients."""
 
-
-def make_schedule(scenario: dict[str, Any], server: Server) -> Schedule:
-    """The schedule of a scenario."""
-    section = scenario["server"]["schedule"]
-    kinds: dict[str, type[Schedule]] = {
-        "sync": Sync,
-        "async": Continuous,
-        "buffered": Continuous,
-        "tiered": Tiered,
-        "compass": Compass,
-        "window": Window,
-    }
-    return kinds[section["name"]](section, server)
-
-
-# ------------------------------------------------------------------------------------------- selections
+    def __init__(self, section: dict[str, Any], server: Any) -> None:
+        self.section, self.server = section, server
+        self.cohort = section.get("cohort")
 
 
 class RoundRobin(Selection):
     """Least often drawn first, then longest ago, then by number."""
 
-    def __init__(self, section: dict[str, Any], server: Server) -> None:
+    def __init__(self, section: dict[str, Any], server: Any) -> None:
         super().__init__(section, server)
         self.times = [0] * server.clients
         self.last = [-1] * server.clients
         self.draws = 0
 
     def draw(self, count: int, among: list[int]) -> list[int]:
-        """See Selection.draw."""
         order = sorted(among, key=lambda c: (self.times[c], self.last[c], c))[:count]
         for client in order:
             self.times[client] += 1
@@ -58,12 +40,11 @@ class RoundRobin(Selection):
 class Cyclic(Selection):
     """The next clients by number, round and round; who is not there loses the turn."""
 
-    def __init__(self, section: dict[str, Any], server: Server) -> None:
+    def __init__(self, section: dict[str, Any], server: Any) -> None:
         super().__init__(section, server)
         self.next = 0
 
     def draw(self, count: int, among: list[int]) -> list[int]:
-        """See Selection.draw."""
         clients = self.server.clients
         turns = [(self.next + i) % clients for i in range(clients)]
         drawn = [client for client in turns if client in among][:count]
@@ -72,13 +53,13 @@ class Cyclic(Selection):
         return drawn
 
 
-# -------------------------------------------------------------------------------------------- schedules
+class Schedule:
+    """When to hand out work, and what makes a version.
 
+    :meth:`start` is called at time 0, :meth:`arrival` with an update, :meth:`gone` when the server learns of a failure.
+    """
 
-class Schedule(ABC):
-    """When to hand out work, and what makes a version."""
-
-    def __init__(self, section: dict[str, Any], server: Server) -> None:
+    def __init__(self, section: dict[str, Any], server: Any) -> None:
         self.section, self.server = section, server
         self.watched: dict[Dispatch, Event] = {}
 
@@ -86,18 +67,6 @@ class Schedule(ABC):
         """A duration of the schedule's section."""
         value = self.section.get(key)
         return None if value is None else nanoseconds(value)
-
-    @abstractmethod
-    def start(self) -> None:
-        """At time 0."""
-
-    @abstractmethod
-    def arrival(self, dispatch: Dispatch) -> None:
-        """An update arrives."""
-
-    @abstractmethod
-    def gone(self, dispatch: Dispatch) -> None:
-        """The server learns that a client at work is gone."""
 
     def watch(self, dispatch: Dispatch, given_up: Callable[[Dispatch], None]) -> None:
         """Give a dispatch up after the schedule's timeout."""
@@ -124,26 +93,21 @@ class Schedule(ABC):
 class Sync(Schedule):
     """Rounds: select, dispatch, wait, aggregate."""
 
-    def __init__(self, section: dict[str, Any], server: Server) -> None:
+    def __init__(self, section: dict[str, Any], server: Any) -> None:
         super().__init__(section, server)
         self.is_open = False
         self.waiting: Wish | None = None
-        self.later: Event | None = None
         self.pending: list[Dispatch] = []
         self.updates: list[Dispatch] = []
         self.timer: Event | None = None
         self.goal = FOREVER
 
     def start(self) -> None:
-        """See Schedule.start."""
-        self.begin()
-
-    def begin(self) -> None:
         """Start a round, or wait until enough clients are there."""
         server = self.server
         server.forget(self.waiting)
         if server.busy_until > server.now:
-            server.timer(server.busy_until, self.begin)
+            server.timer(server.busy_until, self.start)
             return
         there = server.there()
         over = exact(self.section.get("over_selection", 1))
@@ -153,7 +117,7 @@ class Sync(Schedule):
         chosen = server.selection.draw(count, there)
         empty = not chosen and self.section.get("min_updates", 1) == 0
         if len(chosen) < least and not empty:
-            self.waiting = server.when_somebody(self.begin)
+            self.waiting = server.when_somebody(self.start)
             return
         self.is_open = True
         self.updates, self.pending = [], []
@@ -169,7 +133,6 @@ class Sync(Schedule):
             self.close()
 
     def arrival(self, dispatch: Dispatch) -> None:
-        """See Schedule.arrival."""
         if self.is_open and dispatch in self.pending:
             self.pending.remove(dispatch)
             self.updates.append(dispatch)
@@ -179,7 +142,6 @@ class Sync(Schedule):
         dispatch.outcome = "late"
 
     def gone(self, dispatch: Dispatch) -> None:
-        """See Schedule.gone."""
         if self.is_open and dispatch in self.pending:
             self.pending.remove(dispatch)
             if not self.pending:
@@ -203,13 +165,13 @@ class Sync(Schedule):
         pause = self.duration("pause") or 0
         if server.finished or server.over:
             return
-        server.timer(server.now + pause, self.begin)
+        server.timer(server.now + pause, self.start)
 
 
 class Continuous(Schedule):
     """Every arrival, or every ``buffer_size``-th one, makes a version; places are filled at once."""
 
-    def __init__(self, section: dict[str, Any], server: Server) -> None:
+    def __init__(self, section: dict[str, Any], server: Any) -> None:
         super().__init__(section, server)
         cohort = server.selection.cohort
         self.places = section.get("concurrency", server.clients if cohort is None else cohort)
@@ -223,16 +185,12 @@ class Continuous(Schedule):
         self.later: Event | None = None
 
     def start(self) -> None:
-        """See Schedule.start."""
-        self.fill()
-
-    def fill(self) -> None:
         """Give free places to clients."""
         server = self.server
         server.forget(self.waiting)
         server.call_off(self.later)
         if server.busy_until > server.now:
-            self.later = server.timer(server.busy_until, self.fill)
+            self.later = server.timer(server.busy_until, self.start)
             return
         free = self.places - self.taken
         if free > 0:
@@ -242,7 +200,7 @@ class Continuous(Schedule):
                     self.owners.add(client)
                 self.give(client)
         if self.taken < self.places:
-            self.waiting = server.when_somebody(self.fill)
+            self.waiting = server.when_somebody(self.start)
 
     def give(self, client: int) -> None:
         """Hand out work."""
@@ -255,10 +213,9 @@ class Continuous(Schedule):
         if self.same:
             self.give(dispatch.client)
         elif self.waiting not in self.server.wishes:
-            self.fill()
+            self.start()
 
     def arrival(self, dispatch: Dispatch) -> None:
-        """See Schedule.arrival."""
         server = self.server
         self.unwatch(dispatch)
         most = self.section.get("max_staleness")
@@ -274,7 +231,6 @@ class Continuous(Schedule):
         self.free(dispatch)
 
     def gone(self, dispatch: Dispatch) -> None:
-        """See Schedule.gone."""
         self.unwatch(dispatch)
         self.free(dispatch)
 
@@ -282,7 +238,7 @@ class Continuous(Schedule):
 class Tiered(Schedule):
     """Rounds of tiers of like speed."""
 
-    def __init__(self, section: dict[str, Any], server: Server) -> None:
+    def __init__(self, section: dict[str, Any], server: Any) -> None:
         super().__init__(section, server)
         self.tiers: list[list[int]] = []
         self.pending: list[list[Dispatch]] = []
@@ -366,7 +322,6 @@ class Tiered(Schedule):
             self.watch(dispatch, self.gone)
 
     def arrival(self, dispatch: Dispatch) -> None:
-        """See Schedule.arrival."""
         self.unwatch(dispatch)
         tier = dispatch.group
         self.updates[tier].append(dispatch)
@@ -374,7 +329,6 @@ class Tiered(Schedule):
         self.close(tier)
 
     def gone(self, dispatch: Dispatch) -> None:
-        """See Schedule.gone."""
         self.unwatch(dispatch)
         self.pending[dispatch.group].remove(dispatch)
         self.close(dispatch.group)
@@ -393,7 +347,7 @@ class Tiered(Schedule):
 class Window(Schedule):
     """Every client reports once; all updates make one version."""
 
-    def __init__(self, section: dict[str, Any], server: Server) -> None:
+    def __init__(self, section: dict[str, Any], server: Any) -> None:
         super().__init__(section, server)
         self.timers: list[Event] = []
         self.pending: list[Dispatch] = []
@@ -401,10 +355,6 @@ class Window(Schedule):
         self.least_until = 0
 
     def start(self) -> None:
-        """See Schedule.start."""
-        self.begin()
-
-    def begin(self) -> None:
         """Start a window: every client gets work, as soon as it can take it."""
         server = self.server
         length, deadline = self.duration("length") or 0, self.duration("deadline")
@@ -434,16 +384,14 @@ class Window(Schedule):
             server.make_version(self.updates)
         self.pending, self.updates = [], []
         server.count_round()
-        server.timer(server.now, self.begin)
+        server.timer(server.now, self.start)
 
     def arrival(self, dispatch: Dispatch) -> None:
-        """See Schedule.arrival."""
         self.pending.remove(dispatch)
         self.updates.append(dispatch)
         self.close_if_all()
 
     def gone(self, dispatch: Dispatch) -> None:
-        """See Schedule.gone."""
         self.pending.remove(dispatch)
         self.pending.append(self.server.hand_out(dispatch.client, deadline=self.deadline))
 
@@ -462,7 +410,7 @@ class Group:
 class Compass(Schedule):
     """FedCompass: steps such that clients arrive together."""
 
-    def __init__(self, section: dict[str, Any], server: Server) -> None:
+    def __init__(self, section: dict[str, Any], server: Any) -> None:
         super().__init__(section, server)
         full = max(server.devices.full_steps(client) for client in range(server.clients))
         self.most = section.get("max_steps", full)
@@ -476,7 +424,6 @@ class Compass(Schedule):
         self.group_of: dict[Dispatch, Group] = {}
 
     def start(self) -> None:
-        """See Schedule.start."""
         for client in range(self.server.clients):
             self.need(client)
 
@@ -515,7 +462,7 @@ class Compass(Schedule):
             best = Group(self.numbers, now + length, now + round(self.factor * length))
             self.groups.append(best)
             group = best
-            best.timer = server.timer(best.latest, lambda: self.expire(group))
+            best.timer = server.timer(best.latest, lambda: self.close(group))
         dispatch = server.hand_out(client, steps, group=best.number)
         best.awaited.append(dispatch)
         best.members.append(client)
@@ -523,7 +470,6 @@ class Compass(Schedule):
         self.watch(dispatch, self.gone)
 
     def arrival(self, dispatch: Dispatch) -> None:
-        """See Schedule.arrival."""
         server = self.server
         self.unwatch(dispatch)
         client = dispatch.client
@@ -542,10 +488,6 @@ class Compass(Schedule):
             self.late.append(dispatch)
             self.need(client)
 
-    def expire(self, group: Group) -> None:
-        """The group's latest time has come."""
-        self.close(group)
-
     def close(self, group: Group) -> None:
         """The group makes a version, and its members get new work."""
         server = self.server
@@ -561,7 +503,6 @@ class Compass(Schedule):
             self.need(client)
 
     def gone(self, dispatch: Dispatch) -> None:
-        """See Schedule.gone."""
         self.unwatch(dispatch)
         group = self.group_of.get(dispatch)
         if group is not None and dispatch in group.awaited:
@@ -574,3 +515,14 @@ class Compass(Schedule):
                 self.groups.remove(group)
                 self.server.call_off(group.timer)
         self.need(dispatch.client)
+
+
+SELECTIONS = {"round_robin": RoundRobin, "cyclic": Cyclic}
+SCHEDULES = {
+    "sync": Sync,
+    "async": Continuous,
+    "buffered": Continuous,
+    "tiered": Tiered,
+    "compass": Compass,
+    "window": Window,
+}

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.oracle.base import END, LAST, LEAVE, TIMER, Dispatch, Event, Wish
 from tests.oracle.devices import FOREVER, NS, Devices, Life, nanoseconds
-from tests.oracle.schedules import make_schedule, make_selection
+from tests.oracle.schedules import SCHEDULES, SELECTIONS
 from tests.oracle.shared import SharedLinks
 
 
@@ -61,10 +61,9 @@ class Simulation:
         self.recharging: set[int] = set()
         self.needs: dict[int, Callable[[], None]] = {}
         self.wishes: list[Wish] = []
-        self.selection = make_selection(scenario, self)
-        self.schedule = make_schedule(scenario, self)
-
-    # ------------------------------------------------------------------------------------------- events
+        selection, schedule = server["selection"], server["schedule"]
+        self.selection = SELECTIONS[selection["name"]](selection, self)
+        self.schedule = SCHEDULES[schedule["name"]](schedule, self)
 
     def add(self, at: int, kind: int, order: int, act: Callable[[], None]) -> Event:
         """Put an event on the list."""
@@ -103,8 +102,6 @@ class Simulation:
             elif dispatch.outcome is None:
                 dispatch.outcome = "unfinished" if dispatch.arrived else "dropped"
 
-    # ------------------------------------------------------------------------------------ who can be asked
-
     def next_free(self, client: int) -> int:
         """The first instant from now on at which a client that is not at work can be asked."""
         return self.devices.returns(client, max(self.now, self.resting[client]))
@@ -125,8 +122,6 @@ class Simulation:
     def there(self) -> list[int]:
         """Clients that can be asked, by number."""
         return [client for client in range(self.clients) if self.can_be_asked(client)]
-
-    # ----------------------------------------------------------------------------------------- dispatches
 
     def hand_out(
         self, client: int, steps: int | None = None, group: int = 0, deadline: int | None = None
@@ -272,8 +267,6 @@ class Simulation:
         work = dispatch.life.work(dispatch.ended if dispatch.ended is not None else self.now)
         return sum((watts[kind] * Fraction(ns, NS) for kind, ns in work.items()), Fraction(0))
 
-    # ------------------------------------------------------------------------------------------- versions
-
     def make_version(self, updates: list[Dispatch], **attributes: Any) -> None:
         """One server update of these, now."""
         self.version += 1
@@ -297,14 +290,6 @@ class Simulation:
         if self.round >= self.stop.get("rounds", FOREVER):
             self.over = True
             self.add(self.now, LEAVE, -1, self._finish)
-
-    def after_aggregation(self, act: Callable[[], None], pause: int = 0) -> None:
-        """Act at once, or when the server has finished aggregating."""
-        at = max(self.busy_until, self.now + pause)
-        if at == self.now:
-            act()
-        else:
-            self.timer(at, act)
 
     def when_somebody(self, act: Callable[[], None], clients: list[int] | None = None) -> Wish:
         """Act at the next instant at which one of these clients can be asked who cannot now."""
@@ -339,8 +324,6 @@ class Simulation:
             if wish is due or any(self.can_be_asked(client) for client in wish.clients):
                 self.forget(wish)
                 wish.act()
-
-    # ---------------------------------------------------------------------------------------------- rows
 
     def rows(self) -> list[dict[str, Any]]:
         """The table of dispatches."""

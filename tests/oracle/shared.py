@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
-from tests.oracle.base import END, FLOW, LEAVE, Dispatch, Event, Server
+from tests.oracle.base import END, FLOW, LEAVE, Dispatch, Event
 from tests.oracle.devices import FOREVER, NS, Life, Phase, exact
 
 ROUNDING = 1
@@ -43,7 +44,7 @@ class SharedLinks:
         observed: ends of transfers in the tables under comparison, by dispatch and kind.
     """
 
-    def __init__(self, server: Server, observed: Mapping[tuple[int, str], int]) -> None:
+    def __init__(self, server: Any, observed: Mapping[tuple[int, str], int]) -> None:
         self.server, self.devices, self.observed = server, server.devices, observed
         network = server.scenario["devices"]["network"]
         self.limit = {
@@ -54,8 +55,6 @@ class SharedLinks:
         self.changed_at = 0
         self.events: dict[Dispatch, list[Event]] = {}
         self.next_end: list[Event] = []
-
-    # ------------------------------------------------------------------------------------------- rates
 
     def _rates(self) -> None:
         """Max-min fair rates by filling: all rates grow together; a link that is full stops those on it."""
@@ -123,8 +122,6 @@ class SharedLinks:
         observed = self.observed.get((transfer.dispatch.number, transfer.kind))
         tries = sum(phase.kind == transfer.kind for phase in transfer.dispatch.life.phases)
         return end if observed is None or abs(observed - end) > ROUNDING * tries else observed
-
-    # ----------------------------------------------------------------------------------------- the life
 
     def begin(self, dispatch: Dispatch) -> None:
         """Start a dispatch."""
