@@ -15,6 +15,7 @@ import fedsim
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
 from fedsim.traces.tables import make_table
 from tests.cli.invoking import DIGITS, PARABOLAS, assert_refused, invoke
+from tests.lines import rows
 
 HOUR_US = 3_600_000_000
 
@@ -128,17 +129,17 @@ a schedule that would wait forever | + server: {failure_detection: never} | serv
 """Mistakes that appear when the run begins."""
 
 
-def rows(table: str) -> Iterator[tuple[str, str, list[str]]]:
+def cases(table: str) -> Iterator[tuple[str, str, list[str]]]:
     """The name, the scenario and the parts of the message of each row."""
-    for name, change, *fragments in (row.split(" | ") for row in table.strip().splitlines()):
+    for name, change, *fragments in rows(table):
         text = DIGITS if change.startswith("digits ") else PARABOLAS
-        old, _, new = change.removeprefix("digits ").replace("\\n", "\n").partition(" => ")
+        old, _, new = change.removeprefix("digits ").partition(" => ")
         changed = text.replace(old, new) if new else f"{text}{old.removeprefix('+ ')}\n"
         assert changed != text, name
         yield name, changed, fragments
 
 
-MISTAKES = [(name, text, parts) for name, (text, *parts) in RAW.items()] + [*rows(CHANGES)]
+MISTAKES = [(name, text, parts) for name, (text, *parts) in RAW.items()] + [*cases(CHANGES)]
 
 
 def test_the_scenarios_without_the_mistakes_run(run: Callable[..., Result], tmp_path: Path) -> None:
@@ -162,7 +163,7 @@ def test_bad_scenarios(
         assert checked.stderr == result.stderr, "check refuses with the message of run"
 
 
-@pytest.mark.parametrize(("name", "text", "fragments"), rows(ONCE_BEGUN))
+@pytest.mark.parametrize(("name", "text", "fragments"), cases(ONCE_BEGUN))
 def test_scenarios_that_turn_out_impossible_once_the_run_begins(
     run: Callable[..., Result], name: str, text: str, fragments: list[str]
 ) -> None:
@@ -210,19 +211,16 @@ def test_bad_traces(
     assert not Path("runs").exists()
 
 
-def test_a_bundle_without_compute_times(run: Callable[..., Result], tmp_path: Path) -> None:
-    bundle = TraceBundle.read(write_bundle(tmp_path / "full"))
+def test_a_bundle_that_lacks_compute_times_or_devices(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    bundle = TraceBundle.read(write_bundle(tmp_path / "week"))
+    fewer = "week has 3 devices for 4 clients"
+    refused = run(TRACED.replace("[1, 2, 3]", "[1, 2, 3, 4]"))
+    assert_refused(refused, "devices.trace: ", fewer, "devices.assign: sample")
     del bundle.tables["compute"]
-    bundle.write(tmp_path / "week")
+    bundle.write(tmp_path / "week", overwrite=True)
     assert_refused(run(TRACED), "devices.compute: there is no compute table")
-
-
-def test_fewer_devices_than_clients(run: Callable[..., Result], tmp_path: Path) -> None:
-    write_bundle(tmp_path / "week")
-    result = run(TRACED.replace("[1, 2, 3]", "[1, 2, 3, 4]"))
-    assert_refused(
-        result, "devices.trace: ", "week has 3 devices for 4 clients", "devices.assign: sample"
-    )
 
 
 @pytest.mark.parametrize("file", ["availability.parquet", "compute.parquet", "manifest.json"])
@@ -240,10 +238,7 @@ def test_damaged_files_of_a_trace(
 @pytest.mark.parametrize(
     ("code", "fragments"),
     [
-        (
-            "import nonexistent_library\n",
-            ["mine.py cannot be imported", "install the package of 'nonexistent_library'"],
-        ),
+        ("import nowhere\n", ["mine.py cannot be imported", "install the package of 'nowhere'"]),
         ("class Yours(FedAvg): pass\n", ["has no class named 'Mine'", "Yours"]),
     ],
 )
@@ -261,31 +256,23 @@ def test_a_required_argument_of_an_own_function_is_missing(
     (tmp_path / "mine.py").write_text(
         "def score(outputs, labels, k): return 0.5\ndef net(in_features, classes): return None\n"
     )
+    text = DIGITS.replace("logistic_regression", "mine.py:net")
     assert_refused(
-        run(
-            DIGITS.replace("logistic_regression", "mine.py:net"),
-            "-s",
-            "evaluation.metrics=[mine.py:score]",
-        ),
+        run(text, "-s", "evaluation.metrics=[mine.py:score]"),
         "task.model.in_features: is missing\n  write {name: mine.py:net, in_features: ...}; only input_shape, classes",
         "evaluation.metrics.0.k: is missing\n  write {name: mine.py:score, k: ...}\n",
     )
 
 
-def test_a_model_that_does_not_fit_the_data(run: Callable[..., Result], tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    np.savez(tmp_path / "rows.npz", x=rng.normal(size=(40, 5)), y=rng.integers(0, 2, 40))
+def test_data_that_do_not_fit(run: Callable[..., Result], tmp_path: Path) -> None:
     text = DIGITS.replace("{name: digits}", "{name: npz, path: rows.npz}")
+    x = np.ones((40, 5))
+    np.savez(tmp_path / "rows.npz", x=x, y=np.arange(40) % 2)
     result = run(text.replace("logistic_regression", "cnn"))
     assert_refused(result, "s.yaml:1:", "task.model: model cnn does not fit data set rows")
-
-
-def test_nan_in_the_data(run: Callable[..., Result], tmp_path: Path) -> None:
-    x = np.ones((40, 5))
     x[3, 2] = np.nan
     np.savez(tmp_path / "rows.npz", x=x, y=np.arange(40) % 2)
-    result = run(DIGITS.replace("{name: digits}", "{name: npz, path: rows.npz}"))
-    assert_refused(result, "rows", "not finite")
+    assert_refused(run(text), "rows", "not finite")
 
 
 def test_no_cuda(run: Callable[..., Result]) -> None:
@@ -297,26 +284,26 @@ def test_no_cuda(run: Callable[..., Result]) -> None:
     assert_refused(result, "option -s training.device=cuda", "no CUDA device")
 
 
-@pytest.mark.parametrize(
-    ("option", "fragments"),
-    [
-        ("seed", ["option -s seed: write a dotted path"]),
-        ("training.lr=1", ["option -s training.lr=1: unknown key"]),
-        ("stop.target={mse:0.5}", ["write a space after the colon: mse: 0.5"]),
-        ("task.centers.9=1", ["option -s task.centers.9=1", "list of 3 items"]),
-        ("seed=-1", ["option -s seed=-1: must be greater than or equal to 0, not -1"]),
-        ("seed=[", ["option -s seed=[:1:1: this [ is never closed"]),
-        ("training.local_step=1", ["\n  did you mean 'local_steps'?\n"]),
-        ("server.method.nam=fedbuff", ["did you mean 'name'?"]),
-        ("server.method.name=fedavgg", ["\n  did you mean 'fedavg'?\n"]),
-        ("training.qqq=1", ["known keys: optimizer, lr_schedule, "]),
-        ("server.method.name=qqq", ["known: ", " ditto, "]),
-        *[
-            (f"checkpoint_models={{every: {every}}}", ["10 versions"])
-            for every in ("10", "'10'", "0s", "10 rounds")
-        ],
-    ],
-)
+OPTIONS = r"""
+seed | option -s seed: write a dotted path
+training.lr=1 | option -s training.lr=1: unknown key
+stop.target={mse:0.5} | write a space after the colon: mse: 0.5
+task.centers.9=1 | option -s task.centers.9=1 | list of 3 items
+seed=-1 | option -s seed=-1: must be greater than or equal to 0, not -1
+seed=[ | option -s seed=[:1:1: this [ is never closed
+training.local_step=1 | \n  did you mean 'local_steps'?\n
+server.method.nam=fedbuff | did you mean 'name'?
+server.method.name=fedavgg | \n  did you mean 'fedavg'?\n
+training.qqq=1 | known keys: optimizer, lr_schedule,
+server.method.name=qqq | known: |  ditto,
+checkpoint_models={every: 10} | 10 versions
+checkpoint_models={every: '10'} | 10 versions
+checkpoint_models={every: 0s} | 10 versions
+checkpoint_models={every: 10 rounds} | 10 versions
+"""
+
+
+@pytest.mark.parametrize(("option", "fragments"), [(row[0], row[1:]) for row in rows(OPTIONS)])
 def test_bad_overrides(run: Callable[..., Result], option: str, fragments: list[str]) -> None:
     result = run(PARABOLAS, "-s", option)
     assert_refused(result, *fragments)
@@ -324,12 +311,9 @@ def test_bad_overrides(run: Callable[..., Result], option: str, fragments: list[
     assert ("known" in result.stderr.replace("unknown", "")) == shows_all
 
 
-def test_missing_scenario(tmp_path: Path) -> None:
+def test_a_scenario_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "night.yaml").write_text(PARABOLAS)
     assert_refused(invoke("run", tmp_path / "day.yaml"), "day.yaml: no such file", "night.yaml")
-
-
-def test_a_folder_for_a_scenario(tmp_path: Path) -> None:
     assert_refused(invoke("run", tmp_path), "is a folder, not a scenario")
 
 

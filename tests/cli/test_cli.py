@@ -15,6 +15,7 @@ from click.testing import Result
 from fedsim.cli import COMMANDS, cli
 from fedsim.errors import InvariantViolation, UserError, UserErrors
 from tests.cli.invoking import assert_refused, run
+from tests.lines import rows
 
 
 def test_help_lists_all_commands_and_loads_none() -> None:
@@ -46,9 +47,9 @@ def test_version() -> None:
     ("raised", "code", "message"),
     [
         (
-            UserError("is wrong", where="here", hint="mend it"),
+            UserError("is wrong", where="here", hint="fix it"),
             2,
-            "error: here: is wrong\n  mend it\n",
+            "error: here: is wrong\n  fix it\n",
         ),
         (UserErrors([UserError("a"), UserError("b")]), 2, "error: a\nerror: b\n"),
         (click.BadParameter("no"), 2, "error: invalid value: no\n  see cli scenario --help\n"),
@@ -113,26 +114,24 @@ def run_raising(monkeypatch: pytest.MonkeyPatch, raised: BaseException) -> Resul
     return run("scenario")
 
 
-@pytest.mark.parametrize(
-    ("args", "fragments"),
-    [
-        (["nonsense"], ["there is no command 'nonsense'\n  see cli --help"]),
-        (["rnu"], ["there is no command 'rnu'", "did you mean 'run'?"]),
-        (["check"], ["did you mean 'cli scenario check'?"]),
-        (["traces", "inspekt"], ["did you mean 'inspect'?", "see cli traces --help"]),
-        (["scenario", "check"], ["missing argument 'SCENARIO'\n  see cli scenario check --help"]),
-        (["run", "--outptu", "x"], ["'--outptu'", "'--output'", "see cli run --help"]),
-        (["compare", "a", "b", "--log", "z"], ["'--log'", "'x', 'y', 'xy', 'logit'"]),
-        (["traces", "synthesize", "desktop", "-n", "0"], ["'--devices'", "x>=1"]),
-        (["sweep", "quickstart", "--jobs"], ["'--jobs' requires an argument"]),
-        (["run", "my", "long", "night.yaml"], ["unexpected", "(long night.yaml)"]),
-    ],
-)
-def test_usage_errors_are_the_users_and_look_like_all_others(
-    args: list[str], fragments: list[str]
-) -> None:
-    result = run(*args)
-    assert_refused(result, *fragments)
+USAGE = r"""
+nonsense | there is no command 'nonsense'\n  see cli --help
+rnu | there is no command 'rnu' | did you mean 'run'?
+check | did you mean 'cli scenario check'?
+traces inspekt | did you mean 'inspect'? | see cli traces --help
+scenario check | missing argument 'SCENARIO'\n  see cli scenario check --help
+run --outptu x | '--outptu' | '--output' | see cli run --help
+compare a b --log z | '--log' | 'x', 'y', 'xy', 'logit'
+traces synthesize desktop -n 0 | '--devices' | x>=1
+sweep quickstart --jobs | '--jobs' requires an argument
+run my long night.yaml | unexpected | (long night.yaml)
+"""
+
+
+@pytest.mark.parametrize("row", rows(USAGE), ids=" ".join)
+def test_usage_errors_are_the_users_and_look_like_all_others(row: list[str]) -> None:
+    result = run(*row[0].split())
+    assert_refused(result, *row[1:])
     assert result.output.startswith("error: ")
     assert "Usage:" not in result.output
 

@@ -20,6 +20,7 @@ from tests.analysis.comparison import compared
 from tests.analysis.comparison.made import of, run
 from tests.analysis.comparison.test_groups import facts
 from tests.cli.invoking import assert_refused, invoke
+from tests.lines import rows
 
 
 @pytest.fixture(scope="session")
@@ -116,22 +117,22 @@ def test_an_unknown_label_suggests_the_variant_that_it_names() -> None:
     assert "--labels fedprox=FedProx" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("--xlim", "0:2parsecs", "xlim: '0:2parsecs' is not a range"),
-        ("--xlim", "5d:6d", "xlim: the range is outside the data"),
-        ("--labels", "nothing=x", "labels: there is no variant"),
-        ("--labels", "fedavg", "write the current name"),
-        ("--width", "wide", "width: "),
-        ("--metric", "acuracy", "no run measured 'acuracy'\n  did you mean 'accuracy'?"),
-        ("--target", "los=0.2", "los=0.2: no run measured 'los'\n  did you mean 'loss'?"),
-        ("--baseline", "fedbuf", "baseline: there is no variant 'fedbuf'\n  did you mean"),
-        ("--against", "times", "against: curves cannot be drawn against 'times'"),
-        ("--settings", "stop", "settings: the runs do not differ in 'stop'"),
-    ],
-)
+MISTAKES = r"""
+--xlim 0:2parsecs | xlim: '0:2parsecs' is not a range
+--xlim 5d:6d | xlim: the range is outside the data
+--labels nothing=x | labels: there is no variant
+--labels fedavg | write the current name
+--width wide | width:
+--metric acuracy | no run measured 'acuracy'\n  did you mean 'accuracy'?
+--target los=0.2 | los=0.2: no run measured 'los'\n  did you mean 'loss'?
+--baseline fedbuf | baseline: there is no variant 'fedbuf'\n  did you mean
+--against times | against: curves cannot be drawn against 'times'
+--settings stop | settings: the runs do not differ in 'stop'
+"""
+
+
+@pytest.mark.parametrize(("option", "message"), rows(MISTAKES))
 def test_mistakes_name_the_option(
-    pair: list[str], tmp_path: Path, option: str, value: str, message: str
+    pair: list[str], tmp_path: Path, option: str, message: str
 ) -> None:
-    assert_refused(invoke("compare", *pair, "-o", tmp_path / "out", option, value), message)
+    assert_refused(invoke("compare", *pair, "-o", tmp_path / "out", *option.split()), message)

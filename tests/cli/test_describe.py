@@ -13,6 +13,7 @@ from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.loading import load_part
 from tests.cli.invoking import assert_refused, invoke
 from tests.docs.pages import exit_code, fedsim, working_in
+from tests.lines import rows
 
 PARTS = [(kind, name) for kind, entry in CATALOG.kinds.items() for name in entry.registry()]
 
@@ -54,20 +55,19 @@ def test_a_name_of_several_kinds_is_described_for_each() -> None:
     assert kinds == ["partition", "topology of shared"]
 
 
-@pytest.mark.parametrize(
-    ("unknown", "suggested"),
-    [
-        ("fedprix", "did you mean 'fedprox'?"),
-        ("sync --kind shedule", "did you mean 'schedule'?"),
-        ("training.batchsize", "did you mean 'training.batch_size'?"),
-        ("training.lr", "did you mean 'training.optimizer.lr'? "),
-        ("server.batch_size", "did you mean 'evaluation.batch_size' or 'training.batch_size'? "),
-        ("server.schedule.deadline", "'deadline' is a parameter of sync"),
-        ("server.schedule.deadline", "fedsim describe "),
-    ],
-)
-def test_an_unknown_name_suggests_the_nearest(unknown: str, suggested: str) -> None:
-    assert_refused(invoke("describe", *unknown.split()), suggested)
+UNKNOWN = """
+fedprix | did you mean 'fedprox'?
+sync --kind shedule | did you mean 'schedule'?
+training.batchsize | did you mean 'training.batch_size'?
+training.lr | did you mean 'training.optimizer.lr'?
+server.batch_size | did you mean 'evaluation.batch_size' or 'training.batch_size'?
+server.schedule.deadline | 'deadline' is a parameter of sync | fedsim describe
+"""
+
+
+@pytest.mark.parametrize("row", rows(UNKNOWN), ids=" ".join)
+def test_an_unknown_name_suggests_the_nearest(row: list[str]) -> None:
+    assert_refused(invoke("describe", *row[0].split()), *row[1:])
 
 
 @pytest.mark.parametrize(
@@ -160,17 +160,16 @@ def test_the_parts_of_a_kind_are_listed(name: str) -> None:
     assert set(json.loads(invoke("describe", name, "--json").stdout)) == set(CATALOG.parts("model"))
 
 
-@pytest.mark.parametrize(
-    ("part", "need"),
-    [
-        ("fedawe", "a synchronous schedule: clients wait for the model that contains their update"),
-        ("fednova", "sgd: the distance that local steps cover along a gradient is known only for"),
-        ("compass", "all clients in every round (no cohort)"),
-        ("trace --kind availability", "a trace bundle with the table availability (devices.trace)"),
-        ("shards", "a data set with classes"),
-        ("flash", ""),
-    ],
-)
-def test_what_a_part_needs_is_said(part: str, need: str) -> None:
-    printed = invoke("describe", *part.split()).stdout
-    assert (f"\n  {need}" in printed) if need else ("\nneeds\n" not in printed)
+NEEDS = """
+fedawe | a synchronous schedule: clients wait for the model that contains their update
+fednova | sgd: the distance that local steps cover along a gradient is known only for
+compass | all clients in every round (no cohort)
+trace --kind availability | a trace bundle with the table availability (devices.trace)
+shards | a data set with classes
+"""
+
+
+def test_what_a_part_needs_is_said() -> None:
+    for part, need in rows(NEEDS):
+        assert f"\n  {need}" in invoke("describe", *part.split()).stdout
+    assert "\nneeds\n" not in invoke("describe", "flash").stdout

@@ -13,6 +13,7 @@ from fedsim.cli import cli
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.synthesis import PRESETS, known_families
 from fedsim.traces.validation import validate_bundle
+from tests.lines import rows
 
 
 def call(*arguments, code=0):
@@ -59,49 +60,34 @@ def test_an_output_that_exists_is_refused_and_replaced_with_force(tmp_path):
     assert TraceBundle.read(tmp_path / "b").manifest.seed == 5
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["synthesize", "martians", "-n", "3", "-o", "{}/x"], "no population 'martians'"),
-        (
-            ["synthesize", "desktops", "-n", "3", "-o", "{}/x"],
-            "did you mean 'desktop'?",
-        ),
-        (["synthesize", "always", "-n", "3"], "give the number of devices"),
-        (["synthesize", "always", "-n", "3", "-o", "{}/x", "-s", "mood=1"], "-s mood"),
-        (
-            ["synthesize", "bernoulli", "-n", "3", "-o", "{}/x", "-s", "availability.p=2"],
-            "less than or",
-        ),
-        (["import", "papyrus", "f", "-o", "{}/x"], "no importer named 'papyrus'"),
-        (["import", "avt", "-o", "{}/x"], "give the files"),
-        (["import", "avt", "{}/none.avt", "-o", "{}/x"], "none.avt"),
-        (["export", "papyrus", "{}/b", "-o", "{}/x"], "no format 'papyrus'"),
-        (["export", "fedscal"], "did you mean 'fedscale'?"),
-        (["export", "avt", "{}/none", "-o", "{}/x"], "no such trace bundle"),
-        (["inspect", "{}/none"], "no such trace bundle"),
-        (
-            ["inspect", "{}/b", "--plot", "{}"],
-            "error: {}: is a folder\n  name a file in it, such as {}/traces.html\n",
-        ),
-        (["inspect", "{}/b", "--plot", "{}/old.html"], "already exists\n  name another file"),
-        (["inspect", "{}/b", "--plot", "{}/p.doc"], "cannot draw"),
-        (["sample", "{}/b", "-n", "13", "-o", "{}/x"], "fewer than 13"),
-        (["join", "{}/b", "-o", "{}/x"], "fedsim traces join {}/b --network builtin:phones_week"),
-        (
-            ["join", "{}/b", "--compute", "builtin:phone_week", "-o", "{}/x"],
-            "did you mean 'builtin:phones_week'",
-        ),
-        (
-            ["join", "{}/b", "--compute", "{}/b", "--network-correlation", "0.5", "-o", "{}/x"],
-            "needs",
-        ),
-    ],
-)
+MISTAKES = r"""
+synthesize martians -n 3 -o {}/x | no population 'martians'
+synthesize desktops -n 3 -o {}/x | did you mean 'desktop'?
+synthesize always -n 3 | give the number of devices
+synthesize always -n 3 -o {}/x -s mood=1 | -s mood
+synthesize bernoulli -n 3 -o {}/x -s availability.p=2 | less than or
+import papyrus f -o {}/x | no importer named 'papyrus'
+import avt -o {}/x | give the files
+import avt {}/none.avt -o {}/x | none.avt
+export papyrus {}/b -o {}/x | no format 'papyrus'
+export fedscal | did you mean 'fedscale'?
+export avt {}/none -o {}/x | no such trace bundle
+inspect {}/none | no such trace bundle
+inspect {}/b --plot {} | error: {}: is a folder\n  name a file in it, such as {}/traces.html\n
+inspect {}/b --plot {}/old.html | already exists\n  name another file
+inspect {}/b --plot {}/p.doc | cannot draw
+sample {}/b -n 13 -o {}/x | fewer than 13
+join {}/b -o {}/x | fedsim traces join {}/b --network builtin:phones_week
+join {}/b --compute builtin:phone_week -o {}/x | did you mean 'builtin:phones_week'
+join {}/b --compute {}/b --network-correlation 0.5 -o {}/x | needs
+"""
+
+
+@pytest.mark.parametrize(("arguments", "message"), rows(MISTAKES))
 def test_mistakes_end_with_code_2_and_a_message(tmp_path, arguments, message):
     make(tmp_path / "b")
     (tmp_path / "old.html").touch()
-    result = call(*(word.format(tmp_path) for word in arguments), code=2)
+    result = call(*arguments.replace("{}", str(tmp_path)).split(), code=2)
     assert message.replace("{}", str(tmp_path)) in result.stderr
     assert "Traceback" not in result.output
     assert not result.stdout, "nothing is printed before the refusal"

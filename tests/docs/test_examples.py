@@ -218,7 +218,10 @@ def _run_session(block: Block, names: dict[str, Any]) -> None:
     assert not runner.failures, "".join(report)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=str)
+LINKED = sorted({*PAGES, *(path.relative_to(CHECKOUT) for path in CHECKOUT.glob("docs/**/*.md"))})
+
+
+@pytest.mark.parametrize("page", LINKED, ids=str)
 def test_links_lead_somewhere(page: Path) -> None:
     text = (CHECKOUT / page).read_text(encoding="utf-8")
     for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", text):

@@ -11,7 +11,6 @@ import pytest
 from ruamel.yaml import YAML
 
 import fedsim
-from fedsim.parts.catalog import CATALOG
 from tests.docs.pages import blocks, exit_code, working_in
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
@@ -49,11 +48,3 @@ def test_an_example_runs(file: str, tmp_path: Path) -> None:
         run = fedsim.run({**merged(SCENARIO, change), "stop": {"rounds": 3}}, "run")
         assert run.info["rounds"] == 3
         assert (run.dispatches["outcome"] == "aggregated").any()
-
-
-def test_every_kind_of_part_has_an_example() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    for kind in CATALOG.kinds:
-        base = CATALOG.kinds[kind].base()
-        word = base.__name__ if kind != "model" else "torch.nn.Module"
-        assert f"{word}`" in text, kind

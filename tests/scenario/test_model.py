@@ -12,13 +12,8 @@ from tests.scenario.minimal import MINIMAL, load
 
 def test_every_default_is_written_out(tmp_path: Path, catalog: Catalog) -> None:
     resolved = load(tmp_path, catalog, MINIMAL).resolved()
-    assert resolved["server"]["method"] == {
-        "name": "fedavg",
-        "alpha": 0.5,
-        "wait": None,
-        "file": None,
-        "lambda": 3,
-    }
+    method = {"name": "fedavg", "alpha": 0.5, "wait": None, "file": None, "lambda": 3}
+    assert resolved["server"]["method"] == method
     assert resolved["server"]["schedule"] == {"name": "sync"}
     assert resolved["server"]["selection"] == {"name": "uniform"}
     assert resolved["devices"]["availability"] == {"name": "always"}

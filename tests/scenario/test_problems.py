@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedsim.parts.catalog import Catalog
+from tests.lines import rows
 from tests.scenario.minimal import MINIMAL, errors
 
 
@@ -37,75 +38,39 @@ stop: {}
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", "s.yaml: the scenario is empty"),
-        ("# nothing\n", "s.yaml: the scenario is empty"),
-        ("- a\n", "s.yaml: a scenario is a mapping of sections"),
-        (
-            MINIMAL.replace("{name: iid}", "{name: shards}"),
-            "s.yaml:3:3: task.partition.size: is missing\n  How many.",
-        ),
-        (
-            MINIMAL.replace("{name: iid}", "{}"),
-            "s.yaml:3:3: task.partition.name: is missing",
-        ),
-        (
-            "task: {name: quadratik}\nstop: {rounds: 1}\n",
-            "s.yaml:1:14: task.name: there is no task named 'quadratik'\n  did you mean 'quadratic'?",
-        ),
-        (
-            MINIMAL + "server: {failure_detection: nevr}\n",
-            "s.yaml:6:29: server.failure_detection: 'nevr' is not a duration: write a number and a unit, such as "
-            "12min, 12h, 12d, or must be 'never'",
-        ),
-        (
-            "task: {name: quadratic, curvatures: [[1, 2], [x, 3]]}\nstop: {rounds: 1}\n",
-            "s.yaml:1:47: task.curvatures.1.0: must be a number, not 'x'",
-        ),
-        (
-            MINIMAL + "devices: {failures: {upload_loss: 90%}}\n",
-            "s.yaml:6:35: devices.failures.upload_loss: must be a number, not '90%'\n  write 0.9",
-        ),
-        (
-            MINIMAL + "training:\n  optimizer:\n    lr: 0,1\n",
-            "s.yaml:8:9: training.optimizer.lr: must be a number, not '0,1'\n"
-            "  decimal numbers are written with a point: 0.1",
-        ),
-        (
-            MINIMAL + "training:\n  batch_size: 1,024\n",
-            "s.yaml:7:15: training.batch_size: must be a whole number, not '1,024'\n"
-            "  write 1024, or 1.024 if the comma is a decimal point",
-        ),
-        (
-            MINIMAL + "training: {local_steps: 1, local_epochs: 2}\n",
-            "s.yaml:6:11: training: give only one of local_steps",
-        ),
-        (
-            MINIMAL + "sweep: {seeds: 3}\n",
-            "s.yaml:6:16: sweep.seeds: must be a list, not 3\n  write [3]",
-        ),
-        (
-            MINIMAL + "evaluation: {every: 0s}\n",
-            "s.yaml:6:21: evaluation.every: must be longer than 0 s, not '0s'",
-        ),
-        (
-            MINIMAL + "name: has space\n",
-            "s.yaml:6:7: name: 'has space' is not a name of letters, digits, dots, dashes and "
-            "underscores\n  write has-space",
-        ),
-        (
-            MINIMAL + "sweep: {zip: {seed: [1, 2], name: [a]}}\n",
-            "s.yaml:6:8: sweep: the lists of zip must be of equal length; seed has 2, name has 1",
-        ),
-        (
-            MINIMAL + "devices: {energy: {classes: {phone: {compute_w: 1, download_w: 1}}}}\n",
-            "s.yaml:6:30: devices.energy.classes.phone.upload_w: is missing",
-        ),
-    ],
-)
-def test_one_error(tmp_path: Path, catalog: Catalog, text: str, expected: str) -> None:
-    error = errors(tmp_path, catalog, text)
-    assert len(error) == 1
-    assert error[0].startswith(expected)
+MORE = r"""
+server: {failure_detection: nevr} | 6:29: server.failure_detection: 'nevr' is not a duration: write
+devices: {failures: {upload_loss: 90%}} | 6:35: devices.failures.upload_loss: must be a number, not '90%'\n  write 0.9
+training: {optimizer: {lr: '0,1'}} | 6:28: training.optimizer.lr: must be a number, not '0,1'\n  decimal
+training: {batch_size: '1,024'} | 6:24: training.batch_size: must be a whole number, not '1,024'\n  write 1024
+sweep: {seeds: 3} | 6:16: sweep.seeds: must be a list, not 3\n  write [3]
+name: has space | 6:7: name: 'has space' is not a name of letters, digits, dots
+sweep: {zip: {seed: [1, 2], name: [a]}} | 6:8: sweep: the lists of zip must be of equal length; seed has 2
+devices: {energy: {classes: {a: {compute_w: 1, download_w: 1}}}} | 6:30: devices.energy.classes.a.upload_w: is missing
+"""
+"""Sections that make a mistake of the shortest scenario, and its message."""
+REPLACED = r"""
+{name: iid} | {name: shards} | 3:3: task.partition.size: is missing\n  How many.
+{name: iid} | {} | 3:3: task.partition.name: is missing
+task: | task:\n  name: quadratik | 2:9: task.name: there is no task named 'quadratik'\n  did you mean
+"""
+
+
+@pytest.mark.parametrize(("more", "expected"), rows(MORE))
+def test_one_error(tmp_path: Path, catalog: Catalog, more: str, expected: str) -> None:
+    (error,) = errors(tmp_path, catalog, f"{MINIMAL}{more}\n")
+    assert error.startswith(f"s.yaml:{expected}")
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), rows(REPLACED))
+def test_one_error_in_a_part(
+    tmp_path: Path, catalog: Catalog, old: str, new: str, expected: str
+) -> None:
+    (error,) = errors(tmp_path, catalog, MINIMAL.replace(old, new))
+    assert error.startswith(f"s.yaml:{expected}")
+
+
+def test_an_error_in_a_list_of_lists(tmp_path: Path, catalog: Catalog) -> None:
+    text = "task: {name: quadratic, curvatures: [[1, 2], [x, 3]]}\nstop: {rounds: 1}\n"
+    (error,) = errors(tmp_path, catalog, text)
+    assert error.startswith("s.yaml:1:47: task.curvatures.1.0: must be a number, not 'x'")

@@ -11,49 +11,36 @@ from hypothesis import strategies as st
 from fedsim.errors import UserError
 from fedsim.scenario.source import parse_yaml, read_yaml, to_yaml
 
+SCALARS = {
+    "1e-3": 0.001,
+    "1E5": 1e5,
+    ".5": 0.5,
+    "+5": 5,
+    "012": 12,
+    "0o17": 15,
+    "0x1F": 31,
+    "-.inf": -math.inf,
+    "true": True,
+    "FALSE": False,
+    "~": None,
+    "": None,
+    **{text: text for text in ("no", "on", "Yes", "1:30", "2024-01-01", "15min", "<<")},
+    '"12"': "12",
+    "!!str 12": "12",
+}
 
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [
-        ("1e-3", 0.001),
-        ("1E5", 1e5),
-        (".5", 0.5),
-        ("+5", 5),
-        ("012", 12),
-        ("0o17", 15),
-        ("0x1F", 31),
-        ("-.inf", -math.inf),
-        ("no", "no"),
-        ("on", "on"),
-        ("Yes", "Yes"),
-        ("true", True),
-        ("FALSE", False),
-        ("1:30", "1:30"),
-        ("2024-01-01", "2024-01-01"),
-        ("~", None),
-        ("", None),
-        ('"12"', "12"),
-        ("!!str 12", "12"),
-        ("15min", "15min"),
-        ("<<", "<<"),
-    ],
-)
-def test_scalars_mean_what_they_look_like(written: str, meant: object) -> None:
+
+@pytest.mark.parametrize("written", SCALARS)
+def test_scalars_mean_what_they_look_like(written: str) -> None:
     value = parse_yaml(f"key: {written}\n", "x.yaml").data["key"]
-    assert value == meant
-    assert type(value) is type(meant)
+    assert value == SCALARS[written]
+    assert type(value) is type(SCALARS[written])
 
 
 def test_keys_are_text_whatever_they_look_like() -> None:
-    assert parse_yaml("{on: 1, 2: 3, no: 4, null: 5}", "x").data == {
-        "on": 1,
-        "2": 3,
-        "no": 4,
-        "null": 5,
-    }
-
-
-def test_yaml_1_1_directive_changes_nothing() -> None:
+    expected = {"on": 1, "2": 3, "no": 4, "null": 5}
+    assert parse_yaml("{on: 1, 2: 3, no: 4, null: 5}", "x").data == expected
+    # Also under a directive of YAML 1.1.
     assert parse_yaml("%YAML 1.1\n---\na: no\nb: 1:30\n", "x").data == {"a": "no", "b": "1:30"}
 
 
@@ -64,11 +51,8 @@ def test_places_are_one_based_line_and_column() -> None:
     assert source.value_place(("b", 0)) == "file.yaml:3:5"
     assert source.key_place(("b", 1, "c")) == "file.yaml:4:5"
     assert source.value_place(("b", 1, "c")) == "file.yaml:4:8"
-
-
-def test_what_is_not_written_is_placed_at_what_is_around_it() -> None:
-    source = parse_yaml("a:\n  b: 1\n", "file.yaml")
-    assert source.key_place(("a", "missing", "deeper")) == "file.yaml:1:1"
+    # What is not written is placed at what is around it.
+    assert source.key_place(("b", "missing", "deeper")) == "file.yaml:2:1"
     assert source.key_place(("missing",)) == "file.yaml"
 
 
