@@ -49,7 +49,7 @@ class Replay:
         self._checksums.append(value)
         expected = self._expected
         if expected is not None and number < len(expected) and expected[number] != value:
-            raise self.difference(f"it has {instruction} now")
+            raise self.difference(f"{_described(instruction)} differs")
 
     def ended(self) -> None:
         """Check that the timeline is not shorter than that of the checkpoint.
@@ -92,3 +92,11 @@ def checksum(instruction: Instruction) -> int:
         for name, number in instruction.attributes.items():
             value = zlib.crc32(name.encode() + struct.pack("<d", number), value)
     return value
+
+
+def _described(instruction: Instruction) -> str:
+    if isinstance(instruction, Train):
+        return f"dispatch {instruction.dispatch_id} to client {instruction.client}"
+    if isinstance(instruction, Gather):
+        return f"the update of edge server {instruction.train.client}"
+    return f"version {instruction.version}"

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 from pathlib import Path
 
-import pytest
-
 import fedsim
-from fedsim import bundled
 from fedsim.runs import Status
 from fedsim.runs.sweep import SweepEntry, SweepRecord
 from tests.cli.invoking import invoke
@@ -51,14 +47,9 @@ def test_a_failed_run_is_named_with_its_error_and_the_next_command(tmp_path: Pat
     )
 
 
-@pytest.mark.parametrize("kind", ["bundled", "synthesized"])
-def test_the_commands_for_a_damaged_bundle_restore_it(kind: str, tmp_path: Path) -> None:
-    bundle = tmp_path / "my copy"
-    if kind == "bundled":
-        shutil.copytree(bundled.resolved("builtin:phones_week"), bundle)
-    else:
-        invoke("traces", "synthesize", "desktop", "-n", 3, "--days", 1, "-o", tmp_path / "first")
-        (tmp_path / "first").rename(bundle)
+def test_the_command_for_a_damaged_bundle_restores_it(tmp_path: Path) -> None:
+    bundle = tmp_path / "my desktops"
+    invoke("traces", "synthesize", "desktop", "-n", 3, "--days", 1, "-o", bundle)
     (bundle / "compute.parquet").write_bytes(b"")
     hint = invoke("verify", bundle).stdout.splitlines()[-1].strip()
     words = shlex.split(hint.rpartition("create it again: fedsim ")[2])

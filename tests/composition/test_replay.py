@@ -101,9 +101,8 @@ def size(outputs, labels):
 def world(folder: Path, **sections: Any) -> dict[str, Any]:
     (folder / "parts.py").write_text(PARTS, encoding="utf-8")
     given = digits(stop={"rounds": 50})
-    given["training"]["threads"] = (
-        1  # which would take turns at random in a module that counts its calls
-    )
+    # Threads would take turns at random in a module that counts its calls.
+    given["training"]["threads"] = 1
     for key, value in sections.items():
         section = given.setdefault("task" if key == "model" else "server", {})
         if key == "metrics":

@@ -80,11 +80,7 @@ CASES: list[tuple[str, Any, str]] = [
     ),
     ("task.partition", {"name": "own.py:Parts", "clients": 2, "value": "few"}, r"shape \(5,\)"),
     ("task.dataset", {"name": "own.py:Data", "value": "lists"}, "train_x is .* not a NumPy array"),
-    (
-        "task.dataset",
-        {"name": "own.py:Data", "value": "labels"},
-        "train_y is of type float64; give",
-    ),
+    ("task.dataset", {"name": "own.py:Data", "value": "labels"}, "train_y is .* of type int64"),
 ]
 
 

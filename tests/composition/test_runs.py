@@ -84,7 +84,7 @@ def test_the_size_of_a_model_that_is_only_timed_may_be_given_in_bytes(tmp_path: 
     millions = fedsim.run(world, tmp_path / "default").dispatches
     assert millions["bytes_down"].tolist() == [4_000_000]
     for both in ("task.parameters=5", "task.names={head: 1000000}"):
-        with pytest.raises(UserError, match=r"give size or .*, not both"):
+        with pytest.raises(UserError, match=r"give size, or parameters .*, not both"):
             fedsim.run(world, tmp_path / "both", overrides=["task.size=25MB", both])
 
 

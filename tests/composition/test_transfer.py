@@ -95,7 +95,7 @@ def test_state_that_would_neither_be_sent_nor_averaged_is_refused(
     (users / "own.py").write_text(USERS + LATE)
     model = {"name": "own.py:Late", "kind": kind}
     world = scenario(task=scenario()["task"] | {"model": model})
-    with pytest.raises(UserError, match=r"'count' \(.*\) of model Late changes during the run"):
+    with pytest.raises(UserError, match="'count' of model Late changes during the run"):
         fedsim.run(world, users / "run", overrides=[f"training.executor={executor}"])
 
 
@@ -145,11 +145,9 @@ def test_what_is_charged_is_what_the_documentation_says(
 
 
 def test_batch_normalization_without_a_momentum_is_refused_with_the_fix(tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"num_batches_tracked' \(int64\) of model Net changes"
-    ) as caught:
+    with pytest.raises(UserError, match="num_batches_tracked' of model Net changes") as caught:
         fedsim.run(normalized(tmp_path, "fedavg", "all", momentum=0), tmp_path / "run")
-    assert caught.value.hint == "give batch normalization a momentum, such as momentum=0.1"
+    assert "give batch normalization a momentum, such as momentum=0.1" in str(caught.value.hint)
 
 
 def normalized(folder: Path, method: str, transfer: str, momentum: float = 0.1) -> dict[str, Any]:
