@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from click.testing import CliRunner, Result
 
 from fedsim.cli import cli
+
+RunText = Callable[..., Result]
 
 
 def run(*args: str) -> Result:

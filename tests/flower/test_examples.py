@@ -94,11 +94,6 @@ class Anything:
         return args[0] if args and isinstance(args[0], torch.Tensor) else Anything()
 
 
-class NaturalIdPartitioner(Anything):
-    def load_partition(self, partition: int) -> Rows:
-        return Rows([{"T": float(partition + i), "E": i % 2} for i in range(10)])
-
-
 @pytest.fixture
 def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Modules that the examples import and that may be missing."""
@@ -107,11 +102,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     modules: dict[str, dict[str, Any]] = {
         "flwr_datasets": {"FederatedDataset": FederatedDataset},
-        "flwr_datasets.partitioner": {
-            "IidPartitioner": Anything,
-            "DirichletPartitioner": Anything,
-            "NaturalIdPartitioner": NaturalIdPartitioner,
-        },
+        "flwr_datasets.partitioner": {"IidPartitioner": Anything, "DirichletPartitioner": Anything},
         "datasets": {
             "load_dataset": lambda name, split=None: (
                 rows_of(name, 99) if split else {"test": rows_of(name, 99)}
@@ -121,15 +112,8 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
         "torchvision": {},
         "torchvision.transforms": anything,
         "wandb": {"init": Anything(), "log": Anything(), "define_metric": Anything()},
-        "lifelines": {"KaplanMeierFitter": Anything},
-        "lifelines.datasets": {"load_waltons": lambda: None},
-        "torch.utils.tensorboard": {},
-        "torch.utils.tensorboard.writer": {"SummaryWriter": Anything},
     }
-    # The examples import two names from where later versions of Flower no longer have them.
-    from flwr.clientapp.typing import ClientAppCallable, Mod
-
-    modules["flwr.client.typing"] = {"ClientAppCallable": ClientAppCallable, "Mod": Mod}
+    # The examples import a name from where later versions of Flower no longer have it.
     monkeypatch.setattr("flwr.common.typing.UserConfig", dict, raising=False)
     for name, content in modules.items():
         module = ModuleType(name)
@@ -144,8 +128,6 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
         ("quickstart-pytorch", "step", "num-server-rounds=2"),
         ("advanced-pytorch", "step", "num-server-rounds=2 fraction-train=0.5"),
         ("quickstart-sklearn", "example", "num-server-rounds=2"),
-        ("custom-mods", "step", "num-server-rounds=1"),
-        ("federated-kaplan-meier-fitter", "step", ""),
     ],
 )
 def test_example(
@@ -168,9 +150,6 @@ def test_example(
     assert run.status == "complete"
     assert run.simulated_s > 0
     assert run.info["client_errors"] == 0
-    if name == "federated-kaplan-meier-fitter":
-        assert run.dispatches.empty
-        return
     assert run.dispatches["outcome"].eq("aggregated").all()
     assert run.info["rounds"] == app.run_config["num-server-rounds"]
     if name == "advanced-pytorch":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -14,12 +13,12 @@ from flwr.serverapp import Grid
 
 from tests.flower import apps
 from tests.flower.apps import own_loop
-from tests.flower.worlds import Counting, ask, coming_and_going, devices
+from tests.flower.worlds import Counting, RunApp, ask, coming_and_going, devices
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
 
-def test_late_lost_and_expired_messages(run_app: Callable[..., Any], tmp_path: Path) -> None:
+def test_late_lost_and_expired_messages(run_app: RunApp, tmp_path: Path) -> None:
     """Node 0 replies at 5 s, node 1 leaves at 2 s, node 2 needs 20 s."""
     always = [(0.0, 1000.0)]
     availability = coming_and_going(tmp_path / "t", always, [(0.0, 2.0)], always)
@@ -61,7 +60,7 @@ def test_late_lost_and_expired_messages(run_app: Callable[..., Any], tmp_path: P
 
 
 def test_a_message_waits_for_a_busy_node_until_its_time_to_live(
-    run_app: Callable[..., Any],
+    run_app: RunApp,
 ) -> None:
     """The node needs 5 s for each message: the one that may wait for 3 s is never run, that for 8 s is."""
     client, seen = Counting(), []
@@ -86,9 +85,7 @@ def test_a_message_waits_for_a_busy_node_until_its_time_to_live(
 
 
 @pytest.mark.parametrize("offline", ["reject", "wait"])
-def test_messages_to_nodes_that_are_offline(
-    run_app: Callable[..., Any], tmp_path: Path, offline: str
-) -> None:
+def test_messages_to_nodes_that_are_offline(run_app: RunApp, tmp_path: Path, offline: str) -> None:
     availability = coming_and_going(tmp_path / "t", [(0.0, 9.0)], [(6.0, 1000.0)])
     seen: list[Any] = []
 
@@ -109,9 +106,7 @@ def test_messages_to_nodes_that_are_offline(
     assert (round(at), errors) == ((0, [True]) if offline == "reject" else (11, [False]))
 
 
-def test_state_of_interrupted_work_is_discarded(
-    run_app: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_state_of_interrupted_work_is_discarded(run_app: RunApp, tmp_path: Path) -> None:
     """Ten examples take 10 s: the first message is lost at 8 s, so only the later two are remembered."""
     availability = coming_and_going(tmp_path / "t", [(0.0, 8.0), (9.0, 1000.0)])
     seen: list[Any] = []
@@ -132,7 +127,7 @@ def test_state_of_interrupted_work_is_discarded(
     assert seen == [True, 1, 2]
 
 
-def test_only_work_that_matters_is_run(run_app: Callable[..., Any], tmp_path: Path) -> None:
+def test_only_work_that_matters_is_run(run_app: RunApp, tmp_path: Path) -> None:
     """With declared work, the ClientApps of late and lost messages do not run; without, those that could end do."""
     always = [(0.0, 1e6)]
     # The link is slow: node 1 leaves in the download, node 2 while it works; node 3 is late.

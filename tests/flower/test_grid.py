@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from time import sleep
@@ -18,7 +17,7 @@ from fedsim.flower import mark_version
 from fedsim.flower.clock import EPOCH_S
 from tests.flower import apps
 from tests.flower.apps import own_loop
-from tests.flower.worlds import ask, coming_and_going, devices
+from tests.flower.worlds import RunApp, ask, coming_and_going, devices
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
@@ -28,9 +27,7 @@ COLLECT = {"collect_masked_vectors": apps.STEPS}
 DISCARDED = ["discarded", "dropped", "dropped"]
 
 
-def test_waiting_for_nodes_takes_simulated_time(
-    run_app: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_waiting_for_nodes_takes_simulated_time(run_app: RunApp, tmp_path: Path) -> None:
     """The third node comes at 10.5 s; an app that looks every second sees it at 11 s."""
     always = [(0.0, 1000.0)]
     availability = coming_and_going(tmp_path / "t", always, always, [(10.5, 1000.0)])
@@ -51,7 +48,7 @@ def test_waiting_for_nodes_takes_simulated_time(
     assert datetime.now(UTC).timestamp() == pytest.approx(time.time(), abs=60)
 
 
-def test_asynchronous_loop_by_hand(run_app: Callable[..., Any]) -> None:
+def test_asynchronous_loop_by_hand(run_app: RunApp) -> None:
     """Nodes that need 5, 10 and 20 s arrive at the multiples of these; two replies make a version."""
     log: list[tuple[float, int]] = []
     run = run_app(
@@ -68,7 +65,7 @@ def test_asynchronous_loop_by_hand(run_app: Callable[..., Any]) -> None:
     assert max(stale) == 2
 
 
-def test_polling_without_a_pause_goes_on(run_app: Callable[..., Any]) -> None:
+def test_polling_without_a_pause_goes_on(run_app: RunApp) -> None:
     polls, marks = [], []
 
     def main(grid: Grid, context: Context) -> None:
@@ -96,7 +93,7 @@ def test_polling_without_a_pause_goes_on(run_app: Callable[..., Any]) -> None:
     assert run.info["metrics"] == {"accuracy": 0.25}
 
 
-def test_time_passes_without_messages(run_app: Callable[..., Any], tmp_path: Path) -> None:
+def test_time_passes_without_messages(run_app: RunApp, tmp_path: Path) -> None:
     """However an app waits: the third node comes two hours after the start, and nothing is under way before."""
     always = [(0.0, 1e4)]
     availability = coming_and_going(tmp_path / "t", always, always, [(7200.5, 1e4)])
@@ -129,9 +126,7 @@ def test_time_passes_without_messages(run_app: Callable[..., Any], tmp_path: Pat
 
 
 @pytest.mark.parametrize("unit", ["example", "host_seconds"])
-def test_scikit_learn(
-    run_app: Callable[..., Any], unit: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_scikit_learn(run_app: RunApp, unit: str, caplog: pytest.LogCaptureFixture) -> None:
     run = run_app(apps.sklearn_server(), apps.sklearn_client(), {"devices": devices("100ms", unit)})
     spent = run.dispatches["computed_s"] - run.dispatches["downloaded_s"]
     if unit == "example":
@@ -142,7 +137,7 @@ def test_scikit_learn(
     assert run.metrics["train_score"].iloc[-1] > 0.5
 
 
-def test_xgboost_bagging(run_app: Callable[..., Any]) -> None:
+def test_xgboost_bagging(run_app: RunApp) -> None:
     pytest.importorskip("xgboost", reason="needs xgboost")
     run = run_app(
         apps.xgboost_server(), apps.xgboost_client(), {"devices": devices("1s", "example")}
@@ -152,7 +147,7 @@ def test_xgboost_bagging(run_app: Callable[..., Any]) -> None:
     assert run.dispatches.groupby("round")["bytes_down"].first().is_monotonic_increasing
 
 
-def test_the_same_run_twice(run_app: Callable[..., Any]) -> None:
+def test_the_same_run_twice(run_app: RunApp) -> None:
     """Shared links, evaluation, and a drawn sample of nodes."""
     section = {
         "compute": {"name": "values", "step": ["1s", "2s", "3s"], "jitter": {"cv": 0.5}},
@@ -174,7 +169,7 @@ def test_the_same_run_twice(run_app: Callable[..., Any]) -> None:
     "train", [None, apps.STEPS, {"setup": 0, "share_keys": 0, "unmask": 0} | COLLECT]
 )
 def test_a_round_of_secure_aggregation_has_one_stage_that_trains(
-    run_app: Callable[..., Any], train: Any
+    run_app: RunApp, train: Any
 ) -> None:
     """Two rounds of 5 steps of 1 s take 10 s, although each sends four messages to every node."""
     section = devices()
@@ -193,7 +188,7 @@ def test_a_round_of_secure_aggregation_has_one_stage_that_trains(
 
 
 def test_a_round_of_secure_aggregation_that_is_halted_makes_no_version(
-    run_app: Callable[..., Any], tmp_path: Path
+    run_app: RunApp, tmp_path: Path
 ) -> None:
     """Two of three nodes leave in the second round, at 7 s, so that too few shares remain; they return at 20 s."""
     away = [(0.0, 7.0), (20.0, 1000.0)]
@@ -215,7 +210,7 @@ def prepare_and_fit(grid: Grid, context: Context) -> None:
 
 
 def test_a_training_message_without_a_step_costs_its_transfers(
-    run_app: Callable[..., Any],
+    run_app: RunApp,
 ) -> None:
     scenario = {"task": {"clients": 2}, "devices": devices()}
     run = run_app(own_loop(prepare_and_fit), apps.preparing_client(), scenario)
@@ -225,7 +220,7 @@ def test_a_training_message_without_a_step_costs_its_transfers(
     assert outcomes == [["0", "discarded"]] * 2 + [["5", "aggregated"]] * 2
 
 
-def test_work_is_declared_by_the_kind_of_a_message(run_app: Callable[..., Any]) -> None:
+def test_work_is_declared_by_the_kind_of_a_message(run_app: RunApp) -> None:
     scenario = {"task": {"clients": 2}, "devices": devices()}
     work = {"train": {"prepare": 0, "fit": 3}, "reply": "1kB"}
     scenario["devices"]["compute"]["work"] = work

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,13 +13,13 @@ from flwr.serverapp import Grid
 from fedsim.cli.summary import print_summary
 from tests.flower import apps
 from tests.flower.apps import own_loop
-from tests.flower.worlds import ask, coming_and_going, devices
+from tests.flower.worlds import RunApp, ask, coming_and_going, devices
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
 
 def test_queries_take_the_time_of_their_bytes(
-    run_app: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+    run_app: RunApp, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Links of 1 kB/s down and 500 B/s up, and a server that asks again after 10 s."""
     section = devices()
@@ -50,7 +48,7 @@ def test_queries_take_the_time_of_their_bytes(
     assert "4 (4 query; 4 replied)" in capsys.readouterr().out
 
 
-def test_every_outcome(run_app: Callable[..., Any], tmp_path: Path) -> None:
+def test_every_outcome(run_app: RunApp, tmp_path: Path) -> None:
     """24 examples take 24 s, and 48 s on node 1; node 3 leaves at 10 s, and node 4 before the start."""
     always = [(0.0, 1000.0)]
     leaving = [always] * 3 + [[(0.0, 10.0)], [(900.0, 1000.0)]]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from fedsim.errors import UserError
 from tests.flower import apps
+from tests.flower.worlds import RunApp
 
 
-def test_the_run_folder_is_a_normal_one(run_app: Callable[..., Any]) -> None:
+def test_the_run_folder_is_a_normal_one(run_app: RunApp) -> None:
     server = apps.strategy_server(rounds=2, evaluate_fn=apps.server_evaluation)
     run = run_app(server, apps.torch_client(), {"devices": {"compute": {"step": "1s"}}})
     assert run.dispatches["outcome"].eq("aggregated").all()
@@ -32,7 +32,7 @@ def test_the_run_folder_is_a_normal_one(run_app: Callable[..., Any]) -> None:
     assert spent == pytest.approx(1 / 3 + link_s, abs=0.01)
 
 
-def test_an_error_of_the_serverapp_is_shown_with_its_traceback(run_app: Callable[..., Any]) -> None:
+def test_an_error_of_the_serverapp_is_shown_with_its_traceback(run_app: RunApp) -> None:
     def broken(server_round: int, arrays: Any) -> Any:
         raise RuntimeError(f"no test data in round {server_round}")
 

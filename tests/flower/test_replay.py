@@ -18,7 +18,7 @@ from fedsim.flower.replay import first_difference
 from tests.cli.invoking import assert_refused, invoke
 from tests.flower import apps
 from tests.flower.apps import own_loop
-from tests.flower.worlds import devices
+from tests.flower.worlds import RunApp, devices
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
@@ -119,7 +119,7 @@ def metrics(grid: Grid, numbers: Iterator[int]) -> None:
     ],
 )
 def test_differences_that_the_serverapp_makes(
-    run_app: Callable[..., Any], act: Callable[..., None], difference: str
+    run_app: RunApp, act: Callable[..., None], difference: str
 ) -> None:
     numbers = count(1)
 
@@ -131,7 +131,7 @@ def test_differences_that_the_serverapp_makes(
     assert first_difference(runs[0], runs[0]) is None
 
 
-def test_a_model_that_differs(run_app: Callable[..., Any]) -> None:
+def test_a_model_that_differs(run_app: RunApp) -> None:
     class Strategy(apps.FedAvg):  # type: ignore[misc]
         def aggregate_train(self, server_round: int, replies: Any) -> Any:
             arrays, measured = super().aggregate_train(server_round, replies)
@@ -145,7 +145,7 @@ def test_a_model_that_differs(run_app: Callable[..., Any]) -> None:
     assert first_difference(*runs) == "the ServerApp returns another model"
 
 
-def test_keys_of_secure_aggregation_are_no_difference(run_app: Callable[..., Any]) -> None:
+def test_keys_of_secure_aggregation_are_no_difference(run_app: RunApp) -> None:
     scenario = {"task": {"clients": 3}, "devices": devices()}
     runs = [run_app(apps.secure_server(1, 3), apps.secure_client(), scenario) for _ in range(2)]
     assert not runs[0].messages["reply_hash"].equals(runs[1].messages["reply_hash"])

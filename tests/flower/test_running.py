@@ -21,7 +21,7 @@ from fedsim.flower.grid import Nodes
 from fedsim.flower.running import App, execute
 from fedsim.flower.settings import load_devices
 from tests.flower import apps
-from tests.flower.worlds import devices
+from tests.flower.worlds import RunApp, devices
 from tests.simulation.harness import online_bundle
 
 pytestmark = pytest.mark.usefixtures("without_reports")
@@ -33,9 +33,7 @@ SLOW = {
 
 
 @pytest.mark.parametrize("pauses", [False, True])
-def test_same_times_as_the_native_scenario(
-    run_app: Callable[..., Any], tmp_path: Path, pauses: bool
-) -> None:
+def test_same_times_as_the_native_scenario(run_app: RunApp, tmp_path: Path, pauses: bool) -> None:
     """FedAvg as an app and as a scenario: the same work, bytes and devices give the same instants."""
     section: dict[str, Any] = SLOW
     if pauses:
@@ -111,7 +109,7 @@ def flowers_own_engine(server: Any, client: Any, nodes: Nodes) -> None:
 
 
 @pytest.mark.parametrize("name", list(apps.STRATEGIES))
-def test_same_weights_as_flowers_engine(run_app: Callable[..., Any], name: str) -> None:
+def test_same_weights_as_flowers_engine(run_app: RunApp, name: str) -> None:
     """On equal devices that are always online, every strategy ends with the same bits as in Flower's simulation."""
     results: list[Any] = []
     # Flower's engine starts the ServerApp before it has registered all nodes.
@@ -131,7 +129,7 @@ def test_same_weights_as_flowers_engine(run_app: Callable[..., Any], name: str) 
     assert not all(np.array_equal(a, b) for a, b in zip(ours, start, strict=True))
 
 
-def test_what_stop_says_ends_the_app(run_app: Callable[..., Any]) -> None:
+def test_what_stop_says_ends_the_app(run_app: RunApp) -> None:
     server = apps.strategy_server(rounds=100, fraction_evaluate=0.0)
     run = run_app(server, apps.torch_client(), {"stop": {"simulated_time": "3s"}})
     assert run.simulated_s == 3.0
@@ -166,7 +164,7 @@ def test_the_folder_and_the_configuration_of_an_app(checkout: Path, tmp_path: Pa
             App.read(read, text)
 
 
-def test_comparing_apps_names_them_by_their_configuration(run_app: Callable[..., Any]) -> None:
+def test_comparing_apps_names_them_by_their_configuration(run_app: RunApp) -> None:
     server = apps.strategy_server(rounds=1, fraction_evaluate=0.0)
     configs = [{"lr": 0.1, "rounds": rounds} for rounds in (1, 2)]
     runs = [run_app(server, apps.torch_client(), run_config=config) for config in configs]
@@ -199,7 +197,7 @@ def one_round(then: Callable[[list[Message], float], None]) -> ServerApp:
 
 @pytest.mark.parametrize("workers", [{"name": "here"}, {"name": "processes", "count": 1}])
 def test_a_sleep_of_a_client_app_is_time_of_its_node(
-    run_app: Callable[..., Any], workers: dict[str, Any]
+    run_app: RunApp, workers: dict[str, Any]
 ) -> None:
     """Two steps of 1 s; a node that sleeps 3 s more answers after 5 s, later than the timeout of 4 s."""
     seen: list[tuple[int, float]] = []
@@ -217,7 +215,7 @@ SLEEPING = apps.client_of(train=apps.stepping(2, lambda node: time.sleep(3 if no
 EXITING = apps.client_of(train=apps.stepping(2, lambda node: sys.exit(3) if node == 1 else None))
 
 
-def test_a_client_app_that_exits_is_an_error_reply(run_app: Callable[..., Any]) -> None:
+def test_a_client_app_that_exits_is_an_error_reply(run_app: RunApp) -> None:
     seen: list[list[bool]] = []
     server = one_round(lambda replies, _: seen.append([each.has_error() for each in replies]))
     run = run_app(server, EXITING, {"devices": devices()})
@@ -225,7 +223,7 @@ def test_a_client_app_that_exits_is_an_error_reply(run_app: Callable[..., Any]) 
     assert run.info["status"] == "complete"
 
 
-def test_a_server_app_may_end_by_exit(run_app: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_server_app_may_end_by_exit(run_app: RunApp, tmp_path: Path) -> None:
     run = run_app(one_round(lambda replies, _: sys.exit(0)), EXITING, {"devices": devices()})
     assert run.info["status"] == "complete"
     with pytest.raises(UserError, match=r"ended .* after the start by sys\.exit\(3\)"):
@@ -236,7 +234,7 @@ def test_a_server_app_may_end_by_exit(run_app: Callable[..., Any], tmp_path: Pat
 
 
 def test_waiting_for_more_nodes_than_are_ever_online_at_once_is_said(
-    run_app: Callable[..., Any], caplog: pytest.LogCaptureFixture, tmp_path: Path
+    run_app: RunApp, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     """Nodes that come and go, two of four at a time; the app looks for three."""
     hours = [(h * 3600.0, (h + 1) * 3600.0) for h in range(0, 48, 2)]

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 import fedsim
 from fedsim.errors import UserError
 from tests.flower import apps
-from tests.flower.worlds import devices
+from tests.flower.worlds import RunApp, devices
 
 
-def test_wrong_use_gives_one_message(run_app: Callable[..., Any]) -> None:
+def test_wrong_use_gives_one_message(run_app: RunApp) -> None:
     server, client = apps.strategy_server(), apps.torch_client()
     with pytest.raises(UserError, match=r"server\.method.*has no effect on a Flower app"):
         run_app(server, client, {"server": {"method": "fedavg"}})
@@ -35,7 +32,7 @@ def test_wrong_use_gives_one_message(run_app: Callable[..., Any]) -> None:
 
 
 def test_rules_about_devices_and_the_run_can_be_ignored(
-    run_app: Callable[..., Any], caplog: pytest.LogCaptureFixture
+    run_app: RunApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     """40 s of latency that were meant as milliseconds, and an app that waits for a fifth node."""
     section = devices()

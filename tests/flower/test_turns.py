@@ -16,12 +16,12 @@ from flwr.serverapp import Grid
 from fedsim.errors import UserError
 from tests.flower import apps
 from tests.flower.apps import own_loop
-from tests.flower.worlds import Counting, ask, devices
+from tests.flower.worlds import Counting, RunApp, ask, devices
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
 
-def test_the_older_interface(run_app: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_the_older_interface(run_app: RunApp, caplog: pytest.LogCaptureFixture) -> None:
     """Every message is sent from a thread of its own; all take the time that they would take together."""
     run = run_app(
         apps.legacy_server(rounds=2),
@@ -83,7 +83,7 @@ def in_threads(loop: Any, nodes: list[int]) -> None:
 
 @pytest.mark.parametrize("start", [in_a_pool, in_threads])
 @pytest.mark.parametrize("declared", [False, True])
-def test_one_thread_per_node(run_app: Callable[..., Any], start: Any, declared: bool) -> None:
+def test_one_thread_per_node(run_app: RunApp, start: Any, declared: bool) -> None:
     """Replies at 5, 10, 15 / 10, 20, 30 / 15, 30, 45 s; every one of them is a version."""
     trips: Trips = []
     scenario = {**STEPS_OF_1_2_AND_3_S, "seed": 3}
@@ -103,7 +103,7 @@ def test_one_thread_per_node(run_app: Callable[..., Any], start: Any, declared: 
     assert again.dispatches.equals(run.dispatches)
 
 
-def test_the_end_of_the_run_unwinds_the_threads(run_app: Callable[..., Any]) -> None:
+def test_the_end_of_the_run_unwinds_the_threads(run_app: RunApp) -> None:
     """At 22 s, two threads wait for replies, one has not begun, and the main thread waits for all."""
     trips: Trips = []
 
@@ -129,7 +129,7 @@ def test_the_end_of_the_run_unwinds_the_threads(run_app: Callable[..., Any]) -> 
     assert (run.dispatches["outcome"] == "unfinished").sum() == 2
 
 
-def test_a_serverapp_may_return_before_its_threads(run_app: Callable[..., Any]) -> None:
+def test_a_serverapp_may_return_before_its_threads(run_app: RunApp) -> None:
     def start(loop: Any, nodes: list[int]) -> None:
         for node in nodes:
             threading.Thread(target=loop, args=(node,)).start()
@@ -142,7 +142,7 @@ def test_a_serverapp_may_return_before_its_threads(run_app: Callable[..., Any]) 
     assert threading.active_count() == before
 
 
-def test_threads_of_libraries_may_not_use_the_grid(run_app: Callable[..., Any]) -> None:
+def test_threads_of_libraries_may_not_use_the_grid(run_app: RunApp) -> None:
     def start(loop: Any, nodes: list[int]) -> None:
         with ThreadPool(3) as pool:
             pool.map(loop, nodes)
@@ -153,9 +153,7 @@ def test_threads_of_libraries_may_not_use_the_grid(run_app: Callable[..., Any]) 
 
 
 @pytest.mark.parametrize("start", [in_a_pool, in_threads])
-def test_an_error_of_fedsim_in_a_thread_ends_the_run(
-    run_app: Callable[..., Any], start: Any
-) -> None:
+def test_an_error_of_fedsim_in_a_thread_ends_the_run(run_app: RunApp, start: Any) -> None:
     """Whether it is found in the thread, which sends a message of undeclared work, or while time passes."""
     scenario = {"task": {"clients": 3, "work": {"train": {"fit": 5}, "reply": "1kB"}}}
     with pytest.raises(UserError, match="no units for the kind 'default'"):

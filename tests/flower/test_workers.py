@@ -13,12 +13,12 @@ from typing_extensions import override
 from fedsim.flower.client import Answer, Job
 from fedsim.flower.workers import HereWorkers
 from tests.flower import apps
-from tests.flower.worlds import Counting, coming_and_going, devices
+from tests.flower.worlds import Counting, RunApp, coming_and_going, devices
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
 
-def test_same_bits_in_this_process_and_in_others(run_app: Callable[..., Any]) -> None:
+def test_same_bits_in_this_process_and_in_others(run_app: RunApp) -> None:
     """The unseeded draws of a ClientApp come from the seed of the message, wherever it runs."""
     results: list[Any] = []
     server = apps.strategy_server(rounds=1, sort=True, results=results, fraction_evaluate=0.0)
@@ -49,7 +49,7 @@ class Eager(HereWorkers):
 
 @pytest.mark.parametrize("kind", ["static", "shared"])
 def test_clientapps_run_in_parallel_unless_it_would_be_in_vain(
-    run_app: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    run_app: RunApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Downloads take more than 0.2 s: node 2 leaves before their end, node 3 while it works."""
     always = [(0.0, 1e4)]

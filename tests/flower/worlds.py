@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from tests.flower import apps
 from tests.simulation.harness import online_bundle
 
+RunApp = Callable[..., Any]
 LINK = {"name": "static", "latency": "0s", "down": "1Gbps", "up": "1Gbps"}
 
 

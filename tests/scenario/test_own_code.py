@@ -45,13 +45,13 @@ class First(Selection):
 """
 
 
-def run_with_parts(folder: Path, rules: str, choice: str, command: str = "run") -> str:
+def run_with_parts(folder: Path, rules: str, choice: str) -> str:
     """The output of a command that fails with these parts in the user's files; no file for an empty text."""
     options = []
     for section, name, text in (("schedule", "Mine", rules), ("selection", "First", choice)):
         (folder / f"{section}.py").write_text(text, encoding="utf-8")
         options += ["-s", f"server.{section}.name={section}.py:{name}"] if text else []
-    result = run_with(folder, command=command, options=options)
+    result = run_with(folder, options=options)
     assert result.exit_code == 2
     assert "fedsim/cli" not in result.output
     return result.output
@@ -66,22 +66,19 @@ def test_an_exception_in_ones_own_file_is_no_defect_of_fedsim(tmp_path: Path) ->
     assert advice.startswith("after fixing the cause, run the same command again: fedsim")
 
 
+IN_CHOICE, IN_RULES = (
+    [(f"{name}.py", line) for line in ("8", "11")] for name in ("selection", "schedule")
+)
+
+
 @pytest.mark.parametrize(
     ("rules", "choice", "places"),
     [
         # Neither the schedule's file nor fedsim's functions between the two have anything to do with it.
-        (RULES, CHOICE, [("selection.py", "8"), ("selection.py", "11")]),
+        (RULES, CHOICE, IN_CHOICE),
         # The error is raised below the user's file.
-        (
-            RULES.replace("super().start()", "self.server.call_at()"),
-            "",
-            [("schedule.py", "8"), ("schedule.py", "11")],
-        ),
-        (
-            "",
-            CHOICE.replace("[:cuont]", "[: object()]"),
-            [("selection.py", "8"), ("selection.py", "11")],
-        ),
+        (RULES.replace("super().start()", "self.server.call_at()"), "", IN_RULES),
+        ("", CHOICE.replace("[:cuont]", "[: object()]"), IN_CHOICE),
     ],
 )
 def test_an_exception_is_shown_with_the_lines_of_ones_own_file_alone(
@@ -157,11 +154,8 @@ def test_a_class_that_cannot_be_imported_again_is_refused_politely(
     interrupted(tmp_path / "run", scenario(doubled))
     user_code = fedsim.load(tmp_path / "run").info["user_code"]
     assert user_code == {"python_parts/Doubled.py:Doubled": None}, "there is no source to keep"
-    with pytest.raises(
-        UserError, match=r"a class that was defined in Python.*no such file"
-    ) as caught:
+    with pytest.raises(UserError, match=r"(?s)defined in Python.*no such file.*put the class into"):
         fedsim.resume(tmp_path / "run")
-    assert "put the class into a file" in str(caught.value)
 
 
 def test_a_function_of_a_notebook_is_a_metric(
@@ -180,20 +174,17 @@ def test_a_function_of_a_notebook_is_a_metric(
     ]
 
 
-@pytest.mark.parametrize(
-    ("section", "message"),
-    [
+def test_functions_that_are_no_parts() -> None:
+    for section, message in (
         ({"server": {"method": len}}, "must be the name of a method"),
         (
             {"server": {"method": scenario}},
             "scenario is a function, but the method must be a class",
         ),
         ({"evaluation": {"metrics": [lambda a, b: 1.0]}}, "a lambda has no name"),
-    ],
-)
-def test_functions_that_are_no_parts(section: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        fedsim.read_scenario(digits(**section))
+    ):
+        with pytest.raises(UserError, match=message):
+            fedsim.read_scenario(digits(**section))
 
 
 WITH_HELPERS = """

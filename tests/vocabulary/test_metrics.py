@@ -15,36 +15,19 @@ from fedsim.vocabulary.metrics import (
     from_document,
     to_document,
 )
+from tests.composition.worlds import digits, quadratic
 
-QUADRATIC = {
-    "task": {"name": "quadratic", "centers": [0.0, 1.0], "initial": 3.0},
-    "training": {"optimizer": {"lr": 0.1}, "local_steps": 2},
-    "devices": {
-        "compute": {"name": "values", "step": 1},
-        "network": {"name": "static", "latency": 0, "down": 1e9, "up": 1e9},
-    },
-    "stop": {"simulated_time": 20},
-}
-DIGITS = {
-    "task": {
-        "dataset": {"name": "digits"},
-        "partition": {"name": "iid", "clients": 4, "test": "split", "test_share": 0.3},
-        "model": {"name": "logistic_regression"},
-    },
-    "training": {"optimizer": {"lr": 0.1}, "local_steps": 2},
-    "devices": QUADRATIC["devices"],
-    "evaluation": {"per_client": True},
-    "stop": {"simulated_time": 20},
-}
+QUADRATIC = quadratic([[0]])
+PARTITION = {"name": "iid", "clients": 4, "test": "split", "test_share": 0.3}
 
 
-@pytest.mark.parametrize("scenario", [QUADRATIC, DIGITS], ids=["quadratic", "digits"])
-def test_every_metric_that_a_task_measures_is_defined(
-    scenario: dict[str, object], tmp_path: Path
-) -> None:
-    measured = set(fedsim.run(scenario, tmp_path / "run").metrics.columns[3:])
-    assert len(measured) >= 3
-    assert measured <= METRICS.keys()
+def test_every_metric_that_a_task_measures_is_defined(tmp_path: Path) -> None:
+    per_client = digits(stop={"rounds": 1}, evaluation={"per_client": True})
+    per_client["task"] = {**per_client["task"], "partition": PARTITION}
+    for name, scenario in (("quadratic", QUADRATIC), ("digits", per_client)):
+        measured = set(fedsim.run(scenario, tmp_path / name).metrics.columns[3:])
+        assert len(measured) >= 3
+        assert measured <= METRICS.keys()
 
 
 @pytest.mark.parametrize("name", ["loss", "client_loss", "perplexity", "gradient_norm", "distance"])
