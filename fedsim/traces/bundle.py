@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -385,7 +386,9 @@ def _altered(file: Path, manifest: Manifest) -> UserError:
         )
     hint = "copy the bundle again"
     if manifest.command is not None:
-        hint += f", or create it again: {manifest.command} --force"
+        # The bundle may have been moved or copied since.
+        command = re.sub(r" (-o|--output)[ =]('[^']*'|\S+)", "", manifest.command)
+        hint += f", or create it again: {command} -o {shlex.quote(str(file.parent))} --force"
     return UserError(message, where=str(file), hint=hint)
 
 
