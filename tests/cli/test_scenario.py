@@ -79,7 +79,9 @@ def test_warnings_name_the_runs_of_a_sweep(tmp_path: Path) -> None:
     assert json.loads(run("scenario", "check", str(path), "--json").stdout)["runs"] == names
     long = run("scenario", "check", str(path), "-s", f"sweep.seeds={list(range(14))}").stdout
     assert "\n  300s_seed9\n  and 4 more\ncost of 28 runs: " in long
-    swept = run("sweep", str(path), "-j", "1", "-o", str(tmp_path / "out")).stderr
+    swept = run("sweep", str(path), "-j", "1", "-o", str(tmp_path / "out"))
+    assert "2 of 4 runs had warnings: 30s_seed0 and 30s_seed1\n" in swept.stdout
+    swept = swept.stderr
     assert swept.count("warning: ") == 1
     last_line = len(path.read_text().splitlines())
     assert f"\nwarning: {path}:{last_line}:43: server.schedule.deadline" in swept

@@ -21,30 +21,15 @@ def test_a_run_without_any_update_says_so(run: RunText, up: str, said: bool) -> 
     assert f"{0 if said else 3} of 3" in contributed
 
 
-@pytest.mark.parametrize(
-    ("rate", "said"),
-    [
-        (
-            1e38,
-            r"loss is not finite \[diverged-model\]\n  try a smaller learning rate, or training\.clip_norm",
-        ),
-        (
-            1e5,
-            r"its loss is [\d,]+, and that of the initial model was 2\.3\d* \[high-loss\]\n  try a smaller",
-        ),
-        (0.1, None),
-    ],
-)
-def test_a_model_that_diverged_says_so(run: RunText, rate: float, said: str | None) -> None:
+@pytest.mark.parametrize("rate", [1e38, 1e5, 0.1])
+def test_a_model_that_diverged_says_so(run: RunText, rate: float) -> None:
     result = run(DIGITS, "-s", f"training.optimizer.lr={rate}", "-o", "out")
     assert result.exit_code == 0, result.output
     assert "has diverged" not in result.stdout
     page = Path("out/report.html").read_text(encoding="utf-8")
-    assert page.count("The model has diverged: ") == (said is not None)
-    if said is None:
-        assert "has diverged" not in result.stderr
-    else:
-        assert re.search(f"warning: the model has diverged: {said}", result.stderr)
+    assert page.count("The model has diverged: ") == (rate > 1)
+    said = {1e38: r"loss is not finite \[diverged-model\]", 1e5: r"its loss is .* \[high-loss\]"}
+    assert bool(re.search(said.get(rate, "has diverged"), result.stderr)) == (rate > 1)
 
 
 def test_a_target_that_the_initial_model_reaches_is_named(run: RunText) -> None:

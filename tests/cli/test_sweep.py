@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 
 from fedsim.sweeps import Sweep
-from tests.cli.invoking import invoke
-from tests.sweeps.worlds import (
-    SMALL,
-    broken,
-    command,
-    scenario,
-    write,
-)
+from tests.sweeps.worlds import SMALL, broken, command, scenario, write
+
+
+def mended(folder: Path) -> None:
+    """The method of :func:`broken` works, and is imported anew."""
+    broken(folder, "return super().aggregate(server, updates)")
+    for module in [module for module in sys.modules if module.startswith("fedsim_user_broken")]:
+        del sys.modules[module]
 
 
 def test_what_is_complete_is_not_run_again_and_a_sweep_can_grow(tmp_path: Path) -> None:
@@ -50,19 +50,14 @@ def test_a_failed_run_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
     assert index.loc[name, "error"].endswith("broken.py:7: ZeroDivisionError: division by zero")
     assert "1 / 0" in (out / "errors" / f"{name}.txt").read_text()
     # Once the reason is gone the run is tried again, and only that.
-    broken(tmp_path, "return super().aggregate(server, updates)")
-    for module in [module for module in sys.modules if module.startswith("fedsim_user_broken")]:
-        del sys.modules[module]
+    mended(tmp_path)
     again = json.loads(command("sweep", path, "-j", 1, "-o", out, "--json").stdout)
     assert (again["ran"], again["skipped"], again["failures"]) == (1, 1, {})
 
 
 def test_an_error_that_runs_share_is_shown_once(tmp_path: Path) -> None:
     data = scenario(seeds=[0, 1, 2])
-    data["server"] = {
-        "selection": {"name": "uniform", "cohort": 2},
-        "schedule": {"name": "compass"},
-    }
+    data["server"] = {"selection": {"name": "uniform", "cohort": 2}, "schedule": "compass"}
     path, out = write(tmp_path / "s.yaml", data), tmp_path / "sweep"
     result = command("sweep", path, "-j", 1, "-o", out)
     assert result.exit_code == 2, result.output
@@ -90,24 +85,8 @@ def test_the_comparison_of_an_interrupted_sweep_continues_it(tmp_path: Path) -> 
         f"error: {out}: there is no complete run to compare",
         f"  {out / 'Broken_seed0'} was interrupted; repeat the sweep with its options: {again}",
     ]
-    broken(tmp_path, "return super().aggregate(server, updates)")
-    for module in [module for module in sys.modules if module.startswith("fedsim_user_broken")]:
-        del sys.modules[module]
+    mended(tmp_path)
     finished = command(*again.split()[1:], "-j", 1)
     assert finished.exit_code == 0, finished.output
     assert "5 runs done" in finished.stdout
     assert Sweep(out).record.scenario == str(path)
-
-
-def test_warnings_of_several_runs_are_counted(tmp_path: Path) -> None:
-    path = tmp_path / "slow.yaml"
-    path.write_text(
-        "name: slow\ntask: {name: timing, clients: 4, size: 1MB}\ntraining: {local_steps: 10}\n"
-        "devices: {compute: {name: values, step: [1s, 9s, 9s, 9s]}, network: {name: static, down: 8Mbps, up: 8Mbps}}\n"
-        "server: {method: fedavg, schedule: {name: sync, deadline: 20s}}\nstop: {rounds: 2}\n"
-        "sweep: {grid: {server.schedule.deadline: [20s, 30s]}, seeds: [0]}\n"
-    )
-    result = invoke("sweep", str(path), "-o", str(tmp_path / "s"), "-j", "1")
-    assert result.output.count("cannot finish a dispatch within") == 1
-    assert "\n  in 20s_seed0; not repeated for other runs\n" in result.output
-    assert "2 of 2 runs had warnings: 20s_seed0 and 30s_seed0\n" in result.output

@@ -10,9 +10,7 @@ import fedsim
 from fedsim.runs import Status
 from fedsim.runs.sweep import SweepEntry, SweepRecord
 from tests.cli.invoking import invoke
-from tests.sweeps.worlds import (
-    scenario,
-)
+from tests.sweeps.worlds import scenario
 
 
 def test_damaged_files_are_counted_among_all(tmp_path: Path) -> None:

@@ -27,12 +27,8 @@ def test_late_lost_and_expired_messages(run_app: RunApp, tmp_path: Path) -> None
     def main(grid: Grid, context: Context) -> None:
         nodes = list(grid.get_node_ids())
         replies = list(grid.send_and_receive([ask(node) for node in nodes], timeout=12))
-        seen.append(
-            (
-                time.monotonic(),
-                {nodes.index(r.metadata.src_node_id) for r in replies if not r.has_error()},
-            )
-        )
+        arrived = {nodes.index(r.metadata.src_node_id) for r in replies if not r.has_error()}
+        seen.append((time.monotonic(), arrived))
         seen.append([reply.error.code for reply in replies if reply.has_error()])
         late = list(grid.send_and_receive([ask(nodes[0], ttl=3)]))
         seen.append((time.monotonic(), late[0].error.code))
@@ -49,12 +45,8 @@ def test_late_lost_and_expired_messages(run_app: RunApp, tmp_path: Path) -> None
     )
     assert seen == [(12.0, {0}), [5], (15.0, 3)]
     outcomes = run.dispatches.set_index(["client_id", "sequence"])["outcome"].astype(str)
-    assert outcomes.to_dict() == {
-        (0, 0): "aggregated",
-        (1, 0): "dropped",
-        (2, 0): "late",
-        (0, 1): "late",
-    }
+    expected = {(0, 0): "aggregated", (1, 0): "dropped", (2, 0): "late", (0, 1): "late"}
+    assert outcomes.to_dict() == expected
     dropped = run.dispatches.query("client_id == 1").iloc[0]
     assert (dropped["ended_s"], dropped["steps_done"]) == (2.0, 1)
 
@@ -145,14 +137,11 @@ def test_only_work_that_matters_is_run(run_app: RunApp, tmp_path: Path) -> None:
         counts[name] = client.nodes
         if name == "declared":
             outcomes = run.dispatches.set_index(["client_id", "sequence"])["outcome"]
-            assert outcomes.astype(str).sort_index().to_dict() == {
-                (0, 0): "aggregated",
-                (0, 1): "aggregated",
-                (1, 0): "dropped",
-                (2, 0): "dropped",
-                (3, 0): "late",
-                (3, 1): "unfinished",
-            }
+            keys = [(0, 0), (0, 1), (1, 0), (2, 0), (3, 0), (3, 1)]
+            words = ["aggregated", "aggregated", "dropped", "dropped", "late", "unfinished"]
+            assert outcomes.astype(str).sort_index().to_dict() == dict(
+                zip(keys, words, strict=True)
+            )
     # Node 2's declared work cannot end. Node 3's first message is run although it is late, because a ClientApp might
     # remember it.
     assert sorted(counts["declared"]) == [0, 0, 3]
