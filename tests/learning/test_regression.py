@@ -130,10 +130,7 @@ def test_other_models_learn_a_quantity(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"task": {"partition": {"name": "dirichlet", "clients": 4, "alpha": 1.0}}},
-            "distributes classes",
-        ),
+        ({"task": {"partition": {"name": "shards", "clients": 4}}}, "distributes classes"),
         ({"task": {"model": "logistic_regression"}}, "it predicts classes"),
         ({"task": {"model": "char_lstm"}}, "characters"),
         ({"evaluation": {"metrics": ["accuracy"]}}, "accuracy needs targets of kind class"),
@@ -153,11 +150,8 @@ def test_what_needs_classes_is_refused(
 
 def test_metrics_and_models_of_quantities_are_refused_for_classes(tmp_path: Path) -> None:
     given = scenario(tmp_path / "unused")
-    given["task"] = {
-        "dataset": "digits",
-        "partition": {"name": "iid", "clients": 4},
-        "model": "mlp",
-    }
+    partition = {"name": "iid", "clients": 4}
+    given["task"] = {"dataset": "digits", "partition": partition, "model": "mlp"}
     given["evaluation"] = {"metrics": ["mae"]}
     with pytest.raises(UserError, match="mae needs targets of kind quantity"):
         fedsim.run(given, tmp_path / "run")

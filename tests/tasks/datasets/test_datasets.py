@@ -21,28 +21,18 @@ from tests.tasks.toys import load
 
 @pytest.mark.real_data
 @pytest.mark.parametrize(
-    ("name", "params", "train", "test", "shape", "classes", "groups"),
+    ("name", "sizes"),
     [
-        ("mnist", {}, 60000, 10000, (1, 28, 28), 10, 0),
-        ("fashion_mnist", {}, 60000, 10000, (1, 28, 28), 10, 0),
-        ("uci_har", {}, 7715, 2584, (9, 128), 6, 30),
-        ("heart_disease", {}, 494, 246, (13,), 2, 4),
+        ("mnist", (60000, 10000, (1, 28, 28), 10, 0)),
+        ("fashion_mnist", (60000, 10000, (1, 28, 28), 10, 0)),
+        ("uci_har", (7715, 2584, (9, 128), 6, 30)),
+        ("heart_disease", (494, 246, (13,), 2, 4)),
     ],
 )
-def test_real_data_have_their_known_sizes(
-    real: Path,
-    name: str,
-    params: dict[str, Any],
-    train: int,
-    test: int,
-    shape: tuple[int, ...],
-    classes: int,
-    groups: int,
-) -> None:
-    dataset = load(name, **params)
-    assert (len(dataset.train_y), len(dataset.test_y)) == (train, test)
-    assert dataset.input_shape == shape
-    assert (dataset.classes, len(dataset.group_names)) == (classes, groups)
+def test_real_data_have_their_known_sizes(real: Path, name: str, sizes: tuple[Any, ...]) -> None:
+    dataset = load(name)
+    samples = len(dataset.train_y), len(dataset.test_y), dataset.input_shape
+    assert (*samples, dataset.classes, len(dataset.group_names)) == sizes
     if dataset.scale is not None and dataset.shift is not None:
         seen = dataset.train_x[:3000] * dataset.scale + dataset.shift
         assert abs(float(seen.mean())) < 0.05
@@ -307,15 +297,16 @@ def test_the_data_folder_and_relative_roots_are_found(
 
 
 def test_missing_files_and_wrong_labels_are_named(idx_folder: Path) -> None:
+    def refused(message: str, root: Path = idx_folder) -> None:
+        with pytest.raises(UserError, match=message):
+            load("mnist", root=root)
+
     labels = idx_folder / f"{MNIST_FILES[1]}.gz"
     labels.write_bytes(gzip.compress(idx(np.full(30, 11))))
-    with pytest.raises(UserError, match="train labels run from 11 to 11, outside 0 to 9"):
-        load("mnist", root=idx_folder)
+    refused("train labels run from 11 to 11, outside 0 to 9")
     labels.unlink()
-    with pytest.raises(UserError, match=f"missing {MNIST_FILES[1]} in .*images"):
-        load("mnist", root=idx_folder)
-    with pytest.raises(UserError, match="no such folder"):
-        load("mnist", root=idx_folder / "nowhere")
+    refused(f"missing {MNIST_FILES[1]} in .*images")
+    refused("no such folder", idx_folder / "nowhere")
 
 
 def test_pixels_are_normalized_or_run_from_zero_to_one(idx_folder: Path) -> None:

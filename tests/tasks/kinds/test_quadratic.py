@@ -79,23 +79,17 @@ def test_three_steps_with_a_full_matrix_give_the_exact_update() -> None:
 
 def test_slopes_alone_are_linear_objectives() -> None:
     # Generalized FedAvg card O7: F_n = c_n x.
-    task = quadratic(slopes=[3, 0, -3])
+    task = quadratic(slopes=[3, 0, -3], samples=[1, 3, 5])
+    assert task.steps_per_epoch(Training(batch_size=2)).tolist() == [1, 2, 3]
+    assert not task.noisy
     for x in (-5.0, 0.0, 8.0):
         assert [gradient(task, client, [x])[0] for client in range(3)] == [3.0, 0.0, -3.0]
     point = torch.full((3, 1), 2.0, dtype=torch.float64)
     assert task.losses(np.arange(3), point).tolist() == [6.0, 0.0, -6.0]
+    task = quadratic(slopes=[1, 2])
 
-
-def test_a_linear_mean_has_no_minimum() -> None:
     with pytest.raises(UserError, match="no minimum"):
-        quadratic(slopes=[1, 2]).optimum()
-    assert not quadratic(centers=[0, 1]).noisy
-
-
-def test_sample_counts_can_be_claimed() -> None:
-    task = quadratic(centers=[0, 1], samples=[3, 5])
-    assert task.samples.tolist() == [3, 5]
-    assert task.steps_per_epoch(Training(batch_size=2)).tolist() == [2, 3]
+        task.optimum()
 
 
 rows = st.integers(1, 4).flatmap(
@@ -194,6 +188,9 @@ def test_a_noise_tape_adds_to_exactly_its_steps() -> None:
     assert Fraction(float(point[0, 1])) == Fraction(101, 256)
 
 
+ENTRY = {"client": 0, "sequence": 0, "step": 0, "noise": [0]}
+
+
 @pytest.mark.parametrize(
     ("params", "message"),
     [
@@ -208,17 +205,8 @@ def test_a_noise_tape_adds_to_exactly_its_steps() -> None:
         ({"centers": [1], "noise_std": -1}, "negative"),
         ({"centers": [[1, 2]], "names": {"u": 1}}, "add up to 2"),
         ({"centers": [1, 2], "samples": [1]}, "samples must be 2 numbers"),
-        (
-            {"centers": [1], "noise_tape": [{"client": 1, "sequence": 0, "step": 0, "noise": [0]}]},
-            "client below 1",
-        ),
-        (
-            {
-                "centers": [1],
-                "noise_tape": [{"client": 0, "sequence": 0, "step": 0, "noise": [0]}] * 2,
-            },
-            "same client, sequence and step",
-        ),
+        ({"centers": [1], "noise_tape": [ENTRY | {"client": 1}]}, "client below 1"),
+        ({"centers": [1], "noise_tape": [ENTRY] * 2}, "same client, sequence and step"),
     ],
 )
 def test_lists_that_do_not_fit_are_refused(params: dict[str, Any], message: str) -> None:

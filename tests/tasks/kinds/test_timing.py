@@ -32,9 +32,6 @@ def test_local_steps_follow_steps_epochs_or_the_default() -> None:
     # 4 batches of 3 per epoch: half an epoch is 2 steps, a tenth of one is at least 1.
     assert task.local_steps(Training(local_epochs=0.5, batch_size=3)).tolist() == [2, 2]
     assert task.local_steps(Training(local_epochs=0.1, batch_size=3)).tolist() == [1, 1]
-
-
-def test_a_rounding_error_adds_no_step() -> None:
     # 1.1 x 50 is 55.00000000000001 in float64; exactly 55 steps are meant.
     training = Training(local_epochs=1.1, batch_size=1)
     assert timing(clients=1, samples=50).local_steps(training).tolist() == [55]

@@ -8,15 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedsim.cli import cli
+import fedsim
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
 from fedsim.tasks.losses import Loss
@@ -24,8 +22,8 @@ from fedsim.tasks.modules.calls import adapt_calls
 from fedsim.tasks.modules.constants import Constants
 from fedsim.tasks.modules.counting import count_flops
 from fedsim.tasks.modules.dropout import KeyedFunctions, has_dropout, key_dropout, seed_dropout
-from fedsim.tasks.modules.initialization import initialize
 from fedsim.tasks.modules.networks import Block, LstmLayer, ResidualNetwork
+from tests.composition.worlds import digits
 from tests.tasks.toys import GREY, START, characters, dataset_of, task, toy_dataset
 from tests.tasks.users import own_task
 
@@ -73,13 +71,6 @@ def test_other_parts_are_refused(part: Any) -> None:
 def test_parts_outside_the_samples_are_refused(part: str) -> None:
     with pytest.raises(UserError, match=r"inputs\.a\.b: .* not within a sample, .* \(2, 3\)"):
         adapt_calls(Recorder(), (2, 3), {"a": {"b": part}})
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_traced_module_is_accepted() -> None:
-    module = torch.jit.trace(nn.Linear(3, 2), torch.zeros(1, 3))
-    adapt_calls(module, (3,))
-    assert module(torch.zeros(4, 3)).shape == (4, 2)
 
 
 def test_logits_are_the_scores() -> None:
@@ -137,27 +128,12 @@ from torch import nn
 class Own(nn.Module):
     def __init__(self, input_shape, classes):
         super().__init__()
-        self.a, self.b = nn.Linear(8, 6), nn.Linear(6, classes)
+        self.a, self.b = nn.Linear(64, 6), nn.Linear(6, classes)
 
     def forward(self, x):
         h = torch.relu(self.a(x.flatten(1)))
         {kept}
         return self.b(h)
-"""
-RUN = """\
-name: own
-task:
-  name: supervised
-  dataset: {name: npz, path: own.npz}
-  partition: {name: iid, clients: 6}
-  model: {name: "own.py:Own"}
-training: {optimizer: {name: sgd, lr: 0.1}, local_steps: 3, batch_size: 4}
-devices:
-  compute: flops
-  network: {name: static, down: 1Mbps, up: 1Mbps}
-server: {method: {name: fedavg}}
-evaluation: {every: 1s}
-stop: {rounds: 2}
 """
 
 
@@ -167,13 +143,11 @@ def test_a_module_may_keep_activations_of_its_last_call(
     tmp_path: Path, kept: str, executor: str
 ) -> None:
     (tmp_path / "own.py").write_text(REMEMBERING.format(kept=kept))
-    rng = np.random.default_rng(0)
-    inputs, labels = rng.normal(size=(80, 8)).astype(np.float32), np.arange(80) % 3
-    np.savez(tmp_path / "own.npz", x=inputs, y=labels)
-    (tmp_path / "own.yaml").write_text(RUN)
-    options = ["-o", str(tmp_path / "out"), "-s", f"training.executor={executor}"]
-    ran = CliRunner().invoke(cli, ["run", str(tmp_path / "own.yaml"), *options])
-    assert ran.exit_code == 0, ran.output
+    world = digits(stop={"rounds": 2}, evaluation={"every_rounds": 1})
+    world["task"]["model"] = {"name": f"{tmp_path}/own.py:Own"}
+    world["devices"]["compute"] = "flops"
+    world["training"]["executor"] = executor
+    assert len(fedsim.run(world, tmp_path / "run").metrics) == 3
 
 
 class Model(nn.Module):
@@ -344,11 +318,6 @@ def test_some_networks_start_with_kaiming_normal_and_zero_biases(name: str) -> N
     assert biases[-1].any()
 
 
-def test_an_unknown_layer_has_no_rule() -> None:
-    with pytest.raises(TypeError, match="no rule to initialize Bilinear"):
-        initialize(nn.Bilinear(2, 2, 2), torch.Generator())
-
-
 def test_linear_stacks_promise_weight_and_bias_in_order() -> None:
     problem = task(toy_dataset(), "mlp", hidden=[7, 5])
     assert problem.model_family == "mlp"
@@ -440,10 +409,6 @@ def test_a_network_halves_the_image_in_every_stage_but_the_first(groups: int | N
     assert shapes == [(4, 8, 8)] * 2 + [(8, 4, 4)] * 2 + [(16, 2, 2)] * 2
     norms = {type(module) for module in network.modules() if "Norm" in type(module).__name__}
     assert norms == {nn.BatchNorm2d if groups is None else nn.GroupNorm}
-
-
-def test_all_state_can_be_averaged() -> None:
-    network = ResidualNetwork(1, (4,), 1, True, 10, None)
     assert all(value.is_floating_point() for value in network.state_dict().values())
 
 
